@@ -1,0 +1,54 @@
+//! What PID 1 is told when it starts. It travels in one environment variable, which PID 1 removes
+//! and which nobody inside can read, because PID 1 is not dumpable.
+
+use atoll_types::{Capability, Seccomp};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The variable that carries a [`GuestConfig`] as JSON.
+pub const CONFIG_VARIABLE: &str = "ATOLL_INIT";
+
+/// Where PID 1 listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Listen {
+    /// A listening Unix socket, inherited under this number.
+    Inherited(i32),
+    /// A TCP address inside, for runtimes that pass no sockets; every call must carry the token.
+    Tcp {
+        /// Such as `127.0.0.1:2024`.
+        address: String,
+        /// Sent as `authorization: Bearer <token>`.
+        token: String,
+    },
+}
+
+/// Everything that PID 1 is told when it starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestConfig {
+    /// Where to listen.
+    pub listen: Listen,
+    /// A directory for command output outside the sandbox's memory and volume, inherited as a
+    /// descriptor; without one, `/tmp/.atoll-spool` is used.
+    pub spool_fd: Option<i32>,
+    /// The cgroup file that counts `oom_kill`, inherited as a descriptor.
+    pub oom_fd: Option<i32>,
+    /// The user that commands run as.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its home directory.
+    pub home: String,
+    /// The environment that every command starts with.
+    pub environment: BTreeMap<String, String>,
+    /// What user code may hold.
+    pub capabilities: Vec<Capability>,
+    /// The system call filter.
+    pub seccomp: Seccomp,
+    /// Open files of one process.
+    pub open_files: u32,
+    /// Most bytes of output kept for one command.
+    pub output_limit: u64,
+    /// Most ended commands remembered; the oldest goes first.
+    pub max_ended_execs: usize,
+}

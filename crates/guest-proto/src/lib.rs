@@ -1,0 +1,44 @@
+//! What the host and atoll-init say to each other: the gRPC messages, the configuration that PID 1
+//! is started with, and how an error travels in a status.
+//!
+//! `gen/` is written from `proto/guest.proto` by this crate's test (`ATOLL_BLESS=1`), so that no
+//! build needs a protocol compiler.
+
+mod config;
+mod status;
+
+/// The generated messages and services.
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[rustfmt::skip]
+pub mod v1 {
+    include!("gen/atoll.guest.v1.rs");
+}
+
+pub use config::{CONFIG_VARIABLE, GuestConfig, Listen};
+pub use status::{from_status, to_status};
+
+/// The oldest protocol that this release still speaks.
+pub const MIN_PROTOCOL: u32 = 1;
+/// The newest.
+pub const MAX_PROTOCOL: u32 = 1;
+
+/// The highest protocol that both sides have.
+#[must_use]
+pub fn negotiate(theirs: std::ops::RangeInclusive<u32>, ours: std::ops::RangeInclusive<u32>) -> Option<u32> {
+    let best = *theirs.end().min(ours.end());
+    (best >= *theirs.start() && best >= *ours.start()).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::negotiate;
+
+    #[test]
+    fn the_highest_common_protocol_wins() {
+        assert_eq!(negotiate(1..=1, 1..=1), Some(1));
+        assert_eq!(negotiate(1..=2, 1..=1), Some(1));
+        assert_eq!(negotiate(1..=3, 2..=5), Some(3));
+        assert_eq!(negotiate(1..=1, 2..=3), None);
+        assert_eq!(negotiate(4..=5, 1..=3), None);
+    }
+}

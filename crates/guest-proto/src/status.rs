@@ -1,0 +1,85 @@
+//! How an [`atoll_types::Error`] travels in a gRPC status: its code and field as metadata.
+//!
+//! What comes back from a sandbox is hostile, so reading one never trusts: an unknown code becomes
+//! `internal`, and texts are cut.
+
+use atoll_types::{Error, ErrorCode};
+use tonic::{Code, Status};
+
+const CODE: &str = "atoll-code";
+const FIELD: &str = "atoll-field";
+const LONGEST: usize = 2000;
+
+fn grpc_code(code: ErrorCode) -> Code {
+    match code {
+        ErrorCode::InvalidArgument | ErrorCode::PathOutsideRoot | ErrorCode::TooLarge => Code::InvalidArgument,
+        ErrorCode::NotFound => Code::NotFound,
+        ErrorCode::AlreadyExists => Code::AlreadyExists,
+        ErrorCode::PermissionDenied | ErrorCode::ReadOnly => Code::PermissionDenied,
+        ErrorCode::DiskFull | ErrorCode::LimitExceeded => Code::ResourceExhausted,
+        ErrorCode::Unsupported => Code::Unimplemented,
+        ErrorCode::Unavailable | ErrorCode::ContainerDied => Code::Unavailable,
+        ErrorCode::Timeout => Code::DeadlineExceeded,
+        ErrorCode::Internal => Code::Internal,
+        ErrorCode::NotRunning
+        | ErrorCode::Conflict
+        | ErrorCode::SpecialFile
+        | ErrorCode::IsADirectory
+        | ErrorCode::NotADirectory
+        | ErrorCode::DirectoryNotEmpty
+        | ErrorCode::ExecFailed
+        | ErrorCode::VersionMismatch => Code::FailedPrecondition,
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(LONGEST).collect()
+}
+
+/// The status that carries this error.
+#[must_use]
+pub fn to_status(error: &Error) -> Status {
+    let mut status = Status::new(grpc_code(error.code), &error.message);
+    let metadata = status.metadata_mut();
+    metadata.insert(CODE, tonic::metadata::MetadataValue::from_static(error.code.as_str()));
+    if let Some(value) = error.field.as_deref().and_then(|f| f.parse().ok()) {
+        metadata.insert(FIELD, value);
+    }
+    status
+}
+
+/// The error that a status carries, with nothing in it that could surprise a log or a caller.
+#[must_use]
+pub fn from_status(status: &Status) -> Error {
+    let text = |key| status.metadata().get(key).and_then(|v| v.to_str().ok());
+    let code = text(CODE).and_then(ErrorCode::from_name).unwrap_or(match status.code() {
+        Code::Unavailable | Code::Cancelled => ErrorCode::Unavailable,
+        Code::DeadlineExceeded => ErrorCode::Timeout,
+        Code::Unimplemented => ErrorCode::Unsupported,
+        _ => ErrorCode::Internal,
+    });
+    Error { code, message: cut(status.message()), field: text(FIELD).map(cut) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_survives_the_trip() {
+        for code in ErrorCode::ALL {
+            let error = Error::new(*code, "it is so").at("path");
+            assert_eq!(from_status(&to_status(&error)), error);
+        }
+    }
+
+    #[test]
+    fn hostile_statuses_are_tamed() {
+        let mut status = Status::new(Code::Ok, "a\u{1b}[2Jb\n".to_string() + &"x".repeat(10_000));
+        status.metadata_mut().insert(CODE, "no_such_code".parse().unwrap());
+        let error = from_status(&status);
+        assert_eq!(error.code, ErrorCode::Internal);
+        assert!(error.message.starts_with("a[2Jb"));
+        assert_eq!(error.message.len(), LONGEST);
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a container died, as data.
+
+use serde::{Deserialize, Serialize};
+
+/// What ended PID 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeathKind {
+    /// The kernel killed it for memory.
+    OutOfMemory,
+    /// A signal from outside the sandbox.
+    Signal,
+    /// It exited by itself.
+    Exited,
+    /// It was gone when somebody looked, and nobody saw it go (a reboot, a killed monitor).
+    Lost,
+}
+
+/// The end of a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Death {
+    /// What ended it.
+    pub kind: DeathKind,
+    /// The signal, where one did.
+    pub signal: Option<i32>,
+    /// The exit status, where there is one.
+    pub exit_status: Option<i32>,
+}
+
+impl Death {
+    /// From what `waitid` said and whether the memory limit struck meanwhile.
+    #[must_use]
+    pub fn from_wait(exit_status: Option<i32>, signal: Option<i32>, out_of_memory: bool) -> Self {
+        let kind = match (signal, exit_status) {
+            (Some(9), _) if out_of_memory => DeathKind::OutOfMemory,
+            (Some(_), _) => DeathKind::Signal,
+            (None, Some(_)) => DeathKind::Exited,
+            (None, None) => DeathKind::Lost,
+        };
+        Self { kind, signal, exit_status }
+    }
+
+    /// Nobody saw it go.
+    #[must_use]
+    pub fn lost() -> Self {
+        Self { kind: DeathKind::Lost, signal: None, exit_status: None }
+    }
+
+    /// The reason in a few words.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match (self.kind, self.signal, self.exit_status) {
+            (DeathKind::OutOfMemory, ..) => "out of memory".into(),
+            (DeathKind::Signal, Some(9), _) => "killed by SIGKILL (137)".into(),
+            (DeathKind::Signal, Some(11), _) => "segmentation fault (139)".into(),
+            (DeathKind::Signal, Some(15), _) => "terminated by SIGTERM (143)".into(),
+            (DeathKind::Signal, Some(n), _) => format!("killed by signal {n}"),
+            (DeathKind::Exited, _, Some(n)) => format!("exited with status {n}"),
+            _ => "gone without a trace".into(),
+        }
+    }
+
+    /// What the caller can do about it.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match self.kind {
+            DeathKind::OutOfMemory => "raise memory_mb or use less memory, then resume; the volume is kept",
+            DeathKind::Signal | DeathKind::Exited | DeathKind::Lost => "resume the sandbox; the volume is kept",
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! One closed vocabulary of failures. A front renders a code with its own table; the message is for
+//! people and never carries a host path or a private cause.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal),+ $(,)?) => {
+        /// What went wrong, as data.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum ErrorCode { $($(#[$doc])* $variant),+ }
+
+        impl ErrorCode {
+            /// Every code, for tables that must be complete.
+            pub const ALL: &[ErrorCode] = &[$(ErrorCode::$variant),+];
+
+            /// The name on the wire.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(ErrorCode::$variant => $text),+ }
+            }
+
+            /// The code with this name on the wire.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($text => Some(ErrorCode::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+codes! {
+    /// A field has a value that cannot be right; `field` names it.
+    InvalidArgument = "invalid_argument",
+    /// No such sandbox, container, volume, exec or file.
+    NotFound = "not_found",
+    /// The name is taken.
+    AlreadyExists = "already_exists",
+    /// The sandbox is not running.
+    NotRunning = "not_running",
+    /// The request fights another one, or the present state.
+    Conflict = "conflict",
+    /// A path or symbolic link leads out of the tree it must stay in.
+    PathOutsideRoot = "path_outside_root",
+    /// A device, FIFO or socket where a file or directory was needed.
+    SpecialFile = "special_file",
+    /// A directory where a file was needed.
+    IsADirectory = "is_a_directory",
+    /// Something else where a directory was needed.
+    NotADirectory = "not_a_directory",
+    /// The directory has entries.
+    DirectoryNotEmpty = "directory_not_empty",
+    /// The sandbox's user may not do this, or the caller may not.
+    PermissionDenied = "permission_denied",
+    /// The place is mounted read-only.
+    ReadOnly = "read_only",
+    /// The disk limit, or the disk, is full.
+    DiskFull = "disk_full",
+    /// A body or a field is larger than allowed.
+    TooLarge = "too_large",
+    /// A limit (processes, memory, open files, sandboxes) is reached.
+    LimitExceeded = "limit_exceeded",
+    /// The command could not be started; `stage` and `errno` say why.
+    ExecFailed = "exec_failed",
+    /// The container died; the details say how.
+    ContainerDied = "container_died",
+    /// This machine, provider or profile cannot do that.
+    Unsupported = "unsupported",
+    /// The two sides speak no common protocol version.
+    VersionMismatch = "version_mismatch",
+    /// A part that is needed does not answer.
+    Unavailable = "unavailable",
+    /// It took longer than allowed.
+    Timeout = "timeout",
+    /// A fault of ours.
+    Internal = "internal",
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A failure that may be shown to the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+#[serde(deny_unknown_fields)]
+pub struct Error {
+    /// What kind of failure.
+    pub code: ErrorCode,
+    /// One sentence for a person.
+    pub message: String,
+    /// The field of the request that is wrong, where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+}
+
+/// The result of anything a caller can ask for.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A failure without a field.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), field: None }
+    }
+
+    /// A value that cannot be right, with the name of its field.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code: ErrorCode::InvalidArgument, message: message.into(), field: Some(field.into()) }
+    }
+
+    /// A fault of ours.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Internal, message)
+    }
+
+    /// The same failure, naming the field it is about.
+    #[must_use]
+    pub fn at(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// The same failure, with what was being done in front.
+    #[must_use]
+    pub fn context(mut self, doing: impl fmt::Display) -> Self {
+        self.message = format!("{doing}: {}", self.message);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_match_serde() {
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_name(code.as_str()), Some(*code));
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The vocabulary that every part of Atoll shares: ids, profiles, limits, errors.
+//!
+//! Nothing here does I/O, knows HTTP or gRPC, or starts a runtime. A type that comes from outside
+//! validates itself when it is parsed, so that holding one means that it is well formed.
+
+mod death;
+mod error;
+mod id;
+mod limits;
+mod profile;
+
+pub use death::{Death, DeathKind};
+pub use error::{Error, ErrorCode, Result};
+pub use id::{ContainerId, ExecId, IdError, VolumeId};
+pub use limits::Limits;
+pub use profile::{
+    Capability, ImageName, Isolation, NameError, Profile, RootMode, Seccomp, ShareMount, Storage, TmpfsSizes,
+};
