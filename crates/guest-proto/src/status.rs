@@ -58,7 +58,7 @@ pub fn from_status(status: &Status) -> Error {
         Code::Unimplemented => ErrorCode::Unsupported,
         _ => ErrorCode::Internal,
     });
-    Error { code, message: cut(status.message()), field: text(FIELD).map(cut) }
+    Error { field: text(FIELD).map(cut), ..Error::new(code, cut(status.message())) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,21 @@
+//! What the server and the root launcher say to each other.
+//!
+//! One connection carries one request and its answer. A request carries ids and names, never a host
+//! path. Nothing here does I/O: it turns messages into frames and back, and the launcher's side
+//! treats every frame as hostile.
+
+mod frame;
+mod layout;
+mod message;
+
+pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
+pub use layout::Layout;
+pub use message::{
+    Answer, ContainerState, ContainerStatus, CreateRequest, Envelope, Launcher, Reply, Report, Request,
+    VolumeStatus,
+};
+
+/// The oldest protocol that this release still speaks.
+pub const MIN_PROTOCOL: u32 = 1;
+/// The newest.
+pub const MAX_PROTOCOL: u32 = 1;

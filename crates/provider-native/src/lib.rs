@@ -1,0 +1,124 @@
+//! Containers of this machine. The work is the root launcher's; this side asks it, connects to PID 1,
+//! and holds no privilege.
+
+mod container;
+mod launcher;
+mod start;
+
+use async_trait::async_trait;
+use atoll_launch_proto::{ContainerState, ContainerStatus, CreateRequest, Reply, Report, Request};
+use atoll_provider::{Capabilities, Container, ContainerSpec, Listed, Provider, State, Volumes};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, VolumeId};
+use container::NativeContainer;
+pub use launcher::{Held, LauncherClient};
+pub use start::{LaunchOptions, Started, ensure_launcher};
+use std::sync::Arc;
+
+/// Containers of this machine.
+pub struct NativeProvider {
+    launcher: Arc<LauncherClient>,
+}
+
+impl NativeProvider {
+    /// On a launcher that runs.
+    #[must_use]
+    pub fn new(launcher: Arc<LauncherClient>) -> Self {
+        Self { launcher }
+    }
+
+    /// What the launcher found on this machine.
+    pub async fn report(&self) -> Result<Report> {
+        match self.launcher.ask(Request::Report).await? {
+            Reply::Report(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes a container whose life is tied to the second value: it is destroyed when that goes, or
+    /// when this process does.
+    pub async fn create_held(&self, spec: ContainerSpec) -> Result<(Arc<dyn Container>, Held)> {
+        let id = spec.id;
+        let (_, held) = self.launcher.ask_and_hold(create_request(spec, true)).await?;
+        let container = NativeContainer::connect(Arc::clone(&self.launcher), id).await?;
+        Ok((Arc::new(container), held))
+    }
+}
+
+fn create_request(spec: ContainerSpec, held: bool) -> Request {
+    let ContainerSpec { id, profile, limits, volume, environment } = spec;
+    Request::Create(Box::new(CreateRequest { container: id, profile, limits, volume, environment, held }))
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    Error::internal(format!("the launcher answered something else: {reply:?}"))
+}
+
+fn state(status: &ContainerStatus) -> State {
+    match (status.state, &status.death) {
+        (ContainerState::Creating, _) => State::Creating,
+        (ContainerState::Running, _) => State::Running,
+        (ContainerState::Dead, death) => State::Dead(death.clone().unwrap_or_else(Death::lost)),
+    }
+}
+
+fn listed(status: &ContainerStatus) -> Listed {
+    Listed { id: status.container, state: state(status), volume: status.volume, profile: status.profile.clone() }
+}
+
+#[async_trait]
+impl Provider for NativeProvider {
+    async fn capabilities(&self) -> Result<Capabilities> {
+        let Report { runtimes, quota, .. } = self.report().await?;
+        Ok(Capabilities { name: "native", runtimes, disk_limit: quota != "none" })
+    }
+
+    async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
+        let id = spec.id;
+        let made = match self.launcher.ask(create_request(spec, false)).await {
+            // Whether the container was made is not known, so it must not be.
+            Err(error) if error.code == ErrorCode::Unavailable => Err(error),
+            Err(error) => return Err(error),
+            Ok(_) => NativeContainer::connect(Arc::clone(&self.launcher), id).await,
+        };
+        match made {
+            Ok(container) => Ok(Arc::new(container)),
+            Err(error) => {
+                let _ = self.destroy(id).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>> {
+        Ok(Arc::new(NativeContainer::connect(Arc::clone(&self.launcher), id).await?))
+    }
+
+    async fn list(&self) -> Result<Vec<Listed>> {
+        match self.launcher.ask(Request::List).await? {
+            Reply::Containers(all) => Ok(all.iter().map(listed).collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn destroy(&self, id: ContainerId) -> Result<()> {
+        self.launcher.ask(Request::Destroy(id)).await.map(|_| ())
+    }
+
+    fn volumes(&self) -> Option<&dyn Volumes> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Volumes for NativeProvider {
+    async fn list_volumes(&self) -> Result<Vec<VolumeId>> {
+        match self.launcher.ask(Request::ListVolumes).await? {
+            Reply::Volumes(all) => Ok(all.into_iter().map(|v| v.volume).collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn remove_volume(&self, id: VolumeId) -> Result<()> {
+        self.launcher.ask(Request::RemoveVolume(id)).await.map(|_| ())
+    }
+}

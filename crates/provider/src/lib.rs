@@ -1,0 +1,129 @@
+//! The seam between the control plane and what runs containers.
+//!
+//! A provider makes, finds, lists and destroys containers. Commands and files are not its business:
+//! they go over the guest stream, the same on every provider ([`Guest`]). What only some providers can
+//! do is an optional power that is either there or not; nothing here has a default that pretends.
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod guest;
+
+use async_trait::async_trait;
+use atoll_types::{ContainerId, Death, Limits, Profile, Result, VolumeId};
+pub use guest::{
+    Command, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost, OutputStream,
+    Program, StartFailure, WriteOptions,
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What a new container needs.
+#[derive(Debug, Clone)]
+pub struct ContainerSpec {
+    /// Chosen by the caller, so that a lost answer can be asked after.
+    pub id: ContainerId,
+    /// What is fixed at start.
+    pub profile: Profile,
+    /// What it may use, to begin with.
+    pub limits: Limits,
+    /// What survives it; without one, what is written goes with the container.
+    pub volume: Option<VolumeId>,
+    /// What every command starts with.
+    pub environment: BTreeMap<String, String>,
+}
+
+impl ContainerSpec {
+    /// A throw-away container of a profile, with the default limits.
+    #[must_use]
+    pub fn throw_away(profile: Profile) -> Self {
+        Self {
+            id: ContainerId::random(),
+            profile,
+            limits: Limits::default(),
+            volume: None,
+            environment: BTreeMap::new(),
+        }
+    }
+}
+
+/// Whether a container lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It is being made.
+    Creating,
+    /// It lives.
+    Running,
+    /// It died; what is left of it waits for a destroy.
+    Dead(Death),
+}
+
+/// One line of a provider's list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Which.
+    pub id: ContainerId,
+    /// Whether it lives.
+    pub state: State,
+    /// Its volume.
+    pub volume: Option<VolumeId>,
+    /// The name of its profile.
+    pub profile: String,
+}
+
+/// What a provider is and what its containers can be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `native`, `docker`, `kubernetes`, `wasm`.
+    pub name: &'static str,
+    /// The isolations that a profile may ask for beside the built-in one.
+    pub runtimes: Vec<String>,
+    /// Whether the disk limit is enforced.
+    pub disk_limit: bool,
+}
+
+/// What runs containers.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// What it is.
+    async fn capabilities(&self) -> Result<Capabilities>;
+    /// Makes and starts a container. On failure nothing of it is left.
+    async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>>;
+    /// A handle on a container that somebody made before, perhaps before a restart.
+    async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>>;
+    /// Every container, dead ones included.
+    async fn list(&self) -> Result<Vec<Listed>>;
+    /// Ends a container and frees all that it had, except its volume. Fine when there is none.
+    async fn destroy(&self, id: ContainerId) -> Result<()>;
+    /// Volumes that outlive containers, where the provider has them.
+    fn volumes(&self) -> Option<&dyn Volumes>;
+}
+
+/// One container.
+#[async_trait]
+pub trait Container: Send + Sync {
+    /// Which.
+    fn id(&self) -> ContainerId;
+    /// Commands and files in it.
+    fn guest(&self) -> &Guest;
+    /// Whether it lives.
+    async fn state(&self) -> Result<State>;
+    /// Answers when it is dead, and how that came.
+    async fn died(&self) -> Result<Death>;
+    /// Changing limits while it runs, where the provider can.
+    fn live_limits(&self) -> Option<&dyn LiveLimits>;
+}
+
+/// The power to change limits while a container runs.
+#[async_trait]
+pub trait LiveLimits: Send + Sync {
+    /// Changes them; on failure the former ones hold.
+    async fn set_limits(&self, limits: Limits) -> Result<()>;
+}
+
+/// The power to keep volumes.
+#[async_trait]
+pub trait Volumes: Send + Sync {
+    /// Every volume.
+    async fn list_volumes(&self) -> Result<Vec<VolumeId>>;
+    /// Deletes a volume. Fine when there is none; a conflict while a container uses it.
+    async fn remove_volume(&self, id: VolumeId) -> Result<()>;
+}

@@ -1,0 +1,26 @@
+//! Where volumes live and what a root filesystem is made of: the storage drivers (`btrfs` on the data
+//! folder itself or on a loop-backed pool, `dir` everywhere else) and the `host` image.
+//!
+//! Linked only into the root launcher. Everything is synchronous and safe to call from forked workers at
+//! the same time; nothing here knows containers, namespaces or sockets. The invariant: the sum of what
+//! trees may still write never exceeds what the disk below has free.
+
+mod btrfs;
+mod config;
+mod dir;
+mod disk;
+mod driver;
+mod error;
+pub mod image;
+mod lock;
+mod open;
+mod pool;
+mod report;
+mod storage;
+mod tree;
+
+pub use config::{DriverChoice, StorageConfig};
+pub use image::{HostImage, Image, ImageTree, open_image};
+pub use report::{DriverKind, QuotaKind, StorageReport, Usage};
+pub use storage::Storage;
+pub use tree::{Tree, TreeKind};

@@ -1,6 +1,7 @@
 //! One closed vocabulary of failures. A front renders a code with its own table; the message is for
 //! people and never carries a host path or a private cause.
 
+use crate::Death;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -95,6 +96,9 @@ pub struct Error {
     /// The field of the request that is wrong, where one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// How the container died, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub death: Option<Death>,
 }
 
 /// The result of anything a caller can ask for.
@@ -103,12 +107,19 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// A failure without a field.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: None }
+        Self { code, message: message.into(), field: None, death: None }
     }
 
     /// A value that cannot be right, with the name of its field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: ErrorCode::InvalidArgument, message: message.into(), field: Some(field.into()) }
+        Self::new(ErrorCode::InvalidArgument, message).at(field)
+    }
+
+    /// The container died, and how.
+    #[must_use]
+    pub fn died(death: Death) -> Self {
+        let message = format!("the container died: {}; {}", death.reason(), death.hint());
+        Self { death: Some(death), ..Self::new(ErrorCode::ContainerDied, message) }
     }
 
     /// A fault of ours.

@@ -272,12 +272,12 @@ impl ShareMount {
         let plain = self.at.len() <= 255
             && parts.len() >= 3
             && parts[0].is_empty()
-            && matches!(parts[1], "mnt" | "srv" | "workspace" | "opt")
+            && matches!(parts[1], "mnt" | "srv" | "opt")
             && parts[2..].iter().all(|p| !matches!(*p, "" | "." | "..") && !p.contains('\0'));
         if plain {
             Ok(())
         } else {
-            Err(Error::invalid("profile.mounts.at", "must be a path below /mnt, /srv, /opt or /workspace"))
+            Err(Error::invalid("profile.mounts.at", "must be a path below /mnt, /srv or /opt"))
         }
     }
 }
@@ -312,6 +312,8 @@ mod tests {
             (mount("/mnt/../etc"), "profile.mounts.at"),
             (mount("/mnt"), "profile.mounts.at"),
             (mount("mnt/x"), "profile.mounts.at"),
+            // What a sandbox can write could lead a mount astray.
+            (mount("/workspace/x"), "profile.mounts.at"),
         ];
         for (profile, field) in cases {
             assert_eq!(profile.validate().unwrap_err().field.as_deref(), Some(field), "{profile:?}");

@@ -60,6 +60,10 @@ pub struct ExecRequest {
     /// Most bytes of output to keep; 0: the sandbox's default.
     #[prost(uint64, tag = "9")]
     pub output_limit: u64,
+    /// Nothing is dropped: while a follower that has not read output_limit bytes is attached, the
+    /// command waits for it as it would for a pipe, and what the slowest follower has read is freed.
+    #[prost(bool, tag = "10")]
+    pub lossless: bool,
     #[prost(oneof = "exec_request::Program", tags = "2, 3")]
     pub program: ::core::option::Option<exec_request::Program>,
 }

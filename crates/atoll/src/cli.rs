@@ -1,0 +1,87 @@
+//! What can be typed.
+
+use crate::size;
+use clap::{Args, Parser, Subcommand};
+use std::{path::PathBuf, time::Duration};
+
+/// A computer of its own for every AI agent.
+#[derive(Debug, Parser)]
+#[command(name = "atoll", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a command in a throw-away sandbox. No server is needed.
+    Run(Run),
+    /// Says what this machine can and cannot do, and what would help.
+    Doctor(Doctor),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Data {
+    /// The data folder
+    #[arg(long, value_name = "DIR", env = "ATOLL_DATA_DIR", default_value = "/var/lib/atoll")]
+    pub(crate) data_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// What is fixed at start: default, tools, root or build
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) profile: String,
+    /// An OCI runtime for stronger or other isolation, such as runsc
+    #[arg(long, value_name = "NAME")]
+    pub(crate) runtime: Option<String>,
+    /// Memory, such as 512m or 2g
+    #[arg(long, value_name = "SIZE", default_value = "512m", value_parser = size::bytes)]
+    pub(crate) memory: u64,
+    /// Cores, such as 0.5 or 2
+    #[arg(long, value_name = "CORES", default_value = "1", value_parser = size::cores)]
+    pub(crate) cpus: u32,
+    /// What may be written, such as 1g
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = size::bytes)]
+    pub(crate) disk: u64,
+    /// Processes and threads
+    #[arg(long, value_name = "COUNT", default_value_t = 512)]
+    pub(crate) processes: u32,
+    /// End the command after this long, such as 30s or 5m
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// An environment variable: NAME=VALUE, or NAME to pass yours on
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Where to run, absolute or relative to /workspace
+    #[arg(short, long, value_name = "DIR", default_value = "")]
+    pub(crate) workdir: String,
+    /// Who runs it inside: a name, UID or UID:GID
+    #[arg(short, long, value_name = "USER", default_value = "")]
+    pub(crate) user: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

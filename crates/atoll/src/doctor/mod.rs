@@ -1,0 +1,81 @@
+//! `atoll doctor`: what this machine can and cannot do, each with what would help, and a trial that
+//! starts a real sandbox. It fails only when nothing can run.
+
+mod probes;
+mod trial;
+
+use crate::cli;
+use atoll_types::Result;
+use serde::Serialize;
+
+/// How good a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// As it should be.
+    Good,
+    /// Works, with something missing.
+    Lacking,
+    /// Nothing can run like this.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    /// What was looked at.
+    pub(crate) name: &'static str,
+    /// How good it is.
+    pub(crate) verdict: Verdict,
+    /// What was seen.
+    pub(crate) seen: String,
+    /// What would help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fix: Option<String>,
+}
+
+impl Finding {
+    fn good(name: &'static str, seen: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Good, seen: seen.into(), fix: None }
+    }
+
+    fn lacking(name: &'static str, seen: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Lacking, seen: seen.into(), fix: Some(fix.into()) }
+    }
+
+    fn bad(name: &'static str, seen: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Bad, seen: seen.into(), fix: Some(fix.into()) }
+    }
+}
+
+/// Looks, tells, and returns the exit code.
+pub(crate) async fn run(options: &cli::Doctor) -> Result<u8> {
+    let mut findings = probes::all(&options.data.data_dir);
+    let blocked = findings.iter().any(|f| f.verdict == Verdict::Bad);
+    if !blocked {
+        findings.extend(trial::run(&options.data.data_dir).await);
+    }
+    let code = u8::from(findings.iter().any(|f| f.verdict == Verdict::Bad));
+    if options.json {
+        let report = serde_json::json!({ "can_run": code == 0, "findings": findings });
+        println!("{report:#}");
+    } else {
+        print(&findings);
+    }
+    Ok(code)
+}
+
+fn print(findings: &[Finding]) {
+    let width = findings.iter().map(|f| f.name.len()).max().unwrap_or(0);
+    for Finding { name, verdict, seen, fix } in findings {
+        let mark = match verdict {
+            Verdict::Good => "ok  ",
+            Verdict::Lacking => "warn",
+            Verdict::Bad => "FAIL",
+        };
+        println!("{mark}  {name:width$}  {seen}");
+        if let Some(fix) = fix {
+            println!("      {:width$}  -> {fix}", "");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The one check that cannot be wrong: start a sandbox and run something in it.
+
+use super::Finding;
+use atoll_provider::{Command, ContainerSpec, Provider};
+use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
+use atoll_types::{Error, Profile, Result};
+use std::{path::Path, time::Instant};
+
+/// Starts a throw-away sandbox. An ordinary user is not asked for a password for that.
+pub(super) async fn run(data_dir: &Path) -> Vec<Finding> {
+    if !rustix::process::geteuid().is_root() {
+        let fix = "run `atoll doctor` as root to start one";
+        return vec![Finding::lacking("trial", "no sandbox was started, for want of privilege", fix)];
+    }
+    match trial(data_dir).await {
+        Ok(findings) => findings,
+        Err(error) => vec![Finding::bad("trial", error.to_string(), "see launch.log in the data folder")],
+    }
+}
+
+async fn trial(data_dir: &Path) -> Result<Vec<Finding>> {
+    let options = LaunchOptions {
+        data_dir: data_dir.into(),
+        client_uids: Vec::new(),
+        ephemeral: true,
+        extra: Vec::new(),
+    };
+    let provider = NativeProvider::new(ensure_launcher(&options).await?.client);
+    let report = provider.report().await?;
+    let quota = match report.quota.as_str() {
+        "none" => Finding::lacking(
+            "disk limits",
+            format!("not enforced on {}", report.storage),
+            "put the data folder on btrfs, or let the launcher make a loop-backed pool",
+        ),
+        kind => Finding::good("disk limits", format!("{kind} quotas on {}", report.storage)),
+    };
+    let spec = ContainerSpec::throw_away(Profile::builtin("default").ok_or_else(|| Error::internal("no default profile"))?);
+    let id = spec.id;
+    let began = Instant::now();
+    let (container, _held) = provider.create_held(spec).await?;
+    let started = began.elapsed();
+    let finished = container.guest().run(&Command::new(["true"])).await?;
+    let ran = began.elapsed() - started;
+    provider.destroy(id).await?;
+    let trial = if finished.report.exit_code == Some(0) {
+        let seen = format!("a sandbox started in {started:.1?} and ran `true` in {ran:.1?}");
+        Finding::good("trial", seen)
+    } else {
+        Finding::bad("trial", format!("`true` ended with {}", finished.report.shell_code()), "see launch.log")
+    };
+    Ok([quota].into_iter().chain(report.notes.into_iter().map(note)).chain([trial]).collect())
+}
+
+fn note(text: String) -> Finding {
+    Finding { name: "note", verdict: super::Verdict::Good, seen: text, fix: None }
+}

@@ -1,0 +1,197 @@
+//! The native provider does what every provider must, and the suite that says so notices a provider
+//! that does not.
+
+use super::fixture::Instance;
+use async_trait::async_trait;
+use atoll_provider::{
+    Capabilities, Container, ContainerSpec, Guest, Listed, LiveLimits, Provider, State, Volumes,
+    conformance::{self, Check},
+};
+use atoll_types::{ContainerId, Death, Error, Limits, Result, VolumeId};
+use std::sync::{Arc, Mutex};
+
+#[tokio::test]
+async fn the_native_provider_conforms() {
+    let instance = Instance::start().await;
+    assert_eq!(conformance::run(&instance.provider).await, vec![]);
+    assert_eq!(instance.provider.list().await.unwrap(), vec![], "the suite frees what it makes");
+}
+
+#[tokio::test]
+async fn the_native_provider_conforms_on_plain_folders() {
+    let instance = Instance::start_with(&["--storage", "dir"]).await;
+    assert_eq!(conformance::run(&instance.provider).await, vec![]);
+}
+
+/// A way to be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    ForgetsToDestroy,
+    ListsNothing,
+    ListsTheDestroyed,
+    AttachesToAnything,
+    SaysDeadAtOnce,
+    NeverSaysDead,
+    IgnoresLimits,
+    IgnoresTheVolume,
+    IgnoresTheEnvironment,
+    RemovesVolumesInUse,
+    GivesEveryoneRoot,
+    ReusesTakenIds,
+    HidesTheField,
+}
+
+/// A provider that is right but for one fault.
+struct Broken<'a> {
+    inner: &'a dyn Provider,
+    fault: Fault,
+    made: Mutex<Vec<Listed>>,
+}
+
+struct BrokenContainer {
+    inner: Arc<dyn Container>,
+    fault: Fault,
+}
+
+#[async_trait]
+impl Provider for Broken<'_> {
+    async fn capabilities(&self) -> Result<Capabilities> {
+        self.inner.capabilities().await
+    }
+
+    async fn create(&self, mut spec: ContainerSpec) -> Result<Arc<dyn Container>> {
+        let listed =
+            Listed { id: spec.id, state: State::Running, volume: spec.volume, profile: spec.profile.name.clone() };
+        match self.fault {
+            Fault::IgnoresTheVolume => spec.volume = None,
+            Fault::IgnoresTheEnvironment => spec.environment.clear(),
+            Fault::GivesEveryoneRoot if spec.profile.uid == 1000 => {
+                let name = spec.profile.name;
+                spec.profile = atoll_types::Profile::builtin("root").unwrap();
+                spec.profile.name = name;
+            }
+            Fault::ReusesTakenIds => self.inner.destroy(spec.id).await?,
+            _ => {}
+        }
+        let made = self.inner.create(spec).await.map_err(|e| match self.fault {
+            Fault::HidesTheField => Error { field: None, ..e },
+            _ => e,
+        })?;
+        self.made.lock().unwrap().push(listed);
+        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault }))
+    }
+
+    async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>> {
+        match (self.inner.attach(id).await, self.fault) {
+            (Err(_), Fault::AttachesToAnything) => {
+                let other = self.inner.create(ContainerSpec::throw_away(
+                    atoll_types::Profile::builtin("default").unwrap(),
+                ));
+                other.await
+            }
+            (result, _) => result,
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Listed>> {
+        match self.fault {
+            Fault::ListsNothing => Ok(Vec::new()),
+            Fault::ListsTheDestroyed => Ok(self.made.lock().unwrap().clone()),
+            _ => self.inner.list().await,
+        }
+    }
+
+    async fn destroy(&self, id: ContainerId) -> Result<()> {
+        match self.fault {
+            Fault::ForgetsToDestroy => Ok(()),
+            _ => self.inner.destroy(id).await,
+        }
+    }
+
+    fn volumes(&self) -> Option<&dyn Volumes> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Volumes for Broken<'_> {
+    async fn list_volumes(&self) -> Result<Vec<VolumeId>> {
+        self.inner.volumes().unwrap().list_volumes().await
+    }
+
+    async fn remove_volume(&self, id: VolumeId) -> Result<()> {
+        match (self.inner.volumes().unwrap().remove_volume(id).await, self.fault) {
+            (Err(_), Fault::RemovesVolumesInUse) => Ok(()),
+            (result, _) => result,
+        }
+    }
+}
+
+#[async_trait]
+impl Container for BrokenContainer {
+    fn id(&self) -> ContainerId {
+        self.inner.id()
+    }
+
+    fn guest(&self) -> &Guest {
+        self.inner.guest()
+    }
+
+    async fn state(&self) -> Result<State> {
+        self.inner.state().await
+    }
+
+    async fn died(&self) -> Result<Death> {
+        match self.fault {
+            Fault::SaysDeadAtOnce => Ok(Death::lost()),
+            Fault::NeverSaysDead => std::future::pending().await,
+            _ => self.inner.died().await,
+        }
+    }
+
+    fn live_limits(&self) -> Option<&dyn LiveLimits> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl LiveLimits for BrokenContainer {
+    async fn set_limits(&self, limits: Limits) -> Result<()> {
+        match self.fault {
+            Fault::IgnoresLimits => Ok(()),
+            _ => self.inner.live_limits().unwrap().set_limits(limits).await,
+        }
+    }
+}
+
+/// Each fault, with the check that must notice it.
+const CAUGHT_BY: &[(Fault, &str)] = &[
+    (Fault::ForgetsToDestroy, "destroy_ends_everything_and_may_be_repeated"),
+    (Fault::ListsNothing, "the_list_is_what_there_is"),
+    (Fault::ListsTheDestroyed, "the_list_is_what_there_is"),
+    (Fault::AttachesToAnything, "attach_finds_what_lives_and_nothing_else"),
+    (Fault::SaysDeadAtOnce, "a_death_is_told_to_whoever_waits"),
+    (Fault::NeverSaysDead, "a_death_is_told_to_whoever_waits"),
+    (Fault::IgnoresLimits, "limits_change_while_it_runs"),
+    (Fault::IgnoresTheVolume, "a_volume_outlives_its_container"),
+    (Fault::IgnoresTheEnvironment, "the_environment_is_the_specs_and_the_commands"),
+    (Fault::RemovesVolumesInUse, "a_volume_in_use_cannot_be_removed_or_shared"),
+    (Fault::GivesEveryoneRoot, "the_user_is_the_profiles_and_has_no_power"),
+    (Fault::ReusesTakenIds, "a_taken_id_is_refused_and_its_owner_lives"),
+    (Fault::HidesTheField, "a_refused_spec_names_its_field_and_leaves_nothing"),
+];
+
+#[tokio::test]
+async fn every_fault_is_noticed() {
+    let instance = Instance::start().await;
+    let checks = conformance::checks();
+    for (fault, name) in CAUGHT_BY {
+        let check: &Check = checks.iter().find(|c| c.name == *name).unwrap();
+        // It is the fault that fails the check, and not something else.
+        assert_eq!(check.run(&instance.provider).await, Ok(()), "{name}");
+        let broken = Broken { inner: &instance.provider, fault: *fault, made: Mutex::default() };
+        // Patience for a check that a fault leaves hanging.
+        let outcome = tokio::time::timeout(std::time::Duration::from_secs(90), check.run(&broken)).await;
+        assert!(!matches!(outcome, Ok(Ok(()))), "{fault:?} was not noticed by {name}");
+    }
+}

@@ -1,0 +1,183 @@
+//! An instance of Atoll for one test: a data folder, a launcher, and at its end the proof that nothing
+//! is left of either.
+
+use atoll_launch_proto::{Layout, Request};
+use atoll_provider::{Command, Container, ContainerSpec, Finished, Provider};
+use atoll_provider_native::{LaunchOptions, LauncherClient, NativeProvider, ensure_launcher};
+use atoll_types::Profile;
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A running instance.
+pub(crate) struct Instance {
+    pub(crate) provider: NativeProvider,
+    pub(crate) client: Arc<LauncherClient>,
+    pub(crate) layout: Layout,
+    folder: Option<tempfile::TempDir>,
+}
+
+impl Instance {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With further arguments for the launcher.
+    pub(crate) async fn start_with(extra: &[&str]) -> Self {
+        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
+        let started = ensure_launcher(&options(folder.path(), extra)).await.unwrap();
+        assert!(started.new);
+        let layout = Layout::new(&folder.path().canonicalize().unwrap());
+        let provider = NativeProvider::new(Arc::clone(&started.client));
+        Self { provider, client: started.client, layout, folder: Some(folder) }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.layout.data()
+    }
+
+    /// A throw-away container of a profile that ships.
+    pub(crate) async fn container(&self, profile: &str) -> Arc<dyn Container> {
+        self.provider.create(spec(profile)).await.unwrap()
+    }
+
+    /// The host's process id of a container's PID 1.
+    pub(crate) fn pid_of(&self, container: &Arc<dyn Container>) -> i32 {
+        let record = self.layout.run().join("c").join(container.id().to_string()).join("record.json");
+        let record: serde_json::Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+        i32::try_from(record["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    /// The processes of this instance's launcher, monitor first.
+    pub(crate) fn launcher_pids(&self) -> Vec<i32> {
+        let wanted = self.data().to_str().unwrap().to_owned();
+        let mut pids: Vec<i32> = all_processes()
+            .into_iter()
+            .filter(|pid| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+                arguments.first().is_some_and(|a| a.ends_with(b"atoll-launch")) && arguments.contains(&wanted.as_bytes())
+            })
+            .collect();
+        pids.sort_unstable();
+        pids
+    }
+}
+
+pub(crate) fn options(data: &Path, extra: &[&str]) -> LaunchOptions {
+    LaunchOptions {
+        data_dir: data.into(),
+        client_uids: Vec::new(),
+        ephemeral: false,
+        extra: extra.iter().map(OsString::from).collect(),
+    }
+}
+
+pub(crate) fn spec(profile: &str) -> ContainerSpec {
+    ContainerSpec::throw_away(Profile::builtin(profile).unwrap())
+}
+
+pub(crate) fn all_processes() -> Vec<i32> {
+    fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Runs a shell line inside.
+pub(crate) async fn shell(container: &Arc<dyn Container>, line: &str) -> Finished {
+    container.guest().run(&Command::shell(line)).await.unwrap()
+}
+
+/// What a shell line prints, which must succeed.
+pub(crate) async fn says(container: &Arc<dyn Container>, line: &str) -> String {
+    let finished = shell(container, line).await;
+    let error = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert_eq!(finished.report.exit_code, Some(0), "{line}: {error} {:?}", finished.report);
+    String::from_utf8(finished.stdout).unwrap().trim_end().to_owned()
+}
+
+/// Runs a Python program inside and returns what it prints.
+pub(crate) async fn python(container: &Arc<dyn Container>, program: &str) -> String {
+    let finished = container.guest().run(&Command::new(["/usr/bin/python3", "-c", program])).await.unwrap();
+    let error = String::from_utf8_lossy(&finished.stderr).into_owned();
+    assert_eq!(finished.report.exit_code, Some(0), "{error} {:?}", finished.report);
+    String::from_utf8(finished.stdout).unwrap().trim_end().to_owned()
+}
+
+/// Waits for something that takes a moment. Gives up after a minute; asserts on nothing's speed.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what} did not come about");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What is left of an instance outside its data folder.
+fn leftovers(layout: &Layout) -> Vec<String> {
+    let mut left = Vec::new();
+    let data = layout.data().to_str().unwrap();
+    let run = layout.run();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    left.extend(mounts.lines().filter(|l| l.contains(data) || l.contains(layout.instance())).map(str::to_owned));
+    let gone = |path: PathBuf| path.exists().then(|| path.display().to_string());
+    left.extend(gone(run.clone()));
+    left.extend(gone(run.with_extension("lock")));
+    for hierarchy in fs::read_dir("/sys/fs/cgroup").unwrap().flatten() {
+        left.extend(gone(hierarchy.path().join("atoll").join(layout.instance())));
+    }
+    for device in fs::read_dir("/sys/block").unwrap().flatten() {
+        let backing = fs::read_to_string(device.path().join("loop/backing_file")).unwrap_or_default();
+        left.extend(backing.contains(data).then(|| format!("{:?} on {backing}", device.file_name())));
+    }
+    for slot in fs::read_dir(Layout::machine().join("uids")).into_iter().flatten().flatten() {
+        let owner = fs::read_to_string(slot.path()).unwrap_or_default();
+        left.extend(owner.starts_with(layout.instance()).then(|| format!("user ids: {owner}")));
+    }
+    for pid in all_processes() {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        if (line.contains("atoll-launch") && line.contains(data)) || cgroups.contains(layout.instance()) {
+            left.push(format!("process {pid}: {line}"));
+        }
+    }
+    left
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // A test may have killed the launcher, so it is started once more to end everything.
+        let (data, client) = (self.data().to_path_buf(), Arc::clone(&self.client));
+        let ended = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let options = options(&data, &["--permit-missing", "memory,pids,cpu,cpuset"]);
+                ensure_launcher(&options).await.map_err(|e| e.to_string())?;
+                client.ask(Request::Shutdown).await.map_err(|e| e.to_string())
+            })
+        });
+        let ended = ended.join().unwrap();
+        let began = Instant::now();
+        let mut left = leftovers(&self.layout);
+        while !left.is_empty() && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(20));
+            left = leftovers(&self.layout);
+        }
+        let log = fs::read_to_string(self.data().join("launch.log")).unwrap_or_default();
+        if thread::panicking() {
+            eprintln!("shutdown: {ended:?}; left: {left:#?}; launch.log:\n{log}");
+            return;
+        }
+        drop(self.folder.take());
+        assert!(ended.is_ok() && left.is_empty(), "shutdown: {ended:?}; left behind: {left:#?}; launch.log:\n{log}");
+    }
+}
+
+/// As [`leftovers`], for instances whose launcher ends by itself.
+pub(crate) fn assert_nothing_left(data: &Path) {
+    let layout = Layout::new(&data.canonicalize().unwrap());
+    eventually("the end of everything", || leftovers(&layout).is_empty());
+}

@@ -1,0 +1,14 @@
+mod fixture;
+
+mod cgroup_v2;
+mod conformance;
+mod doctor;
+mod guests;
+mod hardening;
+mod host_image;
+mod launcher;
+mod limits;
+mod profiles;
+mod repair;
+mod run;
+mod runtimes;

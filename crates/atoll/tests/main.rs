@@ -1,0 +1,5 @@
+//! Everything below drives the real engine: a real launcher, real containers. One program, so that it
+//! links once; every test has an instance of its own, and an instance that ends with anything left
+//! behind fails its test.
+
+mod engine;

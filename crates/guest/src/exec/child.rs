@@ -1,0 +1,82 @@
+//! The last steps before a program runs, in the forked child: only prepared memory and raw calls.
+//!
+//! The order matters. What needs privilege comes first, then privilege goes, and only then are the
+//! user's own paths touched, with the user's own rights.
+
+use super::{
+    plan::Plan,
+    wire::{Failed, Stage},
+};
+use crate::sys::{self, caps};
+use rustix::io::Errno;
+use std::os::fd::RawFd;
+
+/// High enough that the kernel picks a command and never PID 1 when memory runs out.
+const OOM_SCORE: &[u8] = b"500";
+
+/// Becomes the program, or writes to `failure` why not and ends.
+pub(crate) fn run(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> ! {
+    let Failed { stage, errno } = become_program(plan, stdio, failure);
+    let mut bytes = [0; 5];
+    bytes[0] = stage as u8;
+    bytes[1..].copy_from_slice(&errno.to_ne_bytes());
+    let _ = sys::write(failure, &bytes);
+    sys::exit(127)
+}
+
+fn become_program(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Failed {
+    match set_up(plan, stdio, failure) {
+        Err((stage, errno)) => Failed { stage, errno: errno.raw_os_error() },
+        Ok(()) => Failed { stage: Stage::Exec, errno: exec_first(plan).raw_os_error() },
+    }
+}
+
+fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (Stage, Errno)> {
+    let at = |stage| move |errno| (stage, errno);
+    sys::new_session().map_err(at(Stage::Spawn))?;
+    for (to, from) in stdio.into_iter().enumerate() {
+        sys::dup_to(from, to as RawFd).map_err(at(Stage::Spawn))?;
+    }
+    sys::keep_only(&mut [0, 1, 2, failure]).map_err(at(Stage::Spawn))?;
+    sys::limit_open_files(plan.open_files).map_err(at(Stage::Limits))?;
+    raise_oom_score().map_err(at(Stage::Limits))?;
+    drop_privileges(plan).map_err(at(Stage::Privileges))?;
+    sys::reset_sigpipe();
+    sys::block_signals(0);
+    sys::change_directory(&plan.directory).map_err(at(Stage::Workdir))
+}
+
+fn raise_oom_score() -> Result<(), Errno> {
+    let fd = sys::open(c"/proc/self/oom_score_adj", libc::O_WRONLY | libc::O_CLOEXEC)?;
+    let written = sys::write(fd, OOM_SCORE);
+    sys::close(fd)?;
+    written.map(drop)
+}
+
+fn drop_privileges(plan: &Plan) -> Result<(), Errno> {
+    caps::drop_bounding(plan.drop_bounding)?;
+    sys::set_groups(&plan.groups)?;
+    sys::set_identity(plan.uid, plan.gid)?;
+    caps::set_exact(plan.capabilities)
+}
+
+/// Tries the candidates in their order, as a shell does: a file that may not be run is remembered,
+/// and only reported when nothing later can be.
+fn exec_first(plan: &Plan) -> Errno {
+    let mut answer = Errno::NOENT;
+    for candidate in &plan.candidates {
+        match sys::exec(candidate, &plan.argv, &plan.envp) {
+            Errno::NOENT | Errno::NOTDIR => {}
+            Errno::ACCESS => answer = Errno::ACCESS,
+            other => return other,
+        }
+    }
+    answer
+}
+
+/// What the child wrote, if it wrote anything.
+pub(crate) fn read_failure(bytes: &[u8]) -> Option<Failed> {
+    let [stage, rest @ ..] = bytes else { return None };
+    let errno = i32::from_ne_bytes(rest.try_into().ok()?);
+    Some(Failed { stage: Stage::from_byte(*stage)?, errno })
+}

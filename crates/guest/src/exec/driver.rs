@@ -1,0 +1,214 @@
+//! The task of one command: the only one that reads its pipes, writes its spool and changes its
+//! record. It ends when nothing of the command is left.
+
+use super::{
+    followers::Followers,
+    oom::OomCounter,
+    record::{Exec, Phase, start_failure},
+    registry::Execs,
+    spool::SpoolWriter,
+    sweep,
+    wire::{Ending, Order, Report},
+};
+use atoll_guest_proto::v1::Stream;
+use std::{cell::RefCell, os::fd::OwnedFd, sync::Arc};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    time::{Duration, Instant, sleep_until},
+};
+
+const READ: usize = 64 * 1024;
+/// The most that an unprivileged user can put into a pipe.
+const LARGEST_PIPE: u64 = 1024 * 1024;
+/// Read output of a lossless command is freed in pieces of at least this.
+const FREE: u64 = 1024 * 1024;
+
+thread_local! {
+    /// Reading and spooling a chunk does not yield, so all commands share one buffer.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(crate) struct Driver {
+    pub(crate) execs: Execs,
+    pub(crate) exec: Arc<Exec>,
+    pub(crate) stdout: Option<AsyncFd<OwnedFd>>,
+    pub(crate) stderr: Option<AsyncFd<OwnedFd>>,
+    pub(crate) spool: SpoolWriter,
+    pub(crate) oom: OomCounter,
+    pub(crate) oom_before: u64,
+    pub(crate) started: Instant,
+    pub(crate) timeout: Option<Duration>,
+    /// For the message of a failure.
+    pub(crate) program: String,
+    pub(crate) directory: String,
+}
+
+enum Next {
+    Report(Option<Report>),
+    Output(Stream),
+    /// A follower has read on, or left.
+    Progress,
+    Timeout,
+}
+
+impl Driver {
+    pub(crate) async fn run(mut self) {
+        loop {
+            match self.next().await {
+                Next::Output(stream) => {
+                    if self.read(stream, READ).is_some() {
+                        self.publish();
+                    }
+                    // One chunk a turn, so that a loud command does not hold up the others.
+                    tokio::task::yield_now().await;
+                }
+                Next::Progress => self.free_what_is_read(),
+                Next::Timeout => self.time_out(),
+                Next::Report(Some(Report::Started(pid))) => self.exec.update(|s| {
+                    s.phase = Phase::Running;
+                    s.pid = pid;
+                }),
+                Next::Report(Some(Report::Failed(failed))) => {
+                    let failure = start_failure(failed, &self.program, &self.directory);
+                    self.end(|s| s.failure = Some(failure));
+                }
+                Next::Report(Some(Report::Ended(ending))) => self.end(|s| s.ending = Some(ending)),
+                Next::Report(Some(Report::Gone)) => break,
+                Next::Report(None) => {
+                    self.lose_shim().await;
+                    break;
+                }
+            }
+        }
+        self.drain();
+        self.exec.update(|s| s.gone = true);
+        self.execs.note_gone(self.exec.id);
+    }
+
+    async fn next(&mut self) -> Next {
+        let Some(control) = &self.exec.control else { return Next::Report(None) };
+        let timeout = self.timeout.and_then(|t| self.started.checked_add(t));
+        let followers = self.exec.followers.as_deref();
+        let slowest = followers.and_then(Followers::slowest);
+        let reading = !slowest.is_some_and(|offset| self.spool.is_full_for(offset));
+        tokio::select! {
+            report = control.report() => Next::Report(report),
+            () = readable(self.stdout.as_ref()), if reading => Next::Output(Stream::Stdout),
+            () = readable(self.stderr.as_ref()), if reading => Next::Output(Stream::Stderr),
+            () = progress(followers) => Next::Progress,
+            () = at(timeout) => Next::Timeout,
+        }
+    }
+
+    fn free_what_is_read(&mut self) {
+        let slowest = self.exec.followers.as_deref().and_then(Followers::slowest);
+        if let Some(offset) = slowest
+            && (offset >= self.spool.extent().freed + FREE || self.spool.is_full_for(offset))
+        {
+            self.spool.free(offset);
+            self.publish();
+        }
+    }
+
+    fn time_out(&mut self) {
+        self.timeout = None;
+        self.exec.update(|s| s.timeout_reached = s.phase < Phase::Ended);
+        if let Some(control) = &self.exec.control {
+            control.order(Order::Kill);
+        }
+    }
+
+    /// The main process has ended: what it wrote comes before the news of it.
+    fn end(&mut self, change: impl FnOnce(&mut super::record::Status)) {
+        self.timeout = None;
+        self.drain();
+        let oom_kills = self.oom.read().saturating_sub(self.oom_before);
+        let duration = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.exec.update(|s| {
+            change(s);
+            s.phase = Phase::Ended;
+            s.oom_kills = oom_kills;
+            s.duration_us = duration;
+        });
+        self.exec.stdin.close_now();
+    }
+
+    /// The shim was killed, which only the sandbox's root or the kernel can do: what it watched over
+    /// now belongs to nobody, so it goes too.
+    async fn lose_shim(&mut self) {
+        if self.exec.status().phase < Phase::Ended {
+            let ending = Ending { status: libc::SIGKILL, ..Ending::default() };
+            self.end(|s| s.ending = Some(ending));
+        }
+        sweep::sweep(&self.execs, self.exec.id).await;
+    }
+
+    /// Reads what is in the pipes now, and not what a background process goes on to write.
+    fn drain(&mut self) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let pipe = if stream == Stream::Stdout { &self.stdout } else { &self.stderr };
+            let Some(pipe) = pipe else { continue };
+            let waiting = rustix::io::ioctl_fionread(pipe.get_ref()).unwrap_or(0);
+            let mut left = waiting.min(LARGEST_PIPE) as usize;
+            while left > 0 {
+                match self.read(stream, left.min(READ)) {
+                    Some(length) => left = left.saturating_sub(length),
+                    None => break,
+                }
+            }
+        }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let extent = self.spool.extent();
+        self.exec.update(|s| s.extent = extent);
+    }
+
+    /// Moves one chunk to the spool. None when there is nothing to read; the pipe is closed at its end.
+    fn read(&mut self, stream: Stream, most: usize) -> Option<usize> {
+        let slot = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
+        let pipe = slot.as_ref()?;
+        let followed = self.exec.followers.as_deref().is_some_and(|f| f.slowest().is_some());
+        let spool = &mut self.spool;
+        let result = BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(READ, 0);
+            let chunk = &mut buffer[..most.min(READ)];
+            let length = pipe.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *chunk)?))?;
+            if followed { spool.append_all(stream, &chunk[..length]) } else { spool.append(stream, &chunk[..length]) }
+            Ok::<usize, std::io::Error>(length)
+        });
+        match result {
+            Ok(length @ 1..) => Some(length),
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => None,
+            Ok(_) | Err(_) => {
+                *slot = None;
+                None
+            }
+        }
+    }
+}
+
+async fn readable(pipe: Option<&AsyncFd<OwnedFd>>) {
+    match pipe {
+        Some(pipe) => match pipe.readable().await {
+            Ok(mut ready) => ready.retain_ready(),
+            Err(_) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn progress(followers: Option<&Followers>) {
+    match followers {
+        Some(followers) => followers.progress().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

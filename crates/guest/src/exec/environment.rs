@@ -1,0 +1,72 @@
+//! The environment of a command: sensible defaults, over them the sandbox's variables, over them the
+//! request's. Nothing of this process's own environment is in it.
+
+use super::{program::c_string, users::User};
+use atoll_types::{Error, Result};
+use std::{collections::BTreeMap, ffi::CString};
+
+pub(crate) type Variables = BTreeMap<String, String>;
+
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Refuses names and values that no environment can hold.
+pub(crate) fn validate<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) -> Result<()> {
+    for (name, value) in variables {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            let message = "a name must not be empty and must not contain '=' or a NUL byte";
+            return Err(Error::invalid("environment", message));
+        }
+        if value.contains('\0') {
+            let message = format!("the value of {name} must not contain a NUL byte");
+            return Err(Error::invalid("environment", message));
+        }
+    }
+    Ok(())
+}
+
+/// All variables of a command.
+pub(crate) fn assemble<'a>(
+    user: &User,
+    sandbox: &'a Variables,
+    request: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Variables {
+    let defaults = [
+        ("PATH", PATH),
+        ("HOME", &user.home),
+        ("USER", &user.name),
+        ("LOGNAME", &user.name),
+        ("LANG", "C.UTF-8"),
+        ("TERM", "dumb"),
+    ];
+    let mut all: Variables = defaults.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    all.extend(sandbox.iter().chain(request).map(|(k, v)| (k.clone(), v.clone())));
+    all
+}
+
+/// `NAME=value` strings.
+pub(crate) fn strings(variables: &Variables) -> Result<Vec<CString>> {
+    variables.iter().map(|(name, value)| c_string("environment", format!("{name}={value}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_wins_over_the_sandbox_over_the_defaults() {
+        let user = User { uid: 1, gid: 1, groups: vec![], name: "u".into(), home: "/h".into() };
+        let pair = |k: &str, v: &str| Variables::from([(k.into(), v.into())]);
+        let mut sandbox = pair("LANG", "de");
+        sandbox.extend(pair("A", "1"));
+        let all = assemble(&user, &sandbox, &pair("A", "2"));
+        assert_eq!((all["LANG"].as_str(), all["A"].as_str(), all["HOME"].as_str()), ("de", "2", "/h"));
+    }
+
+    #[test]
+    fn names_that_no_environment_can_hold_are_refused() {
+        for (name, value) in [("", "x"), ("a=b", "x"), ("a\0", "x"), ("a", "\0")] {
+            let error = validate(&Variables::from([(name.into(), value.into())])).unwrap_err();
+            assert_eq!(error.field.as_deref(), Some("environment"));
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Commands: what a request means, how a process is made of it, what becomes of its output, and how
+//! all of it ends.
+//!
+//! PID 1 never waits for a command itself. Each has a shim process that owns its descendants and
+//! reports over a socket; each has one task here, the only writer of its record and spool.
+
+mod child;
+mod control;
+mod driver;
+mod environment;
+mod followers;
+mod oom;
+mod plan;
+mod program;
+mod record;
+mod registry;
+mod replay;
+mod shim;
+mod spawn;
+mod spool;
+mod start;
+mod stdin;
+mod sweep;
+mod tree;
+mod users;
+mod wire;
+
+pub(crate) use registry::Execs;
+pub(crate) use replay::{EventStream, follow};
+pub(crate) use users::{User, profile_user};

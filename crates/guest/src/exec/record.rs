@@ -1,0 +1,181 @@
+//! What is known of one command, for those who ask and those who wait. The command's own task writes
+//! it; everybody else reads, sends orders, or feeds stdin.
+
+use super::{
+    control::Control,
+    followers::Followers,
+    spool::Extent,
+    stdin::Stdin,
+    wire::{Ending, Failed, Order, Stage},
+};
+use atoll_guest_proto::v1::{ExecInfo, ExecState, StartFailure};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Phase {
+    #[default]
+    Starting,
+    Running,
+    Ended,
+}
+
+/// Everything that changes about a command.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Status {
+    pub(crate) phase: Phase,
+    pub(crate) pid: i32,
+    pub(crate) extent: Extent,
+    pub(crate) ending: Option<Ending>,
+    pub(crate) failure: Option<StartFailure>,
+    pub(crate) timeout_reached: bool,
+    pub(crate) kill_asked: bool,
+    pub(crate) oom_kills: u64,
+    pub(crate) duration_us: u64,
+    /// No descendant and no shim is left.
+    pub(crate) gone: bool,
+}
+
+impl Status {
+    /// The status of a command that could not start.
+    pub(crate) fn failed(failure: StartFailure) -> Self {
+        Self { phase: Phase::Ended, failure: Some(failure), gone: true, ..Self::default() }
+    }
+
+    fn exit_code(&self) -> Option<i32> {
+        self.ending.filter(|e| libc::WIFEXITED(e.status)).map(|e| libc::WEXITSTATUS(e.status))
+    }
+
+    fn signal(&self) -> Option<i32> {
+        self.ending.filter(|e| libc::WIFSIGNALED(e.status)).map(|e| libc::WTERMSIG(e.status))
+    }
+}
+
+/// What a running command has and one that never ran has not.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) control: Option<Control>,
+    pub(crate) stdin: Stdin,
+    pub(crate) followers: Option<Arc<Followers>>,
+}
+
+pub(crate) struct Exec {
+    pub(crate) id: ExecId,
+    pub(crate) stdin: Stdin,
+    command: String,
+    started_unix_ms: u64,
+    status: watch::Sender<Status>,
+    /// Of a lossless command.
+    pub(crate) followers: Option<Arc<Followers>>,
+    /// None for one that was never forked.
+    pub(crate) control: Option<Control>,
+}
+
+impl Exec {
+    pub(crate) fn new(id: ExecId, command: String, status: Status, parts: Parts) -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let started_unix_ms = now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0));
+        let Parts { control, stdin, followers } = parts;
+        Self { id, stdin, command, started_unix_ms, status: watch::Sender::new(status), followers, control }
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Status)) {
+        self.status.send_modify(change);
+    }
+
+    /// Waits until the program runs or has failed to.
+    pub(crate) async fn started(&self) {
+        // An error means that the sender is gone, which we hold.
+        let _ = self.watch().wait_for(|s| s.phase > Phase::Starting).await;
+    }
+
+    /// Whether it never ran because there was no room for another process.
+    pub(crate) fn refused_by_limit(&self) -> bool {
+        let failure = &self.status.borrow().failure;
+        failure.as_ref().is_some_and(|f| f.stage == Stage::Spawn.name() && f.errno == libc::EAGAIN)
+    }
+
+    /// Kills the command and all it started; waits until nothing is left.
+    pub(crate) async fn kill(&self) {
+        let Some(control) = &self.control else { return };
+        if self.status.borrow().gone {
+            return;
+        }
+        self.update(|s| s.kill_asked |= s.phase < Phase::Ended);
+        control.order(Order::Kill);
+        let _ = self.watch().wait_for(|s| s.gone).await;
+    }
+
+    /// Sends a signal to the command's process group.
+    pub(crate) fn signal(&self, number: i32) -> Result<()> {
+        let number = u8::try_from(number).ok().filter(|n| (1..=64).contains(n));
+        let number = number.ok_or_else(|| Error::invalid("signal", "signal must be between 1 and 64"))?;
+        match &self.control {
+            Some(control) if self.status.borrow().phase < Phase::Ended => {
+                control.order(Order::Signal(number));
+                Ok(())
+            }
+            _ => Err(Error::new(ErrorCode::Conflict, "the command has ended")),
+        }
+    }
+
+    /// What the host is told.
+    pub(crate) fn info(&self) -> ExecInfo {
+        self.info_at(&self.status.borrow())
+    }
+
+    pub(crate) fn info_at(&self, status: &Status) -> ExecInfo {
+        let signal = status.signal();
+        let exit_code = status.exit_code();
+        // A kill that came too late ended nothing.
+        let killed_by_us = signal == Some(libc::SIGKILL) && (status.timeout_reached || status.kill_asked);
+        let like_oom = (signal == Some(libc::SIGKILL) && !killed_by_us) || exit_code == Some(137);
+        let usage = status.ending.unwrap_or_default();
+        let ended = status.phase == Phase::Ended;
+        ExecInfo {
+            exec_id: self.id.to_string(),
+            state: if ended { ExecState::Ended } else { ExecState::Running }.into(),
+            exit_code,
+            signal,
+            timed_out: killed_by_us && status.timeout_reached,
+            killed: killed_by_us && status.kill_asked,
+            oom_killed: status.oom_kills > 0 && like_oom,
+            oom_kills: status.oom_kills,
+            failure: status.failure.clone(),
+            output_bytes: status.extent.kept,
+            dropped_bytes: status.extent.dropped,
+            started_unix_ms: self.started_unix_ms,
+            duration_us: status.duration_us,
+            cpu_user_us: usage.user_us,
+            cpu_system_us: usage.system_us,
+            max_rss_bytes: usage.max_rss_kb.saturating_mul(1024),
+            pid: u32::try_from(status.pid).unwrap_or(0),
+            command: self.command.clone(),
+            descendants_alive: ended && !status.gone,
+        }
+    }
+}
+
+/// The failure that the host is told for a step that did not work.
+pub(crate) fn start_failure(failed: Failed, program: &str, directory: &str) -> StartFailure {
+    let errno = rustix::io::Errno::from_raw_os_error(failed.errno);
+    let reason = crate::errors::text(errno);
+    let message = match failed.stage {
+        Stage::Workdir => format!("cannot start in {directory}: {reason}"),
+        Stage::Exec if errno == rustix::io::Errno::NOENT => format!("{program}: no such program"),
+        Stage::Exec => format!("{program}: {reason}"),
+        Stage::Limits => format!("cannot set limits: {reason}"),
+        Stage::Privileges => format!("cannot change to the user: {reason}"),
+        Stage::User | Stage::Spawn => format!("cannot start a process: {reason}"),
+    };
+    StartFailure { stage: failed.stage.name().into(), errno: failed.errno, message }
+}

@@ -1,0 +1,113 @@
+//! Turns a record and its spool into a stream of events, from any offset. The stream is pulled: a
+//! slow reader holds one chunk and slows nobody, and one that goes away leaves nothing behind.
+
+use super::{
+    followers::Follower,
+    record::{Exec, Phase, Status},
+    spool::{SpoolDirectory, SpoolReader},
+};
+use crate::errors;
+use atoll_guest_proto::{
+    to_status,
+    v1::{ExecEvent, Output, exec_event::Event},
+};
+use atoll_types::Error;
+use futures_util::{Stream, stream};
+use std::{pin::Pin, sync::Arc};
+use tokio::sync::watch;
+
+const CHUNK: u64 = 64 * 1024;
+
+pub(crate) type EventStream = Pin<Box<dyn Stream<Item = Result<ExecEvent, tonic::Status>> + Send>>;
+
+struct Replay {
+    exec: Arc<Exec>,
+    directory: SpoolDirectory,
+    watch: watch::Receiver<Status>,
+    reader: Option<SpoolReader>,
+    offset: u64,
+    follow: bool,
+    /// Where the command waits for its followers.
+    place: Option<Follower>,
+    step: Step,
+}
+
+enum Step {
+    Start,
+    Output,
+    /// The status that is the last word: output that came later is for those who ask later.
+    Finish(Status),
+    Done,
+}
+
+/// All events of a command from this offset on.
+pub(crate) fn follow(exec: Arc<Exec>, directory: SpoolDirectory, from: u64, follow: bool) -> EventStream {
+    let watch = exec.watch();
+    let place = exec.followers.as_ref().filter(|_| follow).map(|followers| followers.join(from));
+    let replay = Replay { exec, directory, watch, reader: None, offset: from, follow, place, step: Step::Start };
+    Box::pin(stream::unfold(replay, |mut replay| async move {
+        let event = replay.next().await?;
+        if event.is_err() {
+            replay.step = Step::Done;
+        }
+        Some((event.map_err(|e| to_status(&e)), replay))
+    }))
+}
+
+fn event(event: Event) -> ExecEvent {
+    ExecEvent { event: Some(event) }
+}
+
+impl Replay {
+    async fn next(&mut self) -> Option<Result<ExecEvent, Error>> {
+        loop {
+            match &self.step {
+                Step::Start => {
+                    self.step = Step::Output;
+                    return Some(Ok(event(Event::Started(self.exec.info()))));
+                }
+                Step::Output => {
+                    let status = self.watch.borrow_and_update().clone();
+                    if status.phase == Phase::Ended {
+                        self.step = Step::Finish(status);
+                    } else if self.offset < status.extent.kept {
+                        return Some(self.output(&status));
+                    } else if !self.follow || self.watch.changed().await.is_err() {
+                        return None;
+                    }
+                }
+                Step::Finish(status) if self.offset < status.extent.kept => {
+                    let status = status.clone();
+                    return Some(self.output(&status));
+                }
+                Step::Finish(status) => {
+                    let last = event(Event::Ended(self.exec.info_at(status)));
+                    self.step = Step::Done;
+                    return Some(Ok(last));
+                }
+                Step::Done => return None,
+            }
+        }
+    }
+
+    fn output(&mut self, status: &Status) -> Result<ExecEvent, Error> {
+        let lost = |e| Error::new(errors::code(e), "the command's output is gone");
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            none => none.insert(SpoolReader::open(&self.directory, self.exec.id).map_err(lost)?),
+        };
+        reader.refresh(&self.directory, self.exec.id, status.extent);
+        let (stream, end) = reader.run_at(self.offset, status.extent).map_err(lost)?;
+        let length = end.saturating_sub(self.offset).clamp(1, CHUNK) as usize;
+        let data = reader.read(self.offset, length).map_err(lost)?;
+        if data.is_empty() {
+            return Err(lost(rustix::io::Errno::NOENT));
+        }
+        let output = Output { stream: stream.into(), offset: self.offset, data: data.into() };
+        self.offset += output.data.len() as u64;
+        if let Some(place) = &self.place {
+            place.reached(self.offset);
+        }
+        Ok(event(Event::Output(output)))
+    }
+}

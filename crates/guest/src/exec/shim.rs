@@ -1,0 +1,180 @@
+//! The process between PID 1 and one command. It adopts whatever the command leaves behind, reports
+//! how it goes, and stays until the last descendant is gone.
+//!
+//! It is a fork of PID 1 without an exec, so the rule of `sys` holds for every line here: prepared
+//! memory and raw calls only. User code cannot signal it unless it runs as root.
+
+use super::{
+    child,
+    plan::Plan,
+    tree::Tree,
+    wire::{Ending, Failed, Order, Report, Stage},
+};
+use crate::sys;
+use rustix::io::{Errno, Result};
+use std::os::fd::RawFd;
+
+/// Rounds of stopping before killing goes on anyway.
+const STOP_ROUNDS: usize = 16;
+/// How long to wait for the killed to die before looking again.
+const ROUND_MS: i32 = 10;
+
+struct Shim {
+    control: RawFd,
+    signals: RawFd,
+    /// Readable when the program runs (end of file) or could not (a message); -1 once read.
+    failure: RawFd,
+    main: i32,
+    main_waits: bool,
+    failed: bool,
+}
+
+/// Runs the command of `plan` and never returns.
+pub(crate) fn run(plan: &Plan, stdio: [RawFd; 3], control: RawFd) -> ! {
+    match Shim::start(plan, stdio, control) {
+        Ok(shim) => shim.watch(),
+        Err(errno) => {
+            let failed = Failed { stage: Stage::Spawn, errno: errno.raw_os_error() };
+            let _ = sys::send(control, &Report::Failed(failed).encode());
+            let _ = sys::send(control, &Report::Gone.encode());
+            sys::exit(0)
+        }
+    }
+}
+
+impl Shim {
+    fn start(plan: &Plan, stdio: [RawFd; 3], control: RawFd) -> Result<Self> {
+        sys::block_signals(u64::MAX);
+        sys::set_name(c"atoll-exec");
+        sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1)?;
+        let signals = sys::signal_descriptor(sys::signal_bit(libc::SIGCHLD))?;
+        let (failure, write_failure) = sys::pipe()?;
+        // SAFETY: the child runs `child::run`, which keeps to raw calls and prepared memory.
+        let Some(main) = (unsafe { sys::fork() })? else { child::run(plan, stdio, write_failure) };
+        sys::keep_only(&mut [control, signals, failure])?;
+        Ok(Self { control, signals, failure, main, main_waits: true, failed: false })
+    }
+
+    fn report(&self, report: Report) {
+        // PID 1 is gone when this fails; the loop notices by itself.
+        let _ = sys::send(self.control, &report.encode());
+    }
+
+    fn watch(mut self) -> ! {
+        loop {
+            let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let mut fds = [wait(self.failure), wait(self.signals), wait(self.control)];
+            if sys::poll(&mut fds, -1).is_err() {
+                self.kill_everything();
+            }
+            // In this order, so that PID 1 hears of the start before the end.
+            if fds[0].revents != 0 {
+                self.read_failure();
+            }
+            if fds[1].revents != 0 {
+                self.clear_signals();
+                self.reap();
+            }
+            if fds[2].revents != 0 {
+                self.obey();
+            }
+        }
+    }
+
+    fn read_failure(&mut self) {
+        let mut bytes = [0; 5];
+        let length = sys::read(self.failure, &mut bytes).unwrap_or(0);
+        let _ = sys::close(self.failure);
+        self.failure = -1;
+        match child::read_failure(&bytes[..length]) {
+            Some(failed) => {
+                self.failed = true;
+                self.report(Report::Failed(failed));
+            }
+            None => self.report(Report::Started(self.main)),
+        }
+    }
+
+    fn clear_signals(&self) {
+        let mut info = [0; 128];
+        while sys::read(self.signals, &mut info).is_ok() {}
+    }
+
+    /// Waits for whatever has ended. Ends the shim when nobody is left.
+    fn reap(&mut self) {
+        loop {
+            match sys::wait_any() {
+                Ok(Some(waited)) if waited.pid == self.main && self.main_waits => {
+                    if self.failure >= 0 {
+                        self.read_failure();
+                    }
+                    self.main_waits = false;
+                    let sys::Waited { pid: _, status, user_us, system_us, max_rss_kb } = waited;
+                    if !self.failed {
+                        self.report(Report::Ended(Ending { status, user_us, system_us, max_rss_kb }));
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(Errno::CHILD) => {
+                    self.report(Report::Gone);
+                    sys::exit(0)
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn obey(&mut self) {
+        let mut bytes = [0; 2];
+        match sys::read(self.control, &mut bytes) {
+            Ok(length @ 1..) => match Order::decode(&bytes[..length]) {
+                Some(Order::Kill) => self.kill_everything(),
+                Some(Order::Signal(number)) if self.main_waits => {
+                    let _ = sys::kill(-self.main, i32::from(number));
+                }
+                Some(Order::Signal(_)) | None => {}
+            },
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            // PID 1 is gone, so nobody may stay.
+            Ok(_) | Err(_) => self.kill_everything(),
+        }
+    }
+
+    /// Ends the shim with everything below it. Stopping first keeps a fork bomb from growing while
+    /// it is being killed; whoever escapes a round is met in the next.
+    fn kill_everything(&mut self) -> ! {
+        let me = std::process::id() as i32;
+        let tree = Tree::new();
+        let Ok(mut tree) = tree else { self.kill_main_only() };
+        loop {
+            for _ in 0..STOP_ROUNDS {
+                if !matches!(tree.signal_below(me, &[], libc::SIGSTOP), Ok(1..)) {
+                    break;
+                }
+            }
+            let _ = tree.signal_below(me, &[], libc::SIGKILL);
+            self.wait_a_round();
+        }
+    }
+
+    /// Without memory for the table: the main process's group goes, and its orphans one generation
+    /// at a time as they arrive here would need the table, so this tries until there is room.
+    fn kill_main_only(&mut self) -> ! {
+        loop {
+            if self.main_waits {
+                let _ = sys::kill(-self.main, libc::SIGKILL);
+            }
+            self.wait_a_round();
+            if Tree::new().is_ok() {
+                self.kill_everything();
+            }
+        }
+    }
+
+    fn wait_a_round(&mut self) {
+        let mut fds = [libc::pollfd { fd: self.signals, events: libc::POLLIN, revents: 0 }];
+        let _ = sys::poll(&mut fds, ROUND_MS);
+        self.clear_signals();
+        self.reap();
+    }
+}

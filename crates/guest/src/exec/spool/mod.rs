@@ -1,0 +1,183 @@
+//! A command's output on disk. Bytes of both streams go into one file in the order of their arrival;
+//! a second file holds, as numbers of eight bytes, the offsets where the stream changes. There are
+//! two streams, so each change goes to the other one, and an offset says all there is to say.
+//!
+//! Files are made when the first byte comes, so a silent command costs none. What there is to read
+//! is in the command's record; nothing beyond it is ever looked at.
+
+mod read;
+mod write;
+
+pub(crate) use read::SpoolReader;
+pub(crate) use write::SpoolWriter;
+
+use atoll_guest_proto::v1::Stream;
+use atoll_types::ExecId;
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, openat, unlinkat},
+    io::{Errno, Result, pread},
+};
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+/// How much output there is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    /// Bytes that came and were kept, those freed since included.
+    pub(crate) kept: u64,
+    pub(crate) dropped: u64,
+    /// Bytes at the start that everybody has read and that are no longer there.
+    pub(crate) freed: u64,
+    /// How often the stream changes within what is kept, and how many of these are freed.
+    changes: u64,
+    freed_changes: u64,
+    /// The stream of the first byte.
+    first: Stream,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Self { kept: 0, dropped: 0, freed: 0, changes: 0, freed_changes: 0, first: Stream::Stdout }
+    }
+}
+
+impl Extent {
+    fn stream_after(&self, changes: u64) -> Stream {
+        match (self.first, changes % 2) {
+            (first, 0) => first,
+            (Stream::Stdout, _) => Stream::Stderr,
+            _ => Stream::Stdout,
+        }
+    }
+
+    /// How many changes lie at or before an offset.
+    fn changes_until(&self, file: Option<&OwnedFd>, offset: u64) -> Result<u64> {
+        let (mut low, mut high) = (self.freed_changes, self.changes);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if read_change(file, middle)? <= offset { low = middle + 1 } else { high = middle }
+        }
+        Ok(low)
+    }
+}
+
+fn read_change(file: Option<&OwnedFd>, number: u64) -> Result<u64> {
+    let mut record = [0; 8];
+    let file = file.ok_or(Errno::NOENT)?.as_fd();
+    if pread(file, &mut record, number * 8)? != record.len() {
+        return Err(Errno::IO);
+    }
+    Ok(u64::from_ne_bytes(record))
+}
+
+/// Where all spools are.
+#[derive(Clone)]
+pub(crate) struct SpoolDirectory(Arc<OwnedFd>);
+
+impl SpoolDirectory {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self(Arc::new(fd))
+    }
+
+    fn create(&self, name: &str) -> Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let make = || openat(&*self.0, name, flags, Mode::RUSR | Mode::WUSR);
+        match make() {
+            Err(Errno::EXIST) => {
+                unlinkat(&*self.0, name, AtFlags::empty())?;
+                make()
+            }
+            other => other,
+        }
+    }
+
+    fn open(&self, name: &str) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        openat(&*self.0, name, flags, Mode::empty())
+    }
+
+    /// Removes what a command has left. A reader that has it open may go on.
+    pub(crate) fn remove(&self, id: ExecId) {
+        for name in [data_name(id), changes_name(id)] {
+            let _ = unlinkat(&*self.0, name, AtFlags::empty());
+        }
+    }
+}
+
+fn data_name(id: ExecId) -> String {
+    format!("{id}.out")
+}
+
+fn changes_name(id: ExecId) -> String {
+    format!("{id}.idx")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn directory(dir: &tempfile::TempDir) -> SpoolDirectory {
+        SpoolDirectory::new(std::fs::File::open(dir.path()).unwrap().into())
+    }
+
+    /// What a reader sees from `from` on: stream and byte of each.
+    fn replay(directory: &SpoolDirectory, id: ExecId, extent: Extent, from: u64) -> Vec<(Stream, u8)> {
+        let mut seen = Vec::new();
+        let mut at = from;
+        while at < extent.kept {
+            let reader = SpoolReader::open(directory, id).unwrap();
+            let (stream, end) = reader.run_at(at, extent).unwrap();
+            let bytes = reader.read(at, (end - at) as usize).unwrap();
+            at += bytes.len() as u64;
+            seen.extend(bytes.into_iter().map(|b| (stream, b)));
+        }
+        seen
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_replayed_from_any_offset(
+            chunks in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..9)), 0..40),
+            limit in 0u64..200, from in 0u64..200, freed in 0u64..200,
+        ) {
+            let temp = tempfile::tempdir().unwrap();
+            let (directory, id) = (directory(&temp), ExecId::random());
+            let mut writer = SpoolWriter::new(directory.clone(), id, limit);
+            let mut all = Vec::new();
+            for (out, bytes) in &chunks {
+                let stream = if *out { Stream::Stdout } else { Stream::Stderr };
+                writer.append(stream, bytes);
+                all.extend(bytes.iter().map(|b| (stream, *b)));
+            }
+            let kept = writer.extent().kept;
+            prop_assert_eq!(kept, limit.min(all.len() as u64));
+            prop_assert_eq!(kept + writer.extent().dropped, all.len() as u64);
+            writer.free(freed.min(from).min(kept));
+            all.truncate(kept as usize);
+            let wanted = all.get(from as usize..).unwrap_or_default();
+            prop_assert_eq!(replay(&directory, id, writer.extent(), from), wanted);
+        }
+    }
+
+    #[test]
+    fn an_unusable_directory_drops_and_does_not_fail() {
+        let temp = tempfile::NamedTempFile::new().unwrap();
+        let directory = SpoolDirectory::new(std::fs::File::open(temp.path()).unwrap().into());
+        let mut writer = SpoolWriter::new(directory, ExecId::random(), 100);
+        writer.append(Stream::Stdout, b"abc");
+        assert_eq!((writer.extent().kept, writer.extent().dropped), (0, 3));
+    }
+
+    #[test]
+    fn freed_output_takes_no_room() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut writer = SpoolWriter::new(directory(&temp), ExecId::random(), 10);
+        writer.append(Stream::Stdout, b"0123456789");
+        writer.free(8);
+        writer.append(Stream::Stderr, b"abcdefghijkl");
+        assert_eq!((writer.extent().kept, writer.extent().dropped), (18, 4));
+    }
+}

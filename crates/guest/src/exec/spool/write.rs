@@ -1,0 +1,128 @@
+//! The one that appends. Whatever goes wrong here drops output and never disturbs the command.
+
+use super::{Extent, SpoolDirectory, changes_name, data_name};
+use atoll_guest_proto::v1::Stream;
+use atoll_types::ExecId;
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::{Errno, Result, pwrite},
+};
+use std::os::fd::OwnedFd;
+
+/// More changes than this would make the second file the larger one; what follows is dropped.
+const MOST_CHANGES: u64 = 1 << 20;
+
+pub(crate) struct SpoolWriter {
+    directory: SpoolDirectory,
+    id: ExecId,
+    limit: u64,
+    data: Option<OwnedFd>,
+    changes: Option<OwnedFd>,
+    last: Option<Stream>,
+    extent: Extent,
+    /// Once something was dropped, all that follows is, so that what is kept has no hole.
+    full: bool,
+}
+
+impl SpoolWriter {
+    pub(crate) fn new(directory: SpoolDirectory, id: ExecId, limit: u64) -> Self {
+        let extent = Extent::default();
+        Self { directory, id, limit, data: None, changes: None, last: None, extent, full: false }
+    }
+
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Whether a reader that has come to `offset` must read on before more is kept for it.
+    pub(crate) fn is_full_for(&self, offset: u64) -> bool {
+        let unread = self.extent.kept.saturating_sub(offset);
+        let changes = self.extent.changes - self.extent.freed_changes;
+        !self.full && (unread >= self.limit || changes >= MOST_CHANGES / 2)
+    }
+
+    /// Keeps what fits of these bytes.
+    pub(crate) fn append(&mut self, stream: Stream, bytes: &[u8]) {
+        let used = self.extent.kept - self.extent.freed;
+        let room = usize::try_from(self.limit.saturating_sub(used)).unwrap_or(usize::MAX);
+        self.keep(stream, bytes, room);
+    }
+
+    /// Keeps all of these bytes: somebody reads them, and what has been read will be freed.
+    pub(crate) fn append_all(&mut self, stream: Stream, bytes: &[u8]) {
+        self.keep(stream, bytes, usize::MAX);
+    }
+
+    fn keep(&mut self, stream: Stream, bytes: &[u8], room: usize) {
+        let fitting = &bytes[..bytes.len().min(room)];
+        let mut kept = 0;
+        if !self.full && !fitting.is_empty() {
+            kept = self.note_stream(stream).and_then(|()| self.write(fitting)).unwrap_or(0);
+        }
+        self.extent.kept += kept as u64;
+        if kept < bytes.len() {
+            self.full = true;
+            self.extent.dropped += (bytes.len() - kept) as u64;
+        }
+    }
+
+    fn note_stream(&mut self, stream: Stream) -> Result<()> {
+        match self.last {
+            None => self.extent.first = stream,
+            Some(last) if last == stream => return Ok(()),
+            Some(_) => {
+                if self.extent.changes - self.extent.freed_changes >= MOST_CHANGES {
+                    return Err(Errno::FBIG);
+                }
+                let file = get_or_create(&mut self.changes, || self.directory.create(&changes_name(self.id)))?;
+                let record = self.extent.kept.to_ne_bytes();
+                if pwrite(file, &record, self.extent.changes * 8)? < record.len() {
+                    return Err(Errno::NOSPC);
+                }
+                self.extent.changes += 1;
+            }
+        }
+        self.last = Some(stream);
+        Ok(())
+    }
+
+    /// How many of the bytes were written before the disk was full.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let file = get_or_create(&mut self.data, || self.directory.create(&data_name(self.id)))?;
+        let mut done = 0;
+        while done < bytes.len() {
+            match pwrite(file, &bytes[done..], self.extent.kept + done as u64) {
+                Ok(length @ 1..) => done += length,
+                Err(Errno::INTR) => {}
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Gives back the room of everything before an offset.
+    pub(crate) fn free(&mut self, offset: u64) {
+        let offset = offset.min(self.extent.kept);
+        let Ok(changes) = self.extent.changes_until(self.changes.as_ref(), offset) else { return };
+        // The disk keeps whole blocks; a filesystem that cannot do this keeps all.
+        punch(self.data.as_ref(), self.extent.freed, offset);
+        punch(self.changes.as_ref(), self.extent.freed_changes * 8, changes * 8);
+        self.extent.freed = offset.max(self.extent.freed);
+        self.extent.freed_changes = changes;
+    }
+}
+
+fn punch(file: Option<&OwnedFd>, from: u64, to: u64) {
+    if let Some(file) = file
+        && to > from
+    {
+        let _ = fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, from, to - from);
+    }
+}
+
+fn get_or_create(slot: &mut Option<OwnedFd>, make: impl FnOnce() -> Result<OwnedFd>) -> Result<&OwnedFd> {
+    if slot.is_none() {
+        *slot = Some(make()?);
+    }
+    slot.as_ref().ok_or(Errno::IO)
+}

@@ -1,0 +1,116 @@
+//! From a request to a running command. All of it happens without a pause, so that of two requests
+//! with one id exactly one starts it.
+
+use super::{
+    driver::Driver,
+    environment,
+    plan::{Plan, working_directory},
+    program::Program,
+    record::{Exec, Parts, Status},
+    registry::{Execs, parse_id},
+    spawn::{Spawned, spawn},
+    spool::SpoolWriter,
+    stdin::Stdin,
+    users::{self, UserError},
+    wire::Stage,
+};
+use atoll_guest_proto::v1::{ExecRequest, StartFailure};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+impl Execs {
+    /// Starts the command, or finds the one that already has this id.
+    pub(crate) fn start(&self, request: ExecRequest) -> Result<Arc<Exec>> {
+        let id = parse_id(&request.exec_id)?;
+        match self.find(id) {
+            Some(known) => Ok(known),
+            None => self.start_new(id, request),
+        }
+    }
+
+    /// Waits until the command runs or is known not to. One for which there was no process left is
+    /// no command at all, so that the host may try again.
+    pub(crate) async fn started(&self, exec: &Exec) -> Result<()> {
+        exec.started().await;
+        if exec.refused_by_limit() {
+            self.remove(exec.id);
+            return Err(too_many_processes());
+        }
+        Ok(())
+    }
+
+    fn start_new(&self, id: ExecId, request: ExecRequest) -> Result<Arc<Exec>> {
+        let ExecRequest {
+            exec_id: _,
+            program,
+            working_directory: directory,
+            environment,
+            user,
+            stdin,
+            timeout_ms,
+            output_limit,
+            lossless,
+        } = request;
+        let program = Program::parse(program)?;
+        environment::validate(&environment)?;
+        let directory = working_directory(&directory)?;
+        let user = match users::resolve(&user, &self.config) {
+            Ok(user) => user,
+            Err(UserError::Refused(error)) => return Err(error),
+            Err(UserError::Unknown { stage, message }) => {
+                return Ok(self.insert_failed(id, program.display, stage, message));
+            }
+        };
+        let (sandbox, open_files) = self.settings();
+        let variables = environment::assemble(&user, &sandbox, &environment);
+        let command = program.display.clone();
+        let plan = Plan::new(program, &variables, directory, user, open_files, &self.config)?;
+        let started = Instant::now();
+        let oom_before = self.oom.read();
+        let Spawned { control, stdin, stdout, stderr } = spawn(&plan, stdin).map_err(|e| refused(&e))?;
+        let followers = lossless.then(Arc::default);
+        let parts = Parts { control: Some(control), stdin: Stdin::new(stdin), followers };
+        let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
+        self.insert(exec.clone());
+        let limit = if output_limit == 0 { self.config.output_limit } else { output_limit };
+        let driver = Driver {
+            execs: self.clone(),
+            exec: exec.clone(),
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            spool: SpoolWriter::new(self.spool.clone(), id, limit),
+            oom: self.oom.clone(),
+            oom_before,
+            started,
+            timeout: (timeout_ms != 0).then(|| Duration::from_millis(timeout_ms)),
+            program: plan.program_name(),
+            directory: plan.directory.to_string_lossy().into_owned(),
+        };
+        tokio::spawn(driver.run());
+        Ok(exec)
+    }
+
+    fn insert_failed(&self, id: ExecId, command: String, stage: Stage, message: String) -> Arc<Exec> {
+        let failure = StartFailure { stage: stage.name().into(), errno: 0, message };
+        let exec = Arc::new(Exec::new(id, command, Status::failed(failure), Parts::default()));
+        self.insert(exec.clone());
+        exec
+    }
+}
+
+fn too_many_processes() -> Error {
+    let message = "the sandbox's limit of processes is reached: no further command can start";
+    Error::new(ErrorCode::LimitExceeded, message)
+}
+
+fn refused(error: &std::io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => too_many_processes(),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            Error::new(ErrorCode::LimitExceeded, "too many commands run at once")
+        }
+        Some(libc::ENOMEM) => Error::new(ErrorCode::LimitExceeded, "there is no memory for another process"),
+        _ => Error::internal(format!("cannot start a process: {error}")),
+    }
+}

@@ -1,0 +1,151 @@
+//! What a shim and PID 1 say to each other: packets of fixed size that need no allocation, because
+//! the shim may not allocate. Nobody but these two holds the socket.
+
+/// Where starting a command failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    User = 1,
+    Workdir,
+    Limits,
+    Privileges,
+    Exec,
+    Spawn,
+}
+
+impl Stage {
+    const ALL: [Stage; 6] =
+        [Stage::User, Stage::Workdir, Stage::Limits, Stage::Privileges, Stage::Exec, Stage::Spawn];
+
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| *s as u8 == byte)
+    }
+
+    /// The name on the wire to the host.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Stage::User => "user",
+            Stage::Workdir => "workdir",
+            Stage::Limits => "limits",
+            Stage::Privileges => "privileges",
+            Stage::Exec => "exec",
+            Stage::Spawn => "spawn",
+        }
+    }
+}
+
+/// A step of the start that did not work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) stage: Stage,
+    pub(crate) errno: i32,
+}
+
+/// How the main process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ending {
+    /// As `wait4` gives it.
+    pub(crate) status: i32,
+    pub(crate) user_us: u64,
+    pub(crate) system_us: u64,
+    pub(crate) max_rss_kb: u64,
+}
+
+/// From the shim to PID 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The program runs, under this process id.
+    Started(i32),
+    /// It never ran.
+    Failed(Failed),
+    /// The main process ended.
+    Ended(Ending),
+    /// No descendant is left; the shim goes.
+    Gone,
+}
+
+pub(crate) const REPORT_BYTES: usize = 32;
+
+impl Report {
+    pub(crate) fn encode(self) -> [u8; REPORT_BYTES] {
+        let (kind, stage, number, rest) = match self {
+            Report::Started(pid) => (1, 0, pid, Ending::default()),
+            Report::Failed(Failed { stage, errno }) => (2, stage as u8, errno, Ending::default()),
+            Report::Ended(ending) => (3, 0, ending.status, ending),
+            Report::Gone => (4, 0, 0, Ending::default()),
+        };
+        let mut bytes = [0; REPORT_BYTES];
+        bytes[0] = kind;
+        bytes[1] = stage;
+        bytes[4..8].copy_from_slice(&number.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&rest.user_us.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&rest.system_us.to_ne_bytes());
+        bytes[24..32].copy_from_slice(&rest.max_rss_kb.to_ne_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; REPORT_BYTES] = bytes.try_into().ok()?;
+        let number = i32::from_ne_bytes(bytes[4..8].try_into().ok()?);
+        let long = |at: usize| Some(u64::from_ne_bytes(bytes[at..at + 8].try_into().ok()?));
+        Some(match bytes[0] {
+            1 => Report::Started(number),
+            2 => Report::Failed(Failed { stage: Stage::from_byte(bytes[1])?, errno: number }),
+            3 => Report::Ended(Ending {
+                status: number,
+                user_us: long(8)?,
+                system_us: long(16)?,
+                max_rss_kb: long(24)?,
+            }),
+            4 => Report::Gone,
+            _ => return None,
+        })
+    }
+}
+
+/// From PID 1 to the shim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Kill everything below, until nothing is left.
+    Kill,
+    /// Send a signal to the command's process group.
+    Signal(u8),
+}
+
+impl Order {
+    pub(crate) fn encode(self) -> [u8; 2] {
+        match self {
+            Order::Kill => [1, 0],
+            Order::Signal(number) => [2, number],
+        }
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [1, 0] => Some(Order::Kill),
+            [2, number] => Some(Order::Signal(*number)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_survive_the_trip() {
+        let ending = Ending { status: 256, user_us: 7, system_us: u64::MAX, max_rss_kb: 3 };
+        let failed = |stage| Report::Failed(Failed { stage, errno: 13 });
+        let reports = [Report::Started(42), Report::Ended(ending), Report::Gone];
+        for report in reports.into_iter().chain(Stage::ALL.map(failed)) {
+            assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+        for order in [Order::Kill, Order::Signal(15)] {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        assert_eq!(Report::decode(&[0; REPORT_BYTES]), None);
+        assert_eq!(Report::decode(b""), None);
+        assert_eq!(Order::decode(b"x"), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! The sandbox's files, for the host. The kernel does the judging: paths are resolved by openat2 and
+//! every call is made by a thread that has the user's identity and none of PID 1's rights.
+//!
+//! Threads are made when there is work and end soon after. No job waits for the network, so a slow
+//! client never holds one.
+
+mod directories;
+mod entry;
+mod list;
+mod path;
+mod read;
+mod remove;
+mod rename;
+mod resolve;
+mod upload;
+mod write;
+
+use crate::{
+    exec::{User, profile_user},
+    sys::{self, caps},
+};
+use atoll_guest_proto::{GuestConfig, v1};
+use atoll_types::{Error, Result};
+use path::{Areas, Place};
+use std::{cell::Cell, sync::Arc};
+
+pub(crate) use list::EntryStream;
+pub(crate) use read::FileStream;
+
+#[derive(Clone)]
+pub(crate) struct Files(Arc<Inner>);
+
+struct Inner {
+    user: User,
+    capabilities: u64,
+    areas: Areas,
+}
+
+thread_local! {
+    static IS_USER: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Files {
+    pub(crate) fn new(config: &GuestConfig) -> Self {
+        let user = profile_user(config);
+        let capabilities = caps::mask(&config.capabilities);
+        Self(Arc::new(Inner { user, capabilities, areas: Areas::new(&config.home) }))
+    }
+
+    fn place(&self, path: &str, field: &'static str) -> Result<Place> {
+        self.0.areas.place(path, field)
+    }
+
+    /// Does file work as the user, away from the thread that serves.
+    async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+        let inner = self.0.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            inner.become_user()?;
+            job()
+        });
+        work.await.unwrap_or_else(|_| Err(Error::internal("file work was interrupted")))
+    }
+
+    /// Starts work that nobody waits for.
+    fn run_detached(&self, job: impl FnOnce() + Send + 'static) {
+        let inner = self.0.clone();
+        drop(tokio::task::spawn_blocking(move || inner.become_user().map(|()| job())));
+    }
+
+    pub(crate) async fn stat(&self, request: v1::StatRequest) -> Result<v1::FileEntry> {
+        let v1::StatRequest { path, follow } = request;
+        let place = self.place(&path, "path")?;
+        self.run(move || entry::stat(&place, follow)).await
+    }
+
+    pub(crate) async fn remove(&self, request: v1::RemoveRequest) -> Result<()> {
+        let v1::RemoveRequest { path, recursive } = request;
+        let place = self.place(&path, "path")?;
+        self.run(move || remove::remove(&place, recursive)).await
+    }
+
+    pub(crate) async fn make_dir(&self, request: v1::MakeDirRequest) -> Result<v1::FileEntry> {
+        let v1::MakeDirRequest { path, parents, mode } = request;
+        let place = self.place(&path, "path")?;
+        self.run(move || directories::make(&place, parents, mode)).await
+    }
+
+    pub(crate) async fn rename(&self, request: v1::MoveRequest) -> Result<v1::FileEntry> {
+        let v1::MoveRequest { from, to, overwrite } = request;
+        let (from, to) = (self.place(&from, "from")?, self.place(&to, "to")?);
+        self.run(move || rename::rename(&from, &to, overwrite)).await
+    }
+}
+
+impl Inner {
+    /// Gives this thread the user's identity for files, and only the user's capabilities. Threads
+    /// of the pool do nothing else, so it is done once and never undone.
+    fn become_user(&self) -> Result<()> {
+        if IS_USER.get() {
+            return Ok(());
+        }
+        let User { uid, gid, groups, .. } = &self.user;
+        sys::set_groups(groups)
+            .and_then(|()| sys::set_file_identity(*uid, *gid))
+            .and_then(|()| caps::set_exact(self.capabilities))
+            .map_err(|e| Error::internal(format!("cannot act as the user: {e}")))?;
+        IS_USER.set(true);
+        Ok(())
+    }
+}

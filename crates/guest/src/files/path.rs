@@ -1,0 +1,163 @@
+//! Where a path points, as far as its text can say: an area and a relative path in it. Nothing here
+//! touches the disk; symbolic links are the kernel's business, in `resolve`.
+
+use atoll_types::{Error, ErrorCode, Result};
+
+const LONGEST: usize = 4096;
+const WORKSPACE: &str = "workspace";
+const TMP: &str = "tmp";
+
+/// The directories that links may not lead out of.
+pub(crate) struct Areas {
+    home: Vec<String>,
+}
+
+/// A path, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The area's directory relative to the root, empty for the root itself.
+    area: String,
+    /// Below the area; no part is empty, `.` or `..`.
+    parts: Vec<String>,
+    /// The field of the request that it came from.
+    pub(crate) field: &'static str,
+}
+
+impl Areas {
+    pub(crate) fn new(home: &str) -> Self {
+        Self { home: parts_of(home).map(str::to_owned).collect() }
+    }
+
+    /// Takes a path apart, absolute or relative to the workspace.
+    pub(crate) fn place(&self, path: &str, field: &'static str) -> Result<Place> {
+        check(path).map_err(|e| e.at(field))?;
+        let workspace = if path.starts_with('/') { None } else { Some(WORKSPACE) };
+        let parts: Vec<&str> = workspace.into_iter().chain(parts_of(path)).collect();
+        let area = self.area_length(&parts);
+        let (area, parts) = parts.split_at(area);
+        let parts = parts.iter().map(|part| (*part).to_owned()).collect();
+        Ok(Place { area: area.join("/"), parts, field })
+    }
+
+    /// How many parts name the innermost area.
+    fn area_length(&self, parts: &[&str]) -> usize {
+        let home: Vec<&str> = self.home.iter().map(String::as_str).collect();
+        let areas = [&[WORKSPACE][..], &[TMP][..], &home[..]];
+        areas.into_iter().filter(|area| parts.starts_with(area)).map(<[_]>::len).max().unwrap_or(0)
+    }
+}
+
+fn check(path: &str) -> Result<()> {
+    let invalid = |message: &str| Err(Error::new(ErrorCode::InvalidArgument, message));
+    if path.is_empty() {
+        return invalid("the path is empty");
+    }
+    if path.len() > LONGEST {
+        return invalid("the path is longer than 4096 bytes");
+    }
+    if path.contains('\0') {
+        return invalid("the path contains a NUL byte");
+    }
+    if path.split('/').any(|part| part == "..") {
+        return Err(Error::new(ErrorCode::PathOutsideRoot, "a path must not contain '..'"));
+    }
+    Ok(())
+}
+
+fn parts_of(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| !matches!(*part, "" | "."))
+}
+
+impl Place {
+    /// The area's directory relative to the root; none for the root itself.
+    pub(crate) fn area(&self) -> Option<&str> {
+        (!self.area.is_empty()).then_some(self.area.as_str())
+    }
+
+    /// The path below the area, as openat wants it.
+    pub(crate) fn relative(&self) -> String {
+        joined(&self.parts)
+    }
+
+    /// The directory that holds it and the name in there; nothing for an area itself.
+    pub(crate) fn split(&self) -> Option<(String, &str)> {
+        let (name, parents) = self.parts.split_last()?;
+        Some((joined(parents), name))
+    }
+
+    /// The names of the directories on the way to its parent.
+    pub(crate) fn parents(&self) -> &[String] {
+        self.parts.split_last().map_or(&[], |(_, parents)| parents)
+    }
+
+    /// Its own name, for listings.
+    pub(crate) fn name(&self) -> &str {
+        let area = || self.area.rsplit('/').next().filter(|name| !name.is_empty());
+        self.parts.last().map(String::as_str).or_else(area).unwrap_or("/")
+    }
+}
+
+fn joined(parts: &[String]) -> String {
+    if parts.is_empty() { ".".into() } else { parts.join("/") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(path: &str) -> Result<Place> {
+        Areas::new("/home/user").place(path, "path")
+    }
+
+    #[test]
+    fn areas_are_chosen_by_whole_parts() {
+        let seen = |path| place(path).map(|p| (p.area().map(str::to_owned), p.relative())).unwrap();
+        let area = |name: &str| Some(name.to_owned());
+        assert_eq!(seen("a/b"), (area("workspace"), "a/b".into()));
+        assert_eq!(seen("/workspace"), (area("workspace"), ".".into()));
+        assert_eq!(seen("//workspace/./x/"), (area("workspace"), "x".into()));
+        assert_eq!(seen("/workspaces/x"), (None, "workspaces/x".into()));
+        assert_eq!(seen("/home/user/x"), (area("home/user"), "x".into()));
+        assert_eq!(seen("/home/other"), (None, "home/other".into()));
+        assert_eq!(seen("/tmp/x"), (area("tmp"), "x".into()));
+        assert_eq!(seen("/"), (None, ".".into()));
+    }
+
+    #[test]
+    fn names_and_parents() {
+        assert_eq!(place("a/b").unwrap().split(), Some(("a".into(), "b")));
+        assert_eq!(place("a").unwrap().split(), Some((".".into(), "a")));
+        assert_eq!(place("/home/user").unwrap().split(), None);
+        assert_eq!(place("/home/user").unwrap().name(), "user");
+        assert_eq!(place("/").unwrap().name(), "/");
+    }
+
+    #[test]
+    fn what_cannot_be_a_path_is_refused_by_field() {
+        for (path, code) in [
+            ("", ErrorCode::InvalidArgument),
+            ("a\0b", ErrorCode::InvalidArgument),
+            ("..", ErrorCode::PathOutsideRoot),
+            ("/workspace/../etc", ErrorCode::PathOutsideRoot),
+            (&"a/".repeat(3000), ErrorCode::InvalidArgument),
+        ] {
+            let error = place(path).unwrap_err();
+            assert_eq!((error.code, error.field.as_deref()), (code, Some("path")), "{path:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_accepted_can_climb(path in "[a./\\PC]{0,60}") {
+            if let Ok(place) = place(&path) {
+                let relative = place.relative();
+                prop_assert!(!relative.starts_with('/'));
+                prop_assert!(relative.split('/').all(|part| part != ".." && !part.is_empty()));
+                prop_assert!(relative == "." || relative.split('/').all(|part| part != "."));
+                let whole = format!("/{}/{}", place.area().unwrap_or("."), relative);
+                prop_assert_eq!(Areas::new("/home/user").place(&whole, "path").unwrap(), place);
+            }
+        }
+    }
+}

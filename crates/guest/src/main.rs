@@ -1,0 +1,59 @@
+//! `atoll-init`: PID 1 of every sandbox. It runs commands and serves files for the host, over a
+//! socket that nothing inside the sandbox can reach.
+//!
+//! This file only puts the parts together. The host is trusted; what runs inside is not, so nothing
+//! that user code does may make this process panic, block, or grow without bound.
+#![allow(unsafe_code)]
+
+mod errors;
+mod exec;
+mod files;
+mod ready;
+mod reaper;
+mod seccomp;
+mod serve;
+mod service;
+mod setup;
+mod sys;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Threads for file work end this soon after the last of it, so that an idle sandbox has none.
+const KEEP_THREADS: Duration = Duration::from_secs(2);
+const MOST_THREADS: usize = 4;
+const THREAD_STACK: usize = 256 * 1024;
+
+fn main() -> ExitCode {
+    match start() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("atoll-init: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start() -> Result<(), String> {
+    let config = setup::read_config()?;
+    setup::prepare_process(&config)?;
+    let listener = serve::Listener::open(&config.listen)?;
+    let execs = exec::Execs::new(&config)?;
+    let files = files::Files::new(&config);
+    seccomp::install(config.seccomp)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(MOST_THREADS)
+        .thread_keep_alive(KEEP_THREADS)
+        .thread_stack_size(THREAD_STACK)
+        .build()
+        .map_err(|e| format!("cannot start: {e}"))?;
+    runtime.block_on(async {
+        let reaper = reaper::Reaper::new().map_err(|e| format!("cannot watch for children: {e}"))?;
+        let guest = service::GuestService::new(execs, files);
+        tokio::select! {
+            result = serve::serve(listener, guest) => result,
+            () = reaper.run() => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,84 @@
+//! What user code asks for in vain. An empty list of conditions refuses a call always.
+
+use super::{Rules, allowed::numbers};
+use atoll_types::Seccomp;
+use seccompiler::{
+    BackendError,
+    SeccompCmpArgLen::Dword,
+    SeccompCmpOp::{self, Eq, MaskedEq, Ne},
+    SeccompCondition, SeccompRule,
+};
+
+/// Mounts, namespaces, modules, keys, clocks, tracing of the kernel, and interfaces with a history.
+const ALWAYS: &[i64] = &numbers! {
+    SYS_mount SYS_umount2 SYS_pivot_root SYS_fsopen SYS_fsmount SYS_fsconfig SYS_fspick SYS_move_mount
+    SYS_open_tree SYS_mount_setattr SYS_setns SYS_unshare SYS_bpf SYS_perf_event_open SYS_userfaultfd
+    SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register SYS_keyctl SYS_add_key SYS_request_key
+    SYS_kexec_load SYS_kexec_file_load SYS_init_module SYS_finit_module SYS_delete_module SYS_reboot
+    SYS_swapon SYS_swapoff SYS_open_by_handle_at SYS_name_to_handle_at SYS_quotactl SYS_quotactl_fd
+    SYS_acct SYS_settimeofday SYS_clock_settime SYS_fanotify_init SYS_fanotify_mark SYS_syslog
+    SYS_vhangup SYS_lookup_dcookie SYS_nfsservctl SYS_sethostname SYS_setdomainname SYS_migrate_pages
+    SYS_move_pages SYS_adjtimex SYS_clock_adjtime
+};
+
+#[cfg(target_arch = "x86_64")]
+const ALWAYS_HERE: &[i64] = &numbers! {
+    SYS_iopl SYS_ioperm SYS_modify_ldt
+    SYS__sysctl SYS_uselib SYS_ustat SYS_sysfs
+};
+#[cfg(not(target_arch = "x86_64"))]
+const ALWAYS_HERE: &[i64] = &[];
+
+const NAMESPACE_FLAGS: [libc::c_int; 7] = [
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+];
+
+/// Linux, 32-bit names, 2.6 names, no address randomisation (debuggers), and asking.
+const PERSONALITIES: [u64; 8] = [0x0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, 0x4_0008, 0x6_0000, 0xffff_ffff];
+
+const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
+
+fn all(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result<SeccompRule, BackendError> {
+    let conditions = conditions.into_iter().map(|(index, op, value)| SeccompCondition::new(index, Dword, op, value));
+    SeccompRule::new(conditions.collect::<Result<_, _>>()?)
+}
+
+/// For each call the cases in which it is refused.
+pub(super) fn rules(profile: Seccomp) -> Result<Rules, BackendError> {
+    let mut rules: Rules = ALWAYS.iter().chain(ALWAYS_HERE).map(|number| (*number, Vec::new())).collect();
+    let flag = |flag: &libc::c_int| all([(0, MaskedEq(*flag as u64), *flag as u64)]);
+    rules.insert(libc::SYS_clone, NAMESPACE_FLAGS.iter().map(flag).collect::<Result<_, _>>()?);
+    rules.insert(libc::SYS_personality, vec![all(PERSONALITIES.map(|value| (0, Ne, value)))?]);
+    rules.insert(libc::SYS_ioctl, vec![all([(1, Eq, TIOCSTI)])?, all([(1, Eq, TIOCLINUX)])?]);
+    rules.insert(libc::SYS_socket, sockets()?);
+    rules.insert(libc::SYS_socketpair, sockets()?);
+    if profile == Seccomp::Default {
+        rules.insert(libc::SYS_chroot, Vec::new());
+        rules.insert(libc::SYS_mknodat, devices(2)?);
+        #[cfg(target_arch = "x86_64")]
+        rules.insert(libc::SYS_mknod, devices(1)?);
+    }
+    Ok(rules)
+}
+
+/// Every family but those of the list, and of netlink all but the table of addresses and routes.
+fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    let foreign = all(FAMILIES.map(|family| (0, Ne, family as u64)))?;
+    let netlink = all([(0, Eq, libc::AF_NETLINK as u64), (2, Ne, libc::NETLINK_ROUTE as u64)])?;
+    Ok(vec![foreign, netlink])
+}
+
+/// Device nodes; FIFOs and sockets are left.
+fn devices(mode_argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
+    let kind = |kind: libc::mode_t| all([(mode_argument, MaskedEq(libc::S_IFMT.into()), kind.into())]);
+    Ok(vec![kind(libc::S_IFBLK)?, kind(libc::S_IFCHR)?])
+}

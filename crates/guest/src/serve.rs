@@ -1,0 +1,155 @@
+//! Listening and speaking HTTP/2. Over a Unix socket that only the host can reach nothing more is
+//! asked; over TCP every call must carry the token.
+
+use crate::{service::GuestService, setup};
+use atoll_guest_proto::{Listen, to_status, v1::guest_server::GuestServer};
+use atoll_types::{Error, ErrorCode};
+use futures_util::future::BoxFuture;
+use hyper::{Request, Response, body::Incoming, header, server::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::{convert::Infallible, net::SocketAddr, os::fd::FromRawFd, sync::Arc, time::Duration};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::codegen::Service;
+
+/// How much may be under way in one direction of one stream, and of a whole connection.
+const STREAM_WINDOW: u32 = 512 * 1024;
+const CONNECTION_WINDOW: u32 = 2 * 1024 * 1024;
+const SEND_BUFFER: usize = 256 * 1024;
+const FRAME: u32 = 64 * 1024;
+const MOST_STREAMS: u32 = 4096;
+/// A pause after a failed accept (too many descriptors), so that it is not tried without end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where calls come from; not yet part of a runtime.
+pub(crate) enum Listener {
+    Unix(std::os::unix::net::UnixListener),
+    Tcp(std::net::TcpListener, Arc<str>),
+}
+
+impl Listener {
+    pub(crate) fn open(listen: &Listen) -> Result<Self, String> {
+        match listen {
+            Listen::Inherited(fd) => Ok(Self::Unix(inherited(*fd)?)),
+            Listen::Tcp { token, .. } if token.is_empty() => Err("the token must not be empty".into()),
+            Listen::Tcp { address, token } => {
+                let address: SocketAddr =
+                    address.parse().map_err(|_| "the address must be IP:port".to_string())?;
+                let listener = std::net::TcpListener::bind(address)
+                    .and_then(|l| l.set_nonblocking(true).map(|()| l))
+                    .map_err(|e| format!("cannot listen on {address}: {e}"))?;
+                Ok(Self::Tcp(listener, format!("Bearer {token}").into()))
+            }
+        }
+    }
+}
+
+fn inherited(fd: i32) -> Result<std::os::unix::net::UnixListener, String> {
+    let (mut value, mut length) = (0i32, 4u32);
+    // SAFETY: asks a question about a number; the kernel writes at most `length` bytes to `value`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 || value != 1 {
+        return Err(format!("descriptor {fd} is not a listening socket"));
+    }
+    // SAFETY: it is a socket, and each number of the configuration is taken once.
+    let listener = unsafe { std::os::unix::net::UnixListener::from_raw_fd(fd) };
+    listener.set_nonblocking(true).map_err(|e| format!("descriptor {fd}: {e}"))?;
+    Ok(listener)
+}
+
+/// Serves until the process ends.
+pub(crate) async fn serve(listener: Listener, guest: GuestService) -> Result<(), String> {
+    let server = GuestServer::new(guest);
+    match listener {
+        Listener::Unix(listener) => {
+            let listener = tokio::net::UnixListener::from_std(listener).map_err(|e| e.to_string())?;
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => connect(stream, server.clone(), None),
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                }
+            }
+        }
+        Listener::Tcp(listener, token) => {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(|e| e.to_string())?;
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let _ = stream.set_nodelay(true);
+                        connect(stream, server.clone(), Some(token.clone()));
+                    }
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                }
+            }
+        }
+    }
+}
+
+fn connect<S>(stream: S, server: GuestServer<GuestService>, token: Option<Arc<str>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    tokio::spawn(async move {
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .max_frame_size(FRAME)
+            .max_concurrent_streams(MOST_STREAMS);
+        // An error is the client's going away; there is nobody to tell.
+        let _ = http.serve_connection(TokioIo::new(stream), Calls { server, token }).await;
+        setup::trim_memory();
+    });
+}
+
+/// One connection's calls.
+struct Calls {
+    server: GuestServer<GuestService>,
+    token: Option<Arc<str>>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Calls {
+    type Response = Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        if let Some(wanted) = &self.token {
+            let given = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], |v| v.as_bytes());
+            if !same(given, wanted.as_bytes()) {
+                let error = Error::new(ErrorCode::PermissionDenied, "the token is missing or wrong");
+                return Box::pin(async move { Ok(to_status(&error).into_http()) });
+            }
+        }
+        self.server.clone().call(request)
+    }
+}
+
+/// Compares without telling by its time how much was right. The length is no secret.
+fn same(given: &[u8], wanted: &[u8]) -> bool {
+    if given.len() != wanted.len() {
+        return false;
+    }
+    let difference = given.iter().zip(wanted).fold(0, |sum, (a, b)| sum | (a ^ b));
+    std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same;
+
+    #[test]
+    fn only_the_whole_token_counts() {
+        assert!(same(b"Bearer x", b"Bearer x"));
+        assert!(!same(b"Bearer y", b"Bearer x"));
+        assert!(!same(b"Bearer", b"Bearer x"));
+        assert!(!same(b"", b"Bearer x"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The gRPC service: each call takes its request apart, asks `exec` or `files`, and puts the answer
+//! together. Nothing is decided here.
+
+use crate::{
+    exec::{EventStream, Execs, follow},
+    files::{EntryStream, Files, FileStream},
+};
+use atoll_guest_proto::{
+    MAX_PROTOCOL, MIN_PROTOCOL, negotiate, to_status,
+    v1::{
+        AttachRequest, ConfigureReply, ConfigureRequest, ExecInfo, ExecRef, ExecRequest, FileEntry, ForgetReply,
+        HelloReply, HelloRequest, ListDirRequest, ListExecsReply, ListExecsRequest, MakeDirRequest, MoveRequest,
+        ReadFileRequest, RemoveReply, RemoveRequest, SignalReply, SignalRequest, StatRequest, StdinChunk,
+        StdinReply, WriteChunk, guest_server::Guest,
+    },
+};
+use atoll_types::{Error, ErrorCode};
+use tonic::{Request, Response, Status, Streaming};
+
+pub(crate) struct GuestService {
+    execs: Execs,
+    files: Files,
+}
+
+impl GuestService {
+    pub(crate) fn new(execs: Execs, files: Files) -> Self {
+        Self { execs, files }
+    }
+}
+
+type Reply<T> = Result<Response<T>, Status>;
+
+fn reply<T>(result: Result<T, Error>) -> Reply<T> {
+    result.map(Response::new).map_err(|e| to_status(&e))
+}
+
+#[tonic::async_trait]
+impl Guest for GuestService {
+    type ExecStream = EventStream;
+    type AttachStream = EventStream;
+    type ListDirStream = EntryStream;
+    type ReadFileStream = FileStream;
+
+    async fn hello(&self, request: Request<HelloRequest>) -> Reply<HelloReply> {
+        let HelloRequest { min_protocol, max_protocol } = request.into_inner();
+        let protocol = negotiate(min_protocol..=max_protocol, MIN_PROTOCOL..=MAX_PROTOCOL);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let found = protocol.map(|protocol| HelloReply { protocol, version, features: Vec::new() });
+        reply(found.ok_or_else(|| {
+            let ours = format!("atoll-init speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}");
+            Error::new(ErrorCode::VersionMismatch, ours)
+        }))
+    }
+
+    async fn configure(&self, request: Request<ConfigureRequest>) -> Reply<ConfigureReply> {
+        reply(self.execs.configure(request.into_inner()).map(|()| ConfigureReply {}))
+    }
+
+    async fn exec(&self, request: Request<ExecRequest>) -> Reply<EventStream> {
+        let exec = self.execs.start(request.into_inner()).map_err(|e| to_status(&e))?;
+        // Following begins before the first byte can come, so that a lossless command loses none.
+        let events = follow(exec.clone(), self.execs.spool.clone(), 0, true);
+        reply(self.execs.started(&exec).await.map(|()| events))
+    }
+
+    async fn start_exec(&self, request: Request<ExecRequest>) -> Reply<ExecInfo> {
+        let exec = self.execs.start(request.into_inner()).map_err(|e| to_status(&e))?;
+        reply(self.execs.started(&exec).await.map(|()| exec.info()))
+    }
+
+    async fn attach(&self, request: Request<AttachRequest>) -> Reply<EventStream> {
+        let AttachRequest { exec_id, from, follow: wait } = request.into_inner();
+        reply(self.execs.get(&exec_id).map(|exec| follow(exec, self.execs.spool.clone(), from, wait)))
+    }
+
+    async fn get_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {
+        reply(self.execs.get(&request.get_ref().exec_id).map(|exec| exec.info()))
+    }
+
+    async fn list_execs(&self, _: Request<ListExecsRequest>) -> Reply<ListExecsReply> {
+        let execs = self.execs.all().iter().map(|exec| exec.info()).collect();
+        Ok(Response::new(ListExecsReply { execs }))
+    }
+
+    async fn write_stdin(&self, request: Request<Streaming<StdinChunk>>) -> Reply<StdinReply> {
+        let mut chunks = request.into_inner();
+        let mut exec = None;
+        let mut written = 0;
+        while let Some(StdinChunk { exec_id, data, close }) = chunks.message().await? {
+            let exec = match &exec {
+                Some(exec) => exec,
+                None => exec.insert(self.execs.get(&exec_id).map_err(|e| to_status(&e))?),
+            };
+            let open = data.is_empty() || exec.feed(&data, &mut written).await.map_err(|e| to_status(&e))?;
+            if close {
+                exec.stdin.close().await;
+            }
+            if close || !open {
+                break;
+            }
+        }
+        Ok(Response::new(StdinReply { written }))
+    }
+
+    async fn signal_exec(&self, request: Request<SignalRequest>) -> Reply<SignalReply> {
+        let SignalRequest { exec_id, signal } = request.into_inner();
+        reply(self.execs.get(&exec_id).and_then(|exec| exec.signal(signal)).map(|()| SignalReply {}))
+    }
+
+    async fn kill_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {
+        let exec = self.execs.get(&request.get_ref().exec_id).map_err(|e| to_status(&e))?;
+        exec.kill().await;
+        Ok(Response::new(exec.info()))
+    }
+
+    async fn forget_exec(&self, request: Request<ExecRef>) -> Reply<ForgetReply> {
+        reply(self.execs.forget(&request.get_ref().exec_id).map(|()| ForgetReply {}))
+    }
+
+    async fn stat(&self, request: Request<StatRequest>) -> Reply<FileEntry> {
+        reply(self.files.stat(request.into_inner()).await)
+    }
+
+    async fn list_dir(&self, request: Request<ListDirRequest>) -> Reply<EntryStream> {
+        reply(self.files.list(request.into_inner()).await)
+    }
+
+    async fn read_file(&self, request: Request<ReadFileRequest>) -> Reply<FileStream> {
+        reply(self.files.read(request.into_inner()).await)
+    }
+
+    async fn write_file(&self, request: Request<Streaming<WriteChunk>>) -> Reply<FileEntry> {
+        self.files.write(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn remove(&self, request: Request<RemoveRequest>) -> Reply<RemoveReply> {
+        reply(self.files.remove(request.into_inner()).await.map(|()| RemoveReply {}))
+    }
+
+    async fn make_dir(&self, request: Request<MakeDirRequest>) -> Reply<FileEntry> {
+        reply(self.files.make_dir(request.into_inner()).await)
+    }
+
+    async fn r#move(&self, request: Request<MoveRequest>) -> Reply<FileEntry> {
+        reply(self.files.rename(request.into_inner()).await)
+    }
+}

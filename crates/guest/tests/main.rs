@@ -1,0 +1,15 @@
+//! Drives the real `atoll-init` over its socket. Every test has its own process, in a mount namespace
+//! of its own with a root made for it, so all of them run at once and leave nothing behind.
+//! They need to be root.
+#![allow(unsafe_code)]
+
+mod support;
+
+mod exec;
+mod files;
+mod kill;
+mod output;
+mod privileges;
+mod seccomp;
+mod startup;
+mod stdin;

@@ -1,0 +1,107 @@
+//! Starting: wrong configurations, TCP with its token, and life as PID 1.
+
+use crate::support::*;
+use atoll_guest_proto::{
+    CONFIG_VARIABLE, GuestConfig, Listen,
+    v1::{HelloRequest, guest_client::GuestClient},
+};
+use atoll_types::ErrorCode;
+use std::process::{Command, Stdio};
+use tonic::{Request, metadata::MetadataValue};
+
+fn start_with(config: &str) -> (Option<i32>, String) {
+    let output = Command::new(BINARY).env(CONFIG_VARIABLE, config).stdin(Stdio::null()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_wrong_configuration_is_said_and_ends_with_2() {
+    let json = |config: GuestConfig| serde_json::to_string(&config).unwrap();
+    let tcp = |address: &str, token: &str| Listen::Tcp { address: address.into(), token: token.into() };
+    let cases = [
+        ("not json SECRET".into(), "ATOLL_INIT"),
+        (json(config()), "descriptor 3"),
+        (json(GuestConfig { listen: Listen::Inherited(0), ..config() }), "descriptor 0"),
+        (json(GuestConfig { listen: tcp("nowhere", "t"), ..config() }), "address"),
+        (json(GuestConfig { listen: tcp("127.0.0.1:0", ""), ..config() }), "token"),
+        (json(GuestConfig { listen: tcp("127.0.0.1:0", "t"), ..config() }), "spool_fd"),
+        (json(GuestConfig { uid: 70000, ..config() }), "uid"),
+        (json(GuestConfig { capabilities: root_config().capabilities, ..config() }), "capabilities"),
+    ];
+    for (config, word) in cases {
+        let (code, message) = start_with(&config);
+        assert_eq!(code, Some(2), "{message}");
+        assert!(message.contains(word) && !message.contains("SECRET"), "{message}");
+    }
+    let output = Command::new(BINARY).env_remove(CONFIG_VARIABLE).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn over_tcp_every_call_carries_the_token() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let listen = Listen::Tcp { address: address.clone(), token: "s3cret".into() };
+    let config = GuestConfig { listen, spool_fd: None, oom_fd: None, ..config() };
+    let scratch = tempfile::tempdir().unwrap();
+    let mut child = command(&config, scratch.path(), false).spawn().unwrap();
+    let mut client = None;
+    eventually("it listens", async || {
+        client = GuestClient::connect(format!("http://{address}")).await.ok();
+        client.is_some()
+    })
+    .await;
+    let mut client = client.unwrap();
+    let hello = |token: Option<&str>| {
+        let mut request = Request::new(HelloRequest { min_protocol: 1, max_protocol: 1 });
+        if let Some(token) = token {
+            request.metadata_mut().insert("authorization", MetadataValue::try_from(token).unwrap());
+        }
+        request
+    };
+    for wrong in [None, Some("Bearer wrong!"), Some("s3cret"), Some("Bearer s3cre"), Some("Bearer s3crets")] {
+        assert_eq!(error(client.hello(hello(wrong)).await).code, ErrorCode::PermissionDenied);
+    }
+    assert!(client.hello(hello(Some("Bearer s3cret"))).await.is_ok());
+    // Without a descriptor the spool is in /tmp, where the user cannot look.
+    let mut request = Request::new(sh("ls -ld /tmp/.atoll-spool; ls /tmp/.atoll-spool"));
+    request.metadata_mut().insert("authorization", MetadataValue::from_static("Bearer s3cret"));
+    let seen = collect(client.exec(request).await.unwrap().into_inner()).await;
+    assert!(seen.stdout().starts_with("drwx------") && seen.stdout().lines().count() == 1, "{}", seen.stdout());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn pid_1_reaps_and_survives_its_children() {
+    let guest = Guest::as_pid_1(config()).await;
+    assert_eq!(guest.output("cat /proc/1/comm").await, "atoll-init");
+    // Orphans of a finished command end later and leave no zombie.
+    guest.output("for i in 1 2 3 4 5; do (setsid sleep 0.0$i >/dev/null 2>&1 &); done").await;
+    eventually("no zombie and no orphan is left", async || {
+        guest.output("ps -eo stat=,comm= | grep -c -e '^Z' -e sleep || :").await == "0"
+    })
+    .await;
+    for signal in ["TERM", "INT", "KILL", "HUP"] {
+        guest.run(sh(&format!("kill -{signal} 1"))).await;
+    }
+    assert_eq!(guest.output("echo alive").await, "alive");
+}
+
+#[tokio::test]
+async fn root_inside_cannot_end_pid_1() {
+    let guest = Guest::as_pid_1(root_config()).await;
+    for signal in ["TERM", "INT", "KILL", "HUP", "SEGV", "PIPE", "CHLD"] {
+        guest.run(sh(&format!("kill -{signal} 1"))).await;
+    }
+    assert_eq!(guest.output("echo alive").await, "alive");
+}
+
+#[tokio::test]
+async fn an_idle_process_has_no_threads_left() {
+    let guest = Guest::start().await;
+    let threads = || std::fs::read_dir(format!("/proc/{}/task", guest.pid())).unwrap().count();
+    guest.client.clone().stat(crate::files::stat("/workspace")).await.unwrap();
+    eventually("the file threads are gone", async || threads() == 1).await;
+    assert_eq!(guest.output("echo works").await, "works");
+}

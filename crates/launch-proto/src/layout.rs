@@ -1,0 +1,68 @@
+//! Where an instance keeps its things. An instance is a data folder; what must not outlive the
+//! machine's uptime lies in a run folder whose name is derived from it.
+
+use std::path::{Path, PathBuf};
+
+/// The folders of one instance.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    instance: String,
+    data: PathBuf,
+}
+
+/// FNV-1a: short, stable, and no secret depends on it.
+fn hash(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Layout {
+    /// The layout of a data folder, which must be absolute and canonical.
+    #[must_use]
+    pub fn new(data: &Path) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        Self { instance: format!("{:016x}", hash(data.as_os_str().as_bytes())), data: data.into() }
+    }
+
+    /// The name of the instance, as cgroups and run folders have it.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// What every instance of the machine shares.
+    #[must_use]
+    pub fn machine() -> &'static Path {
+        Path::new("/run/atoll")
+    }
+
+    /// The data folder.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// The run folder.
+    #[must_use]
+    pub fn run(&self) -> PathBuf {
+        Self::machine().join(&self.instance)
+    }
+
+    /// Where the launcher listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.run().join("launch.sock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_differ_and_socket_names_fit() {
+        let (a, b) = (Layout::new(Path::new("/a")), Layout::new(Path::new("/b")));
+        assert_ne!(a.socket(), b.socket());
+        let deep = Layout::new(Path::new(&"/long".repeat(200)));
+        assert!(deep.socket().as_os_str().len() < 108);
+    }
+}

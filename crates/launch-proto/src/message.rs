@@ -1,0 +1,181 @@
+//! The requests, and what is answered to each.
+
+use atoll_types::{ContainerId, Death, Error, Limits, Profile, VolumeId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A request and the protocol that it is written in.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    /// Which protocol; the launcher refuses one that it does not have, and says which it has.
+    pub protocol: u32,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// Everything that the launcher can be asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Who are you? Answered in every protocol.
+    Hello,
+    /// Makes and starts a container. [`Reply::Container`].
+    Create(Box<CreateRequest>),
+    /// Ends a container and frees all that it had; fine when there is none. [`Reply::Done`].
+    Destroy(ContainerId),
+    /// How is it? [`Reply::Container`].
+    Inspect(ContainerId),
+    /// Every container of this launcher. [`Reply::Containers`].
+    List,
+    /// Answers when the container is dead. [`Reply::Died`].
+    Wait(ContainerId),
+    /// A stream to PID 1. [`Reply::Connected`] with a descriptor.
+    Connect(ContainerId),
+    /// Changes what the container may use. [`Reply::Done`].
+    SetLimits(ContainerId, Limits),
+    /// Every volume. [`Reply::Volumes`].
+    ListVolumes,
+    /// Deletes a volume; fine when there is none, refused while a container uses it. [`Reply::Done`].
+    RemoveVolume(VolumeId),
+    /// What the launcher found on this machine. [`Reply::Report`].
+    Report,
+    /// Destroys every container, unmounts, and ends the launcher and its monitor. [`Reply::Done`].
+    Shutdown,
+}
+
+/// What a new container needs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRequest {
+    /// Chosen by the caller, so that a lost answer can be asked after.
+    pub container: ContainerId,
+    /// What is fixed at start.
+    pub profile: Profile,
+    /// What it may use, to begin with.
+    pub limits: Limits,
+    /// The volume, made if there is none; without one, what is written goes with the container.
+    pub volume: Option<VolumeId>,
+    /// What every command starts with, to begin with.
+    pub environment: BTreeMap<String, String>,
+    /// Whether the container goes when this connection closes. It then stays open after the answer.
+    pub held: bool,
+}
+
+/// Where a container is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContainerState {
+    /// A worker is making it.
+    Creating,
+    /// PID 1 lives.
+    Running,
+    /// PID 1 is gone; the rest waits for a destroy.
+    Dead,
+}
+
+/// What the launcher knows of a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerStatus {
+    /// Which.
+    pub container: ContainerId,
+    /// Where it is in its life.
+    pub state: ContainerState,
+    /// Its volume.
+    pub volume: Option<VolumeId>,
+    /// The name of its profile.
+    pub profile: String,
+    /// What it may use.
+    pub limits: Limits,
+    /// When it was made.
+    pub created_unix_ms: u64,
+    /// PID 1 as the machine numbers it; 0 while creating.
+    pub pid: i32,
+    /// How it ended, when it did.
+    pub death: Option<Death>,
+}
+
+/// What the launcher knows of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Which.
+    pub volume: VolumeId,
+    /// Bytes in it.
+    pub used_bytes: u64,
+    /// What it may hold.
+    pub limit_bytes: u64,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launcher {
+    /// Its release.
+    pub release: String,
+    /// The protocols it has.
+    pub min_protocol: u32,
+    /// The protocols it has.
+    pub max_protocol: u32,
+}
+
+/// What the launcher found on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// `v1`, `v2` or `hybrid`.
+    pub cgroup: String,
+    /// Controllers that the limits need and the machine lacks.
+    pub missing_controllers: Vec<String>,
+    /// `btrfs`, `btrfs on a loop file` or `dir`.
+    pub storage: String,
+    /// `simple`, `classic` or `none`.
+    pub quota: String,
+    /// Bytes that can still be promised.
+    pub free_bytes: u64,
+    /// OCI runtimes by name.
+    pub runtimes: Vec<String>,
+    /// What the operator should know.
+    pub notes: Vec<String>,
+}
+
+/// What is answered when it went well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Reply {
+    Hello(Launcher),
+    Container(Box<ContainerStatus>),
+    Containers(Vec<ContainerStatus>),
+    Died(Death),
+    Done,
+    /// With a descriptor; a token must be sent with every call where there is one.
+    Connected { token: Option<String> },
+    Volumes(Vec<VolumeStatus>),
+    Report(Report),
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It went well.
+    Ok(Reply),
+    /// It did not.
+    Err(Error),
+}
+
+impl From<Answer> for Result<Reply, Error> {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Ok(reply) => Ok(reply),
+            Answer::Err(error) => Err(error),
+        }
+    }
+}
+
+impl From<Result<Reply, Error>> for Answer {
+    fn from(result: Result<Reply, Error>) -> Self {
+        match result {
+            Ok(reply) => Answer::Ok(reply),
+            Err(error) => Answer::Err(error),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Cgroups, by libcgroups. What asks here never has to know which version the machine has.
+
+use crate::context::{Context, Folders};
+use atoll_types::{ContainerId, Error, ErrorCode, Limits, Result};
+use libcgroups::{
+    common::{
+        AnyCgroupManager, CgroupConfig, CgroupManager, CgroupSetup, ControllerOpt, DEFAULT_CGROUP_ROOT,
+        create_cgroup_manager, get_cgroup_setup,
+    },
+    v1,
+};
+use oci_spec::runtime::LinuxResources;
+use serde_json::{Value, json};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Processes that Atoll itself needs in a container: PID 1, its threads, and the shims of commands.
+const OWN_PROCESSES: u32 = 16;
+const CPU_PERIOD: u64 = 100_000;
+/// The controllers that the limits need.
+const NEEDED: [&str; 4] = ["memory", "pids", "cpu", "cpuset"];
+
+fn setup() -> Result<CgroupSetup> {
+    get_cgroup_setup().map_err(|e| Error::new(ErrorCode::Unsupported, format!("no usable cgroups: {e}")))
+}
+
+/// Which cgroups the machine has, in a word.
+pub(crate) fn version() -> &'static str {
+    match get_cgroup_setup() {
+        Ok(CgroupSetup::Hybrid) => "hybrid",
+        Ok(CgroupSetup::Legacy) => "v1",
+        Ok(CgroupSetup::Unified) => "v2",
+        Err(_) => "none",
+    }
+}
+
+/// Where each hierarchy is mounted that a container has a cgroup in.
+fn hierarchies() -> Vec<PathBuf> {
+    match get_cgroup_setup() {
+        Ok(CgroupSetup::Unified) => vec![PathBuf::from(DEFAULT_CGROUP_ROOT)],
+        Ok(_) => v1::util::list_subsystem_mount_points().unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Controllers that the limits need and the machine lacks.
+pub(crate) fn missing() -> Vec<String> {
+    let available = match get_cgroup_setup() {
+        Ok(CgroupSetup::Unified) => {
+            let path = Path::new(DEFAULT_CGROUP_ROOT).join("cgroup.controllers");
+            fs::read_to_string(path).unwrap_or_default()
+        }
+        Ok(_) => {
+            let kinds = [v1::ControllerType::Memory, v1::ControllerType::Pids, v1::ControllerType::Cpu];
+            let kinds = kinds.iter().chain([&v1::ControllerType::CpuSet]);
+            let there = kinds.filter(|k| v1::util::get_subsystem_mount_point(k).is_ok());
+            there.map(|k| format!("{k} ")).collect()
+        }
+        Err(_) => String::new(),
+    };
+    let available: Vec<&str> = available.split_whitespace().collect();
+    NEEDED.iter().filter(|n| !available.contains(n)).map(ToString::to_string).collect()
+}
+
+/// The processors that a container with these limits may use: as many as its share needs, spread over
+/// the machine by slot.
+fn processors(limits: &Limits, slot: u32) -> Vec<usize> {
+    let all = allowed_processors();
+    let count = limits.visible_cores(all.len());
+    let mut chosen: Vec<usize> = (0..count).map(|i| all[(slot as usize + i) % all.len()]).collect();
+    chosen.sort_unstable();
+    chosen
+}
+
+fn allowed_processors() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let all: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+    if all.is_empty() { vec![0] } else { all }
+}
+
+/// The limits as the OCI specification writes them, without what the operator allowed to be missing.
+pub(crate) fn resources(limits: &Limits, slot: u32, lacking: &[String]) -> Value {
+    let Limits { memory_bytes, swap_bytes, cpu_millis, processes, open_files: _, disk_bytes: _ } = *limits;
+    let lacks = |name: &str| lacking.iter().any(|l| l == name);
+    let mut all = json!({});
+    if !lacks("memory") {
+        all["memory"] = json!({ "limit": memory_bytes, "swap": memory_bytes.saturating_add(swap_bytes) });
+    }
+    if !lacks("pids") {
+        all["pids"] = json!({ "limit": processes.saturating_add(OWN_PROCESSES) });
+    }
+    let mut cpu = json!({});
+    if !lacks("cpu") {
+        cpu["period"] = json!(CPU_PERIOD);
+        cpu["quota"] = json!((u64::from(cpu_millis) * CPU_PERIOD / 1000).max(1000));
+    }
+    if !lacks("cpuset") {
+        let list: Vec<String> = processors(limits, slot).iter().map(ToString::to_string).collect();
+        cpu["cpus"] = json!(list.join(","));
+    }
+    if cpu != json!({}) {
+        all["cpu"] = cpu;
+    }
+    all
+}
+
+fn manager(context: &Folders, container: ContainerId) -> Result<AnyCgroupManager> {
+    let config = CgroupConfig {
+        cgroup_path: context.cgroup(container),
+        systemd_cgroup: false,
+        container_name: container.to_string(),
+    };
+    create_cgroup_manager(config).map_err(|e| Error::internal(format!("cannot reach the cgroup: {e}")))
+}
+
+/// Changes the limits of a living container.
+pub(crate) fn apply(context: &Context, container: ContainerId, limits: &Limits, slot: u32) -> Result<()> {
+    let wanted = resources(limits, slot, &context.options.permit_missing);
+    let resources: LinuxResources =
+        serde_json::from_value(wanted).map_err(|e| Error::internal(format!("limits: {e}")))?;
+    let options =
+        ControllerOpt { resources: &resources, disable_oom_killer: false, oom_score_adj: None, freezer_state: None };
+    manager(context, container)?
+        .apply(&options)
+        .map_err(|e| Error::new(ErrorCode::Conflict, format!("the kernel refused the new limits: {e}")).at("limits"))
+}
+
+/// The folder and name of the file that counts `oom_kill`, where the machine counts them.
+fn oom_counter(setup: CgroupSetup, cgroup: &Path) -> Option<(PathBuf, &'static str)> {
+    let relative = cgroup.strip_prefix("/").unwrap_or(cgroup);
+    match setup {
+        CgroupSetup::Unified => Some((Path::new(DEFAULT_CGROUP_ROOT).join(relative), "memory.events")),
+        CgroupSetup::Hybrid | CgroupSetup::Legacy => {
+            let mount = v1::util::get_subsystem_mount_point(&v1::ControllerType::Memory).ok()?;
+            Some((mount.join(relative), "memory.oom_control"))
+        }
+    }
+}
+
+/// The file that counts `oom_kill`, opened before the container starts; its cgroup is made for that.
+pub(crate) fn oom_file(context: &Context, container: ContainerId) -> Result<Option<fs::File>> {
+    let Some((folder, name)) = oom_counter(setup()?, &context.cgroup(container)) else { return Ok(None) };
+    fs::create_dir_all(&folder).map_err(|e| Error::internal(format!("cannot make the memory cgroup: {e}")))?;
+    match fs::File::open(folder.join(name)) {
+        Ok(file) => Ok(Some(file)),
+        Err(_) if context.options.permit_missing.iter().any(|m| m == "memory") => Ok(None),
+        Err(e) => Err(Error::internal(format!("cannot open the memory cgroup: {e}"))),
+    }
+}
+
+/// How many processes of a container the kernel killed for memory.
+pub(crate) fn oom_kills(context: &Folders, container: ContainerId) -> u64 {
+    let counter = get_cgroup_setup().ok().and_then(|s| oom_counter(s, &context.cgroup(container)));
+    let text = counter.and_then(|(folder, name)| fs::read_to_string(folder.join(name)).ok()).unwrap_or_default();
+    text.lines().find_map(|l| l.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Makes the instance's own cgroup. With v2, controllers must be passed down every level above a
+/// container's cgroup before its files exist.
+pub(crate) fn prepare(context: &Folders) -> io::Result<()> {
+    if !matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified)) {
+        return Ok(());
+    }
+    delegate(Path::new(DEFAULT_CGROUP_ROOT), &context.cgroups())
+}
+
+fn delegate(root: &Path, cgroup: &Path) -> io::Result<()> {
+    let available = fs::read_to_string(root.join("cgroup.controllers"))?;
+    let wanted: Vec<&str> = available.split_whitespace().filter(|c| NEEDED.contains(c)).collect();
+    let mut folder = root.to_path_buf();
+    let mut parts = cgroup.iter().filter(|p| *p != "/");
+    loop {
+        for controller in &wanted {
+            fs::write(folder.join("cgroup.subtree_control"), format!("+{controller}"))?;
+        }
+        let Some(part) = parts.next() else { return Ok(()) };
+        folder.push(part);
+        match fs::create_dir(&folder) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+    }
+}
+
+/// Kills what is left in a container's cgroup and removes it from every hierarchy.
+pub(crate) fn remove(context: &Folders, container: ContainerId) -> Result<()> {
+    manager(context, container)?
+        .remove()
+        .map_err(|e| Error::internal(format!("cannot remove the cgroup: {e}")))?;
+    // The manager knows the hierarchies that it uses; a crash may have left more.
+    let cgroup = context.cgroup(container);
+    for mount in hierarchies() {
+        let _ = fs::remove_dir(mount.join(cgroup.strip_prefix("/").unwrap_or(&cgroup)));
+    }
+    Ok(())
+}
+
+/// Containers that have a cgroup below this instance's.
+pub(crate) fn containers(context: &Folders) -> Vec<ContainerId> {
+    let folder = context.cgroups();
+    let relative = folder.strip_prefix("/").unwrap_or(&folder);
+    let entries = hierarchies().into_iter().filter_map(|m| fs::read_dir(m.join(relative)).ok()).flatten();
+    let mut found: Vec<ContainerId> =
+        entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Removes the instance's own cgroup, and the one above it when no other instance has one.
+pub(crate) fn remove_instance(context: &Folders) {
+    let folder = context.cgroups();
+    for mount in hierarchies() {
+        let path = mount.join(folder.strip_prefix("/").unwrap_or(&folder));
+        let _ = fs::remove_dir(&path);
+        let _ = path.parent().map(fs::remove_dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_become_resources() {
+        let limits = Limits { cpu_millis: 500, ..Limits::default() };
+        let all = resources(&limits, 3, &[]);
+        assert_eq!(all["memory"], json!({ "limit": 536_870_912u64, "swap": 536_870_912u64 }));
+        assert_eq!(all["pids"]["limit"], 528);
+        assert_eq!(all["cpu"]["quota"], 50_000);
+        let cpus = all["cpu"]["cpus"].as_str().unwrap();
+        assert!(cpus.parse::<usize>().is_ok(), "half a core sees one processor: {cpus}");
+        serde_json::from_value::<LinuxResources>(all).unwrap();
+    }
+
+    #[test]
+    fn what_may_be_missing_is_left_out() {
+        let all = resources(&Limits::default(), 0, &NEEDED.map(String::from));
+        assert_eq!(all, json!({}));
+    }
+}

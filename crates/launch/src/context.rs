@@ -1,0 +1,99 @@
+//! What every request needs to know: the options, the folders, the storage. Made once; workers get a
+//! copy by being forked.
+
+use crate::{images::Images, init::InitProgram, options::Options};
+use atoll_launch_proto::Layout;
+use atoll_storage::Storage;
+use atoll_types::ContainerId;
+use std::{fs, io, ops::Deref, os::unix::fs::DirBuilderExt, path::PathBuf};
+
+/// What every request needs to know.
+pub(crate) struct Context {
+    pub(crate) options: Options,
+    pub(crate) folders: Folders,
+    pub(crate) storage: Storage,
+    pub(crate) init: InitProgram,
+    pub(crate) images: Images,
+}
+
+impl Deref for Context {
+    type Target = Folders;
+    fn deref(&self) -> &Folders {
+        &self.folders
+    }
+}
+
+/// Where an instance keeps its things, by the names that the launcher uses.
+pub(crate) struct Folders {
+    pub(crate) layout: Layout,
+}
+
+/// Makes the folders of an instance, each with the mode that it needs.
+pub(crate) fn make_folders(layout: &Layout) -> io::Result<()> {
+    let run = layout.run();
+    // Traversable, because the container's root must be able to walk to its root filesystem.
+    let open = [Layout::machine().to_path_buf(), run.clone(), run.join("stage")];
+    // Nobody else's business.
+    let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids"), run.join("bin")];
+    for (mode, folders) in [(0o755, &open[..]), (0o700, &closed[..])] {
+        for folder in folders {
+            match fs::DirBuilder::new().mode(mode).create(folder) {
+                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Folders {
+    /// Held by whoever is this instance's launcher. Beside the run folder, so that it can go.
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.layout.run().with_extension("lock")
+    }
+
+    /// The folder of all containers.
+    pub(crate) fn containers(&self) -> PathBuf {
+        self.layout.run().join("c")
+    }
+
+    /// The folder of one.
+    pub(crate) fn container(&self, container: ContainerId) -> PathBuf {
+        self.containers().join(container.to_string())
+    }
+
+    /// Where PID 1's listening socket is bound.
+    pub(crate) fn guest_socket(&self, container: ContainerId) -> PathBuf {
+        self.container(container).join("guest.sock")
+    }
+
+    /// An empty folder over which each worker mounts, in a mount namespace of its own.
+    pub(crate) fn stage(&self) -> PathBuf {
+        self.layout.run().join("stage")
+    }
+
+    /// Where libcontainer keeps its state.
+    pub(crate) fn libcontainer(&self) -> PathBuf {
+        self.layout.run().join("lc")
+    }
+
+    /// Where OCI runtimes keep theirs.
+    pub(crate) fn oci(&self) -> PathBuf {
+        self.layout.run().join("oci")
+    }
+
+    /// The name by which PID 1's end finds its container.
+    pub(crate) fn pid_link(&self, pid: i32) -> PathBuf {
+        self.layout.run().join("pids").join(pid.to_string())
+    }
+
+    /// The cgroup of a container, below a folder of ours in every hierarchy.
+    pub(crate) fn cgroup(&self, container: ContainerId) -> PathBuf {
+        self.cgroups().join(container.to_string())
+    }
+
+    /// The cgroup that holds those of this instance.
+    pub(crate) fn cgroups(&self) -> PathBuf {
+        PathBuf::from("/atoll").join(self.layout.instance())
+    }
+}

@@ -1,0 +1,42 @@
+//! The images that containers start from. The machine's own is looked at once, when the launcher starts,
+//! because that costs more than a whole start should; a worker looks again when the machine's libraries
+//! have changed since.
+
+use atoll_storage::{Image, open_image};
+use atoll_types::{ImageName, Result};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// Changes whenever a library is installed or removed.
+const LINKER_CACHE: &str = "/etc/ld.so.cache";
+
+/// The images of an instance.
+pub(crate) struct Images {
+    folder: PathBuf,
+    host: Image,
+    seen: Option<(u64, i64, i64)>,
+}
+
+fn stamp() -> Option<(u64, i64, i64)> {
+    fs::metadata(LINKER_CACHE).ok().map(|m| (m.ino(), m.mtime(), m.mtime_nsec()))
+}
+
+impl Images {
+    /// Looks at the machine and builds its image if need be.
+    pub(crate) fn look(folder: &Path) -> Result<Self> {
+        let seen = stamp();
+        let host = open_image(folder, ImageName::host().as_str())?;
+        Ok(Self { folder: folder.into(), host, seen })
+    }
+
+    /// The image of this name.
+    pub(crate) fn open(&self, name: &ImageName) -> Result<Image> {
+        if *name == ImageName::host() && self.seen == stamp() {
+            return Ok(self.host.clone());
+        }
+        open_image(&self.folder, name.as_str())
+    }
+}

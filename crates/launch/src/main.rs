@@ -1,0 +1,42 @@
+//! The root launcher. It holds the privilege that the server must not have, and so it is small,
+//! synchronous and single-threaded, opens no network socket, and forks a worker for each request.
+//!
+//! Unsafe code lives in [`sys`] only.
+
+mod cgroup;
+mod context;
+mod images;
+mod init;
+mod mounts;
+mod monitor;
+mod net;
+mod ops;
+mod options;
+mod reap;
+mod record;
+mod repair;
+mod rootfs;
+mod runtime;
+mod server;
+mod spec;
+mod sys;
+mod uids;
+mod userns;
+mod wire;
+mod worker;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ATOLL_LAUNCH_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,libcontainer=off,libcgroups=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    match monitor::run(&options::Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("atoll-launch: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

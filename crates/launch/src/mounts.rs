@@ -1,0 +1,87 @@
+//! Mounts as descriptors: a tree is cloned, given its attributes and its ids while nobody can see it,
+//! and only then attached.
+
+use crate::sys;
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    fs::CWD,
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+        fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+    },
+};
+use std::{io, path::Path};
+
+/// What a mount may not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) read_only: bool,
+    pub(crate) no_exec: bool,
+}
+
+impl Attributes {
+    /// Set-uid files and devices are refused everywhere.
+    fn bits(self) -> u64 {
+        let mut bits = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+        if self.read_only {
+            bits |= libc::MOUNT_ATTR_RDONLY;
+        }
+        if self.no_exec {
+            bits |= libc::MOUNT_ATTR_NOEXEC;
+        }
+        bits
+    }
+}
+
+/// A tree of the host as a mount that is attached nowhere. Its `..` ends at its own top.
+pub(crate) fn clone_tree(
+    source: &Path,
+    recursive: bool,
+    attributes: Attributes,
+    userns: Option<BorrowedFd<'_>>,
+) -> io::Result<OwnedFd> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    let tree = open_tree(CWD, source, flags)?;
+    sys::mount_setattr(tree.as_fd(), attributes.bits(), recursive, userns)?;
+    Ok(tree)
+}
+
+/// Attaches a mount at a path, or at the folder itself when the path is empty.
+pub(crate) fn attach(tree: &OwnedFd, folder: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    if path.as_os_str().is_empty() {
+        flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    }
+    Ok(move_mount(tree, "", folder, path, flags)?)
+}
+
+/// Gives this process a mount namespace of its own, from which nothing travels back.
+pub(crate) fn enter_private_namespace() -> io::Result<()> {
+    sys::unshare(libc::CLONE_NEWNS)?;
+    Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?)
+}
+
+/// A small tmpfs for mount points.
+pub(crate) fn small_tmpfs() -> io::Result<OwnedFd> {
+    new_mount("tmpfs", &[("size", "1m"), ("mode", "0755")])
+}
+
+/// An overlay. The folders are ours and hold no comma or colon.
+pub(crate) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<OwnedFd> {
+    let text = |path: &Path| path.to_str().map(str::to_owned).ok_or(io::ErrorKind::InvalidInput);
+    let (lower, upper, work) = (text(lower)?, text(upper)?, text(work)?);
+    new_mount("overlay", &[("lowerdir", &lower), ("upperdir", &upper), ("workdir", &work)])
+}
+
+fn new_mount(kind: &str, options: &[(&str, &str)]) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        fsconfig_set_string(&context, *key, *value)?;
+    }
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}

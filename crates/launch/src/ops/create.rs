@@ -1,0 +1,233 @@
+//! Makes and starts a container. The folder and its lock come first and the record with a pid comes
+//! last, so whatever a killed worker leaves is recognised and freed.
+
+use super::destroy::free;
+use crate::{
+    cgroup,
+    context::Context,
+    mounts::{self, Attributes},
+    net,
+    record::{self, Record},
+    rootfs, runtime::Start,
+    spec, sys, uids, userns,
+};
+use atoll_guest_proto::{GuestConfig, Listen};
+use atoll_launch_proto::{ContainerStatus, CreateRequest};
+use atoll_storage::{Image, Tree};
+use atoll_types::{Error, ErrorCode, Result, Storage};
+use rustix::fd::{AsFd, OwnedFd};
+use std::{
+    fs, io,
+    os::unix::net::UnixListener,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Most that the output of a container's commands may take on disk.
+const SPOOL_BYTES: u64 = 256 << 20;
+const OUTPUT_BYTES: u64 = 64 << 20;
+const ENDED_EXECS: usize = 128;
+/// Where PID 1 listens when it must listen on TCP.
+pub(crate) const TCP_PORT: u16 = 2024;
+
+fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
+    move |e| Error::internal(format!("cannot {doing}: {e}"))
+}
+
+/// Makes and starts a container; on any failure nothing of it is left.
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<ContainerStatus> {
+    request.profile.validate()?;
+    request.limits.validate()?;
+    refuse_unenforced(context)?;
+    let start = Start::choose(&request.profile.isolation)?;
+    let image = context.images.open(&request.profile.image)?;
+    refuse_shared_volume(context, request)?;
+    let lock = record::begin(context, request.container)?;
+    let result = uids::take(&context.layout, request.container).and_then(|slot| {
+        let record = first_record(request, slot, &start)?;
+        record::save(context, &record)?;
+        launch(context, record, &image, &start, request)
+    });
+    if result.is_err()
+        && let Err(error) = free(context, request.container)
+    {
+        tracing::error!(container = %request.container, %error, "a failed container could not be freed");
+    }
+    drop(lock);
+    result
+}
+
+/// A limit that cannot be enforced is not a limit.
+fn refuse_unenforced(context: &Context) -> Result<()> {
+    let missing: Vec<String> =
+        cgroup::missing().into_iter().filter(|m| !context.options.permit_missing.contains(m)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the kernel cannot enforce limits: no cgroup controller {}; enable it, or start with --permit-missing {}",
+        missing.join(", "),
+        missing.join(",")
+    );
+    Err(Error::new(ErrorCode::Unsupported, message))
+}
+
+/// Two containers on one volume would corrupt each other's overlay and see each other's /tmp.
+fn refuse_shared_volume(context: &Context, request: &CreateRequest) -> Result<()> {
+    let Some(volume) = request.volume else { return Ok(()) };
+    let others = record::containers(context).into_iter().filter(|id| *id != request.container);
+    match others.filter_map(|id| record::load(context, id)).find(|r| r.volume == Some(volume)) {
+        Some(other) => {
+            let message = format!("the volume belongs to container {}", other.container);
+            Err(Error::new(ErrorCode::Conflict, message).at("volume"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn first_record(request: &CreateRequest, slot: u32, start: &Start) -> Result<Record> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let token = if start.needs_tcp() { Some(random_token()?) } else { None };
+    Ok(Record {
+        container: request.container,
+        profile: request.profile.clone(),
+        limits: request.limits,
+        volume: request.volume,
+        created_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        slot,
+        pid: 0,
+        pid_start: 0,
+        token,
+    })
+}
+
+fn random_token() -> Result<String> {
+    let mut bytes = [0u8; 32];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| Error::internal(format!("no randomness: {e}")))?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// The descriptors that PID 1 inherits, in the order of their numbers from 3.
+struct Inherited {
+    listener: Option<UnixListener>,
+    spool: OwnedFd,
+    oom: Option<fs::File>,
+}
+
+fn launch(
+    context: &Context,
+    mut record: Record,
+    image: &Image,
+    start: &Start,
+    request: &CreateRequest,
+) -> Result<ContainerStatus> {
+    let container = record.container;
+    let range = uids::range(record.slot);
+    let userns = userns::make(range).map_err(fault("make a user namespace"))?;
+    let volume = prepare_volume(context, &record)?;
+    let inherited = inherit(context, &record, start, &userns)?;
+    let volume = volume.as_deref();
+    let parts = rootfs::Parts { context, profile: &record.profile, image, volume, userns: &userns, range };
+    let root = parts.assemble()?;
+    let (guest, descriptors) = guest_config(&record, start, &inherited, request);
+    let bundle = context.container(container).join("bundle");
+    let spec = spec::Parts {
+        context,
+        container,
+        profile: &record.profile,
+        limits: &record.limits,
+        slot: record.slot,
+        range,
+        root: &root,
+        guest: &guest,
+        start,
+    };
+    let spec = serde_json::to_vec(&spec.build()?).map_err(|e| Error::internal(e.to_string()))?;
+    fs::create_dir(&bundle).and_then(|()| fs::write(bundle.join("config.json"), spec)).map_err(fault("write the bundle"))?;
+    place(&inherited, descriptors.len())?;
+    let count = i32::try_from(descriptors.len()).unwrap_or(0);
+    let pid = start.create(context, container, &bundle, count)?;
+    // From here on PID 1's end finds its container.
+    std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid)).map_err(fault("note the process id"))?;
+    record.pid_start = record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
+    record.pid = pid;
+    net::loopback_up(pid).map_err(fault("bring the loopback up"))?;
+    start.start(context, container)?;
+    record::save(context, &record)?;
+    Ok(record.status(context))
+}
+
+fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>> {
+    if record.profile.storage != Storage::Volume {
+        return Ok(None);
+    }
+    let path = context.storage.create(record.tree(), record.limits.disk_bytes)?;
+    rootfs::prepare_volume(&path, &record.profile)?;
+    Ok(Some(path))
+}
+
+fn inherit(context: &Context, record: &Record, start: &Start, userns: &OwnedFd) -> Result<Inherited> {
+    let spool = context.storage.create(Tree::Spool(record.container), SPOOL_BYTES)?;
+    // A mount of its own: PID 1 can reach nothing above it, and its files keep root's ids on disk.
+    let attributes = Attributes { read_only: false, no_exec: true };
+    let spool = mounts::clone_tree(&spool, false, attributes, Some(userns.as_fd())).map_err(fault("open the spool"))?;
+    let oom = cgroup::oom_file(context, record.container)?;
+    let listener = if start.needs_tcp() {
+        None
+    } else {
+        let path = context.guest_socket(record.container);
+        Some(UnixListener::bind(path).map_err(fault("listen for PID 1"))?)
+    };
+    Ok(Inherited { listener, spool, oom })
+}
+
+fn guest_config(
+    record: &Record,
+    start: &Start,
+    inherited: &Inherited,
+    request: &CreateRequest,
+) -> (GuestConfig, Vec<i32>) {
+    let mut numbers = 3..;
+    let mut next = |there: bool| if there { numbers.next() } else { None };
+    let listen = next(inherited.listener.is_some());
+    // A runtime with a kernel of its own cannot pass descriptors of ours.
+    let spool = next(!start.needs_tcp());
+    let oom = next(!start.needs_tcp() && inherited.oom.is_some());
+    let listen_at = match (listen, &record.token) {
+        (None, Some(token)) => Listen::Tcp { address: format!("127.0.0.1:{TCP_PORT}"), token: token.clone() },
+        (number, _) => Listen::Inherited(number.unwrap_or(3)),
+    };
+    let config = GuestConfig {
+        listen: listen_at,
+        spool_fd: spool,
+        oom_fd: oom,
+        uid: record.profile.uid,
+        gid: record.profile.gid,
+        home: record.profile.home().into(),
+        environment: request.environment.clone(),
+        capabilities: record.profile.capabilities.clone(),
+        seccomp: record.profile.seccomp,
+        open_files: record.limits.open_files,
+        output_limit: OUTPUT_BYTES,
+        max_ended_execs: ENDED_EXECS,
+    };
+    (config, listen.into_iter().chain(spool).chain(oom).collect())
+}
+
+/// Gives the descriptors their numbers.
+fn place(inherited: &Inherited, count: usize) -> Result<()> {
+    let Inherited { listener, spool, oom } = inherited;
+    let listener = listener.as_ref().map(AsFd::as_fd);
+    let all = listener.into_iter().chain([spool.as_fd()]).chain(oom.as_ref().map(AsFd::as_fd));
+    // First out of the way, then into place: a number may be another's source.
+    let moved: Vec<OwnedFd> = all
+        .take(count)
+        .map(|fd| rustix::io::fcntl_dupfd_cloexec(fd, 100))
+        .collect::<Result<_, _>>()
+        .map_err(|e| fault("place descriptors")(e.into()))?;
+    for (number, fd) in (3..).zip(&moved) {
+        sys::place_fd(fd.as_fd(), number).map_err(fault("place descriptors"))?;
+    }
+    Ok(())
+}

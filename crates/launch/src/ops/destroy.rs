@@ -1,0 +1,83 @@
+//! Ends a container and frees everything that it had. This is the one place that frees; it may be
+//! repeated, and it works from what is there rather than from what should be.
+
+use crate::{cgroup, context::Context, record, runtime::Start, uids, wire};
+use atoll_storage::Tree;
+use atoll_types::{ContainerId, Error, Result};
+use rustix::process::{Pid, Signal, kill_process, pidfd_open, PidfdFlags};
+use std::{fs, io, os::unix::net::UnixStream, time::Duration};
+
+/// Ends a container and frees all that it had; fine when there is none.
+pub(crate) fn destroy(context: &Context, container: ContainerId) -> Result<()> {
+    match record::lock(context, container)? {
+        Some(lock) => {
+            let result = free(context, container);
+            drop(lock);
+            result
+        }
+        None => Ok(()),
+    }
+}
+
+/// Ends every container of this launcher.
+pub(crate) fn destroy_all(context: &Context) -> Result<()> {
+    record::containers(context).into_iter().try_for_each(|container| destroy(context, container))
+}
+
+/// Destroys a container when its holder goes away.
+pub(crate) fn hold(context: &Context, stream: &mut UnixStream, container: ContainerId) {
+    wire::wait_for_close(stream);
+    if let Err(error) = destroy(context, container) {
+        tracing::error!(%container, %error, "a held container could not be freed");
+    }
+}
+
+/// Frees all that a container has. The caller holds its lock. The folder goes last but one and the
+/// user ids last, so a cut-off free is found again and no ids are reused too early.
+pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
+    let record = record::load(context, container);
+    if let Some(record) = &record {
+        if record.alive() {
+            end_process(record.pid)?;
+        }
+        let _ = fs::remove_file(context.pid_link(record.pid));
+    }
+    // The end of PID 1 ended its whole process namespace; this waits for the last of it.
+    cgroup::remove(context, container)?;
+    let fault = |what: &'static str| move |e: io::Error| Error::internal(format!("cannot remove {what}: {e}"));
+    Start::Builtin.forget(context, container).map_err(fault("libcontainer's state"))?;
+    if let Some(record) = &record
+        && let Ok(start @ Start::Runtime { .. }) = Start::choose(&record.profile.isolation)
+    {
+        start.forget(context, container).map_err(fault("the runtime's state"))?;
+    }
+    context.storage.remove(Tree::Spool(container))?;
+    context.storage.remove(Tree::Scratch(container))?;
+    match fs::remove_dir_all(context.container(container)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(fault("the container's folder")(e)),
+        _ => {}
+    }
+    match record {
+        Some(record) => {
+            uids::release(&context.layout, record.slot, container).map_err(fault("the user ids"))
+        }
+        // Cut off before the record was written: the slot names a container that is gone now.
+        None => {
+            uids::repair();
+            Ok(())
+        }
+    }
+}
+
+/// Kills a process and waits until it is gone or a zombie, whose parent reaps it.
+fn end_process(pid: i32) -> Result<()> {
+    let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(()) };
+    let _ = kill_process(pid, Signal::KILL);
+    let mut fds = [rustix::event::PollFd::new(&handle, rustix::event::PollFlags::IN)];
+    let limit = Duration::from_secs(30).try_into().ok();
+    match rustix::event::poll(&mut fds, limit.as_ref()) {
+        Ok(0) => Err(Error::internal("PID 1 does not end")),
+        _ => Ok(()),
+    }
+}

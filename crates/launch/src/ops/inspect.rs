@@ -1,0 +1,118 @@
+//! Looking, waiting, connecting: what changes nothing.
+
+use super::create::TCP_PORT;
+use crate::{
+    cgroup,
+    context::Context,
+    net,
+    record::{self, Record},
+    runtime, wire,
+};
+use atoll_launch_proto::{Answer, ContainerStatus, Reply, Report};
+use atoll_storage::{DriverKind, QuotaKind};
+use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fd::OwnedFd,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{
+    net::{SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    thread::sleep,
+    time::Duration,
+};
+
+/// The error for an id that nothing has.
+pub(crate) fn no_such(container: ContainerId) -> Error {
+    Error::new(ErrorCode::NotFound, format!("there is no container {container}")).at("container")
+}
+
+fn load(context: &Context, container: ContainerId) -> Result<Record> {
+    record::load(context, container).ok_or_else(|| no_such(container))
+}
+
+/// PID 1's end is written down by its parent a moment after it ended; gives that moment.
+fn settled_death(context: &Context, record: &Record) -> Option<Death> {
+    let mut death = record.death(context)?;
+    for _ in 0..200 {
+        if death.kind != DeathKind::Lost || !context.pid_link(record.pid).exists() {
+            break;
+        }
+        sleep(Duration::from_millis(5));
+        death = record.death(context)?;
+    }
+    Some(death)
+}
+
+/// How a container is.
+pub(crate) fn inspect(context: &Context, container: ContainerId) -> Result<ContainerStatus> {
+    let record = load(context, container)?;
+    settled_death(context, &record);
+    Ok(record.status(context))
+}
+
+/// Every container of this launcher.
+pub(crate) fn list(context: &Context) -> Vec<ContainerStatus> {
+    let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
+    records.map(|record| record.status(context)).collect()
+}
+
+/// Answers when the container is dead, or ends when nobody wants to know any more.
+pub(crate) fn wait(context: &Context, stream: &mut UnixStream, container: ContainerId) {
+    let death = load(context, container).and_then(|record| {
+        if let Some(handle) = Pid::from_raw(record.pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok())
+            && record.alive()
+        {
+            let mut fds = [PollFd::new(&handle, PollFlags::IN), PollFd::new(stream, PollFlags::RDHUP)];
+            poll(&mut fds, None).map_err(|e| Error::internal(format!("cannot wait: {e}")))?;
+        }
+        Ok(settled_death(context, &record).unwrap_or_else(Death::lost))
+    });
+    let answer = match death {
+        Ok(death) => Answer::Ok(Reply::Died(death)),
+        Err(error) => Answer::Err(error),
+    };
+    wire::write_answer(stream, &answer);
+}
+
+/// A stream to PID 1, and the token that its calls need.
+pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(OwnedFd, Option<String>)> {
+    let record = load(context, container)?;
+    let refused = |e: std::io::Error| match settled_death(context, &record) {
+        Some(death) => Error::died(death),
+        None => Error::new(ErrorCode::Unavailable, format!("PID 1 does not answer: {e}")),
+    };
+    if record.token.is_none() {
+        let stream = UnixStream::connect(context.guest_socket(container)).map_err(refused)?;
+        return Ok((stream.into(), None));
+    }
+    net::enter(record.pid).map_err(refused)?;
+    let address = SocketAddr::from(([127, 0, 0, 1], TCP_PORT));
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(refused)?;
+    Ok((stream.into(), record.token))
+}
+
+/// What this machine can do.
+pub(crate) fn report(context: &Context) -> Result<Report> {
+    let storage = context.storage.report()?;
+    let driver = match storage.driver {
+        DriverKind::BtrfsNative => "btrfs",
+        DriverKind::BtrfsLoop => "btrfs on a loop file",
+        DriverKind::Dir => "dir",
+    };
+    let quota = match storage.quota {
+        QuotaKind::Simple => "simple",
+        QuotaKind::Classic => "classic",
+        QuotaKind::None => "none",
+    };
+    Ok(Report {
+        cgroup: cgroup::version().into(),
+        missing_controllers: cgroup::missing(),
+        storage: driver.into(),
+        quota: quota.into(),
+        free_bytes: storage.free_bytes,
+        runtimes: runtime::found(),
+        notes: storage.notes,
+    })
+}

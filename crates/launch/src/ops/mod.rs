@@ -1,0 +1,14 @@
+//! What each request does. Every operation may be repeated, and may be cut off at any line: what it
+//! leaves is either whole or freed by the next destroy or start.
+
+mod create;
+mod destroy;
+mod inspect;
+mod limits;
+mod volumes;
+
+pub(crate) use create::create;
+pub(crate) use destroy::{destroy, destroy_all, free, hold};
+pub(crate) use inspect::{connect, inspect, list, report, wait};
+pub(crate) use limits::set_limits;
+pub(crate) use volumes::{list_volumes, remove_volume};

@@ -1,0 +1,33 @@
+//! Volumes outlive containers; they go only when somebody says so.
+
+use crate::{context::Context, record};
+use atoll_launch_proto::VolumeStatus;
+use atoll_storage::{Tree, TreeKind};
+use atoll_types::{Error, ErrorCode, Result, VolumeId};
+
+/// Every volume.
+pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
+    let mut all = Vec::new();
+    for tree in context.storage.list(TreeKind::Volume)? {
+        let Tree::Volume(volume) = tree else { continue };
+        // It may be removed while we look.
+        match context.storage.usage(tree) {
+            Ok(usage) => {
+                all.push(VolumeStatus { volume, used_bytes: usage.used_bytes, limit_bytes: usage.limit_bytes });
+            }
+            Err(error) if error.code == ErrorCode::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+/// Deletes a volume that no container uses.
+pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
+    let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
+    if let Some(user) = records.into_iter().find(|r| r.volume == Some(volume)) {
+        let message = format!("container {} uses the volume", user.container);
+        return Err(Error::new(ErrorCode::Conflict, message).at("volume"));
+    }
+    context.storage.remove(Tree::Volume(volume))
+}

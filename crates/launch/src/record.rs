@@ -1,0 +1,163 @@
+//! What is written down of a container: one folder `c/<id>` in the run folder, with a lock that the
+//! one who changes the container holds, a record, and how PID 1 ended.
+//!
+//! The record's pid is zero until the container runs, so a folder whose lock is free and whose pid is
+//! zero was left by a worker that died half-way.
+
+use crate::context::Folders;
+use atoll_launch_proto::{ContainerState, ContainerStatus};
+use atoll_storage::Tree;
+use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Profile, Result, VolumeId};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use std::{fs, io, os::unix::fs::DirBuilderExt, path::Path};
+
+/// What is written down when a container is made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) container: ContainerId,
+    pub(crate) profile: Profile,
+    pub(crate) limits: Limits,
+    pub(crate) volume: Option<VolumeId>,
+    pub(crate) created_unix_ms: u64,
+    pub(crate) slot: u32,
+    pub(crate) pid: i32,
+    pub(crate) pid_start: u64,
+    /// The token of a PID 1 that listens on TCP.
+    pub(crate) token: Option<String>,
+}
+
+/// The right to change a container; free when dropped.
+pub(crate) struct Lock(#[allow(dead_code)] fs::File);
+
+/// Makes the folder of a new container and locks it.
+pub(crate) fn begin(folders: &Folders, container: ContainerId) -> Result<Lock> {
+    let folder = folders.container(container);
+    fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => Error::new(ErrorCode::AlreadyExists, "this container exists").at("container"),
+        _ => Error::internal(format!("cannot make the container's folder: {e}")),
+    })?;
+    lock(folders, container)?.ok_or_else(|| Error::internal("the container's folder went away"))
+}
+
+/// Locks a container, waiting for whoever has it; none when there is no such container.
+pub(crate) fn lock(folders: &Folders, container: ContainerId) -> Result<Option<Lock>> {
+    lock_with(folders, container, FlockOperation::LockExclusive)
+}
+
+/// Locks a container if nobody has it.
+pub(crate) fn try_lock(folders: &Folders, container: ContainerId) -> Result<Option<Lock>> {
+    lock_with(folders, container, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn lock_with(folders: &Folders, container: ContainerId, how: FlockOperation) -> Result<Option<Lock>> {
+    let folder = folders.container(container);
+    let fault = |e: io::Error| Error::internal(format!("cannot lock the container: {e}"));
+    let path = folder.join("lock");
+    let file = match fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(fault(e)),
+    };
+    match flock(&file, how) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(e) => return Err(fault(e.into())),
+    }
+    // Whoever had it may have destroyed the container meanwhile.
+    Ok(path.exists().then_some(Lock(file)))
+}
+
+/// Writes a file whole or not at all.
+fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    fs::write(&temporary, content)?;
+    fs::rename(temporary, path)
+}
+
+/// Writes the record down.
+pub(crate) fn save(folders: &Folders, record: &Record) -> Result<()> {
+    let content = serde_json::to_vec(record).map_err(|e| Error::internal(e.to_string()))?;
+    write_whole(&folders.container(record.container).join("record.json"), &content)
+        .map_err(|e| Error::internal(format!("cannot write the container's record: {e}")))
+}
+
+/// Reads the record; none when there is no container, or not yet a record.
+pub(crate) fn load(folders: &Folders, container: ContainerId) -> Option<Record> {
+    let content = fs::read(folders.container(container).join("record.json")).ok()?;
+    serde_json::from_slice(&content).ok()
+}
+
+/// Every container that has a folder.
+pub(crate) fn containers(folders: &Folders) -> Vec<ContainerId> {
+    let Ok(entries) = fs::read_dir(folders.containers()) else { return Vec::new() };
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// When a process started, in clock ticks since boot: with its number it names it for good.
+pub(crate) fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything; fields are counted after it.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+impl Record {
+    /// What holds the sandbox's files: its volume, or a scratch tree that goes with the container.
+    pub(crate) fn tree(&self) -> Tree {
+        self.volume.map_or(Tree::Scratch(self.container), Tree::Volume)
+    }
+
+    /// Whether PID 1 lives.
+    pub(crate) fn alive(&self) -> bool {
+        self.pid > 0 && start_time(self.pid) == Some(self.pid_start)
+    }
+
+    /// How PID 1 ended, if it ran and is gone.
+    pub(crate) fn death(&self, folders: &Folders) -> Option<Death> {
+        if self.pid == 0 || self.alive() {
+            return None;
+        }
+        let seen = fs::read(folders.container(self.container).join("exit.json")).ok();
+        Some(seen.and_then(|s| serde_json::from_slice(&s).ok()).unwrap_or_else(Death::lost))
+    }
+
+    /// What the caller is told.
+    pub(crate) fn status(&self, folders: &Folders) -> ContainerStatus {
+        let death = self.death(folders);
+        let state = match (self.pid, &death) {
+            (0, _) => ContainerState::Creating,
+            (_, None) => ContainerState::Running,
+            (_, Some(_)) => ContainerState::Dead,
+        };
+        let Self { container, profile, limits, volume, created_unix_ms, slot: _, pid, pid_start: _, token: _ } =
+            self.clone();
+        ContainerStatus { container, state, volume, profile: profile.name, limits, created_unix_ms, pid, death }
+    }
+}
+
+/// Writes down how a container's PID 1 ended. The first word counts.
+pub(crate) fn save_death(folders: &Folders, container: ContainerId, death: &Death) {
+    let path = folders.container(container).join("exit.json");
+    if !path.exists()
+        && let Ok(content) = serde_json::to_vec(death)
+        && let Err(error) = write_whole(&path, &content)
+    {
+        tracing::warn!(%container, %error, "cannot write down how the container ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn start_times_name_a_process() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert!(super::start_time(me).is_some());
+        assert_eq!(super::start_time(me), super::start_time(me));
+        assert_eq!(super::start_time(-5), None);
+    }
+}

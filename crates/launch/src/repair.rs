@@ -1,0 +1,54 @@
+//! What a start does about the last end, however it came: containers that live are kept, what was
+//! left half-made is freed, and nothing of a container outlives its folder.
+
+use crate::{cgroup, context::Context, ops, record, uids};
+use atoll_storage::{Tree, TreeKind};
+use atoll_types::ContainerId;
+use std::{collections::BTreeSet, fs};
+
+/// Frees every container that a dead worker left half-made. A living worker holds its lock.
+pub(crate) fn half_made(context: &Context) {
+    for container in record::containers(context) {
+        let running = record::load(context, container).is_some_and(|r| r.pid > 0);
+        if running {
+            continue;
+        }
+        // Whoever gets the lock now has nobody working on the container.
+        if let Ok(Some(lock)) = record::try_lock(context, container)
+            && record::load(context, container).is_none_or(|r| r.pid == 0)
+        {
+            tracing::warn!(%container, "freeing a container that was left half-made");
+            if let Err(error) = ops::free(context, container) {
+                tracing::error!(%container, %error, "it could not be freed");
+            }
+            drop(lock);
+        }
+    }
+}
+
+/// Frees what belongs to no container.
+pub(crate) fn orphans(context: &Context) {
+    let known: BTreeSet<ContainerId> = record::containers(context).into_iter().collect();
+    for container in cgroup::containers(context).into_iter().filter(|c| !known.contains(c)) {
+        let _ = cgroup::remove(context, container);
+    }
+    for kind in [TreeKind::Spool, TreeKind::Scratch] {
+        for tree in context.storage.list(kind).unwrap_or_default() {
+            if let Tree::Spool(container) | Tree::Scratch(container) = tree
+                && !known.contains(&container)
+                && let Err(error) = context.storage.remove(tree)
+            {
+                tracing::warn!(%container, %error, "cannot remove a leftover");
+            }
+        }
+    }
+    for folder in [context.libcontainer(), context.oci()] {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let owner = entry.file_name().to_str().and_then(|n| n.parse().ok());
+            if owner.is_none_or(|id: ContainerId| !known.contains(&id)) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+    uids::repair();
+}

@@ -1,0 +1,210 @@
+//! Puts a container's root filesystem together in the worker's own mount namespace: the image,
+//! idmapped and read-only or under an overlay, and the volume's folders in their places.
+//!
+//! Invariant: what the sandbox can write lies on its volume or on a tmpfs that the container's own
+//! user namespace mounts; nothing of the host is ever attached writable, except a share that the
+//! operator made so.
+
+use crate::{
+    context::Context,
+    mounts::{self, Attributes},
+    options::Share,
+    sys,
+    uids::Range,
+};
+use atoll_storage::Image;
+use atoll_types::{Error, ErrorCode, Profile, Result, RootMode, Storage};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
+    io::Errno,
+};
+use std::{
+    fs, io,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+};
+
+const READ_ONLY: Attributes = Attributes { read_only: true, no_exec: false };
+const WRITABLE: Attributes = Attributes { read_only: false, no_exec: false };
+
+/// What a root filesystem is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) profile: &'a Profile,
+    pub(crate) image: &'a Image,
+    /// The volume's folder, unless the profile has none.
+    pub(crate) volume: Option<&'a Path>,
+    pub(crate) userns: &'a OwnedFd,
+    pub(crate) range: Range,
+}
+
+fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
+    move |e| Error::internal(format!("cannot {doing}: {e}"))
+}
+
+/// Makes the folders of a volume. On disk they have the ids that are seen inside.
+pub(crate) fn prepare_volume(volume: &Path, profile: &Profile) -> Result<()> {
+    let make = |name: &str, mode: u32, uid: u32, gid: u32| -> io::Result<()> {
+        let path = volume.join(name);
+        match fs::create_dir(&path) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            other => other?,
+        }
+        chown(&path, Some(uid), Some(gid))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode))
+    };
+    // What an earlier container left in /tmp is not part of what survives.
+    match fs::remove_dir_all(volume.join("tmp")) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(fault("empty /tmp")(e)),
+        _ => {}
+    }
+    make("workspace", 0o755, profile.uid, profile.gid)
+        .and_then(|()| make("home", 0o750, profile.uid, profile.gid))
+        .and_then(|()| make("tmp", 0o1777, 0, 0))
+        .map_err(fault("prepare the volume"))
+}
+
+/// Opens a place below the root to attach to, making the folders that are missing. The root may hold
+/// what a sandbox left there, so no symbolic link is followed, in any part of the path.
+fn place(root: &OwnedFd, path: &str) -> Result<OwnedFd> {
+    let walk = |path: &str| {
+        openat2(
+            root,
+            path,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
+    };
+    let mut so_far = String::from(".");
+    for part in path.split('/').filter(|p| !p.is_empty()) {
+        let parent = walk(&so_far).map_err(|e| fault("open a place in the root")(e.into()))?;
+        match mkdirat(&parent, part, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST | Errno::ROFS) => {}
+            Err(e) => return Err(fault("make a place in the root")(e.into())),
+        }
+        so_far = format!("{so_far}/{part}");
+    }
+    walk(&so_far).map_err(|e| {
+        Error::new(ErrorCode::Conflict, format!("the sandbox's root has no folder /{path} to mount on: {e}"))
+    })
+}
+
+impl Parts<'_> {
+    /// Puts everything together and returns where the root is.
+    pub(crate) fn assemble(&self) -> Result<PathBuf> {
+        let stage = self.context.stage();
+        mounts::enter_private_namespace().map_err(fault("enter a mount namespace"))?;
+        mounts::small_tmpfs()
+            .and_then(|tmpfs| mounts::attach(&tmpfs, CWD.as_fd(), &stage))
+            .map_err(fault("mount the stage"))?;
+        let root = stage.join("root");
+        fs::create_dir(&root).map_err(fault("make the stage"))?;
+        let layers = match self.profile.root {
+            RootMode::ReadOnly => self.plain_layers()?,
+            RootMode::Writable => self.overlay_layers(&stage)?,
+        };
+        let mut layers = layers.into_iter();
+        let (_, first) = layers.next().ok_or_else(|| Error::internal("an image without a tree"))?;
+        mounts::attach(&first, CWD.as_fd(), &root).map_err(fault("attach the image"))?;
+        let root_fd = rustix::fs::open(&root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| fault("open the root")(e.into()))?;
+        for (at, layer) in layers {
+            attach_at(&layer, &root_fd, at.trim_start_matches('/'))?;
+        }
+        self.attach_volume(&root_fd)?;
+        self.attach_shares(&root_fd)?;
+        Ok(root)
+    }
+
+    fn mapped(&self, source: &Path, attributes: Attributes) -> Result<OwnedFd> {
+        mounts::clone_tree(source, false, attributes, Some(self.userns.as_fd()))
+            .map_err(fault("map a folder's ids for the sandbox"))
+    }
+
+    /// An image tree. A file system that cannot map ids shows its files as nobody's, which a
+    /// read-only image can live with.
+    fn image_tree(&self, source: &Path) -> Result<OwnedFd> {
+        let mapped = mounts::clone_tree(source, true, READ_ONLY, Some(self.userns.as_fd()));
+        mapped
+            .or_else(|e| match e.raw_os_error() {
+                Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPERM) => {
+                    mounts::clone_tree(source, true, READ_ONLY, None)
+                }
+                _ => Err(e),
+            })
+            .map_err(fault("clone the image"))
+    }
+
+    fn plain_layers(&self) -> Result<Vec<(String, OwnedFd)>> {
+        let trees = self.image.trees.iter();
+        trees.map(|tree| Ok((tree.at.clone(), self.image_tree(&tree.source)?))).collect()
+    }
+
+    /// The image under overlays whose upper halves lie on the volume, one for each of its trees.
+    fn overlay_layers(&self, stage: &Path) -> Result<Vec<(String, OwnedFd)>> {
+        let volume = self.volume.ok_or_else(|| Error::internal("a writable root without a volume"))?;
+        let uppers = volume.join("root");
+        let upper_mount = stage.join("upper");
+        fs::create_dir(&upper_mount).map_err(fault("make the stage"))?;
+        for number in 0..self.image.trees.len() {
+            for name in ["upper", "work"] {
+                fs::create_dir_all(uppers.join(number.to_string()).join(name))
+                    .map_err(fault("prepare the writable root"))?;
+            }
+        }
+        mounts::attach(&self.mapped(&uppers, WRITABLE)?, CWD.as_fd(), &upper_mount)
+            .map_err(fault("attach the writable root"))?;
+        let mut layers = Vec::new();
+        for (number, tree) in self.image.trees.iter().enumerate() {
+            let lower = stage.join(format!("lower{number}"));
+            fs::create_dir(&lower).map_err(fault("make the stage"))?;
+            mounts::attach(&self.image_tree(&tree.source)?, CWD.as_fd(), &lower)
+                .map_err(fault("attach the image"))?;
+            let half = upper_mount.join(number.to_string());
+            // The overlay works with the identity that it was mounted with, and the upper half, whose ids
+            // are mapped, knows the container's root and not the host's.
+            let overlay =
+                sys::with_file_ids(self.range.base, || mounts::overlay(&lower, &half.join("upper"), &half.join("work")))
+                    .map_err(fault("mount the writable root"))?;
+            layers.push((tree.at.clone(), overlay));
+        }
+        Ok(layers)
+    }
+
+    fn attach_volume(&self, root: &OwnedFd) -> Result<()> {
+        let (Storage::Volume, Some(volume)) = (self.profile.storage, self.volume) else { return Ok(()) };
+        let home = self.profile.home().trim_start_matches('/');
+        for (from, to) in [("workspace", "workspace"), ("tmp", "tmp"), ("home", home)] {
+            attach_at(&self.mapped(&volume.join(from), WRITABLE)?, root, to)?;
+        }
+        Ok(())
+    }
+
+    fn attach_shares(&self, root: &OwnedFd) -> Result<()> {
+        let mut roomy: Vec<&str> = Vec::new();
+        for wanted in &self.profile.mounts {
+            let known = self.context.options.shares.iter().find(|s| s.name == wanted.share);
+            let Share { path, writable, .. } = known.ok_or_else(|| {
+                let message = format!("nothing is shared under the name {}", wanted.share);
+                Error::invalid("profile.mounts.share", message)
+            })?;
+            let at = wanted.at.trim_start_matches('/');
+            let top = at.split('/').next().unwrap_or_default();
+            // A read-only image has no folder for the share, so a small tmpfs makes room.
+            if self.profile.root == RootMode::ReadOnly && !roomy.contains(&top) {
+                let room = mounts::small_tmpfs().map_err(fault("make room for a share"))?;
+                attach_at(&room, root, top)?;
+                roomy.push(top);
+            }
+            let attributes = Attributes { read_only: !(wanted.writable && *writable), no_exec: false };
+            attach_at(&self.mapped(path, attributes)?, root, at)?;
+        }
+        Ok(())
+    }
+}
+
+fn attach_at(mount: &OwnedFd, root: &OwnedFd, at: &str) -> Result<()> {
+    mounts::attach(mount, place(root, at)?.as_fd(), Path::new("")).map_err(fault("attach a mount"))
+}

@@ -1,0 +1,217 @@
+//! The launcher itself: a loop that accepts, checks who is there, and forks. It never reads a byte of
+//! a request, so nobody can hold it up.
+
+use crate::{
+    cgroup,
+    context::{Context, Folders},
+    images::Images,
+    init::InitProgram,
+    options::Options,
+    reap, record, repair, sys, wire, worker,
+};
+use atoll_launch_proto::Layout;
+use atoll_storage::{Storage, StorageConfig};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::{AsFd, OwnedFd},
+    process::{getpid, set_child_subreaper},
+};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    io::Write,
+    os::unix::{
+        fs::{DirBuilderExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+};
+
+/// The exit status that makes the monitor start another one.
+pub(crate) const FAULT: i32 = 70;
+/// Requests at one time.
+const MOST_WORKERS: usize = 1024;
+
+/// What the loop keeps.
+struct Server {
+    context: Context,
+    listener: UnixListener,
+    signals: OwnedFd,
+    workers: BTreeSet<i32>,
+    served: bool,
+    lock: fs::File,
+}
+
+/// Runs the launcher; returns its exit status.
+pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) -> i32 {
+    let context = match open(options) {
+        Ok(context) => context,
+        Err(error) => {
+            tracing::error!(error, "cannot start");
+            let first = ready.is_some();
+            let _ = ready.map(|mut r| write!(r, "{error}"));
+            return if first { 1 } else { FAULT };
+        }
+    };
+    let parts = bind(&context.layout).and_then(|listener| {
+        Ok((listener, sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP])?))
+    });
+    let (listener, signals) = match parts {
+        Ok(parts) => parts,
+        Err(error) => {
+            let _ = ready.map(|mut r| write!(r, "cannot listen: {error}"));
+            return FAULT;
+        }
+    };
+    let server = Server { context, listener, signals, workers: BTreeSet::new(), served: false, lock };
+    // After the signals are blocked: its workers' ends must not be missed.
+    repair::half_made(&server.context);
+    repair::orphans(&server.context);
+    let _ = ready.map(|mut r| write!(r, "ready"));
+    server.serve()
+}
+
+fn open(options: &Options) -> Result<Context, String> {
+    set_child_subreaper(Some(getpid())).map_err(|e| e.to_string())?;
+    let folders = Folders { layout: Layout::new(&options.data_dir) };
+    let dir = folders.layout.data().join("storage");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| format!("the data folder: {e}"))?;
+    let mut config = StorageConfig::new(dir, folders.layout.run().join("pool"));
+    config.driver = options.storage;
+    let images = Images::look(&config.dir.join("images")).map_err(|e| format!("the host image: {e}"))?;
+    let storage = Storage::open(&config).map_err(|e| format!("storage: {e}"))?;
+    let init = InitProgram::lay_out(&folders.layout).map_err(|e| format!("atoll-init: {e}"))?;
+    cgroup::prepare(&folders).map_err(|e| format!("cgroups: {e}"))?;
+    Ok(Context { options: options.clone(), folders, storage, init, images })
+}
+
+/// Listens. Anyone may knock; who may come in is decided by the user that the kernel names.
+fn bind(layout: &Layout) -> io::Result<UnixListener> {
+    let path = layout.socket();
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    listener.set_nonblocking(true)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    Ok(listener)
+}
+
+impl Server {
+    fn serve(mut self) -> i32 {
+        loop {
+            let timeout = self.context.options.ephemeral.then(|| Timespec {
+                tv_sec: if self.served { 0 } else { 30 },
+                tv_nsec: if self.served { 50_000_000 } else { 0 },
+            });
+            let mut fds =
+                [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            let woken = poll(&mut fds, timeout.as_ref()).unwrap_or(1);
+            let mut terminate = false;
+            while let Some(signal) = sys::next_signal(&self.signals) {
+                terminate |= signal != libc::SIGCHLD;
+            }
+            if self.reap() {
+                return self.clean_up();
+            }
+            if terminate {
+                // Containers live on; the next launcher finds them.
+                let _ = fs::remove_file(self.context.layout.socket());
+                return 0;
+            }
+            while let Ok((stream, _)) = self.listener.accept() {
+                self.admit(stream);
+            }
+            if woken == 0 && self.idle() {
+                if self.may_retire() {
+                    return self.clean_up();
+                }
+            }
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.workers.is_empty() && record::containers(&self.context).is_empty()
+    }
+
+    /// Stops listening, unless somebody has just knocked.
+    fn may_retire(&mut self) -> bool {
+        let _ = fs::remove_file(self.context.layout.socket());
+        let Ok((stream, _)) = self.listener.accept() else { return true };
+        match bind(&self.context.layout) {
+            Ok(listener) => self.listener = listener,
+            Err(error) => tracing::error!(%error, "cannot listen again"),
+        }
+        self.admit(stream);
+        false
+    }
+
+    /// Forks a worker for a connection whose user may give orders.
+    fn admit(&mut self, stream: UnixStream) {
+        self.served = true;
+        let uid = wire::peer_uid(&stream).unwrap_or(u32::MAX);
+        let allowed = uid == 0 || self.context.options.client_uids.contains(&uid);
+        if !allowed || self.workers.len() >= MOST_WORKERS || stream.set_nonblocking(false).is_err() {
+            tracing::warn!(uid, workers = self.workers.len(), "a connection was refused");
+            return;
+        }
+        match sys::fork() {
+            Ok(sys::Fork::Child) => {
+                sys::unblock_signals();
+                sys::close_in_child(&[self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()]);
+                sys::exit_now(worker::serve(&self.context, stream));
+            }
+            Ok(sys::Fork::Parent(pid)) => {
+                self.workers.insert(pid);
+            }
+            Err(error) => tracing::error!(%error, "cannot fork a worker"),
+        }
+    }
+
+    /// Sees children end. True: a worker has ended everything and so must we.
+    fn reap(&mut self) -> bool {
+        let (mut end, mut crashed) = (false, false);
+        while let Ok(Some(ended)) = sys::reap_one(-1, false) {
+            if self.workers.remove(&ended.pid) {
+                end |= ended.exit_status == Some(worker::SHUT_DOWN);
+                crashed |= ended.signal.is_some();
+            } else {
+                reap::note(&self.context, &ended);
+            }
+        }
+        if crashed {
+            tracing::warn!("a worker was killed; looking for what it left");
+            self.repair_in_worker();
+        }
+        end
+    }
+
+    fn repair_in_worker(&mut self) {
+        match sys::fork() {
+            Ok(sys::Fork::Child) => {
+                sys::unblock_signals();
+                sys::close_in_child(&[self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()]);
+                repair::half_made(&self.context);
+                sys::exit_now(0);
+            }
+            Ok(sys::Fork::Parent(pid)) => {
+                self.workers.insert(pid);
+            }
+            Err(error) => tracing::error!(%error, "cannot fork a worker"),
+        }
+    }
+
+    /// Removes all that this instance has outside its data folder.
+    fn clean_up(self) -> i32 {
+        let Context { folders, storage, .. } = self.context;
+        let _ = fs::remove_file(folders.layout.socket());
+        cgroup::remove_instance(&folders);
+        if let Err(error) = storage.close() {
+            tracing::error!(%error, "the storage stays mounted");
+            return 0;
+        }
+        let _ = fs::remove_dir_all(folders.layout.run());
+        let _ = fs::remove_file(folders.lock());
+        0
+    }
+}

@@ -1,0 +1,175 @@
+//! The OCI specification of a container: the one document that says what it may see and do. The
+//! same one is given to libcontainer and to any other runtime.
+
+use crate::{cgroup, context::Context, runtime::Start, uids::Range};
+use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};
+use atoll_types::{Capability, ContainerId, Error, Limits, Profile, Result, RootMode, Storage, TmpfsSizes};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What a specification is made from.
+pub(crate) struct Parts<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) container: ContainerId,
+    pub(crate) profile: &'a Profile,
+    pub(crate) limits: &'a Limits,
+    pub(crate) slot: u32,
+    pub(crate) range: Range,
+    pub(crate) root: &'a Path,
+    pub(crate) guest: &'a GuestConfig,
+    pub(crate) start: &'a Start,
+}
+
+/// Paths of /proc and /sys that tell of the machine or could change it.
+const MASKED: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/mdstat",
+    "/proc/modules",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/sysvipc",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/vmallocinfo",
+    "/sys/class/dmi",
+    "/sys/devices/virtual/dmi",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+    "/sys/fs/btrfs",
+    "/sys/fs/ext4",
+    "/sys/fs/selinux",
+    "/sys/hypervisor",
+    "/sys/kernel/debug",
+    "/sys/kernel/security",
+    "/sys/kernel/tracing",
+    "/sys/module",
+];
+
+/// Paths of /proc that hold settings.
+const READ_ONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// What PID 1 needs: to become the user, to end its processes, and to work on its files.
+const PID1: &[&str] =
+    &["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER"];
+
+fn capability(capability: Capability) -> &'static str {
+    match capability {
+        Capability::Chown => "CAP_CHOWN",
+        Capability::DacOverride => "CAP_DAC_OVERRIDE",
+        Capability::Fowner => "CAP_FOWNER",
+        Capability::Fsetid => "CAP_FSETID",
+        Capability::Kill => "CAP_KILL",
+        Capability::Setgid => "CAP_SETGID",
+        Capability::Setuid => "CAP_SETUID",
+        Capability::NetBindService => "CAP_NET_BIND_SERVICE",
+        Capability::SysChroot => "CAP_SYS_CHROOT",
+        Capability::Setfcap => "CAP_SETFCAP",
+    }
+}
+
+fn mount(at: &str, kind: &str, options: &[&str]) -> Value {
+    json!({ "destination": at, "type": kind, "source": kind, "options": options })
+}
+
+fn tmpfs(at: &str, size: u64, mode: &str, uid: u32, gid: u32) -> Value {
+    let options = [
+        "nosuid".into(),
+        "nodev".into(),
+        format!("size={size}"),
+        format!("mode={mode}"),
+        format!("uid={uid}"),
+        format!("gid={gid}"),
+    ];
+    json!({ "destination": at, "type": "tmpfs", "source": "tmpfs", "options": options })
+}
+
+impl Parts<'_> {
+    /// The whole specification.
+    pub(crate) fn build(&self) -> Result<Value> {
+        Ok(json!({
+            "ociVersion": "1.0.2",
+            "hostname": "sandbox",
+            "root": { "path": self.root, "readonly": self.profile.root == RootMode::ReadOnly },
+            "process": self.process()?,
+            "mounts": self.mounts(),
+            "linux": self.linux(),
+        }))
+    }
+
+    fn process(&self) -> Result<Value> {
+        let guest = serde_json::to_string(self.guest).map_err(|e| Error::internal(e.to_string()))?;
+        let own = self.profile.capabilities.iter().map(|c| capability(*c));
+        let mut capabilities: Vec<&str> = PID1.iter().copied().chain(own).collect();
+        capabilities.sort_unstable();
+        capabilities.dedup();
+        Ok(json!({
+            "terminal": false,
+            "user": { "uid": 0, "gid": 0 },
+            "args": [self.start.program()],
+            "env": [format!("{CONFIG_VARIABLE}={guest}")],
+            "cwd": "/",
+            "noNewPrivileges": true,
+            "capabilities": {
+                "bounding": capabilities,
+                "effective": capabilities,
+                "permitted": capabilities,
+                "inheritable": [],
+                "ambient": [],
+            },
+        }))
+    }
+
+    fn mounts(&self) -> Vec<Value> {
+        let quiet = ["nosuid", "noexec", "nodev"];
+        let mut mounts = vec![
+            mount("/proc", "proc", &quiet),
+            mount("/dev", "tmpfs", &["nosuid", "noexec", "strictatime", "mode=755", "size=64k"]),
+            mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
+            mount("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", "size=256m"]),
+            mount("/dev/mqueue", "mqueue", &quiet),
+            mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
+            mount("/run", "tmpfs", &["nosuid", "nodev", "mode=755", "size=16m"]),
+        ];
+        // Runtimes such as the JVM size themselves by their cgroup. With v1 that would be a mount for
+        // each controller, and each costs more than a whole start should.
+        if cgroup::version() == "v2" {
+            mounts.push(mount("/sys/fs/cgroup", "cgroup", &["nosuid", "noexec", "nodev", "ro"]));
+        }
+        if let Storage::Tmpfs(sizes) = self.profile.storage {
+            let TmpfsSizes { workspace_bytes, tmp_bytes, home_bytes } = sizes;
+            let (uid, gid) = (self.profile.uid, self.profile.gid);
+            mounts.push(tmpfs("/workspace", workspace_bytes, "755", uid, gid));
+            mounts.push(tmpfs("/tmp", tmp_bytes, "1777", 0, 0));
+            mounts.push(tmpfs(self.profile.home(), home_bytes, "750", uid, gid));
+        }
+        mounts.extend(self.start.mounts(&self.context.init));
+        mounts
+    }
+
+    fn linux(&self) -> Value {
+        let map = json!([{ "containerID": 0, "hostID": self.range.base, "size": self.range.length }]);
+        let kinds = ["user", "pid", "network", "ipc", "uts", "mount", "cgroup"];
+        let namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+        json!({
+            "uidMappings": map,
+            "gidMappings": map,
+            "namespaces": namespaces,
+            "cgroupsPath": self.context.cgroup(self.container),
+            "resources": cgroup::resources(self.limits, self.slot, &self.context.options.permit_missing),
+            "maskedPaths": MASKED,
+            "readonlyPaths": READ_ONLY,
+        })
+    }
+}

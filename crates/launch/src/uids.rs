@@ -1,0 +1,90 @@
+//! Which host ids a container's ids are. Every live container of the machine has a range of its own:
+//! a range is a file in a folder that all instances share, made exclusively and removed last.
+
+use atoll_launch_proto::Layout;
+use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use std::{fs, io, io::Write, path::PathBuf};
+
+/// Between what systemd gives to containers and its foreign range: nobody else's.
+const FIRST: u32 = 0x7000_0000;
+/// Ids in a range.
+const LENGTH: u32 = 65_536;
+/// Ranges on a machine.
+const SLOTS: u32 = 4094;
+
+/// The host ids of one container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) base: u32,
+    pub(crate) length: u32,
+}
+
+/// The range of a slot.
+pub(crate) fn range(slot: u32) -> Range {
+    Range { base: FIRST + slot * LENGTH, length: LENGTH }
+}
+
+fn folder() -> PathBuf {
+    Layout::machine().join("uids")
+}
+
+/// Takes the lowest free slot for a container, whose folder must exist already: a slot whose container
+/// has no folder is a leftover.
+pub(crate) fn take(layout: &Layout, container: ContainerId) -> Result<u32> {
+    let fault = |e: io::Error| Error::internal(format!("cannot reserve user ids: {e}"));
+    fs::create_dir_all(folder()).map_err(fault)?;
+    for slot in 0..SLOTS {
+        match fs::File::create_new(folder().join(slot.to_string())) {
+            Ok(mut file) => {
+                write!(file, "{} {container}", layout.instance()).map_err(fault)?;
+                return Ok(slot);
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(fault(e)),
+        }
+    }
+    Err(Error::new(ErrorCode::LimitExceeded, format!("{SLOTS} containers live on this machine: no user ids left")))
+}
+
+/// Gives a slot back, if it is this container's.
+pub(crate) fn release(layout: &Layout, slot: u32, container: ContainerId) -> io::Result<()> {
+    let path = folder().join(slot.to_string());
+    match fs::read_to_string(&path) {
+        Ok(owner) if owner == format!("{} {container}", layout.instance()) => fs::remove_file(path),
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Frees slots whose container has no folder any more, of whatever instance. Returns how many.
+pub(crate) fn repair() -> usize {
+    let Ok(entries) = fs::read_dir(folder()) else { return 0 };
+    let stale = entries.flatten().filter(|entry| {
+        let owner = fs::read_to_string(entry.path()).unwrap_or_default();
+        match owner.split_once(' ') {
+            Some((instance, container)) if container.parse::<ContainerId>().is_ok() => {
+                !instance.contains(['/', '.'])
+                    && !Layout::machine().join(instance).join("c").join(container).exists()
+            }
+            // Cut off between making and writing; young ones may still be written.
+            _ => entry.metadata().and_then(|m| m.modified()).is_ok_and(|t| {
+                t.elapsed().is_ok_and(|age| age.as_secs() > 60)
+            }),
+        }
+    });
+    stale.filter(|entry| fs::remove_file(entry.path()).is_ok()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_do_not_touch_and_stay_below_the_sign_bit() {
+        for slot in 1..SLOTS {
+            assert_eq!(range(slot - 1).base + LENGTH, range(slot).base);
+        }
+        assert!(range(SLOTS - 1).base.checked_add(LENGTH).is_some_and(|end| end <= 0x7FFE_0000));
+    }
+}

@@ -1,0 +1,79 @@
+//! One request, in a process of its own: read it, do it, answer it, end.
+
+use crate::{context::Context, ops, wire};
+use atoll_launch_proto::{Answer, Envelope, Launcher, MAX_PROTOCOL, MIN_PROTOCOL, Reply, Request};
+use atoll_types::{Error, ErrorCode, Result};
+use rustix::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+/// The exit status of a worker that ended everything, for the launcher to end by.
+pub(crate) const SHUT_DOWN: i32 = 77;
+
+/// Serves one connection and returns the worker's exit status.
+pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
+    let request = match wire::read_request(&mut stream).and_then(accept) {
+        Ok(request) => request,
+        Err(error) => {
+            wire::write_answer(&mut stream, &Answer::Err(error));
+            return 0;
+        }
+    };
+    match request {
+        Request::Create(create) => {
+            let result = ops::create(context, &create).map(|s| Reply::Container(Box::new(s)));
+            let hold = create.held && result.is_ok();
+            wire::write_answer(&mut stream, &result.into());
+            if hold {
+                ops::hold(context, &mut stream, create.container);
+            }
+        }
+        Request::Wait(container) => ops::wait(context, &mut stream, container),
+        Request::Connect(container) => {
+            let done = ops::connect(context, container).and_then(|(fd, token)| {
+                wire::write_answer_with(&mut stream, &Answer::Ok(Reply::Connected { token }), fd.as_fd())
+            });
+            if let Err(error) = done {
+                wire::write_answer(&mut stream, &Answer::Err(error));
+            }
+        }
+        Request::Shutdown => {
+            let result = ops::destroy_all(context);
+            let code = if result.is_ok() { SHUT_DOWN } else { 0 };
+            wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
+            return code;
+        }
+        request => wire::write_answer(&mut stream, &answer(context, request).into()),
+    }
+    0
+}
+
+fn accept(envelope: Envelope) -> Result<Request> {
+    let Envelope { protocol, request } = envelope;
+    if (MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) || matches!(request, Request::Hello) {
+        return Ok(request);
+    }
+    let message = format!("this launcher speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}, not {protocol}");
+    Err(Error::new(ErrorCode::VersionMismatch, message).at("protocol"))
+}
+
+fn answer(context: &Context, request: Request) -> Result<Reply> {
+    match request {
+        Request::Hello => Ok(Reply::Hello(Launcher {
+            release: env!("CARGO_PKG_VERSION").into(),
+            min_protocol: MIN_PROTOCOL,
+            max_protocol: MAX_PROTOCOL,
+        })),
+        Request::Destroy(container) => ops::destroy(context, container).map(|()| Reply::Done),
+        Request::Inspect(container) => ops::inspect(context, container).map(|s| Reply::Container(Box::new(s))),
+        Request::List => Ok(Reply::Containers(ops::list(context))),
+        Request::SetLimits(container, limits) => {
+            ops::set_limits(context, container, &limits).map(|()| Reply::Done)
+        }
+        Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
+        Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
+        Request::Report => ops::report(context).map(Reply::Report),
+        Request::Create(_) | Request::Wait(_) | Request::Connect(_) | Request::Shutdown => {
+            Err(Error::internal("this request is served elsewhere"))
+        }
+    }
+}

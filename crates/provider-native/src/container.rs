@@ -1,0 +1,115 @@
+//! A handle on one container: the channel to its PID 1, remade through the launcher when it breaks.
+
+use crate::{launcher::LauncherClient, state, unexpected};
+use async_trait::async_trait;
+use atoll_launch_proto::{Reply, Request};
+use atoll_provider::{Container, Guest, LiveLimits, Lost, State};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
+use hyper_util::rt::TokioIo;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+/// A container of this machine.
+pub(crate) struct NativeContainer {
+    id: ContainerId,
+    launcher: Arc<LauncherClient>,
+    guest: Guest,
+}
+
+/// Asks the launcher why PID 1 is silent.
+struct AskLauncher {
+    id: ContainerId,
+    launcher: Arc<LauncherClient>,
+}
+
+#[async_trait]
+impl Lost for AskLauncher {
+    async fn death(&self) -> Option<Death> {
+        match inspect(&self.launcher, self.id).await {
+            Ok(State::Dead(death)) => Some(death),
+            // Somebody destroyed it, which is the end of it as well.
+            Err(error) if error.code == ErrorCode::NotFound => Some(Death::lost()),
+            _ => None,
+        }
+    }
+}
+
+async fn inspect(launcher: &LauncherClient, id: ContainerId) -> Result<State> {
+    match launcher.ask(Request::Inspect(id)).await? {
+        Reply::Container(status) => Ok(state(&status)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Room for data on the way, so that a bulk transfer is not stopped by round trips.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+impl NativeContainer {
+    /// Connects to PID 1 and greets it.
+    pub(crate) async fn connect(launcher: Arc<LauncherClient>, id: ContainerId) -> Result<Self> {
+        let (first, token) = launcher.connect(id).await?;
+        let channel = channel(Arc::clone(&launcher), id, first).await?;
+        let lost = Arc::new(AskLauncher { id, launcher: Arc::clone(&launcher) });
+        let guest = Guest::greet(channel, token.as_deref(), lost).await?;
+        Ok(Self { id, launcher, guest })
+    }
+}
+
+/// A channel that starts on the connection that there is, and asks for another when that breaks.
+async fn channel(launcher: Arc<LauncherClient>, id: ContainerId, first: crate::launcher::GuestStream) -> Result<Channel> {
+    let first = Arc::new(Mutex::new(Some(first)));
+    let connector = service_fn(move |_| {
+        let (launcher, first) = (Arc::clone(&launcher), Arc::clone(&first));
+        async move {
+            let there = first.lock().await.take();
+            let stream = match there {
+                Some(stream) => stream,
+                None => launcher.connect(id).await.map_err(std::io::Error::other)?.0,
+            };
+            Ok::<_, std::io::Error>(TokioIo::new(stream))
+        }
+    });
+    Endpoint::from_static("http://sandbox")
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .connect_with_connector(connector)
+        .await
+        .map_err(|e| Error::new(ErrorCode::Unavailable, format!("PID 1 does not answer: {e}")))
+}
+
+#[async_trait]
+impl Container for NativeContainer {
+    fn id(&self) -> ContainerId {
+        self.id
+    }
+
+    fn guest(&self) -> &Guest {
+        &self.guest
+    }
+
+    async fn state(&self) -> Result<State> {
+        inspect(&self.launcher, self.id).await
+    }
+
+    async fn died(&self) -> Result<Death> {
+        match self.launcher.ask(Request::Wait(self.id)).await? {
+            Reply::Died(death) => Ok(death),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn live_limits(&self) -> Option<&dyn LiveLimits> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl LiveLimits for NativeContainer {
+    async fn set_limits(&self, limits: Limits) -> Result<()> {
+        self.launcher.ask(Request::SetLimits(self.id, limits)).await?;
+        self.guest.configure(None, Some(limits.open_files)).await
+    }
+}

@@ -1,0 +1,93 @@
+//! Starting the launcher where none runs: as it is when this is root, by sudo otherwise.
+
+use crate::launcher::LauncherClient;
+use atoll_launch_proto::{Layout, Request};
+use atoll_types::{Error, ErrorCode, Result};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+};
+use tokio::process::Command;
+
+/// How to start a launcher.
+#[derive(Debug, Clone)]
+pub struct LaunchOptions {
+    /// The data folder; made if there is none.
+    pub data_dir: PathBuf,
+    /// Users, besides root and this one, that may give it orders.
+    pub client_uids: Vec<u32>,
+    /// Whether it ends with its last container and connection.
+    pub ephemeral: bool,
+    /// Further arguments of the operator's.
+    pub extra: Vec<OsString>,
+}
+
+/// A launcher that answers.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// To ask it.
+    pub client: Arc<LauncherClient>,
+    /// Whether it was started just now.
+    pub new: bool,
+}
+
+/// Finds the instance's launcher or starts one.
+pub async fn ensure_launcher(options: &LaunchOptions) -> Result<Started> {
+    if let Ok(data) = options.data_dir.canonicalize() {
+        let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
+        if client.ask(Request::Hello).await.is_ok() {
+            return Ok(Started { client, new: false });
+        }
+    }
+    start(options).await?;
+    let data = options.data_dir.canonicalize().map_err(|e| cannot(format!("the data folder: {e}")))?;
+    let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
+    client.ask(Request::Hello).await?;
+    Ok(Started { client, new: true })
+}
+
+fn cannot(why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorCode::Unavailable, format!("the launcher cannot be started: {why}"))
+}
+
+/// The helper lies beside the program that runs, whatever name either was called by.
+fn helper() -> Result<PathBuf> {
+    let me = std::env::current_exe().map_err(|e| cannot(format!("where is this program? {e}")))?;
+    // A test's program lies one folder below the helper.
+    let folders = [me.parent(), me.parent().and_then(Path::parent)];
+    let found = folders.iter().flatten().map(|f| f.join("atoll-launch")).find(|p| p.is_file());
+    found.ok_or_else(|| cannot("atoll-launch is not beside this program"))
+}
+
+async fn start(options: &LaunchOptions) -> Result<()> {
+    let me = rustix::process::getuid();
+    let helper = helper()?;
+    let mut command = if me.is_root() {
+        Command::new(&helper)
+    } else {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("--").arg(&helper).arg("--client-uid").arg(me.as_raw().to_string());
+        sudo
+    };
+    command.arg("--data-dir").arg(&options.data_dir);
+    for uid in &options.client_uids {
+        command.arg("--client-uid").arg(uid.to_string());
+    }
+    if options.ephemeral {
+        command.arg("--ephemeral");
+    }
+    // sudo asks for its password on the terminal, so stdin may stay closed.
+    command.args(&options.extra).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let output = command.output().await.map_err(|e| {
+        let tried = command.as_std().get_program().to_string_lossy().into_owned();
+        cannot(format!("{tried}: {e}"))
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().trim_start_matches("atoll-launch: ");
+    Err(cannot(if said.is_empty() { format!("it ended with {}", output.status) } else { said.to_owned() }))
+}

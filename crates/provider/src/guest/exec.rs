@@ -1,0 +1,370 @@
+//! Commands. One model serves all uses: a command has an id, its output has offsets, and a stream of
+//! events can be joined at any of them.
+
+use super::Guest;
+use atoll_guest_proto::v1;
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use std::{collections::BTreeMap, time::Duration};
+use tonic::Streaming;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Program {
+    /// A program and its arguments.
+    Arguments(Vec<Vec<u8>>),
+    /// A line for the image's shell.
+    Shell(String),
+}
+
+/// A command and how to run it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// What to run.
+    pub program: Program,
+    /// Absolute, or relative to /workspace; empty for /workspace.
+    pub working_directory: String,
+    /// On top of the sandbox's own.
+    pub environment: BTreeMap<String, String>,
+    /// A name, `uid` or `uid:gid`; empty for the profile's.
+    pub user: String,
+    /// Whether it reads what [`Guest::write_stdin`] sends; otherwise its input is empty.
+    pub stdin: bool,
+    /// When to end it.
+    pub timeout: Option<Duration>,
+    /// Most bytes of output to keep.
+    pub output_limit: Option<u64>,
+    /// Whether the command waits for its readers, as with a pipe, instead of losing output.
+    pub lossless: bool,
+}
+
+impl Command {
+    /// A program and its arguments.
+    pub fn new<A: Into<Vec<u8>>>(arguments: impl IntoIterator<Item = A>) -> Self {
+        Self::of(Program::Arguments(arguments.into_iter().map(Into::into).collect()))
+    }
+
+    /// A line for the shell.
+    pub fn shell(line: impl Into<String>) -> Self {
+        Self::of(Program::Shell(line.into()))
+    }
+
+    fn of(program: Program) -> Self {
+        Self {
+            program,
+            working_directory: String::new(),
+            environment: BTreeMap::new(),
+            user: String::new(),
+            stdin: false,
+            timeout: None,
+            output_limit: None,
+            lossless: false,
+        }
+    }
+
+    fn request(&self, id: ExecId) -> v1::ExecRequest {
+        let Self { program, working_directory, environment, user, stdin, timeout, output_limit, lossless } =
+            self.clone();
+        let program = match program {
+            Program::Arguments(argv) => v1::exec_request::Program::Arguments(v1::Arguments { argv }),
+            Program::Shell(line) => v1::exec_request::Program::Shell(line),
+        };
+        // Zero means none, so the shortest timeout is a millisecond.
+        let timeout_ms = timeout.map_or(0, |t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX).max(1));
+        v1::ExecRequest {
+            exec_id: id.to_string(),
+            program: Some(program),
+            working_directory,
+            environment: environment.into_iter().collect(),
+            user,
+            stdin,
+            timeout_ms,
+            output_limit: output_limit.unwrap_or(0),
+            lossless,
+        }
+    }
+}
+
+/// Which of the two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OutputStream {
+    Stdout,
+    Stderr,
+}
+
+/// Why a command never ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartFailure {
+    /// What was being done: user, workdir, limits, privileges, exec, spawn, spool.
+    pub stage: String,
+    /// What the kernel said.
+    pub errno: i32,
+    /// The same for a person.
+    pub message: String,
+}
+
+/// How a command is or was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecReport {
+    /// Which.
+    pub id: ExecId,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// Its own exit code, if it had one.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Its time was up.
+    pub timed_out: bool,
+    /// Somebody ended it.
+    pub killed: bool,
+    /// The memory limit ended it.
+    pub oom_killed: bool,
+    /// How many processes of the sandbox the memory limit killed meanwhile.
+    pub oom_kills: u64,
+    /// Why it never ran.
+    pub failure: Option<StartFailure>,
+    /// Bytes of output kept.
+    pub output_bytes: u64,
+    /// Bytes beyond the cap.
+    pub dropped_bytes: u64,
+    /// When it began.
+    pub started_unix_ms: u64,
+    /// How long it ran.
+    pub duration: Duration,
+    /// Processor time of its own.
+    pub cpu_user: Duration,
+    /// Processor time that the kernel spent for it.
+    pub cpu_system: Duration,
+    /// The most memory that it had.
+    pub max_rss_bytes: u64,
+    /// Its process id inside.
+    pub pid: u32,
+    /// The command as a person would type it.
+    pub command: String,
+    /// Whether something that it started still runs.
+    pub descendants_alive: bool,
+}
+
+impl ExecReport {
+    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal.
+    #[must_use]
+    pub fn shell_code(&self) -> i32 {
+        match (self.timed_out, self.exit_code, self.signal) {
+            (true, ..) => 124,
+            (false, Some(code), _) => code,
+            (false, None, Some(signal)) => 128 + signal,
+            (false, None, None) => 127,
+        }
+    }
+
+    fn read(info: v1::ExecInfo) -> Result<Self> {
+        let v1::ExecInfo {
+            exec_id,
+            state,
+            exit_code,
+            signal,
+            timed_out,
+            killed,
+            oom_killed,
+            oom_kills,
+            failure,
+            output_bytes,
+            dropped_bytes,
+            started_unix_ms,
+            duration_us,
+            cpu_user_us,
+            cpu_system_us,
+            max_rss_bytes,
+            pid,
+            command,
+            descendants_alive,
+        } = info;
+        let failure = failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
+        Ok(Self {
+            id: exec_id.parse().map_err(|_| hostile("an exec id"))?,
+            ended: state == v1::ExecState::Ended as i32,
+            exit_code: exit_code.filter(|c| (0..=255).contains(c)),
+            signal: signal.filter(|s| (1..=64).contains(s)),
+            timed_out,
+            killed,
+            oom_killed,
+            oom_kills,
+            failure,
+            output_bytes,
+            dropped_bytes,
+            started_unix_ms,
+            duration: Duration::from_micros(duration_us),
+            cpu_user: Duration::from_micros(cpu_user_us),
+            cpu_system: Duration::from_micros(cpu_system_us),
+            max_rss_bytes,
+            pid,
+            command,
+            descendants_alive,
+        })
+    }
+}
+
+pub(super) fn hostile(what: &str) -> Error {
+    Error::internal(format!("the sandbox sent {what} that cannot be right"))
+}
+
+/// What happens to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExecEvent {
+    /// It runs, or could not start.
+    Started(ExecReport),
+    /// It printed something; its first byte has this offset over both outputs.
+    Output {
+        /// Where it printed.
+        stream: OutputStream,
+        /// The offset of the first byte.
+        offset: u64,
+        /// What.
+        data: Bytes,
+    },
+    /// It ended. Nothing comes after this.
+    Ended(ExecReport),
+}
+
+/// The events of a command. Dropping it does not end the command.
+pub struct ExecStream {
+    inner: Streaming<v1::ExecEvent>,
+    guest: Guest,
+    /// The next offset: output that goes back is not believed.
+    next: u64,
+}
+
+impl ExecStream {
+    /// The next event; none when the stream is over.
+    pub async fn next(&mut self) -> Result<Option<ExecEvent>> {
+        let message = self.inner.message().await;
+        match self.guest.check(message).await?.map(|m| m.event.ok_or_else(|| hostile("an empty event"))) {
+            None => Ok(None),
+            Some(event) => self.read(event?).map(Some),
+        }
+    }
+
+    fn read(&mut self, event: v1::exec_event::Event) -> Result<ExecEvent> {
+        match event {
+            v1::exec_event::Event::Started(info) => ExecReport::read(info).map(ExecEvent::Started),
+            v1::exec_event::Event::Ended(info) => ExecReport::read(info).map(ExecEvent::Ended),
+            v1::exec_event::Event::Output(v1::Output { stream, offset, data }) => {
+                let stream = match v1::Stream::try_from(stream) {
+                    Ok(v1::Stream::Stdout) => OutputStream::Stdout,
+                    Ok(v1::Stream::Stderr) => OutputStream::Stderr,
+                    _ => return Err(hostile("an output without a stream")),
+                };
+                let end = offset.checked_add(data.len() as u64).filter(|_| offset >= self.next);
+                self.next = end.ok_or_else(|| hostile("an offset"))?;
+                Ok(ExecEvent::Output { stream, offset, data })
+            }
+        }
+    }
+}
+
+/// A command that was waited for, with its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// How it went.
+    pub report: ExecReport,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained.
+    pub stderr: Vec<u8>,
+}
+
+/// The most output that [`Guest::run`] holds in memory.
+const LARGEST_RESULT: usize = 64 << 20;
+
+impl Guest {
+    /// Starts a command and follows it. With an id that is known already, joins it instead.
+    pub async fn exec(&self, id: ExecId, command: &Command) -> Result<ExecStream> {
+        let reply = self.client().exec(command.request(id)).await;
+        Ok(ExecStream { inner: self.check(reply).await?.into_inner(), guest: self.clone(), next: 0 })
+    }
+
+    /// Starts a command and does not wait for it.
+    pub async fn start(&self, id: ExecId, command: &Command) -> Result<ExecReport> {
+        let reply = self.client().start_exec(command.request(id)).await;
+        ExecReport::read(self.check(reply).await?.into_inner())
+    }
+
+    /// Joins a command's output at an offset, and follows it to its end if asked.
+    pub async fn attach(&self, id: ExecId, from: u64, follow: bool) -> Result<ExecStream> {
+        let request = v1::AttachRequest { exec_id: id.to_string(), from, follow };
+        let reply = self.client().attach(request).await;
+        Ok(ExecStream { inner: self.check(reply).await?.into_inner(), guest: self.clone(), next: from })
+    }
+
+    /// Runs a command to its end and collects what it printed.
+    pub async fn run(&self, command: &Command) -> Result<Finished> {
+        let mut events = self.exec(ExecId::random(), command).await?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        while let Some(event) = events.next().await? {
+            match event {
+                ExecEvent::Started(_) => {}
+                ExecEvent::Output { stream, data, .. } => {
+                    if stdout.len() + stderr.len() + data.len() > LARGEST_RESULT {
+                        return Err(Error::new(ErrorCode::TooLarge, "the output is too large to hold; follow it"));
+                    }
+                    match stream {
+                        OutputStream::Stdout => stdout.extend_from_slice(&data),
+                        OutputStream::Stderr => stderr.extend_from_slice(&data),
+                    }
+                }
+                ExecEvent::Ended(report) => return Ok(Finished { report, stdout, stderr }),
+            }
+        }
+        Err(hostile("a stream without an end"))
+    }
+
+    /// Sends input to a command; the stream's end closes its stdin. Returns how much it took.
+    pub async fn write_stdin(
+        &self,
+        id: ExecId,
+        data: impl Stream<Item = Bytes> + Send + 'static,
+    ) -> Result<u64> {
+        let first = v1::StdinChunk { exec_id: id.to_string(), data: Vec::new(), close: false };
+        let last = v1::StdinChunk { exec_id: String::new(), data: Vec::new(), close: true };
+        let middle =
+            data.map(|b| v1::StdinChunk { exec_id: String::new(), data: b.to_vec(), close: false });
+        let all = futures_util::stream::once(async { first })
+            .chain(middle)
+            .chain(futures_util::stream::once(async { last }));
+        let reply = self.client().write_stdin(all).await;
+        self.check(reply).await.map(|r| r.into_inner().written)
+    }
+
+    /// Sends a signal to a command's own processes.
+    pub async fn signal(&self, id: ExecId, signal: i32) -> Result<()> {
+        let reply = self.client().signal_exec(v1::SignalRequest { exec_id: id.to_string(), signal }).await;
+        self.check(reply).await.map(|_| ())
+    }
+
+    /// Ends a command and everything that it started; answers when none of it is left.
+    pub async fn kill(&self, id: ExecId) -> Result<ExecReport> {
+        let reply = self.client().kill_exec(v1::ExecRef { exec_id: id.to_string() }).await;
+        ExecReport::read(self.check(reply).await?.into_inner())
+    }
+
+    /// How a command is.
+    pub async fn get_exec(&self, id: ExecId) -> Result<ExecReport> {
+        let reply = self.client().get_exec(v1::ExecRef { exec_id: id.to_string() }).await;
+        ExecReport::read(self.check(reply).await?.into_inner())
+    }
+
+    /// Every command that PID 1 remembers.
+    pub async fn list_execs(&self) -> Result<Vec<ExecReport>> {
+        let reply = self.client().list_execs(v1::ListExecsRequest {}).await;
+        self.check(reply).await?.into_inner().execs.into_iter().map(ExecReport::read).collect()
+    }
+
+    /// Forgets an ended command and its output.
+    pub async fn forget_exec(&self, id: ExecId) -> Result<()> {
+        let reply = self.client().forget_exec(v1::ExecRef { exec_id: id.to_string() }).await;
+        self.check(reply).await.map(|_| ())
+    }
+}

@@ -1,0 +1,198 @@
+//! Files. A path is absolute or relative to /workspace; PID 1 has the kernel resolve it. Bodies are
+//! streams in both directions and never whole in memory.
+
+use super::{Guest, exec::hostile};
+use atoll_guest_proto::v1;
+use atoll_types::{Error, ErrorCode, Result};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use tokio::sync::oneshot;
+use tonic::Streaming;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum EntryKind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+/// A file, folder or link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name, without its folder.
+    pub name: String,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Bytes of a file.
+    pub size: u64,
+    /// Permission bits.
+    pub mode: u32,
+    /// Its owner inside.
+    pub uid: u32,
+    /// Its group inside.
+    pub gid: u32,
+    /// When it was last changed.
+    pub modified_unix_ns: i64,
+    /// Where a link leads.
+    pub target: Option<String>,
+}
+
+impl Entry {
+    fn read(entry: v1::FileEntry) -> Result<Self> {
+        let v1::FileEntry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
+        let kind = match v1::FileKind::try_from(kind) {
+            Ok(v1::FileKind::File) => EntryKind::File,
+            Ok(v1::FileKind::Directory) => EntryKind::Directory,
+            Ok(v1::FileKind::Symlink) => EntryKind::Symlink,
+            _ => EntryKind::Other,
+        };
+        // A name that is a path could lead whoever copies a folder out astray.
+        if name.is_empty() || matches!(name.as_str(), "." | "..") || (name.contains('/') && name != "/") {
+            return Err(hostile("a file name"));
+        }
+        let target = (kind == EntryKind::Symlink).then_some(target);
+        Ok(Self { name, kind, size, mode: mode & 0o7777, uid, gid, modified_unix_ns, target })
+    }
+}
+
+/// How to write a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// Permission bits; without them those of the file it replaces, else 0644.
+    pub mode: Option<u32>,
+    /// Whether to make the folders above it.
+    pub create_parents: bool,
+    /// Whether to add to its end.
+    pub append: bool,
+    /// Whether to fail where something has that name.
+    pub exclusive: bool,
+}
+
+/// A file's bytes as they come.
+pub struct FileReader {
+    /// What is being read.
+    pub entry: Entry,
+    inner: Streaming<v1::FileChunk>,
+    guest: Guest,
+}
+
+impl FileReader {
+    /// The next bytes; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        let message = self.inner.message().await;
+        match self.guest.check(message).await?.map(|m| m.part) {
+            None => Ok(None),
+            Some(Some(v1::file_chunk::Part::Data(data))) => Ok(Some(data.into())),
+            Some(_) => Err(hostile("a piece of a file")),
+        }
+    }
+
+    /// All of it, for small files; an error when there is more than `limit`.
+    pub async fn collect(mut self, limit: usize) -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        while let Some(data) = self.next().await? {
+            if all.len() + data.len() > limit {
+                return Err(Error::new(ErrorCode::TooLarge, format!("the file has more than {limit} bytes")));
+            }
+            all.extend_from_slice(&data);
+        }
+        Ok(all)
+    }
+}
+
+impl Guest {
+    /// What a path stands for.
+    pub async fn stat(&self, path: &str, follow: bool) -> Result<Entry> {
+        let reply = self.client().stat(v1::StatRequest { path: path.into(), follow }).await;
+        Entry::read(self.check(reply).await?.into_inner())
+    }
+
+    /// What is in a folder.
+    pub async fn list_dir(&self, path: &str) -> Result<Vec<Entry>> {
+        let reply = self.client().list_dir(v1::ListDirRequest { path: path.into() }).await;
+        let mut stream = self.check(reply).await?.into_inner();
+        let mut entries = Vec::new();
+        loop {
+            let message = stream.message().await;
+            match self.check(message).await? {
+                Some(entry) => entries.push(Entry::read(entry)?),
+                None => return Ok(entries),
+            }
+        }
+    }
+
+    /// Reads a file from an offset; zero length means to its end.
+    pub async fn read_file(&self, path: &str, offset: u64, length: u64) -> Result<FileReader> {
+        let reply = self.client().read_file(v1::ReadFileRequest { path: path.into(), offset, length }).await;
+        let mut inner = self.check(reply).await?.into_inner();
+        let first = inner.message().await;
+        match self.check(first).await?.and_then(|m| m.part) {
+            Some(v1::file_chunk::Part::Head(entry)) => {
+                Ok(FileReader { entry: Entry::read(entry)?, inner, guest: self.clone() })
+            }
+            _ => Err(hostile("a file without a head")),
+        }
+    }
+
+    /// Writes a file, whole or not at all: where the data ends in an error, nothing is written.
+    pub async fn write_file(
+        &self,
+        path: &str,
+        options: WriteOptions,
+        data: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> Result<Entry> {
+        let WriteOptions { mode, create_parents, append, exclusive } = options;
+        let head =
+            v1::WriteHead { path: path.into(), mode: mode.unwrap_or(0), create_parents, append, exclusive };
+        let chunk = |part| v1::WriteChunk { part: Some(part) };
+        let head = chunk(v1::write_chunk::Part::Head(head));
+        let (failed, failure) = oneshot::channel();
+        let body = until_failure(data, failed).map(move |b| chunk(v1::write_chunk::Part::Data(b.to_vec())));
+        let mut client = self.client();
+        let call = client.write_file(futures_util::stream::once(async { head }).chain(body));
+        tokio::select! {
+            reply = call => Entry::read(self.check(reply).await?.into_inner()),
+            // Dropping the call breaks the stream, which PID 1 tells from its end.
+            Ok(error) = failure => Err(error),
+        }
+    }
+
+    /// Deletes a file or an empty folder, or a folder with all that is in it.
+    pub async fn remove(&self, path: &str, recursive: bool) -> Result<()> {
+        let reply = self.client().remove(v1::RemoveRequest { path: path.into(), recursive }).await;
+        self.check(reply).await.map(|_| ())
+    }
+
+    /// Makes a folder.
+    pub async fn make_dir(&self, path: &str, parents: bool) -> Result<Entry> {
+        let reply = self.client().make_dir(v1::MakeDirRequest { path: path.into(), parents, mode: 0 }).await;
+        Entry::read(self.check(reply).await?.into_inner())
+    }
+
+    /// Gives a file or folder another name.
+    pub async fn rename(&self, from: &str, to: &str, overwrite: bool) -> Result<Entry> {
+        let reply = self.client().r#move(v1::MoveRequest { from: from.into(), to: to.into(), overwrite }).await;
+        Entry::read(self.check(reply).await?.into_inner())
+    }
+}
+
+/// The data up to its first error. That goes to `failed`, and the stream then hangs instead of ending.
+fn until_failure(
+    data: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    failed: oneshot::Sender<Error>,
+) -> impl Stream<Item = Bytes> + Send + 'static {
+    let state = (Box::pin(data), failed);
+    futures_util::stream::unfold(state, |(mut data, failed)| async move {
+        match data.next().await {
+            None => None,
+            Some(Ok(bytes)) => Some((bytes, (data, failed))),
+            Some(Err(error)) => {
+                let _ = failed.send(error);
+                std::future::pending().await
+            }
+        }
+    })
+}

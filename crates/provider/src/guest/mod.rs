@@ -1,0 +1,111 @@
+//! Commands and files in a container, whoever runs it. PID 1's answers are hostile input: every one is
+//! checked before it becomes a value of ours.
+
+mod exec;
+mod files;
+
+use async_trait::async_trait;
+use atoll_guest_proto::{
+    MAX_PROTOCOL, MIN_PROTOCOL, from_status,
+    v1::{ConfigureRequest, HelloRequest, guest_client::GuestClient},
+};
+use atoll_types::{Death, Error, ErrorCode, Result};
+pub use exec::{
+    Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure,
+};
+pub use files::{Entry, EntryKind, FileReader, WriteOptions};
+use std::{collections::BTreeMap, sync::Arc};
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Channel,
+};
+
+/// Who knows why a guest fell silent.
+#[async_trait]
+pub trait Lost: Send + Sync {
+    /// How the container died, if it did.
+    async fn death(&self) -> Option<Death>;
+}
+
+/// Adds the token to every call, where PID 1 wants one.
+#[derive(Clone)]
+struct Token(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Token {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+type Client = GuestClient<InterceptedService<Channel, Token>>;
+
+/// Commands and files in one container.
+#[derive(Clone)]
+pub struct Guest {
+    client: Client,
+    lost: Arc<dyn Lost>,
+}
+
+/// No message of PID 1's needs more.
+const LARGEST_MESSAGE: usize = 4 << 20;
+
+impl Guest {
+    /// Greets PID 1 over a channel and agrees on a protocol.
+    pub async fn greet(channel: Channel, token: Option<&str>, lost: Arc<dyn Lost>) -> Result<Self> {
+        let token = token.map(|t| format!("Bearer {t}").parse::<MetadataValue<Ascii>>());
+        let token = token.transpose().map_err(|_| Error::internal("the token is not a header value"))?;
+        let client =
+            GuestClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LARGEST_MESSAGE);
+        let guest = Self { client, lost };
+        let request = HelloRequest { min_protocol: MIN_PROTOCOL, max_protocol: MAX_PROTOCOL };
+        let reply = guest.client().hello(request).await;
+        let protocol = guest.check(reply).await?.into_inner().protocol;
+        if !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) {
+            let message = format!("atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}");
+            return Err(Error::new(ErrorCode::VersionMismatch, message));
+        }
+        Ok(guest)
+    }
+
+    fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// A reply, or why there is none: where the container died, that is the reason.
+    async fn check<T>(&self, reply: Result<T, Status>) -> Result<T> {
+        match reply {
+            Ok(value) => Ok(value),
+            Err(status) => Err(self.explain(&status).await),
+        }
+    }
+
+    async fn explain(&self, status: &Status) -> Error {
+        let error = from_status(status);
+        // A broken stream has many codes; a status of ours has ours.
+        let broken = matches!(error.code, ErrorCode::Unavailable | ErrorCode::Internal);
+        match broken {
+            true => self.lost.death().await.map_or(error, Error::died),
+            false => error,
+        }
+    }
+
+    /// Replaces what every later command starts with, and changes how many files it may open.
+    pub async fn configure(
+        &self,
+        environment: Option<BTreeMap<String, String>>,
+        open_files: Option<u32>,
+    ) -> Result<()> {
+        let request = ConfigureRequest {
+            set_environment: environment.is_some(),
+            environment: environment.unwrap_or_default().into_iter().collect(),
+            open_files: open_files.unwrap_or(0),
+        };
+        let reply = self.client().configure(request).await;
+        self.check(reply).await.map(|_| ())
+    }
+}

@@ -1,0 +1,286 @@
+//! The `btrfs` driver: a tree is a subvolume with a quota, on the data folder's own file system or on a
+//! loop-backed pool. It holds the root open, so a mounted pool cannot be taken away from under it.
+
+mod ioctl;
+mod ledger;
+mod quota;
+mod search;
+
+use crate::disk::{Disk, folders, names, open_dir, open_dir_at, private_dir};
+use crate::driver::{Care, Driver, Room};
+use crate::error::{failed, no_tree};
+use crate::pool::Pool;
+use crate::report::{DriverKind, QuotaKind, Usage};
+use crate::tree::{Tree, TreeKind};
+use atoll_types::{Error, ErrorCode, Result};
+use ledger::Ledger;
+use quota::Quota;
+use rustix::fs::{Mode, fchmod, fstatvfs, renameat};
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+use uuid::Uuid;
+
+const NEW: &str = "new";
+const TRASH: &str = "trash";
+const FOLDERS: [&str; 5] = ["volumes", "scratch", "spools", NEW, TRASH];
+/// What a pool without any space left is given, so that something can be removed from it.
+const RESCUE: u64 = 64 << 20;
+
+pub(crate) struct Btrfs {
+    root: PathBuf,
+    fd: OwnedFd,
+    quota: Quota,
+    pool: Option<Pool>,
+    disk: Disk,
+}
+
+impl Btrfs {
+    pub(crate) fn open(root: PathBuf, pool: Option<Pool>, disk: Disk) -> Result<Self> {
+        private_dir(&root)?;
+        let fd = open_dir(&root).map_err(failed("open the storage folder"))?;
+        folders(&fd, &FOLDERS)?;
+        let quota = Quota::enable(&fd)?;
+        Ok(Self { root, fd, quota, pool, disk })
+    }
+
+    fn folder(&self, name: &str) -> Result<OwnedFd> {
+        open_dir_at(&self.fd, name).map_err(failed("open a folder of volumes"))
+    }
+
+    /// The subvolume behind a path below the root, `None` where there is nothing.
+    fn subvolume(&self, path: &str) -> Result<Option<u64>> {
+        match open_dir_at(&self.fd, path) {
+            Ok(dir) => ioctl::subvolume_id(dir).map(Some).map_err(failed("find the volume")),
+            Err(Errno::NOENT) => Ok(None),
+            Err(cause) => Err(failed("open the volume")(cause)),
+        }
+    }
+
+    fn ledger(&self) -> Result<Ledger> {
+        let groups = search::groups(&self.fd).map_err(failed("read the disk quotas"))?;
+        let listed = match self.quota.kind {
+            QuotaKind::Simple => None,
+            _ => Some(self.listed()?),
+        };
+        Ok(Ledger::new(&groups, listed.as_ref()))
+    }
+
+    fn listed(&self) -> Result<HashSet<u64>> {
+        let mut ids = HashSet::new();
+        for kind in TreeKind::ALL {
+            for tree in self.list(kind)? {
+                ids.extend(self.subvolume(&tree.relative())?);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Frees one entry of the trash, and whatever subvolumes a sandbox made inside it.
+    fn destroy(&self, trash: &OwnedFd, name: &str) -> Result<()> {
+        let Some(id) = self.subvolume(&format!("{TRASH}/{name}"))? else { return Ok(()) };
+        self.quota.take_down(&self.fd, id).map_err(failed("give back the volume's quota"))?;
+        self.destroy_nested(id)?;
+        match ioctl::destroy(trash, name) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(cause) => Err(failed("remove the volume")(cause)),
+        }
+    }
+
+    /// Children before parents, without recursion: the nesting is the sandbox's choice.
+    fn destroy_nested(&self, id: u64) -> Result<()> {
+        let (mut todo, mut found) = (vec![id], Vec::new());
+        while let Some(parent) = todo.pop() {
+            let nested = search::nested(&self.fd, parent).map_err(failed("look into the volume"))?;
+            todo.extend(&nested);
+            found.extend(nested);
+        }
+        for id in found.into_iter().rev() {
+            match ioctl::destroy_id(&self.fd, id) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(cause) => return Err(failed("remove a nested volume")(cause)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a subvolume, and once more with a little space of the disk's reserve when btrfs has none left to work
+    /// with: the way out of a full pool.
+    fn discard(&self, path: &str) -> Result<()> {
+        match (self.try_discard(path), &self.pool) {
+            (Err(error), Some(pool)) if error.code == ErrorCode::DiskFull => {
+                tracing::warn!(%error, "the pool is full; it grows a little so that a volume can be removed");
+                self.grow(pool, self.size()?.saturating_add(RESCUE))?;
+                self.try_discard(path)?;
+                self.empty_trash()
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn grow(&self, pool: &Pool, size: u64) -> Result<()> {
+        pool.extend(size)?;
+        ioctl::grow(&self.fd).map_err(failed("make the pool larger"))
+    }
+
+    fn empty_trash(&self) -> Result<()> {
+        let trash = self.folder(TRASH)?;
+        names(&trash)?.iter().try_for_each(|name| self.destroy(&trash, name))
+    }
+
+    /// Moves a subvolume into the trash and frees it there.
+    fn try_discard(&self, path: &str) -> Result<()> {
+        let (trash, name) = (self.folder(TRASH)?, Uuid::new_v4().simple().to_string());
+        match renameat(&self.fd, path, &trash, &name) {
+            Ok(()) => self.destroy(&trash, &name),
+            Err(Errno::NOENT) => Ok(()),
+            Err(cause) => Err(failed("remove the volume")(cause)),
+        }
+    }
+
+    fn size(&self) -> Result<u64> {
+        let stat = fstatvfs(&self.fd).map_err(failed("read the size of the pool"))?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
+
+    /// The size that the disk below can give the pool, blocks it has already included.
+    fn backed(&self, pool: &Pool) -> Result<u64> {
+        Ok(self.disk.free()?.saturating_add(pool.allocated()?) >> 20 << 20)
+    }
+
+    fn stage(&self, name: &str, limit: u64) -> rustix::io::Result<()> {
+        let new = open_dir_at(&self.fd, NEW)?;
+        ioctl::create(&new, name)?;
+        let dir = open_dir_at(&new, name)?;
+        fchmod(&dir, Mode::from(0o755))?;
+        self.quota.set_up(&self.fd, ioctl::subvolume_id(&dir)?, limit)
+    }
+}
+
+impl Driver for Btrfs {
+    fn kind(&self) -> DriverKind {
+        if self.pool.is_some() { DriverKind::BtrfsLoop } else { DriverKind::BtrfsNative }
+    }
+
+    fn quota(&self) -> QuotaKind {
+        self.quota.kind
+    }
+
+    fn reflink(&self) -> bool {
+        true
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let classic = "classic disk quotas are in use: they are slower, may need recounting, and do not cover \
+                       subvolumes that a sandbox makes inside its volume; kernel 6.7 has simple quotas";
+        let native = "simple quotas are on for the data folder's file system, which kernels before 6.7 cannot \
+                      mount any more";
+        match (self.quota.kind, &self.pool) {
+            (QuotaKind::Classic, _) => vec![classic.into()],
+            (_, None) => vec![native.into()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn path(&self, tree: Tree) -> PathBuf {
+        self.root.join(tree.relative())
+    }
+
+    fn list(&self, kind: TreeKind) -> Result<Vec<Tree>> {
+        Ok(names(self.folder(kind.folder())?)?.iter().filter_map(|name| kind.tree(name)).collect())
+    }
+
+    fn limit(&self, tree: Tree) -> Result<Option<u64>> {
+        let Some(id) = self.subvolume(&tree.relative())? else { return Ok(None) };
+        let group = search::group(&self.fd, self.quota.group(id)).map_err(failed("read the disk quota"))?;
+        // A tree without a limit counts as one with the limit 0: the next `create` sets it right.
+        Ok(Some(group.and_then(|group| group.limit).unwrap_or(0)))
+    }
+
+    fn usage(&self, tree: Tree) -> Result<Usage> {
+        let limit_bytes = self.limit(tree)?.ok_or_else(no_tree)?;
+        let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
+        let used_bytes = self.quota.used(id).ok_or_else(|| Error::internal("the disk use cannot be read"))?;
+        Ok(Usage { used_bytes, limit_bytes })
+    }
+
+    fn create(&self, tree: Tree, limit: u64) -> Result<()> {
+        self.quota.ready(&self.fd)?;
+        let staged = Uuid::new_v4().simple().to_string();
+        let path = format!("{NEW}/{staged}");
+        let made = self
+            .stage(&staged, limit)
+            .and_then(|()| renameat(&self.fd, &path, &self.fd, tree.relative()))
+            .map_err(failed("make the volume"));
+        if made.is_err() {
+            // The first failure is the one to report; what stays is swept by the next open.
+            let _ = self.discard(&path);
+        }
+        made
+    }
+
+    fn set_limit(&self, tree: Tree, limit: u64) -> Result<()> {
+        let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
+        ioctl::limit(&self.fd, self.quota.group(id), limit).map_err(failed("set the disk limit"))
+    }
+
+    fn remove(&self, tree: Tree) -> Result<()> {
+        self.discard(&tree.relative())
+    }
+
+    fn sweep(&self) -> Result<()> {
+        // Trees are made under the lock that is held now, so whatever is half made is nobody's.
+        for name in names(self.folder(NEW)?)? {
+            self.discard(&format!("{NEW}/{name}"))?;
+        }
+        self.empty_trash()?;
+        quota::sweep(&self.fd, self.pool.is_some()).map_err(failed("tidy the disk quotas"))
+    }
+
+    fn room(&self, care: Care) -> Result<Room> {
+        let ledger = self.ledger()?;
+        let promised = ledger.outstanding();
+        let free = match &self.pool {
+            Some(pool) => ledger::usable(self.backed(pool)?).saturating_sub(ledger.needed()),
+            // Uses are as old as the last commit and free space is not: before a commit, count no use.
+            None => {
+                let claimed = if care == Care::Quick { ledger.limits } else { promised };
+                let own = ledger::chunks(self.size()?).saturating_add(claimed / 64);
+                self.disk.free()?.saturating_sub(claimed).saturating_sub(own)
+            }
+        };
+        Ok(Room { free, promised, needed: ledger.needed() })
+    }
+
+    fn make_room(&self, room: &Room, bytes: u64) -> Result<()> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        let (size, needed) = (self.size()?, room.needed.saturating_add(bytes));
+        if ledger::usable(size) >= needed {
+            return Ok(());
+        }
+        // Half as much again spares growing for each tree; the disk below is the bound.
+        let wanted = ledger::pool_for(needed);
+        let target = wanted.max((size + size / 2).min(self.backed(pool)?)) >> 20 << 20;
+        self.grow(pool, target)
+    }
+
+    fn settle(&self) {
+        // Failures do not matter here: whether it fits is decided under the lock.
+        for _ in 0..20 {
+            let _ = ioctl::sync(&self.fd);
+            if !search::freeing(&self.fd).unwrap_or(false) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        let _ = ioctl::sync(&self.fd);
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let Self { fd, pool, .. } = *self;
+        drop(fd);
+        pool.map_or(Ok(()), |pool| pool.unmount())
+    }
+}

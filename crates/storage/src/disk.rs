@@ -1,0 +1,75 @@
+//! The disk below: what it has free, and what of that is never promised. Also the few directory
+//! operations that every driver shares.
+
+use crate::error::failed;
+use atoll_types::Result;
+use rustix::fs::{Mode, OFlags, chmod, mkdirat, open, openat, statvfs};
+use rustix::io::Errno;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The file system that holds the storage folder.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    dir: PathBuf,
+    reserve: Option<u64>,
+}
+
+impl Disk {
+    pub(crate) fn new(dir: &Path, reserve: Option<u64>) -> Self {
+        Self { dir: dir.into(), reserve }
+    }
+
+    /// What is free for us, the reserve left out.
+    pub(crate) fn free(&self) -> Result<u64> {
+        let stat = statvfs(&self.dir).map_err(failed("read the disk's free space"))?;
+        let total = stat.f_blocks.saturating_mul(stat.f_frsize);
+        let reserve = self.reserve.unwrap_or_else(|| (total / 50).max(1 << 30));
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(reserve))
+    }
+}
+
+/// Opens a directory that must not be a symbolic link.
+pub(crate) fn open_dir(path: &Path) -> rustix::io::Result<OwnedFd> {
+    open(path, DIRECTORY, Mode::empty())
+}
+
+/// The same, below another.
+pub(crate) fn open_dir_at(at: impl AsFd, path: &str) -> rustix::io::Result<OwnedFd> {
+    openat(at, path, DIRECTORY, Mode::empty())
+}
+
+/// Makes a directory that only root can enter, or leaves the one that is there.
+pub(crate) fn private_dir(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(failed("make the storage folder"))?;
+    chmod(path, Mode::RWXU).map_err(failed("close the storage folder to others"))
+}
+
+/// The same for the folders of a driver's root.
+pub(crate) fn folders(root: impl AsFd, names: &[&str]) -> Result<()> {
+    for name in names {
+        match mkdirat(&root, *name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(cause) => return Err(failed("make a folder for volumes")(cause)),
+        }
+    }
+    Ok(())
+}
+
+/// The names in a directory.
+pub(crate) fn names(dir: impl AsFd) -> Result<Vec<String>> {
+    let entries = rustix::fs::Dir::read_from(dir).map_err(failed("list a folder"))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed("list a folder"))?;
+        // A name of ours is ASCII, so one that is not text is not ours.
+        if let Ok(name) = entry.file_name().to_str()
+            && !matches!(name, "." | "..")
+        {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,37 @@
+//! From a failed system call to an error that a caller may see: a code, what was being done, the
+//! system's own words. Never a path.
+
+use atoll_types::{Error, ErrorCode};
+use std::io;
+
+/// Turns a system error into ours; `doing` completes "could not …".
+pub(crate) fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |cause| {
+        let cause = cause.into();
+        let code = match cause.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => ErrorCode::DiskFull,
+            Some(libc::EBUSY) => ErrorCode::Conflict,
+            Some(libc::EROFS) => ErrorCode::Unavailable,
+            _ => ErrorCode::Internal,
+        };
+        Error::new(code, format!("could not {doing}: {cause}"))
+    }
+}
+
+pub(crate) fn disk_full(asked: u64, free: u64) -> Error {
+    let message = format!("{asked} bytes of disk were asked for and {free} bytes can still be promised");
+    Error::new(ErrorCode::DiskFull, message).at("disk_bytes")
+}
+
+pub(crate) fn below_use(limit: u64, used: u64) -> Error {
+    let message = format!("{used} bytes are in use, so the limit cannot become {limit} bytes");
+    Error::new(ErrorCode::Conflict, message).at("disk_bytes")
+}
+
+pub(crate) fn no_tree() -> Error {
+    Error::new(ErrorCode::NotFound, "no such volume")
+}
+
+pub(crate) fn unsupported(message: impl Into<String>) -> Error {
+    Error::new(ErrorCode::Unsupported, message)
+}

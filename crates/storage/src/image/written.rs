@@ -1,0 +1,98 @@
+//! What of an image we write ourselves: directories, accounts, names. The machine's own are never used,
+//! so that nothing about its people or its network shows inside.
+
+/// Directories with their modes, parents first.
+pub(super) const DIRECTORIES: &[(&str, u32)] = &[
+    ("dev", 0o755),
+    ("etc", 0o755),
+    ("home", 0o755),
+    ("home/sandbox", 0o755),
+    ("home/user", 0o755),
+    ("media", 0o755),
+    ("mnt", 0o755),
+    ("opt", 0o755),
+    ("proc", 0o755),
+    ("root", 0o700),
+    ("run", 0o755),
+    ("run/lock", 0o1777),
+    ("srv", 0o755),
+    ("sys", 0o755),
+    ("tmp", 0o1777),
+    ("usr", 0o755),
+    ("var", 0o755),
+    ("var/cache", 0o755),
+    ("var/lib", 0o755),
+    ("var/log", 0o755),
+    ("var/tmp", 0o1777),
+    ("workspace", 0o755),
+];
+
+/// Symbolic links.
+pub(super) const LINKS: &[(&str, &str)] =
+    &[("etc/mtab", "../proc/self/mounts"), ("var/lock", "../run/lock"), ("var/run", "../run")];
+
+/// Files.
+pub(super) const FILES: &[(&str, &str)] = &[
+    ("etc/bash.bashrc", BASHRC),
+    ("etc/group", GROUP),
+    ("etc/host.conf", "multi on\n"),
+    ("etc/hostname", "sandbox\n"),
+    ("etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"),
+    ("etc/login.defs", LOGIN_DEFS),
+    ("etc/machine-id", ""),
+    ("etc/nsswitch.conf", NSSWITCH),
+    ("etc/passwd", PASSWD),
+    ("etc/profile", PROFILE),
+    ("etc/resolv.conf", ""),
+    ("etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n"),
+];
+
+const PASSWD: &str = "\
+root:x:0:0:root:/root:/bin/bash
+user:x:1000:1000:user:/home/user:/bin/bash
+sandbox:x:65532:65532:sandbox:/home/sandbox:/bin/bash
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+";
+
+const GROUP: &str = "\
+root:x:0:
+tty:x:5:
+staff:x:50:
+users:x:100:
+user:x:1000:
+sandbox:x:65532:
+nogroup:x:65534:
+";
+
+const NSSWITCH: &str = "\
+passwd: files
+group: files
+shadow: files
+hosts: files dns
+networks: files
+protocols: files
+services: files
+ethers: files
+rpc: files
+";
+
+const LOGIN_DEFS: &str = "\
+UID_MIN 1000
+UID_MAX 60000
+GID_MIN 1000
+GID_MAX 60000
+UMASK 022
+ENCRYPT_METHOD YESCRYPT
+";
+
+const PROFILE: &str = r#"export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"
+umask 022
+if [ -n "${BASH_VERSION:-}" ] && [ -n "${PS1:-}" ] && [ -r /etc/bash.bashrc ]; then
+  . /etc/bash.bashrc
+fi
+"#;
+
+const BASHRC: &str = r#"[ -z "${PS1:-}" ] && return
+shopt -s checkwinsize
+PS1='\u@\h:\w\$ '
+"#;

@@ -1,0 +1,142 @@
+//! The public face: promises, then trees. Every promise is made under the lock, so that two workers
+//! cannot both get the last bytes; drivers do the rest.
+
+use crate::config::StorageConfig;
+use crate::driver::{Care, Driver, Room};
+use crate::error::{below_use, disk_full, no_tree};
+use crate::lock::Lock;
+use crate::report::{StorageReport, Usage};
+use crate::tree::{Tree, TreeKind};
+use atoll_types::{Error, Result};
+use std::path::{Path, PathBuf};
+
+const SMALLEST: u64 = 1 << 20;
+const LARGEST: u64 = 1 << 50;
+
+/// Trees on this machine.
+pub struct Storage {
+    driver: Box<dyn Driver>,
+    lock: PathBuf,
+    notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    Make,
+    Refuse,
+}
+
+impl Storage {
+    /// Finds or makes the place for trees, and repairs what a crash left.
+    pub fn open(config: &StorageConfig) -> Result<Self> {
+        crate::disk::private_dir(&config.dir)?;
+        let lock = lock_path(&config.dir);
+        let _held = Lock::take(&lock)?;
+        let (driver, notes) = crate::open::driver(config)?;
+        driver.sweep()?;
+        Ok(Self { driver, lock, notes })
+    }
+
+    /// Makes a tree, owned by root with mode 0755, or finds the one that is there; sets its limit.
+    pub fn create(&self, tree: Tree, limit_bytes: u64) -> Result<PathBuf> {
+        self.fit(tree, limit_bytes, Missing::Make)?;
+        Ok(self.driver.path(tree))
+    }
+
+    /// Where a tree is or would be.
+    #[must_use]
+    pub fn path(&self, tree: Tree) -> PathBuf {
+        self.driver.path(tree)
+    }
+
+    /// Removes a tree whole. Not an error where there is none.
+    pub fn remove(&self, tree: Tree) -> Result<()> {
+        self.driver.remove(tree)
+    }
+
+    /// Changes the limit of a tree; never below what it holds.
+    pub fn set_limit(&self, tree: Tree, limit_bytes: u64) -> Result<()> {
+        self.fit(tree, limit_bytes, Missing::Refuse)
+    }
+
+    /// What a tree holds and may hold. With the `dir` driver this walks the tree.
+    pub fn usage(&self, tree: Tree) -> Result<Usage> {
+        self.driver.usage(tree)
+    }
+
+    /// The trees of a sort, in no order.
+    pub fn list(&self, kind: TreeKind) -> Result<Vec<Tree>> {
+        self.driver.list(kind)
+    }
+
+    /// Frees what earlier removals could not. Opening does this too.
+    pub fn sweep(&self) -> Result<()> {
+        let _held = Lock::take(&self.lock)?;
+        self.driver.sweep()
+    }
+
+    /// The state of storage, for the operator.
+    pub fn report(&self) -> Result<StorageReport> {
+        let room = self.driver.room(Care::Exact)?;
+        let mut notes = self.notes.clone();
+        notes.extend(self.driver.notes());
+        Ok(StorageReport {
+            driver: self.driver.kind(),
+            quota: self.driver.quota(),
+            reflink: self.driver.reflink(),
+            free_bytes: room.free,
+            promised_bytes: room.promised,
+            notes,
+        })
+    }
+
+    /// Unmounts a loop-backed pool. Containers that still have trees mounted in their own namespaces keep
+    /// them; a process with a file open at the mount point makes it an error.
+    pub fn close(self) -> Result<()> {
+        let _held = Lock::take(&self.lock)?;
+        self.driver.close()
+    }
+
+    /// Sets the limit of a tree, and makes the tree if asked to, once what it asks for can be promised.
+    fn fit(&self, tree: Tree, limit: u64, missing: Missing) -> Result<()> {
+        if !(SMALLEST..=LARGEST).contains(&limit) {
+            return Err(Error::invalid("disk_bytes", "a disk limit must be between 1 MiB and 1 PiB"));
+        }
+        let (mut asked, mut room) = (0, Room::default());
+        for care in [Care::Quick, Care::Exact] {
+            if care == Care::Exact {
+                self.driver.settle();
+            }
+            let _held = Lock::take(&self.lock)?;
+            let old = self.driver.limit(tree)?;
+            if old == Some(limit) {
+                return Ok(());
+            }
+            if old.is_none() && missing == Missing::Refuse {
+                return Err(no_tree());
+            }
+            asked = limit.saturating_sub(old.unwrap_or(0));
+            if asked > 0 {
+                room = self.driver.room(care)?;
+                if asked > room.free {
+                    continue;
+                }
+                self.driver.make_room(&room, asked)?;
+            }
+            return if old.is_none() { self.driver.create(tree, limit) } else { self.change(tree, limit) };
+        }
+        Err(disk_full(asked, room.free))
+    }
+
+    fn change(&self, tree: Tree, limit: u64) -> Result<()> {
+        let Usage { used_bytes, limit_bytes } = self.driver.usage(tree)?;
+        if limit < limit_bytes && limit < used_bytes {
+            return Err(below_use(limit, used_bytes));
+        }
+        self.driver.set_limit(tree, limit)
+    }
+}
+
+fn lock_path(dir: &Path) -> PathBuf {
+    dir.join("lock")
+}

@@ -1,0 +1,69 @@
+//! Names of trees. A tree is one directory with a disk limit; its id is the only thing a caller chooses.
+
+use atoll_types::{ContainerId, VolumeId};
+
+/// One directory with a disk limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Tree {
+    /// What survives stop and restart.
+    Volume(VolumeId),
+    /// A volume that is thrown away with its container.
+    Scratch(ContainerId),
+    /// What a container's commands wrote to their output.
+    Spool(ContainerId),
+}
+
+/// The three sorts of trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum TreeKind {
+    Volume,
+    Scratch,
+    Spool,
+}
+
+impl TreeKind {
+    /// Every sort.
+    pub const ALL: [TreeKind; 3] = [TreeKind::Volume, TreeKind::Scratch, TreeKind::Spool];
+
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            TreeKind::Volume => "volumes",
+            TreeKind::Scratch => "scratch",
+            TreeKind::Spool => "spools",
+        }
+    }
+
+    /// The tree with this file name, if it is one of ours.
+    pub(crate) fn tree(self, name: &str) -> Option<Tree> {
+        match self {
+            TreeKind::Volume => name.parse().ok().map(Tree::Volume),
+            TreeKind::Scratch => name.parse().ok().map(Tree::Scratch),
+            TreeKind::Spool => name.parse().ok().map(Tree::Spool),
+        }
+    }
+}
+
+impl Tree {
+    /// Its sort.
+    #[must_use]
+    pub fn kind(self) -> TreeKind {
+        match self {
+            Tree::Volume(_) => TreeKind::Volume,
+            Tree::Scratch(_) => TreeKind::Scratch,
+            Tree::Spool(_) => TreeKind::Spool,
+        }
+    }
+
+    pub(crate) fn name(self) -> String {
+        match self {
+            Tree::Volume(id) => id.to_string(),
+            Tree::Scratch(id) | Tree::Spool(id) => id.to_string(),
+        }
+    }
+
+    /// Its place below the driver's root.
+    pub(crate) fn relative(self) -> String {
+        format!("{}/{}", self.kind().folder(), self.name())
+    }
+}
