@@ -2,7 +2,9 @@
 //! the exit code is the command's. Whatever ends this process ends the sandbox.
 
 use crate::{FAULT, cli};
-use atoll_provider::{Command, Container, ContainerSpec, ExecEvent, ExecReport, Guest, OutputStream, Provider};
+use atoll_provider::{
+    Command, Container, ContainerSpec, ExecEvent, ExecReport, Guest, OutputStream, Provider,
+};
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
 use atoll_types::{Error, ErrorCode, ExecId, Isolation, Limits, Profile, Result};
 use bytes::Bytes;
@@ -36,7 +38,8 @@ pub(crate) async fn run(options: cli::Run) -> Result<u8> {
 
 fn spec(options: &cli::Run) -> Result<ContainerSpec> {
     let mut profile = Profile::builtin(&options.profile).ok_or_else(|| {
-        let message = format!("there is no profile {:?}; there are {}", options.profile, Profile::BUILTIN.join(", "));
+        let message =
+            format!("there is no profile {:?}; there are {}", options.profile, Profile::BUILTIN.join(", "));
         Error::invalid("profile", message)
     })?;
     if let Some(runtime) = &options.runtime {
@@ -51,7 +54,11 @@ fn spec(options: &cli::Run) -> Result<ContainerSpec> {
     };
     profile.validate()?;
     limits.validate()?;
-    Ok(ContainerSpec { limits, environment: environment(&options.env)?, ..ContainerSpec::throw_away(profile) })
+    Ok(ContainerSpec {
+        limits,
+        environment: environment(&options.env)?,
+        ..ContainerSpec::throw_away(profile)
+    })
 }
 
 fn environment(wanted: &[String]) -> Result<BTreeMap<String, String>> {
@@ -79,11 +86,14 @@ async fn follow(container: Arc<dyn Container>, command: &Command) -> Result<Exec
     let guest = container.guest();
     let id = ExecId::random();
     let mut events = guest.exec(id, command).await?;
-    let helpers = [tokio::spawn(pass_stdin(guest.clone(), id)), tokio::spawn(pass_signals(guest.clone(), id))];
+    let helpers =
+        [tokio::spawn(pass_stdin(guest.clone(), id)), tokio::spawn(pass_signals(guest.clone(), id))];
     let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
+    let mut listening = true;
     let report = loop {
         match events.next().await? {
             Some(ExecEvent::Started(_)) => {}
+            Some(ExecEvent::Output { .. }) if !listening => {}
             Some(ExecEvent::Output { stream, data, .. }) => {
                 let written = match stream {
                     OutputStream::Stdout => write(&mut stdout, &data).await,
@@ -91,7 +101,8 @@ async fn follow(container: Arc<dyn Container>, command: &Command) -> Result<Exec
                 };
                 // Nobody reads any more, as in `atoll run … | head`: the command ends as it would there.
                 if written.is_err() {
-                    guest.signal(id, 13).await?;
+                    listening = false;
+                    let _ = guest.signal(id, 13).await;
                 }
             }
             Some(ExecEvent::Ended(report)) => break report,

@@ -32,7 +32,11 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
 /// Thousandths of a core: `0.5` is 500.
 pub(crate) fn cores(text: &str) -> Result<u32, String> {
     let millis = number(text, text)? * 1000.0;
-    if (1.0..=1_024_000.0).contains(&millis) { Ok(millis as u32) } else { Err("expected 0.001 to 1024 cores".into()) }
+    if (1.0..=1_024_000.0).contains(&millis) {
+        Ok(millis as u32)
+    } else {
+        Err("expected 0.001 to 1024 cores".into())
+    }
 }
 
 /// A time: `500ms`, `30s`, `5m`, `2h`, or a plain number of seconds.
@@ -46,7 +50,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err(format!("unknown unit in {text:?}; use ms, s, m or h")),
     };
     let seconds = number(digits, text)? * factor;
-    if seconds > 0.0 && seconds < 1e9 { Ok(Duration::from_secs_f64(seconds)) } else { Err("must be above zero".into()) }
+    if seconds > 0.0 && seconds < 1e9 {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("must be above zero".into())
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub mod v1 {
 }
 
 pub use config::{CONFIG_VARIABLE, GuestConfig, Listen};
-pub use status::{from_status, to_status};
+pub use status::{from_status, is_spoken, to_status};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;

@@ -12,7 +12,9 @@ const LONGEST: usize = 2000;
 
 fn grpc_code(code: ErrorCode) -> Code {
     match code {
-        ErrorCode::InvalidArgument | ErrorCode::PathOutsideRoot | ErrorCode::TooLarge => Code::InvalidArgument,
+        ErrorCode::InvalidArgument | ErrorCode::PathOutsideRoot | ErrorCode::TooLarge => {
+            Code::InvalidArgument
+        }
         ErrorCode::NotFound => Code::NotFound,
         ErrorCode::AlreadyExists => Code::AlreadyExists,
         ErrorCode::PermissionDenied | ErrorCode::ReadOnly => Code::PermissionDenied,
@@ -46,6 +48,12 @@ pub fn to_status(error: &Error) -> Status {
         metadata.insert(FIELD, value);
     }
     status
+}
+
+/// Whether PID 1 said this itself, rather than the connection to it.
+#[must_use]
+pub fn is_spoken(status: &Status) -> bool {
+    status.metadata().contains_key(CODE)
 }
 
 /// The error that a status carries, with nothing in it that could surprise a log or a caller.

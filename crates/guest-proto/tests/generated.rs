@@ -1,6 +1,8 @@
 //! The generated code is that of the committed proto file, and the proto file still means what every
 //! frozen release says it means. `ATOLL_BLESS=1` writes the generated code anew.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 use std::{collections::BTreeMap, fs, path::Path};
 

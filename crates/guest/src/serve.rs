@@ -5,9 +5,22 @@ use crate::{service::GuestService, setup};
 use atoll_guest_proto::{Listen, to_status, v1::guest_server::GuestServer};
 use atoll_types::{Error, ErrorCode};
 use futures_util::future::BoxFuture;
-use hyper::{Request, Response, body::Incoming, header, server::conn::http2};
+use hyper::{
+    Request, Response,
+    body::{Body, Frame, Incoming},
+    header,
+    server::conn::http2,
+};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use std::{convert::Infallible, net::SocketAddr, os::fd::FromRawFd, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    os::fd::FromRawFd,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::codegen::Service;
 
@@ -47,13 +60,7 @@ fn inherited(fd: i32) -> Result<std::os::unix::net::UnixListener, String> {
     let (mut value, mut length) = (0i32, 4u32);
     // SAFETY: asks a question about a number; the kernel writes at most `length` bytes to `value`.
     let result = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_ACCEPTCONN,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, (&raw mut value).cast(), &raw mut length)
     };
     if result != 0 || value != 1 {
         return Err(format!("descriptor {fd} is not a listening socket"));
@@ -128,7 +135,40 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
                 return Box::pin(async move { Ok(to_status(&error).into_http()) });
             }
         }
-        self.server.clone().call(request)
+        self.server.clone().call(request.map(Whole))
+    }
+}
+
+/// A request body whose breaking off is an error. Without this a client that goes away would look
+/// like one that has sent all: tonic reads a cancelled stream as an ended one, and half a file would
+/// be taken for a whole one.
+struct Whole(Incoming);
+
+/// The client went away before it had sent all.
+#[derive(Debug)]
+struct BrokenOff;
+
+impl std::fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the client went away before it had sent all")
+    }
+}
+
+impl std::error::Error for BrokenOff {}
+
+impl Body for Whole {
+    type Data = <Incoming as Body>::Data;
+    type Error = BrokenOff;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, BrokenOff>>> {
+        Pin::new(&mut self.0).poll_frame(context).map_err(|_| BrokenOff)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
     }
 }
 

@@ -3,15 +3,15 @@
 
 use crate::{
     exec::{EventStream, Execs, follow},
-    files::{EntryStream, Files, FileStream},
+    files::{EntryStream, FileStream, Files},
 };
 use atoll_guest_proto::{
     MAX_PROTOCOL, MIN_PROTOCOL, negotiate, to_status,
     v1::{
-        AttachRequest, ConfigureReply, ConfigureRequest, ExecInfo, ExecRef, ExecRequest, FileEntry, ForgetReply,
-        HelloReply, HelloRequest, ListDirRequest, ListExecsReply, ListExecsRequest, MakeDirRequest, MoveRequest,
-        ReadFileRequest, RemoveReply, RemoveRequest, SignalReply, SignalRequest, StatRequest, StdinChunk,
-        StdinReply, WriteChunk, guest_server::Guest,
+        AttachRequest, ConfigureReply, ConfigureRequest, ExecInfo, ExecRef, ExecRequest, FileEntry,
+        ForgetReply, HelloReply, HelloRequest, ListDirRequest, ListExecsReply, ListExecsRequest,
+        MakeDirRequest, MoveRequest, ReadFileRequest, RemoveReply, RemoveRequest, SignalReply, SignalRequest,
+        StatRequest, StdinChunk, StdinReply, WriteChunk, guest_server::Guest,
     },
 };
 use atoll_types::{Error, ErrorCode};

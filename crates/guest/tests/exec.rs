@@ -103,7 +103,11 @@ async fn nobody_becomes_root_in_an_ordinary_sandbox() {
     for user in ["root", "0", "0:0", "1000:0", "65534", "big", "1000:65534", "4294967295"] {
         let request = ExecRequest { user: user.into(), ..sh("id") };
         let error = error(guest.client.clone().exec(request).await.map(|_| ()));
-        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::PermissionDenied, Some("user")), "{user}");
+        assert_eq!(
+            (error.code, error.field.as_deref()),
+            (ErrorCode::PermissionDenied, Some("user")),
+            "{user}"
+        );
     }
     let request = ExecRequest { user: "root".into(), ..sh("id -u") };
     assert_eq!(Guest::with(root_config()).await.run(request).await.stdout(), "0\n");
@@ -207,7 +211,8 @@ async fn ended_commands_are_forgotten() {
     assert_eq!(error(client.get_exec(reference(&ids[0])).await).code, ErrorCode::NotFound);
     client.forget_exec(reference(&ids[4])).await.unwrap();
     assert_eq!(error(client.get_exec(reference(&ids[4])).await).code, ErrorCode::NotFound);
-    let names = std::fs::read_dir(guest.spool()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let names =
+        std::fs::read_dir(guest.spool()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut left: Vec<String> = names.map(|n| n[..32].to_owned()).collect();
     left.sort_unstable();
     left.dedup();

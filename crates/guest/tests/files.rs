@@ -2,21 +2,21 @@
 
 use crate::support::*;
 use atoll_guest_proto::v1::{
-    FileEntry, FileKind, ListDirRequest, MakeDirRequest, MoveRequest, ReadFileRequest, RemoveRequest, StatRequest,
-    WriteChunk, WriteHead, file_chunk, write_chunk::Part,
+    FileEntry, FileKind, ListDirRequest, MakeDirRequest, MoveRequest, ReadFileRequest, RemoveRequest,
+    StatRequest, WriteChunk, WriteHead, file_chunk, write_chunk::Part,
 };
 use atoll_types::ErrorCode;
 use tonic::Status;
 
-pub fn stat(path: &str) -> StatRequest {
+pub(crate) fn stat(path: &str) -> StatRequest {
     StatRequest { path: path.into(), follow: false }
 }
 
-fn head(path: &str) -> WriteHead {
+pub(crate) fn head(path: &str) -> WriteHead {
     WriteHead { path: path.into(), ..WriteHead::default() }
 }
 
-async fn write(guest: &Guest, head: WriteHead, data: &[&[u8]]) -> Result<FileEntry, Status> {
+pub(crate) async fn write(guest: &Guest, head: WriteHead, data: &[&[u8]]) -> Result<FileEntry, Status> {
     let mut parts = vec![Part::Head(head)];
     parts.extend(data.iter().map(|d| Part::Data(d.to_vec())));
     let stream = tokio_stream::iter(parts.into_iter().map(|part| WriteChunk { part: Some(part) }));
@@ -139,9 +139,10 @@ async fn a_file_appears_whole_or_not_at_all() {
     // The client goes away in the middle.
     writing.abort();
     let _ = writing.await;
-    drop(sender);
     eventually("nothing is left of it", async || guest.output("ls -A").await == "f").await;
     assert_eq!(read(&guest, "f").await.unwrap(), b"old");
+    // Until here: to let go of it would be to end the file.
+    drop(sender);
 }
 
 #[tokio::test]
@@ -189,14 +190,21 @@ async fn the_user_may_not_do_more_here_than_in_a_shell() {
     assert_eq!(code(make_dir(&guest, "/etc/x", false, 0).await), denied);
     assert_eq!(code(rename(&guest, "/etc/passwd", "/workspace/p", false).await), denied);
     for path in ["/proc/self/status", "/proc/1/environ", "/proc/self/root/etc/passwd"] {
-        assert!(matches!(code(read(&guest, path).await), ErrorCode::PermissionDenied | ErrorCode::PathOutsideRoot));
+        assert!(matches!(
+            code(read(&guest, path).await),
+            ErrorCode::PermissionDenied | ErrorCode::PathOutsideRoot
+        ));
     }
     assert_eq!(code(list(&guest, "/proc").await), denied);
     assert_eq!(code(guest.client.clone().stat(stat("/proc/version")).await), denied);
     // Supplementary groups count as they do in a shell.
     std::fs::write(guest.path("/home/grouped"), "g").unwrap();
     std::os::unix::fs::chown(guest.path("/home/grouped"), Some(0), Some(2000)).unwrap();
-    std::fs::set_permissions(guest.path("/home/grouped"), std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    std::fs::set_permissions(
+        guest.path("/home/grouped"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o640),
+    )
+    .unwrap();
     assert_eq!(read(&guest, "/home/grouped").await.unwrap(), b"g");
 }
 
@@ -228,7 +236,9 @@ async fn special_files_are_named_and_never_opened_for_long() {
 #[tokio::test]
 async fn directories_of_any_size_are_listed() {
     let guest = Guest::start().await;
-    guest.output("mkdir many; cd many; touch $(seq 1000); ln -s 1 link; touch $'new\\nline' $'bad\\xff'").await;
+    guest
+        .output("mkdir many; cd many; touch $(seq 1000); ln -s 1 link; touch $'new\\nline' $'bad\\xff'")
+        .await;
     let all = list(&guest, "many").await.unwrap();
     assert_eq!(all.len(), 1003);
     assert!(all.iter().any(|e| e.name == "new\nline") && all.iter().any(|e| e.name == "bad\u{fffd}"));
@@ -251,7 +261,8 @@ async fn removing_follows_no_link() {
         assert_eq!(code(remove(&guest, area, true).await), ErrorCode::InvalidArgument, "{area}");
     }
     // Deeper than any path is long.
-    let deep = "import os\nfor i in range(3000):\n  os.mkdir('dddd'); os.chdir('dddd')\nopen('f', 'w').close()\n";
+    let deep =
+        "import os\nfor i in range(3000):\n  os.mkdir('dddd'); os.chdir('dddd')\nopen('f', 'w').close()\n";
     assert_eq!(guest.run(python(deep)).await.info().exit_code, Some(0));
     remove(&guest, "dddd", true).await.unwrap();
     assert_eq!(guest.output("ls").await, "keep");

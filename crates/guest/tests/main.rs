@@ -1,13 +1,14 @@
 //! Drives the real `atoll-init` over its socket. Every test has its own process, in a mount namespace
 //! of its own with a root made for it, so all of them run at once and leave nothing behind.
 //! They need to be root.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::unwrap_used)]
 
 mod support;
 
 mod exec;
 mod files;
 mod kill;
+mod measure;
 mod output;
 mod privileges;
 mod seccomp;

@@ -98,8 +98,12 @@ async fn only_known_socket_families_exist() {
     for (name, result) in errors(&guest, &refused).await {
         assert_eq!(result, "EPERM", "{name}");
     }
-    let allowed =
-        [("unix", socket(1, 1, 0)), ("inet", socket(2, 1, 0)), ("inet6", socket(10, 1, 0)), ("route", socket(16, 3, 0))];
+    let allowed = [
+        ("unix", socket(1, 1, 0)),
+        ("inet", socket(2, 1, 0)),
+        ("inet6", socket(10, 1, 0)),
+        ("route", socket(16, 3, 0)),
+    ];
     for (name, result) in errors(&guest, &allowed).await {
         assert_eq!(result, "ok", "{name}");
     }
@@ -149,7 +153,12 @@ f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)
 print('before', flush=True); f(); print('after')
 ";
     let seen = guest.run(python(script)).await;
-    assert_eq!((seen.stdout().as_str(), seen.info().signal), ("before\n", Some(libc::SIGSYS)), "{}", seen.stderr());
+    assert_eq!(
+        (seen.stdout().as_str(), seen.info().signal),
+        ("before\n", Some(libc::SIGSYS)),
+        "{}",
+        seen.stderr()
+    );
 }
 
 #[tokio::test]

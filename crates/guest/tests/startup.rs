@@ -7,10 +7,10 @@ use atoll_guest_proto::{
 };
 use atoll_types::ErrorCode;
 use std::process::{Command, Stdio};
-use tonic::{Request, metadata::MetadataValue};
+use tonic::{Request, metadata::MetadataValue, transport::Endpoint};
 
 fn start_with(config: &str) -> (Option<i32>, String) {
-    let output = Command::new(BINARY).env(CONFIG_VARIABLE, config).stdin(Stdio::null()).output().unwrap();
+    let output = Command::new(binary()).env(CONFIG_VARIABLE, config).stdin(Stdio::null()).output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -33,7 +33,7 @@ fn a_wrong_configuration_is_said_and_ends_with_2() {
         assert_eq!(code, Some(2), "{message}");
         assert!(message.contains(word) && !message.contains("SECRET"), "{message}");
     }
-    let output = Command::new(BINARY).env_remove(CONFIG_VARIABLE).output().unwrap();
+    let output = Command::new(binary()).env_remove(CONFIG_VARIABLE).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
 
@@ -44,10 +44,11 @@ async fn over_tcp_every_call_carries_the_token() {
     let listen = Listen::Tcp { address: address.clone(), token: "s3cret".into() };
     let config = GuestConfig { listen, spool_fd: None, oom_fd: None, ..config() };
     let scratch = tempfile::tempdir().unwrap();
-    let mut child = command(&config, scratch.path(), false).spawn().unwrap();
+    let mut child = command(&config, scratch.path(), Inside::Nothing).spawn().unwrap();
     let mut client = None;
     eventually("it listens", async || {
-        client = GuestClient::connect(format!("http://{address}")).await.ok();
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        client = endpoint.connect().await.ok().map(GuestClient::new);
         client.is_some()
     })
     .await;
@@ -67,7 +68,11 @@ async fn over_tcp_every_call_carries_the_token() {
     let mut request = Request::new(sh("ls -ld /tmp/.atoll-spool; ls /tmp/.atoll-spool"));
     request.metadata_mut().insert("authorization", MetadataValue::from_static("Bearer s3cret"));
     let seen = collect(client.exec(request).await.unwrap().into_inner()).await;
-    assert!(seen.stdout().starts_with("drwx------") && seen.stdout().lines().count() == 1, "{}", seen.stdout());
+    assert!(
+        seen.stdout().starts_with("drwx------") && seen.stdout().lines().count() == 1,
+        "{}",
+        seen.stdout()
+    );
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -104,4 +109,75 @@ async fn an_idle_process_has_no_threads_left() {
     guest.client.clone().stat(crate::files::stat("/workspace")).await.unwrap();
     eventually("the file threads are gone", async || threads() == 1).await;
     assert_eq!(guest.output("echo works").await, "works");
+}
+
+#[tokio::test]
+async fn the_launchers_capabilities_suffice() {
+    for (config, uid) in [(config(), "1000"), (GuestConfig { capabilities: vec![], ..root_config() }, "0")] {
+        let spool = GuestConfig { spool_fd: None, ..config };
+        let guest = Guest::launch(&spool, Inside::UserNamespace).await;
+        let script =
+            "id -u; grep -c -e 'CapEff.*0000000000000000' /proc/self/status; echo x >f; stat -c %u f";
+        assert_eq!(guest.output(script).await, format!("{uid}\n1\n{uid}"));
+        let entry = guest.client.clone().stat(crate::files::stat("f")).await.unwrap().into_inner();
+        assert_eq!(entry.uid.to_string(), uid);
+        let made = crate::files::write(&guest, crate::files::head("g"), &[b"y"]).await.unwrap();
+        assert_eq!(made.uid.to_string(), uid);
+        assert_eq!(guest.output("cat g; echo out >/dev/stdout").await, "yout");
+        let request = sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!");
+        let id = request.exec_id.clone();
+        let pid = guest.run(request).await.stdout();
+        guest.client.clone().kill_exec(reference(&id)).await.unwrap();
+        let look = format!("[ -d /proc/{} ] || echo gone", pid.trim());
+        assert_eq!(guest.output(&look).await, "gone");
+    }
+}
+
+/// A cgroup that limits processes, removed on drop; none where this machine has no such thing for us.
+struct PidsGroup(std::path::PathBuf);
+
+impl PidsGroup {
+    fn new() -> Option<Self> {
+        let path = std::path::Path::new("/sys/fs/cgroup/pids").join(format!("atoll-guest-test-{}", new_id()));
+        std::fs::create_dir(&path).ok()?;
+        Some(Self(path))
+    }
+
+    fn set(&self, file: &str, value: &str) {
+        std::fs::write(self.0.join(file), value).unwrap();
+    }
+}
+
+impl Drop for PidsGroup {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+#[tokio::test]
+async fn too_many_processes_is_a_limit_and_not_a_failure() {
+    let Some(group) = PidsGroup::new() else {
+        eprintln!("skipped: no pids controller (cgroup v1) that this test may use");
+        return;
+    };
+    let guest = Guest::start().await;
+    group.set("cgroup.procs", &guest.pid().to_string());
+    // With one process not even the shim can start, with two its command cannot.
+    for most in ["1", "2"] {
+        group.set("pids.max", most);
+        let request = sh("echo no");
+        let id = request.exec_id.clone();
+        let mut client = guest.client.clone();
+        let error = error(client.start_exec(request.clone()).await);
+        assert_eq!(error.code, ErrorCode::LimitExceeded, "{most}: {error}");
+        assert!(client.get_exec(reference(&id)).await.is_err());
+        group.set("pids.max", "max");
+        assert_eq!(guest.run(request).await.stdout(), "no\n");
+    }
+    drop(guest);
 }

@@ -5,7 +5,7 @@ use atoll_guest_proto::v1::{ExecRequest, StdinChunk};
 use atoll_types::ErrorCode;
 
 /// Writes chunks to a command's stdin; answers how many bytes went through.
-pub async fn write(guest: &Guest, id: &str, chunks: &[&[u8]], close: bool) -> u64 {
+pub(crate) async fn write(guest: &Guest, id: &str, chunks: &[&[u8]], close: bool) -> u64 {
     try_write(guest, id, chunks, close).await.unwrap()
 }
 

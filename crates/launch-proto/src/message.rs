@@ -147,7 +147,9 @@ pub enum Reply {
     Died(Death),
     Done,
     /// With a descriptor; a token must be sent with every call where there is one.
-    Connected { token: Option<String> },
+    Connected {
+        token: Option<String>,
+    },
     Volumes(Vec<VolumeStatus>),
     Report(Report),
 }

@@ -1,6 +1,6 @@
 //! Cgroups, by libcgroups. What asks here never has to know which version the machine has.
 
-use crate::context::{Context, Folders};
+use crate::context::{Context, Folders, make_folder};
 use atoll_types::{ContainerId, Error, ErrorCode, Limits, Result};
 use libcgroups::{
     common::{
@@ -10,10 +10,13 @@ use libcgroups::{
     v1,
 };
 use oci_spec::runtime::LinuxResources;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::{
     fs, io,
     path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
 };
 
 /// Processes that Atoll itself needs in a container: PID 1, its threads, and the shims of commands.
@@ -36,11 +39,12 @@ pub(crate) fn version() -> &'static str {
     }
 }
 
-/// Where each hierarchy is mounted that a container has a cgroup in.
+/// Where each hierarchy is mounted that a container may have a cgroup in: runtimes use named ones too.
 fn hierarchies() -> Vec<PathBuf> {
+    let root = PathBuf::from(DEFAULT_CGROUP_ROOT);
     match get_cgroup_setup() {
-        Ok(CgroupSetup::Unified) => vec![PathBuf::from(DEFAULT_CGROUP_ROOT)],
-        Ok(_) => v1::util::list_subsystem_mount_points().unwrap_or_default(),
+        Ok(CgroupSetup::Unified) => vec![root],
+        Ok(_) => fs::read_dir(root).into_iter().flatten().flatten().map(|e| e.path()).collect(),
         Err(_) => Vec::new(),
     }
 }
@@ -120,11 +124,15 @@ pub(crate) fn apply(context: &Context, container: ContainerId, limits: &Limits, 
     let wanted = resources(limits, slot, &context.options.permit_missing);
     let resources: LinuxResources =
         serde_json::from_value(wanted).map_err(|e| Error::internal(format!("limits: {e}")))?;
-    let options =
-        ControllerOpt { resources: &resources, disable_oom_killer: false, oom_score_adj: None, freezer_state: None };
-    manager(context, container)?
-        .apply(&options)
-        .map_err(|e| Error::new(ErrorCode::Conflict, format!("the kernel refused the new limits: {e}")).at("limits"))
+    let options = ControllerOpt {
+        resources: &resources,
+        disable_oom_killer: false,
+        oom_score_adj: None,
+        freezer_state: None,
+    };
+    manager(context, container)?.apply(&options).map_err(|e| {
+        Error::new(ErrorCode::Conflict, format!("the kernel refused the new limits: {e}")).at("limits")
+    })
 }
 
 /// The folder and name of the file that counts `oom_kill`, where the machine counts them.
@@ -142,7 +150,8 @@ fn oom_counter(setup: CgroupSetup, cgroup: &Path) -> Option<(PathBuf, &'static s
 /// The file that counts `oom_kill`, opened before the container starts; its cgroup is made for that.
 pub(crate) fn oom_file(context: &Context, container: ContainerId) -> Result<Option<fs::File>> {
     let Some((folder, name)) = oom_counter(setup()?, &context.cgroup(container)) else { return Ok(None) };
-    fs::create_dir_all(&folder).map_err(|e| Error::internal(format!("cannot make the memory cgroup: {e}")))?;
+    fs::create_dir_all(&folder)
+        .map_err(|e| Error::internal(format!("cannot make the memory cgroup: {e}")))?;
     match fs::File::open(folder.join(name)) {
         Ok(file) => Ok(Some(file)),
         Err(_) if context.options.permit_missing.iter().any(|m| m == "memory") => Ok(None),
@@ -153,17 +162,40 @@ pub(crate) fn oom_file(context: &Context, container: ContainerId) -> Result<Opti
 /// How many processes of a container the kernel killed for memory.
 pub(crate) fn oom_kills(context: &Folders, container: ContainerId) -> u64 {
     let counter = get_cgroup_setup().ok().and_then(|s| oom_counter(s, &context.cgroup(container)));
-    let text = counter.and_then(|(folder, name)| fs::read_to_string(folder.join(name)).ok()).unwrap_or_default();
+    let text =
+        counter.and_then(|(folder, name)| fs::read_to_string(folder.join(name)).ok()).unwrap_or_default();
     text.lines().find_map(|l| l.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Makes the instance's own cgroup. With v2, controllers must be passed down every level above a
-/// container's cgroup before its files exist.
+/// container's cgroup before its files exist; with v1, processors and memory nodes.
 pub(crate) fn prepare(context: &Folders) -> io::Result<()> {
-    if !matches!(get_cgroup_setup(), Ok(CgroupSetup::Unified)) {
-        return Ok(());
+    match get_cgroup_setup() {
+        Ok(CgroupSetup::Unified) => delegate(Path::new(DEFAULT_CGROUP_ROOT), &context.cgroups()),
+        Ok(CgroupSetup::Hybrid | CgroupSetup::Legacy) => {
+            match v1::util::get_subsystem_mount_point(&v1::ControllerType::CpuSet) {
+                Ok(mount) => hand_down(&mount, &context.cgroups()),
+                Err(_) => Ok(()),
+            }
+        }
+        Err(_) => Ok(()),
     }
-    delegate(Path::new(DEFAULT_CGROUP_ROOT), &context.cgroups())
+}
+
+/// Copies the processors and memory nodes of a v1 hierarchy's root to every level below.
+fn hand_down(root: &Path, cgroup: &Path) -> io::Result<()> {
+    let mut folder = root.to_path_buf();
+    for part in cgroup.iter().filter(|p| *p != "/") {
+        let above = folder.clone();
+        folder.push(part);
+        make_folder(&folder, 0o755)?;
+        for name in ["cpuset.cpus", "cpuset.mems"] {
+            if fs::read_to_string(folder.join(name))?.trim().is_empty() {
+                fs::write(folder.join(name), fs::read_to_string(above.join(name))?)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn delegate(root: &Path, cgroup: &Path) -> io::Result<()> {
@@ -177,22 +209,51 @@ fn delegate(root: &Path, cgroup: &Path) -> io::Result<()> {
         }
         let Some(part) = parts.next() else { return Ok(()) };
         folder.push(part);
-        match fs::create_dir(&folder) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-            _ => {}
-        }
+        make_folder(&folder, 0o755)?;
     }
 }
 
 /// Kills what is left in a container's cgroup and removes it from every hierarchy.
 pub(crate) fn remove(context: &Folders, container: ContainerId) -> Result<()> {
-    manager(context, container)?
-        .remove()
-        .map_err(|e| Error::internal(format!("cannot remove the cgroup: {e}")))?;
-    // The manager knows the hierarchies that it uses; a crash may have left more.
+    let mut result = Ok(());
+    // Killed processes leave their cgroup a moment later.
+    for _ in 0..500 {
+        for pid in processes(context, container) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        result = try_remove(context, container);
+        if result.is_ok() {
+            return result;
+        }
+        sleep(Duration::from_millis(5));
+    }
+    result
+}
+
+fn folders(context: &Folders, container: ContainerId) -> Vec<PathBuf> {
     let cgroup = context.cgroup(container);
-    for mount in hierarchies() {
-        let _ = fs::remove_dir(mount.join(cgroup.strip_prefix("/").unwrap_or(&cgroup)));
+    let relative = cgroup.strip_prefix("/").unwrap_or(&cgroup);
+    hierarchies().into_iter().map(|mount| mount.join(relative)).filter(|folder| folder.exists()).collect()
+}
+
+fn processes(context: &Folders, container: ContainerId) -> Vec<Pid> {
+    let lists = folders(context, container).into_iter();
+    let lists = lists.filter_map(|folder| fs::read_to_string(folder.join("cgroup.procs")).ok());
+    let mut all: Vec<i32> =
+        lists.flat_map(|l| l.lines().filter_map(|p| p.parse().ok()).collect::<Vec<_>>()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+fn try_remove(context: &Folders, container: ContainerId) -> Result<()> {
+    for folder in folders(context, container) {
+        match fs::remove_dir(&folder) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::internal(format!("cannot remove the cgroup: {e}")));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
@@ -239,5 +300,40 @@ mod tests {
     fn what_may_be_missing_is_left_out() {
         let all = resources(&Limits::default(), 0, &NEEDED.map(String::from));
         assert_eq!(all, json!({}));
+    }
+
+    /// A v2 hierarchy as files: the kernel's own answers were recorded on a v2 machine.
+    #[test]
+    fn v2_controllers_are_passed_down_every_level() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("cgroup.controllers"), "cpuset cpu io memory hugetlb pids rdma misc\n")
+            .unwrap();
+        delegate(root.path(), Path::new("/atoll/0123")).unwrap();
+        for level in ["", "atoll", "atoll/0123"] {
+            let written = fs::read_to_string(root.path().join(level).join("cgroup.subtree_control")).unwrap();
+            // A plain file keeps the last write only; the kernel adds them up.
+            assert!(NEEDED.contains(&written.trim_start_matches('+')), "{level}: {written}");
+        }
+        delegate(root.path(), Path::new("/atoll/0123")).unwrap();
+    }
+
+    #[test]
+    fn v1_processors_are_handed_down_once() {
+        let root = tempfile::tempdir().unwrap();
+        let level = root.path().join("atoll");
+        fs::create_dir(&level).unwrap();
+        for (folder, cpus) in [(root.path(), "0-3\n"), (&level, "\n")] {
+            fs::write(folder.join("cpuset.cpus"), cpus).unwrap();
+            fs::write(folder.join("cpuset.mems"), cpus.replace("0-3", "0")).unwrap();
+        }
+        hand_down(root.path(), Path::new("/atoll")).unwrap();
+        assert_eq!(fs::read_to_string(level.join("cpuset.cpus")).unwrap(), "0-3\n");
+        fs::write(level.join("cpuset.cpus"), "2\n").unwrap();
+        hand_down(root.path(), Path::new("/atoll")).unwrap();
+        assert_eq!(
+            fs::read_to_string(level.join("cpuset.cpus")).unwrap(),
+            "2\n",
+            "an operator's choice stays"
+        );
     }
 }

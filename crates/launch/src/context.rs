@@ -5,7 +5,12 @@ use crate::{images::Images, init::InitProgram, options::Options};
 use atoll_launch_proto::Layout;
 use atoll_storage::Storage;
 use atoll_types::ContainerId;
-use std::{fs, io, ops::Deref, os::unix::fs::DirBuilderExt, path::PathBuf};
+use std::{
+    fs, io,
+    ops::Deref,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
 
 /// What every request needs to know.
 pub(crate) struct Context {
@@ -28,22 +33,24 @@ pub(crate) struct Folders {
     pub(crate) layout: Layout,
 }
 
-/// Makes the folders of an instance, each with the mode that it needs.
+/// Makes the folders of an instance, each with the mode that it needs. The caller holds its lock: a
+/// launcher that is just ending removes them.
 pub(crate) fn make_folders(layout: &Layout) -> io::Result<()> {
     let run = layout.run();
     // Traversable, because the container's root must be able to walk to its root filesystem.
-    let open = [Layout::machine().to_path_buf(), run.clone(), run.join("stage")];
+    let open = [run.clone(), run.join("stage"), run.join("bin")];
     // Nobody else's business.
-    let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids"), run.join("bin")];
-    for (mode, folders) in [(0o755, &open[..]), (0o700, &closed[..])] {
-        for folder in folders {
-            match fs::DirBuilder::new().mode(mode).create(folder) {
-                Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
-                _ => {}
-            }
-        }
+    let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids")];
+    open.iter().try_for_each(|folder| make_folder(folder, 0o755))?;
+    closed.iter().try_for_each(|folder| make_folder(folder, 0o700))
+}
+
+/// Makes a folder if there is none.
+pub(crate) fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(mode).create(folder) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 impl Folders {

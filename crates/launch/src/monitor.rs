@@ -2,7 +2,7 @@
 //! when it dies, and takes over the containers of a dead one so that their ends are still seen.
 
 use crate::{
-    context::{Folders, make_folders},
+    context::{Folders, make_folder, make_folders},
     options::Options,
     reap, server, sys,
 };
@@ -38,11 +38,12 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(&options.data_dir)?;
     options.data_dir = fs::canonicalize(&options.data_dir)?;
     let folders = Folders { layout: Layout::new(&options.data_dir) };
-    make_folders(&folders.layout)?;
+    make_folder(Layout::machine(), 0o755)?;
     let Some(lock) = take_lock(&folders)? else {
         println!("running");
         return Ok(());
     };
+    make_folders(&folders.layout)?;
     let (ready_r, ready_w) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match sys::fork()? {
         sys::Fork::Child => {
@@ -54,8 +55,13 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
             let mut said = String::new();
             fs::File::from(ready_r).read_to_string(&mut said)?;
             match said.strip_prefix("ready") {
-                Some(_) => Ok(println!("ready")),
-                None if said.is_empty() => Err(io::Error::other("the launcher ended without a word; see launch.log")),
+                Some(_) => {
+                    println!("ready");
+                    Ok(())
+                }
+                None if said.is_empty() => {
+                    Err(io::Error::other("the launcher ended without a word; see launch.log"))
+                }
                 None => Err(io::Error::other(said)),
             }
         }
@@ -69,9 +75,8 @@ fn take_lock(folders: &Folders) -> io::Result<Option<fs::File>> {
         let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(folders.lock())?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // It may have been removed by one that just ended.
-            let same = fs::metadata(folders.lock()).is_ok_and(|m| {
-                file.metadata().is_ok_and(|f| (f.ino(), f.dev()) == (m.ino(), m.dev()))
-            });
+            let same = fs::metadata(folders.lock())
+                .is_ok_and(|m| file.metadata().is_ok_and(|f| (f.ino(), f.dev()) == (m.ino(), m.dev())));
             if same {
                 return Ok(Some(file));
             }
@@ -107,7 +112,9 @@ fn monitor(options: &Options, folders: &Folders, lock: fs::File, ready: OwnedFd)
         let _ = ready.take().map(|mut r| write!(r, "cannot go to the background: {error}"));
         return 1;
     }
-    let Ok(signals) = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP]) else { return 1 };
+    let Ok(signals) = sys::signal_fd(&[libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP]) else {
+        return 1;
+    };
     let mut pause = Duration::from_millis(50);
     loop {
         let first = ready.take();

@@ -13,10 +13,13 @@ pub(crate) fn enter(pid: i32) -> io::Result<()> {
     sys::setns(namespace.as_fd(), libc::CLONE_NEWNET)
 }
 
-/// Brings the loopback of a process's network namespace up. The caller is a worker, which may stay
-/// in that namespace: it opens no other network socket.
+/// Brings the loopback of a process's network namespace up, and comes back: a runtime's own control
+/// socket may live in ours.
 pub(crate) fn loopback_up(pid: i32) -> io::Result<()> {
+    let ours = fs::File::open("/proc/self/ns/net")?;
     enter(pid)?;
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    sys::interface_up(&socket, c"lo")
+    let result = sys::interface_up(&socket, c"lo");
+    sys::setns(ours.as_fd(), libc::CLONE_NEWNET)?;
+    result
 }

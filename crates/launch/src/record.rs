@@ -8,7 +8,8 @@ use crate::context::Folders;
 use atoll_launch_proto::{ContainerState, ContainerStatus};
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Profile, Result, VolumeId};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{fs, io, os::unix::fs::DirBuilderExt, path::Path};
 
@@ -27,14 +28,17 @@ pub(crate) struct Record {
     pub(crate) token: Option<String>,
 }
 
-/// The right to change a container; free when dropped.
+/// The right to change a container; free when dropped. It is the process's own: the container's first
+/// process is forked from a worker and must not inherit it.
 pub(crate) struct Lock(#[allow(dead_code)] fs::File);
 
 /// Makes the folder of a new container and locks it.
 pub(crate) fn begin(folders: &Folders, container: ContainerId) -> Result<Lock> {
     let folder = folders.container(container);
     fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => Error::new(ErrorCode::AlreadyExists, "this container exists").at("container"),
+        io::ErrorKind::AlreadyExists => {
+            Error::new(ErrorCode::AlreadyExists, "this container exists").at("container")
+        }
         _ => Error::internal(format!("cannot make the container's folder: {e}")),
     })?;
     lock(folders, container)?.ok_or_else(|| Error::internal("the container's folder went away"))
@@ -59,9 +63,9 @@ fn lock_with(folders: &Folders, container: ContainerId, how: FlockOperation) -> 
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(fault(e)),
     };
-    match flock(&file, how) {
+    match fcntl_lock(&file, how) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
         Err(e) => return Err(fault(e.into())),
     }
     // Whoever had it may have destroyed the container meanwhile.
@@ -134,9 +138,27 @@ impl Record {
             (_, None) => ContainerState::Running,
             (_, Some(_)) => ContainerState::Dead,
         };
-        let Self { container, profile, limits, volume, created_unix_ms, slot: _, pid, pid_start: _, token: _ } =
-            self.clone();
-        ContainerStatus { container, state, volume, profile: profile.name, limits, created_unix_ms, pid, death }
+        let Self {
+            container,
+            profile,
+            limits,
+            volume,
+            created_unix_ms,
+            slot: _,
+            pid,
+            pid_start: _,
+            token: _,
+        } = self.clone();
+        ContainerStatus {
+            container,
+            state,
+            volume,
+            profile: profile.name,
+            limits,
+            created_unix_ms,
+            pid,
+            death,
+        }
     }
 }
 

@@ -9,13 +9,14 @@ use crate::{
     context::Context,
     mounts::{self, Attributes},
     options::Share,
+    runtime::INIT_IN_ROOT,
     sys,
     uids::Range,
 };
 use atoll_storage::Image;
 use atoll_types::{Error, ErrorCode, Profile, Result, RootMode, Storage};
 use rustix::{
-    fd::{AsFd, OwnedFd},
+    fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
     io::Errno,
 };
@@ -35,8 +36,11 @@ pub(crate) struct Parts<'a> {
     pub(crate) image: &'a Image,
     /// The volume's folder, unless the profile has none.
     pub(crate) volume: Option<&'a Path>,
-    pub(crate) userns: &'a OwnedFd,
+    /// The ids that it shows; without one, those on disk.
+    pub(crate) userns: Option<BorrowedFd<'a>>,
     pub(crate) range: Range,
+    /// PID 1's program, for a runtime that must find it in the root.
+    pub(crate) init: Option<&'a Path>,
 }
 
 fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
@@ -115,18 +119,19 @@ impl Parts<'_> {
         }
         self.attach_volume(&root_fd)?;
         self.attach_shares(&root_fd)?;
+        self.attach_init(&root, &root_fd)?;
         Ok(root)
     }
 
     fn mapped(&self, source: &Path, attributes: Attributes) -> Result<OwnedFd> {
-        mounts::clone_tree(source, false, attributes, Some(self.userns.as_fd()))
+        mounts::clone_tree(source, false, attributes, self.userns)
             .map_err(fault("map a folder's ids for the sandbox"))
     }
 
     /// An image tree. A file system that cannot map ids shows its files as nobody's, which a
     /// read-only image can live with.
     fn image_tree(&self, source: &Path) -> Result<OwnedFd> {
-        let mapped = mounts::clone_tree(source, true, READ_ONLY, Some(self.userns.as_fd()));
+        let mapped = mounts::clone_tree(source, true, READ_ONLY, self.userns);
         mapped
             .or_else(|e| match e.raw_os_error() {
                 Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPERM) => {
@@ -156,6 +161,7 @@ impl Parts<'_> {
         }
         mounts::attach(&self.mapped(&uppers, WRITABLE)?, CWD.as_fd(), &upper_mount)
             .map_err(fault("attach the writable root"))?;
+        let owner = if self.userns.is_some() { self.range.base } else { 0 };
         let mut layers = Vec::new();
         for (number, tree) in self.image.trees.iter().enumerate() {
             let lower = stage.join(format!("lower{number}"));
@@ -165,9 +171,10 @@ impl Parts<'_> {
             let half = upper_mount.join(number.to_string());
             // The overlay works with the identity that it was mounted with, and the upper half, whose ids
             // are mapped, knows the container's root and not the host's.
-            let overlay =
-                sys::with_file_ids(self.range.base, || mounts::overlay(&lower, &half.join("upper"), &half.join("work")))
-                    .map_err(fault("mount the writable root"))?;
+            let overlay = sys::with_file_ids(owner, || {
+                mounts::overlay(&lower, &half.join("upper"), &half.join("work"))
+            })
+            .map_err(fault("mount the writable root"))?;
             layers.push((tree.at.clone(), overlay));
         }
         Ok(layers)
@@ -180,6 +187,19 @@ impl Parts<'_> {
             attach_at(&self.mapped(&volume.join(from), WRITABLE)?, root, to)?;
         }
         Ok(())
+    }
+
+    /// Lays PID 1's program into a small /run. The image's own /run is empty, and no sandbox has been
+    /// here: a root with its own kernel is never writable.
+    fn attach_init(&self, root: &Path, root_fd: &OwnedFd) -> Result<()> {
+        let Some(program) = self.init else { return Ok(()) };
+        let room = mounts::small_tmpfs().map_err(fault("make room for PID 1"))?;
+        attach_at(&room, root_fd, "run")?;
+        let at = root.join(INIT_IN_ROOT);
+        fs::File::create(&at).map_err(fault("make room for PID 1"))?;
+        mounts::clone_tree(program, false, READ_ONLY, None)
+            .and_then(|tree| mounts::attach(&tree, CWD.as_fd(), &at))
+            .map_err(fault("attach PID 1's program"))
     }
 
     fn attach_shares(&self, root: &OwnedFd) -> Result<()> {

@@ -19,6 +19,8 @@ const FOLDERS: &[&str] = &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/u
 const KNOWN: &[&str] = &["runc", "crun", "youki", "runsc", "kata-runtime"];
 /// Where a runtime that needs a path finds PID 1's program: on the container's own /dev.
 const INIT_INSIDE: &str = "/dev/.atoll-init";
+/// The same for a runtime that has its own /dev and cannot mount there.
+pub(crate) const INIT_IN_ROOT: &str = "run/.atoll-init";
 
 /// Every known runtime that is on this machine.
 pub(crate) fn found() -> Vec<String> {
@@ -49,8 +51,9 @@ impl Start {
         })
     }
 
-    /// Whether PID 1 must listen on TCP, because the runtime passes no sockets.
-    pub(crate) fn needs_tcp(&self) -> bool {
+    /// Whether the runtime brings a kernel of its own. Then the container's ids are that kernel's and
+    /// need no range of the host's, and no descriptor can be passed: PID 1 listens on TCP.
+    pub(crate) fn own_kernel(&self) -> bool {
         matches!(self, Self::Runtime { name, .. } if name == "runsc" || name == "kata-runtime")
     }
 
@@ -58,6 +61,7 @@ impl Start {
     pub(crate) fn program(&self) -> &'static str {
         match self {
             Self::Builtin => "atoll-init",
+            Self::Runtime { .. } if self.own_kernel() => "/run/.atoll-init",
             Self::Runtime { .. } => INIT_INSIDE,
         }
     }
@@ -65,6 +69,7 @@ impl Start {
     /// What must be mounted for that.
     pub(crate) fn mounts(&self, init: &InitProgram) -> Option<Value> {
         match self {
+            _ if self.own_kernel() => None,
             Self::Builtin => None,
             Self::Runtime { .. } => Some(json!({
                 "destination": INIT_INSIDE,
@@ -77,10 +82,18 @@ impl Start {
 
     /// Makes the container and leaves it before PID 1's first instruction. The descriptors 3 to
     /// 2 + `descriptors` go to it. Returns PID 1.
-    pub(crate) fn create(&self, context: &Context, container: ContainerId, bundle: &Path, descriptors: i32) -> Result<i32> {
+    pub(crate) fn create(
+        &self,
+        context: &Context,
+        container: ContainerId,
+        bundle: &Path,
+        descriptors: i32,
+    ) -> Result<i32> {
         match self {
             Self::Builtin => create_builtin(context, container, bundle, descriptors),
-            Self::Runtime { program, .. } => create_by(program, self, context, container, bundle, descriptors),
+            Self::Runtime { program, .. } => {
+                create_by(program, self, context, container, bundle, descriptors)
+            }
         }
     }
 
@@ -141,7 +154,8 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 fn create_builtin(context: &Context, container: ContainerId, bundle: &Path, descriptors: i32) -> Result<i32> {
-    let fault = |e: &dyn std::error::Error| Error::internal(format!("cannot make the container: {}", chain(e)));
+    let fault =
+        |e: &dyn std::error::Error| Error::internal(format!("cannot make the container: {}", chain(e)));
     let null = || fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(|e| fault(&e));
     let made = ContainerBuilder::new(container.to_string(), SyscallType::default())
         .with_root_path(context.libcontainer())
@@ -158,7 +172,9 @@ fn create_builtin(context: &Context, container: ContainerId, bundle: &Path, desc
         .as_sibling(true)
         .build()
         .map_err(|e| fault(&e))?;
-    made.pid().map(|pid| pid.as_raw()).ok_or_else(|| Error::internal("libcontainer made a container without a process"))
+    made.pid()
+        .map(|pid| pid.as_raw())
+        .ok_or_else(|| Error::internal("libcontainer made a container without a process"))
 }
 
 fn create_by(

@@ -6,6 +6,7 @@ use crate::{
     context::{Context, Folders},
     images::Images,
     init::InitProgram,
+    ops,
     options::Options,
     reap, record, repair, sys, wire, worker,
 };
@@ -14,7 +15,7 @@ use atoll_storage::{Storage, StorageConfig};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, OwnedFd},
-    process::{getpid, set_child_subreaper},
+    process::{Pid, Signal, getpid, kill_process, set_child_subreaper},
 };
 use std::{
     collections::BTreeSet,
@@ -74,7 +75,11 @@ fn open(options: &Options) -> Result<Context, String> {
     set_child_subreaper(Some(getpid())).map_err(|e| e.to_string())?;
     let folders = Folders { layout: Layout::new(&options.data_dir) };
     let dir = folders.layout.data().join("storage");
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| format!("the data folder: {e}"))?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .map_err(|e| format!("the data folder: {e}"))?;
     let mut config = StorageConfig::new(dir, folders.layout.run().join("pool"));
     config.driver = options.storage;
     let images = Images::look(&config.dir.join("images")).map_err(|e| format!("the host image: {e}"))?;
@@ -100,7 +105,7 @@ fn bind(layout: &Layout) -> io::Result<UnixListener> {
 impl Server {
     fn serve(mut self) -> i32 {
         loop {
-            let timeout = self.context.options.ephemeral.then(|| Timespec {
+            let timeout = self.context.options.ephemeral.then_some(Timespec {
                 tv_sec: if self.served { 0 } else { 30 },
                 tv_nsec: if self.served { 50_000_000 } else { 0 },
             });
@@ -122,10 +127,8 @@ impl Server {
             while let Ok((stream, _)) = self.listener.accept() {
                 self.admit(stream);
             }
-            if woken == 0 && self.idle() {
-                if self.may_retire() {
-                    return self.clean_up();
-                }
+            if woken == 0 && self.idle() && self.may_retire() {
+                return self.clean_up();
             }
         }
     }
@@ -201,8 +204,27 @@ impl Server {
         }
     }
 
+    /// Ends what still works, and every container with it.
+    fn end_workers(&mut self) {
+        for worker in &self.workers {
+            if let Some(pid) = Pid::from_raw(*worker) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        while !self.workers.is_empty() {
+            match sys::reap_one(-1, true) {
+                Ok(Some(ended)) => _ = self.workers.remove(&ended.pid),
+                _ => break,
+            }
+        }
+        if let Err(error) = ops::destroy_all(&self.context) {
+            tracing::error!(%error, "a container could not be freed");
+        }
+    }
+
     /// Removes all that this instance has outside its data folder.
-    fn clean_up(self) -> i32 {
+    fn clean_up(mut self) -> i32 {
+        self.end_workers();
         let Context { folders, storage, .. } = self.context;
         let _ = fs::remove_file(folders.layout.socket());
         cgroup::remove_instance(&folders);

@@ -133,15 +133,21 @@ impl Parts<'_> {
 
     fn mounts(&self) -> Vec<Value> {
         let quiet = ["nosuid", "noexec", "nodev"];
+        let shared = format!("size={}", self.limits.memory_bytes / 2);
         let mut mounts = vec![
             mount("/proc", "proc", &quiet),
             mount("/dev", "tmpfs", &["nosuid", "noexec", "strictatime", "mode=755", "size=64k"]),
             mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
-            mount("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", "size=256m"]),
+            // Half of the memory: files there must not be able to take all of it, or nothing could run
+            // that would delete them.
+            mount("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", &shared]),
             mount("/dev/mqueue", "mqueue", &quiet),
             mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-            mount("/run", "tmpfs", &["nosuid", "nodev", "mode=755", "size=16m"]),
         ];
+        // Where PID 1's program is mounted on /run, it is there already.
+        if !self.start.own_kernel() {
+            mounts.push(mount("/run", "tmpfs", &["nosuid", "nodev", "mode=755", "size=16m"]));
+        }
         // Runtimes such as the JVM size themselves by their cgroup. With v1 that would be a mount for
         // each controller, and each costs more than a whole start should.
         if cgroup::version() == "v2" {
@@ -160,8 +166,11 @@ impl Parts<'_> {
 
     fn linux(&self) -> Value {
         let map = json!([{ "containerID": 0, "hostID": self.range.base, "size": self.range.length }]);
-        let kinds = ["user", "pid", "network", "ipc", "uts", "mount", "cgroup"];
+        let own_kernel = self.start.own_kernel();
+        let kinds = ["pid", "network", "ipc", "uts", "mount", "cgroup", "user"];
+        let kinds = if own_kernel { &kinds[..5] } else { &kinds[..] };
         let namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+        let map = if own_kernel { json!([]) } else { map };
         json!({
             "uidMappings": map,
             "gidMappings": map,

@@ -210,7 +210,8 @@ pub(crate) fn with_file_ids<T>(id: u32, action: impl FnOnce() -> io::Result<T>) 
         libc::setfsuid(id);
     }
     // Leaving uid 0 took the file capabilities out of the effective set; they are still permitted.
-    let result = rustix::thread::set_capabilities(None, sets).map_err(io::Error::from).and_then(|()| action());
+    let result =
+        rustix::thread::set_capabilities(None, sets).map_err(io::Error::from).and_then(|()| action());
     // SAFETY: as above.
     unsafe {
         libc::setfsuid(0);

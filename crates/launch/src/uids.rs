@@ -43,7 +43,10 @@ pub(crate) fn take(layout: &Layout, container: ContainerId) -> Result<u32> {
             Err(e) => return Err(fault(e)),
         }
     }
-    Err(Error::new(ErrorCode::LimitExceeded, format!("{SLOTS} containers live on this machine: no user ids left")))
+    Err(Error::new(
+        ErrorCode::LimitExceeded,
+        format!("{SLOTS} containers live on this machine: no user ids left"),
+    ))
 }
 
 /// Gives a slot back, if it is this container's.
@@ -68,9 +71,10 @@ pub(crate) fn repair() -> usize {
                     && !Layout::machine().join(instance).join("c").join(container).exists()
             }
             // Cut off between making and writing; young ones may still be written.
-            _ => entry.metadata().and_then(|m| m.modified()).is_ok_and(|t| {
-                t.elapsed().is_ok_and(|age| age.as_secs() > 60)
-            }),
+            _ => entry
+                .metadata()
+                .and_then(|m| m.modified())
+                .is_ok_and(|t| t.elapsed().is_ok_and(|age| age.as_secs() > 60)),
         }
     });
     stale.filter(|entry| fs::remove_file(entry.path()).is_ok()).count()

@@ -24,7 +24,9 @@ pub(crate) fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
 /// Reads one request.
 pub(crate) fn read_request(stream: &mut UnixStream) -> Result<Envelope> {
     let read = |stream: &mut UnixStream, buffer: &mut [u8]| {
-        stream.read_exact(buffer).map_err(|e| Error::invalid("request", format!("the request was cut off: {e}")))
+        stream
+            .read_exact(buffer)
+            .map_err(|e| Error::invalid("request", format!("the request was cut off: {e}")))
     };
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let mut header = [0; HEADER];

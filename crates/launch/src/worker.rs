@@ -64,7 +64,9 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
             max_protocol: MAX_PROTOCOL,
         })),
         Request::Destroy(container) => ops::destroy(context, container).map(|()| Reply::Done),
-        Request::Inspect(container) => ops::inspect(context, container).map(|s| Reply::Container(Box::new(s))),
+        Request::Inspect(container) => {
+            ops::inspect(context, container).map(|s| Reply::Container(Box::new(s)))
+        }
         Request::List => Ok(Reply::Containers(ops::list(context))),
         Request::SetLimits(container, limits) => {
             ops::set_limits(context, container, &limits).map(|()| Reply::Done)

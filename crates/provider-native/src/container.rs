@@ -6,7 +6,7 @@ use atoll_launch_proto::{Reply, Request};
 use atoll_provider::{Container, Guest, LiveLimits, Lost, State};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
@@ -27,14 +27,21 @@ struct AskLauncher {
 #[async_trait]
 impl Lost for AskLauncher {
     async fn death(&self) -> Option<Death> {
-        match inspect(&self.launcher, self.id).await {
-            Ok(State::Dead(death)) => Some(death),
-            // Somebody destroyed it, which is the end of it as well.
-            Err(error) if error.code == ErrorCode::NotFound => Some(Death::lost()),
-            _ => None,
+        // A dying process closes its sockets a moment before it is dead.
+        for _ in 0..TRIES {
+            match inspect(&self.launcher, self.id).await {
+                Ok(State::Dead(death)) => return Some(death),
+                // Somebody destroyed it, which is the end of it as well.
+                Err(error) if error.code == ErrorCode::NotFound => return Some(Death::lost()),
+                _ => tokio::time::sleep(PAUSE).await,
+            }
         }
+        None
     }
 }
+
+const TRIES: u32 = 25;
+const PAUSE: Duration = Duration::from_millis(20);
 
 async fn inspect(launcher: &LauncherClient, id: ContainerId) -> Result<State> {
     match launcher.ask(Request::Inspect(id)).await? {
@@ -59,7 +66,11 @@ impl NativeContainer {
 }
 
 /// A channel that starts on the connection that there is, and asks for another when that breaks.
-async fn channel(launcher: Arc<LauncherClient>, id: ContainerId, first: crate::launcher::GuestStream) -> Result<Channel> {
+async fn channel(
+    launcher: Arc<LauncherClient>,
+    id: ContainerId,
+    first: crate::launcher::GuestStream,
+) -> Result<Channel> {
     let first = Arc::new(Mutex::new(Some(first)));
     let connector = service_fn(move |_| {
         let (launcher, first) = (Arc::clone(&launcher), Arc::clone(&first));

@@ -65,7 +65,10 @@ impl LauncherClient {
         let opened = match token {
             None => {
                 let stream = std::os::unix::net::UnixStream::from(fd);
-                stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream)).map(|s| Box::pin(s) as GuestStream)
+                stream
+                    .set_nonblocking(true)
+                    .and_then(|()| UnixStream::from_std(stream))
+                    .map(|s| Box::pin(s) as GuestStream)
             }
             Some(_) => {
                 let stream = std::net::TcpStream::from(fd);
@@ -93,9 +96,10 @@ async fn receive(stream: &mut UnixStream) -> Result<Reply> {
 /// The answer, of which `read` was read already.
 async fn receive_rest(stream: &mut UnixStream, mut read: Vec<u8>) -> Result<Reply> {
     let refused = |e: io::Error| match e.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            Error::new(ErrorCode::Unavailable, "the launcher hung up; it may not allow this user, or was restarted")
-        }
+        io::ErrorKind::UnexpectedEof => Error::new(
+            ErrorCode::Unavailable,
+            "the launcher hung up; it may not allow this user, or was restarted",
+        ),
         _ => unavailable(e),
     };
     while read.len() < HEADER {

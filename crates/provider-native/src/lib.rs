@@ -62,7 +62,12 @@ fn state(status: &ContainerStatus) -> State {
 }
 
 fn listed(status: &ContainerStatus) -> Listed {
-    Listed { id: status.container, state: state(status), volume: status.volume, profile: status.profile.clone() }
+    Listed {
+        id: status.container,
+        state: state(status),
+        volume: status.volume,
+        profile: status.profile.clone(),
+    }
 }
 
 #[async_trait]

@@ -11,8 +11,8 @@ mod guest;
 use async_trait::async_trait;
 use atoll_types::{ContainerId, Death, Limits, Profile, Result, VolumeId};
 pub use guest::{
-    Command, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost, OutputStream,
-    Program, StartFailure, WriteOptions,
+    Command, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost,
+    OutputStream, Program, StartFailure, WriteOptions,
 };
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -66,7 +66,9 @@ impl Death {
     pub fn hint(&self) -> &'static str {
         match self.kind {
             DeathKind::OutOfMemory => "raise memory_mb or use less memory, then resume; the volume is kept",
-            DeathKind::Signal | DeathKind::Exited | DeathKind::Lost => "resume the sandbox; the volume is kept",
+            DeathKind::Signal | DeathKind::Exited | DeathKind::Lost => {
+                "resume the sandbox; the volume is kept"
+            }
         }
     }
 }

@@ -306,7 +306,10 @@ mod tests {
         let cases = [
             (Profile { uid: 65534, ..base.clone() }, "profile.uid"),
             (Profile { capabilities: vec![Capability::Setuid], ..base.clone() }, "profile.capabilities"),
-            (Profile { isolation: Isolation::Runtime("/bin/sh".into()), ..base.clone() }, "profile.isolation"),
+            (
+                Profile { isolation: Isolation::Runtime("/bin/sh".into()), ..base.clone() },
+                "profile.isolation",
+            ),
             (Profile { root: RootMode::Writable, ..Profile::builtin("tools").unwrap() }, "profile.root"),
             (mount("/etc/passwd"), "profile.mounts.at"),
             (mount("/mnt/../etc"), "profile.mounts.at"),

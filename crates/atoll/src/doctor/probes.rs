@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const PROGRAM_FOLDERS: &[&str] = &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const PROGRAM_FOLDERS: &[&str] =
+    &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// Every probe.
 pub(super) fn all(data_dir: &Path) -> Vec<Finding> {
@@ -20,7 +21,12 @@ pub(super) fn all(data_dir: &Path) -> Vec<Finding> {
         cgroups(&read("/proc/self/mountinfo"), &read("/sys/fs/cgroup/cgroup.controllers")),
         seccomp(&read("/proc/sys/kernel/seccomp/actions_avail")),
         overlay(&filesystems),
-        storage(&filesystems, find("mkfs.btrfs").is_some(), Path::new("/dev/loop-control").exists(), on_btrfs(data_dir)),
+        storage(
+            &filesystems,
+            find("mkfs.btrfs").is_some(),
+            Path::new("/dev/loop-control").exists(),
+            on_btrfs(data_dir),
+        ),
         runtimes(&["runsc", "runc", "crun", "youki", "kata-runtime"].map(|n| (n, find(n).is_some()))),
     ]
 }
@@ -50,9 +56,11 @@ fn kernel(release: &str) -> Finding {
     let seen = release.trim().to_owned();
     match version(release) {
         Some(v) if v >= (6, 7) => Finding::good("kernel", seen),
-        Some(v) if v >= (5, 15) => {
-            Finding::lacking("kernel", seen, "6.7 or newer has btrfs simple quotas, which are faster and stay exact")
-        }
+        Some(v) if v >= (5, 15) => Finding::lacking(
+            "kernel",
+            seen,
+            "6.7 or newer has btrfs simple quotas, which are faster and stay exact",
+        ),
         _ => Finding::bad("kernel", seen, "5.15 or newer is needed for idmapped mounts"),
     }
 }

@@ -35,7 +35,9 @@ async fn trial(data_dir: &Path) -> Result<Vec<Finding>> {
         ),
         kind => Finding::good("disk limits", format!("{kind} quotas on {}", report.storage)),
     };
-    let spec = ContainerSpec::throw_away(Profile::builtin("default").ok_or_else(|| Error::internal("no default profile"))?);
+    let spec = ContainerSpec::throw_away(
+        Profile::builtin("default").ok_or_else(|| Error::internal("no default profile"))?,
+    );
     let id = spec.id;
     let began = Instant::now();
     let (container, _held) = provider.create_held(spec).await?;

@@ -60,8 +60,12 @@ impl Provider for Broken<'_> {
     }
 
     async fn create(&self, mut spec: ContainerSpec) -> Result<Arc<dyn Container>> {
-        let listed =
-            Listed { id: spec.id, state: State::Running, volume: spec.volume, profile: spec.profile.name.clone() };
+        let listed = Listed {
+            id: spec.id,
+            state: State::Running,
+            volume: spec.volume,
+            profile: spec.profile.name.clone(),
+        };
         match self.fault {
             Fault::IgnoresTheVolume => spec.volume = None,
             Fault::IgnoresTheEnvironment => spec.environment.clear(),
@@ -84,9 +88,9 @@ impl Provider for Broken<'_> {
     async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>> {
         match (self.inner.attach(id).await, self.fault) {
             (Err(_), Fault::AttachesToAnything) => {
-                let other = self.inner.create(ContainerSpec::throw_away(
-                    atoll_types::Profile::builtin("default").unwrap(),
-                ));
+                let other = self
+                    .inner
+                    .create(ContainerSpec::throw_away(atoll_types::Profile::builtin("default").unwrap()));
                 other.await
             }
             (result, _) => result,

@@ -53,18 +53,26 @@ impl Instance {
         i32::try_from(record["pid"].as_i64().unwrap()).unwrap()
     }
 
-    /// The processes of this instance's launcher, monitor first.
+    /// The processes of this instance's launcher, monitor first, without workers.
     pub(crate) fn launcher_pids(&self) -> Vec<i32> {
         let wanted = self.data().to_str().unwrap().to_owned();
-        let mut pids: Vec<i32> = all_processes()
-            .into_iter()
-            .filter(|pid| {
-                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-                arguments.first().is_some_and(|a| a.ends_with(b"atoll-launch")) && arguments.contains(&wanted.as_bytes())
-            })
-            .collect();
+        let ours = |pid: &i32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+            arguments.first().is_some_and(|a| a.ends_with(b"atoll-launch"))
+                && arguments.contains(&wanted.as_bytes())
+        };
+        let mut pids: Vec<i32> = all_processes().into_iter().filter(ours).collect();
         pids.sort_unstable();
+        let all = pids.clone();
+        // A worker's parent is the launcher, which leads no session; the launcher's is the monitor, which does.
+        pids.retain(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields: Vec<i32> =
+                stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|f| f.parse().ok()).collect();
+            let [parent, _group, session] = fields[..3] else { return false };
+            *pid == session || parent == session || !all.contains(&parent)
+        });
         pids
     }
 }
@@ -122,7 +130,9 @@ fn leftovers(layout: &Layout) -> Vec<String> {
     let data = layout.data().to_str().unwrap();
     let run = layout.run();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    left.extend(mounts.lines().filter(|l| l.contains(data) || l.contains(layout.instance())).map(str::to_owned));
+    left.extend(
+        mounts.lines().filter(|l| l.contains(data) || l.contains(layout.instance())).map(str::to_owned),
+    );
     let gone = |path: PathBuf| path.exists().then(|| path.display().to_string());
     left.extend(gone(run.clone()));
     left.extend(gone(run.with_extension("lock")));
@@ -172,7 +182,10 @@ impl Drop for Instance {
             return;
         }
         drop(self.folder.take());
-        assert!(ended.is_ok() && left.is_empty(), "shutdown: {ended:?}; left behind: {left:#?}; launch.log:\n{log}");
+        assert!(
+            ended.is_ok() && left.is_empty(),
+            "shutdown: {ended:?}; left behind: {left:#?}; launch.log:\n{log}"
+        );
     }
 }
 

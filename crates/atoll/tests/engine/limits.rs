@@ -18,7 +18,12 @@ async fn memory_ends_the_command_and_not_the_sandbox() {
     let instance = Instance::start().await;
     let c = limited(&instance, Limits { memory_bytes: 96 * MIB, ..Limits::default() }).await;
     let finished = c.guest().run(&Command::new(["/usr/bin/python3", "-c", EAT])).await.unwrap();
-    assert_eq!((finished.report.signal, finished.report.oom_killed), (Some(9), true), "{:?}", finished.report);
+    assert_eq!(
+        (finished.report.signal, finished.report.oom_killed),
+        (Some(9), true),
+        "{:?}",
+        finished.report
+    );
     assert!(finished.report.oom_kills >= 1);
     assert_eq!(says(&c, "echo alive").await, "alive");
     // A kill that is nobody's memory is not called one.
@@ -35,7 +40,12 @@ async fn output_is_not_charged_to_a_small_sandbox() {
     let instance = Instance::start().await;
     let c = limited(&instance, Limits { memory_bytes: 32 * MIB, ..Limits::default() }).await;
     let finished = shell(&c, "head -c 60M /dev/zero").await;
-    assert_eq!((finished.report.exit_code, finished.stdout.len()), (Some(0), 60 << 20), "{:?}", finished.report);
+    assert_eq!(
+        (finished.report.exit_code, finished.stdout.len()),
+        (Some(0), 60 << 20),
+        "{:?}",
+        finished.report
+    );
     assert!(!finished.report.oom_killed);
 }
 
@@ -45,7 +55,8 @@ async fn processors_are_as_many_as_granted() {
     let c = limited(&instance, Limits { cpu_millis: 500, ..Limits::default() }).await;
     assert_eq!(says(&c, "nproc").await, "1");
     assert_eq!(python(&c, "import os; print(len(os.sched_getaffinity(0)))").await, "1");
-    let program = "import os\nos.sched_setaffinity(0, range(os.cpu_count()))\nprint(len(os.sched_getaffinity(0)))";
+    let program =
+        "import os\nos.sched_setaffinity(0, range(os.cpu_count()))\nprint(len(os.sched_getaffinity(0)))";
     assert_eq!(python(&c, program).await, "1", "asking for more gives no more");
     // The share itself: the process is held back.
     says(&c, "timeout 2 sh -c 'while :; do :; done' || true").await;
@@ -107,7 +118,10 @@ async fn a_disk_limit_below_what_is_used_is_refused() {
     says(&c, "head -c 100M /dev/zero > /workspace/big; sync /workspace/big").await;
     let power = c.live_limits().unwrap();
     let error = power.set_limits(Limits { disk_bytes: 20 * MIB, ..Limits::default() }).await.unwrap_err();
-    assert!(matches!(error.code, ErrorCode::Conflict | ErrorCode::InvalidArgument | ErrorCode::DiskFull), "{error:?}");
+    assert!(
+        matches!(error.code, ErrorCode::Conflict | ErrorCode::InvalidArgument | ErrorCode::DiskFull),
+        "{error:?}"
+    );
     power.set_limits(Limits { disk_bytes: 300 * MIB, ..Limits::default() }).await.unwrap();
     says(&c, "head -c 150M /dev/zero > /workspace/more").await;
 }

@@ -4,14 +4,14 @@
 use super::{
     followers::Followers,
     oom::OomCounter,
-    record::{Exec, Phase, start_failure},
+    record::{Exec, Phase, Status, micros, start_failure},
     registry::Execs,
     spool::SpoolWriter,
     sweep,
     wire::{Ending, Order, Report},
 };
 use atoll_guest_proto::v1::Stream;
-use std::{cell::RefCell, os::fd::OwnedFd, sync::Arc};
+use std::{cell::RefCell, io::ErrorKind, os::fd::OwnedFd, sync::Arc};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     time::{Duration, Instant, sleep_until},
@@ -56,7 +56,7 @@ impl Driver {
         loop {
             match self.next().await {
                 Next::Output(stream) => {
-                    if self.read(stream, READ).is_some() {
+                    if self.read(stream).is_some() {
                         self.publish();
                     }
                     // One chunk a turn, so that a loud command does not hold up the others.
@@ -70,9 +70,15 @@ impl Driver {
                 }),
                 Next::Report(Some(Report::Failed(failed))) => {
                     let failure = start_failure(failed, &self.program, &self.directory);
-                    self.end(|s| s.failure = Some(failure));
+                    self.end(|s| s.failure = Some(failure), true);
+                    break;
                 }
-                Next::Report(Some(Report::Ended(ending))) => self.end(|s| s.ending = Some(ending)),
+                Next::Report(Some(Report::Ended(ending))) => {
+                    self.end(|s| s.ending = Some(ending), ending.alone);
+                    if ending.alone {
+                        break;
+                    }
+                }
                 Next::Report(Some(Report::Gone)) => break,
                 Next::Report(None) => {
                     self.lose_shim().await;
@@ -119,14 +125,15 @@ impl Driver {
     }
 
     /// The main process has ended: what it wrote comes before the news of it.
-    fn end(&mut self, change: impl FnOnce(&mut super::record::Status)) {
+    fn end(&mut self, change: impl FnOnce(&mut Status), alone: bool) {
         self.timeout = None;
         self.drain();
         let oom_kills = self.oom.read().saturating_sub(self.oom_before);
-        let duration = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let duration = micros(self.started.into_std());
         self.exec.update(|s| {
             change(s);
             s.phase = Phase::Ended;
+            s.gone = alone;
             s.oom_kills = oom_kills;
             s.duration_us = duration;
         });
@@ -138,7 +145,7 @@ impl Driver {
     async fn lose_shim(&mut self) {
         if self.exec.status().phase < Phase::Ended {
             let ending = Ending { status: libc::SIGKILL, ..Ending::default() };
-            self.end(|s| s.ending = Some(ending));
+            self.end(|s| s.ending = Some(ending), false);
         }
         sweep::sweep(&self.execs, self.exec.id).await;
     }
@@ -151,7 +158,7 @@ impl Driver {
             let waiting = rustix::io::ioctl_fionread(pipe.get_ref()).unwrap_or(0);
             let mut left = waiting.min(LARGEST_PIPE) as usize;
             while left > 0 {
-                match self.read(stream, left.min(READ)) {
+                match self.read_now(stream, left.min(READ)) {
                     Some(length) => left = left.saturating_sub(length),
                     None => break,
                 }
@@ -165,22 +172,42 @@ impl Driver {
         self.exec.update(|s| s.extent = extent);
     }
 
-    /// Moves one chunk to the spool. None when there is nothing to read; the pipe is closed at its end.
-    fn read(&mut self, stream: Stream, most: usize) -> Option<usize> {
+    /// Moves one chunk to the spool, if the runtime has seen that there is one.
+    fn read(&mut self, stream: Stream) -> Option<usize> {
+        self.read_with(stream, READ, |pipe, chunk| {
+            pipe.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, chunk)?))
+        })
+    }
+
+    /// Moves one chunk to the spool, whether or not the runtime has seen it yet.
+    fn read_now(&mut self, stream: Stream, most: usize) -> Option<usize> {
+        self.read_with(stream, most, |pipe, chunk| Ok(rustix::io::read(pipe.get_ref(), chunk)?))
+    }
+
+    /// None when there is nothing to read; a pipe is closed at its end.
+    fn read_with(
+        &mut self,
+        stream: Stream,
+        most: usize,
+        read: impl FnOnce(&AsyncFd<OwnedFd>, &mut [u8]) -> std::io::Result<usize>,
+    ) -> Option<usize> {
+        let followed = self.exec.followers.as_deref().is_some_and(|f| f.slowest().is_some());
         let slot = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
         let pipe = slot.as_ref()?;
-        let followed = self.exec.followers.as_deref().is_some_and(|f| f.slowest().is_some());
-        let spool = &mut self.spool;
         let result = BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(READ, 0);
             let chunk = &mut buffer[..most.min(READ)];
-            let length = pipe.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *chunk)?))?;
-            if followed { spool.append_all(stream, &chunk[..length]) } else { spool.append(stream, &chunk[..length]) }
+            let length = read(pipe, chunk)?;
+            if followed {
+                self.spool.append_all(stream, &chunk[..length]);
+            } else {
+                self.spool.append(stream, &chunk[..length]);
+            }
             Ok::<usize, std::io::Error>(length)
         });
         match result {
             Ok(length @ 1..) => Some(length),
-            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => None,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
             Ok(_) | Err(_) => {
                 *slot = None;
                 None

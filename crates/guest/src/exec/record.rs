@@ -10,7 +10,7 @@ use super::{
 };
 use atoll_guest_proto::v1::{ExecInfo, ExecState, StartFailure};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -65,6 +65,7 @@ pub(crate) struct Exec {
     pub(crate) stdin: Stdin,
     command: String,
     started_unix_ms: u64,
+    started: Instant,
     status: watch::Sender<Status>,
     /// Of a lossless command.
     pub(crate) followers: Option<Arc<Followers>>,
@@ -77,7 +78,17 @@ impl Exec {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let started_unix_ms = now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0));
         let Parts { control, stdin, followers } = parts;
-        Self { id, stdin, command, started_unix_ms, status: watch::Sender::new(status), followers, control }
+        let started = Instant::now();
+        Self {
+            id,
+            stdin,
+            command,
+            started_unix_ms,
+            started,
+            status: watch::Sender::new(status),
+            followers,
+            control,
+        }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Status> {
@@ -154,7 +165,7 @@ impl Exec {
             output_bytes: status.extent.kept,
             dropped_bytes: status.extent.dropped,
             started_unix_ms: self.started_unix_ms,
-            duration_us: status.duration_us,
+            duration_us: if ended { status.duration_us } else { micros(self.started) },
             cpu_user_us: usage.user_us,
             cpu_system_us: usage.system_us,
             max_rss_bytes: usage.max_rss_kb.saturating_mul(1024),
@@ -163,6 +174,11 @@ impl Exec {
             descendants_alive: ended && !status.gone,
         }
     }
+}
+
+/// Microseconds since a moment.
+pub(crate) fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The failure that the host is told for a step that did not work.

@@ -44,7 +44,8 @@ enum Step {
 pub(crate) fn follow(exec: Arc<Exec>, directory: SpoolDirectory, from: u64, follow: bool) -> EventStream {
     let watch = exec.watch();
     let place = exec.followers.as_ref().filter(|_| follow).map(|followers| followers.join(from));
-    let replay = Replay { exec, directory, watch, reader: None, offset: from, follow, place, step: Step::Start };
+    let replay =
+        Replay { exec, directory, watch, reader: None, offset: from, follow, place, step: Step::Start };
     Box::pin(stream::unfold(replay, |mut replay| async move {
         let event = replay.next().await?;
         if event.is_err() {

@@ -25,8 +25,9 @@ struct Shim {
     /// Readable when the program runs (end of file) or could not (a message); -1 once read.
     failure: RawFd,
     main: i32,
-    main_waits: bool,
-    failed: bool,
+    /// Not yet reaped, so that its number is its own.
+    main_lives: bool,
+    failed: Option<Failed>,
 }
 
 /// Runs the command of `plan` and never returns.
@@ -36,7 +37,6 @@ pub(crate) fn run(plan: &Plan, stdio: [RawFd; 3], control: RawFd) -> ! {
         Err(errno) => {
             let failed = Failed { stage: Stage::Spawn, errno: errno.raw_os_error() };
             let _ = sys::send(control, &Report::Failed(failed).encode());
-            let _ = sys::send(control, &Report::Gone.encode());
             sys::exit(0)
         }
     }
@@ -52,7 +52,7 @@ impl Shim {
         // SAFETY: the child runs `child::run`, which keeps to raw calls and prepared memory.
         let Some(main) = (unsafe { sys::fork() })? else { child::run(plan, stdio, write_failure) };
         sys::keep_only(&mut [control, signals, failure])?;
-        Ok(Self { control, signals, failure, main, main_waits: true, failed: false })
+        Ok(Self { control, signals, failure, main, main_lives: true, failed: None })
     }
 
     fn report(&self, report: Report) {
@@ -86,12 +86,10 @@ impl Shim {
         let length = sys::read(self.failure, &mut bytes).unwrap_or(0);
         let _ = sys::close(self.failure);
         self.failure = -1;
-        match child::read_failure(&bytes[..length]) {
-            Some(failed) => {
-                self.failed = true;
-                self.report(Report::Failed(failed));
-            }
-            None => self.report(Report::Started(self.main)),
+        self.failed = child::read_failure(&bytes[..length]);
+        // A failure is reported when the child is gone, so that it is the last word.
+        if self.failed.is_none() {
+            self.report(Report::Started(self.main));
         }
     }
 
@@ -102,26 +100,38 @@ impl Shim {
 
     /// Waits for whatever has ended. Ends the shim when nobody is left.
     fn reap(&mut self) {
-        loop {
+        let mut ending = None;
+        let alone = loop {
             match sys::wait_any() {
-                Ok(Some(waited)) if waited.pid == self.main && self.main_waits => {
-                    if self.failure >= 0 {
-                        self.read_failure();
-                    }
-                    self.main_waits = false;
-                    let sys::Waited { pid: _, status, user_us, system_us, max_rss_kb } = waited;
-                    if !self.failed {
-                        self.report(Report::Ended(Ending { status, user_us, system_us, max_rss_kb }));
-                    }
+                Ok(Some(waited)) if waited.pid == self.main && self.main_lives => {
+                    self.main_lives = false;
+                    ending = Some(waited);
                 }
                 Ok(Some(_)) => {}
-                Err(Errno::CHILD) => {
-                    self.report(Report::Gone);
-                    sys::exit(0)
-                }
-                Ok(None) | Err(_) => return,
+                Err(Errno::CHILD) => break true,
+                Ok(None) | Err(_) => break false,
             }
+        };
+        if let Some(waited) = ending {
+            self.report_end(&waited, alone);
+        } else if alone {
+            self.report(Report::Gone);
         }
+        if alone {
+            sys::exit(0)
+        }
+    }
+
+    fn report_end(&mut self, waited: &sys::Waited, alone: bool) {
+        if self.failure >= 0 {
+            self.read_failure();
+        }
+        if let Some(failed) = self.failed {
+            self.report(Report::Failed(failed));
+            sys::exit(0)
+        }
+        let sys::Waited { pid: _, status, user_us, system_us, max_rss_kb } = *waited;
+        self.report(Report::Ended(Ending { status, user_us, system_us, max_rss_kb, alone }));
     }
 
     fn obey(&mut self) {
@@ -129,7 +139,7 @@ impl Shim {
         match sys::read(self.control, &mut bytes) {
             Ok(length @ 1..) => match Order::decode(&bytes[..length]) {
                 Some(Order::Kill) => self.kill_everything(),
-                Some(Order::Signal(number)) if self.main_waits => {
+                Some(Order::Signal(number)) if self.main_lives => {
                     let _ = sys::kill(-self.main, i32::from(number));
                 }
                 Some(Order::Signal(_)) | None => {}
@@ -161,7 +171,7 @@ impl Shim {
     /// at a time as they arrive here would need the table, so this tries until there is room.
     fn kill_main_only(&mut self) -> ! {
         loop {
-            if self.main_waits {
+            if self.main_lives {
                 let _ = sys::kill(-self.main, libc::SIGKILL);
             }
             self.wait_a_round();

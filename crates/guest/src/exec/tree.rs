@@ -68,7 +68,7 @@ impl Tree {
             let Entry { pid, state, .. } = self.entries[index];
             let stopped = matches!(state, b'T' | b't');
             let dead = matches!(state, b'Z' | b'X');
-            if !dead && !(stopped && signal == libc::SIGSTOP) && sys::kill(pid, signal).is_ok() {
+            if !(dead || stopped && signal == libc::SIGSTOP) && sys::kill(pid, signal).is_ok() {
                 hit += 1;
             }
         }
@@ -229,10 +229,8 @@ mod tests {
             tree.entries[index] = Entry { pid, parent, state: b'S', place: Place::Unknown };
         }
         tree.used = rows.len();
-        let below: Vec<i32> = (0..tree.used)
-            .filter(|i| tree.place(*i, 1, &[7]) == Place::Below)
-            .map(|i| rows[i].0)
-            .collect();
+        let below: Vec<i32> =
+            (0..tree.used).filter(|i| tree.place(*i, 1, &[7]) == Place::Below).map(|i| rows[i].0).collect();
         assert_eq!(below, [5, 6, 9]);
     }
 }

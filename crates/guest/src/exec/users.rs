@@ -49,9 +49,8 @@ pub(crate) fn resolve(wanted: &str, config: &GuestConfig) -> Result<User, UserEr
         Some((uid, gid)) => by_id(uid, gid, &passwd, config),
         None => by_name(wanted, &passwd, root)?,
     };
-    let denied = |message: &str| {
-        Err(UserError::Refused(Error::new(ErrorCode::PermissionDenied, message).at("user")))
-    };
+    let denied =
+        |message: &str| Err(UserError::Refused(Error::new(ErrorCode::PermissionDenied, message).at("user")));
     if user.uid > HIGHEST_ID || user.gid > HIGHEST_ID {
         return denied("uid and gid must be at most 65533");
     }
@@ -145,7 +144,8 @@ fn read_small(path: &CStr) -> String {
 mod tests {
     use super::*;
 
-    const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nbroken\n:x:1:1::/:\nann:x:1000:1001::/home/ann:/bin/sh\n";
+    const PASSWD: &str =
+        "root:x:0:0::/root:/bin/sh\nbroken\n:x:1:1::/:\nann:x:1000:1001::/home/ann:/bin/sh\n";
 
     #[test]
     fn users_are_found_by_name() {

@@ -49,6 +49,8 @@ pub(crate) struct Ending {
     pub(crate) user_us: u64,
     pub(crate) system_us: u64,
     pub(crate) max_rss_kb: u64,
+    /// Nothing that it started is left, so the shim goes too.
+    pub(crate) alone: bool,
 }
 
 /// From the shim to PID 1.
@@ -56,11 +58,11 @@ pub(crate) struct Ending {
 pub(crate) enum Report {
     /// The program runs, under this process id.
     Started(i32),
-    /// It never ran.
+    /// It never ran; the shim goes.
     Failed(Failed),
     /// The main process ended.
     Ended(Ending),
-    /// No descendant is left; the shim goes.
+    /// No descendant of a command that ended earlier is left; the shim goes.
     Gone,
 }
 
@@ -68,15 +70,15 @@ pub(crate) const REPORT_BYTES: usize = 32;
 
 impl Report {
     pub(crate) fn encode(self) -> [u8; REPORT_BYTES] {
-        let (kind, stage, number, rest) = match self {
+        let (kind, detail, number, rest) = match self {
             Report::Started(pid) => (1, 0, pid, Ending::default()),
             Report::Failed(Failed { stage, errno }) => (2, stage as u8, errno, Ending::default()),
-            Report::Ended(ending) => (3, 0, ending.status, ending),
+            Report::Ended(ending) => (3, u8::from(ending.alone), ending.status, ending),
             Report::Gone => (4, 0, 0, Ending::default()),
         };
         let mut bytes = [0; REPORT_BYTES];
         bytes[0] = kind;
-        bytes[1] = stage;
+        bytes[1] = detail;
         bytes[4..8].copy_from_slice(&number.to_ne_bytes());
         bytes[8..16].copy_from_slice(&rest.user_us.to_ne_bytes());
         bytes[16..24].copy_from_slice(&rest.system_us.to_ne_bytes());
@@ -96,6 +98,7 @@ impl Report {
                 user_us: long(8)?,
                 system_us: long(16)?,
                 max_rss_kb: long(24)?,
+                alone: bytes[1] != 0,
             }),
             4 => Report::Gone,
             _ => return None,
@@ -135,7 +138,7 @@ mod tests {
 
     #[test]
     fn packets_survive_the_trip() {
-        let ending = Ending { status: 256, user_us: 7, system_us: u64::MAX, max_rss_kb: 3 };
+        let ending = Ending { status: 256, user_us: 7, system_us: u64::MAX, max_rss_kb: 3, alone: true };
         let failed = |stage| Report::Failed(Failed { stage, errno: 13 });
         let reports = [Report::Started(42), Report::Ended(ending), Report::Gone];
         for report in reports.into_iter().chain(Stage::ALL.map(failed)) {

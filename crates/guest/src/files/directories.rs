@@ -30,7 +30,8 @@ pub(crate) fn make(place: &Place, parents: bool, mode: u32) -> Result<FileEntry>
             let made = resolve::open_directory(&parent, name).map_err(failed)?;
             // The umask has its say in mkdir. Where the name was taken away since, this fails.
             if mode != 0 {
-                chmodat(&parent, name, Mode::from_raw_mode(wanted), rustix::fs::AtFlags::empty()).map_err(failed)?;
+                chmodat(&parent, name, Mode::from_raw_mode(wanted), rustix::fs::AtFlags::empty())
+                    .map_err(failed)?;
             }
             entry::of_open(made, place)
         }

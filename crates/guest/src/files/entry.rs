@@ -35,7 +35,8 @@ fn is_link(stat: &Stat) -> bool {
 }
 
 fn link_target(directory: impl AsFd, name: &CStr) -> String {
-    readlinkat(directory, name, Vec::new()).map_or_else(|_| String::new(), |t| t.to_string_lossy().into_owned())
+    readlinkat(directory, name, Vec::new())
+        .map_or_else(|_| String::new(), |t| t.to_string_lossy().into_owned())
 }
 
 fn entry(name: String, stat: &Stat, target: String) -> FileEntry {

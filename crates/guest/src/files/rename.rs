@@ -41,7 +41,14 @@ pub(crate) fn rename(from: &Place, to: &Place, overwrite: bool) -> Result<FileEn
     entry::stat(to, false)
 }
 
-fn copy(source: &OwnedFd, old: &str, from: &Place, target: OwnedFd, new: &str, overwrite: bool) -> Result<()> {
+fn copy(
+    source: &OwnedFd,
+    old: &str,
+    from: &Place,
+    target: OwnedFd,
+    new: &str,
+    overwrite: bool,
+) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let failed = |e| on_path(e, from.field);
     let input = openat(source, old, flags, Mode::empty()).map_err(failed)?;

@@ -7,7 +7,8 @@ use atoll_guest_proto::v1::{FileEntry, WriteHead};
 use atoll_types::Result;
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, RenameFlags, fchmod, openat, renameat, renameat_with, statat, unlinkat,
+        AtFlags, FileType, Mode, OFlags, RenameFlags, fchmod, openat, renameat, renameat_with, statat,
+        unlinkat,
     },
     io::Errno,
 };
@@ -23,7 +24,9 @@ pub(crate) struct Upload {
 
 enum Target {
     /// Bytes are where they belong already.
-    InPlace { mode: Option<u32> },
+    InPlace {
+        mode: Option<u32>,
+    },
     Temporary(Temporary),
 }
 
@@ -62,11 +65,18 @@ impl Upload {
         }
         let kept = present.filter(|(kind, _)| *kind == FileType::RegularFile).map(|(_, mode)| mode);
         let mode = wanted.or(kept).unwrap_or(DEFAULT_MODE);
-        let (file, temporary) = Temporary::create(parent, mode, head.exclusive).map_err(|e| on_path(e, place.field))?;
+        let (file, temporary) =
+            Temporary::create(parent, mode, head.exclusive).map_err(|e| on_path(e, place.field))?;
         Ok(Self { file, place, target: Target::Temporary(temporary) })
     }
 
-    fn append(place: Place, parent: &OwnedFd, exists: bool, mode: Option<u32>, exclusive: bool) -> Result<Self> {
+    fn append(
+        place: Place,
+        parent: &OwnedFd,
+        exists: bool,
+        mode: Option<u32>,
+        exclusive: bool,
+    ) -> Result<Self> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = if exists {
             resolve::open(&place, flags)?
@@ -74,7 +84,8 @@ impl Upload {
             let (_, name) = place.split().ok_or_else(|| resolve::is_an_area(&place))?;
             let once = if exclusive { OFlags::EXCL } else { OFlags::empty() };
             let flags = flags | OFlags::CREATE | OFlags::NOFOLLOW | once;
-            openat(parent, name, flags, Mode::from_raw_mode(DEFAULT_MODE)).map_err(|e| on_path(e, place.field))?
+            openat(parent, name, flags, Mode::from_raw_mode(DEFAULT_MODE))
+                .map_err(|e| on_path(e, place.field))?
         };
         resolve::check_regular(&file, &place)?;
         Ok(Self { file, place, target: Target::InPlace { mode } })
@@ -91,7 +102,9 @@ impl Upload {
         let failed = |e| on_path(e, place.field);
         match target {
             Target::InPlace { mode: None } => {}
-            Target::InPlace { mode: Some(mode) } => fchmod(&file, Mode::from_raw_mode(mode)).map_err(failed)?,
+            Target::InPlace { mode: Some(mode) } => {
+                fchmod(&file, Mode::from_raw_mode(mode)).map_err(failed)?;
+            }
             Target::Temporary(temporary) => {
                 let (_, name) = place.split().ok_or_else(|| resolve::is_an_area(&place))?;
                 temporary.finish(&file, name).map_err(failed)?;

@@ -48,7 +48,8 @@ const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 
 fn all(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result<SeccompRule, BackendError> {
-    let conditions = conditions.into_iter().map(|(index, op, value)| SeccompCondition::new(index, Dword, op, value));
+    let conditions =
+        conditions.into_iter().map(|(index, op, value)| SeccompCondition::new(index, Dword, op, value));
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 

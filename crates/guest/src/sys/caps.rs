@@ -35,7 +35,9 @@ pub(crate) fn drop_bounding(mask: u64) -> Result<()> {
             continue;
         }
         // SAFETY: numbers. It answers whether the set holds the capability.
-        let held = check(unsafe { libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_READ, number, 0usize, 0usize, 0usize) });
+        let held = check(unsafe {
+            libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_READ, number, 0usize, 0usize, 0usize)
+        });
         match held {
             Ok(0) => {}
             Ok(_) => super::prctl(libc::PR_CAPBSET_DROP, number)?,

@@ -22,7 +22,9 @@ pub(crate) struct Waited {
 pub(crate) unsafe fn fork() -> Result<Option<i32>> {
     // SAFETY: without CLONE_VM the child has its own copy of everything. All other arguments are
     // zero, so their order, which differs between machines, does not matter.
-    let pid = check(unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD as usize, 0usize, 0usize, 0usize, 0usize) })?;
+    let pid = check(unsafe {
+        libc::syscall(libc::SYS_clone, libc::SIGCHLD as usize, 0usize, 0usize, 0usize, 0usize)
+    })?;
     Ok((pid != 0).then_some(pid as i32))
 }
 
@@ -58,9 +60,7 @@ pub(crate) fn wait_any() -> Result<Option<Waited>> {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let flags = libc::WNOHANG | libc::__WALL;
     // SAFETY: the kernel fills two values of ours.
-    let pid = check(unsafe {
-        libc::syscall(libc::SYS_wait4, -1, &raw mut status, flags, &raw mut usage)
-    })?;
+    let pid = check(unsafe { libc::syscall(libc::SYS_wait4, -1, &raw mut status, flags, &raw mut usage) })?;
     let micros = |t: libc::timeval| (t.tv_sec as u64).wrapping_mul(1_000_000).wrapping_add(t.tv_usec as u64);
     Ok((pid != 0).then(|| Waited {
         pid: pid as i32,
@@ -172,23 +172,25 @@ pub(crate) fn signal_descriptor(mask: u64) -> Result<RawFd> {
 /// that replace us get defaults for what has a handler here, so only SIGPIPE needs `reset_sigpipe`.
 pub(crate) fn reset_signals() {
     block_signals(0);
-    for signal in 1..=libc::SIGRTMAX() {
-        let action = if signal == libc::SIGPIPE { libc::SIG_IGN } else { libc::SIG_DFL };
-        // SAFETY: no handler of ours is set. What cannot be changed (SIGKILL) is left as it is.
-        unsafe { libc::signal(signal, action) };
+    for signal in 1..=64 {
+        set_action(signal, if signal == libc::SIGPIPE { libc::SIG_IGN } else { libc::SIG_DFL });
     }
 }
 
 /// Gives SIGPIPE its default again.
 pub(crate) fn reset_sigpipe() {
-    // All zeroes is the kernel's `sigaction` with the default and no flags; 32 bytes hold it on
-    // every machine.
-    let action = [0u64; 4];
+    set_action(libc::SIGPIPE, libc::SIG_DFL);
+}
+
+/// Straight to the kernel: the C library keeps two signals to itself and would not reset them.
+fn set_action(signal: i32, action: libc::sighandler_t) {
+    // The kernel's `sigaction`: the action comes first, flags, restorer and mask are zero; 32 bytes
+    // hold it on every machine.
+    let action = [action as u64, 0, 0, 0];
     let none = std::ptr::null::<u64>();
-    // SAFETY: the kernel reads at most 32 bytes.
-    unsafe {
-        libc::syscall(libc::SYS_rt_sigaction, libc::SIGPIPE, action.as_ptr(), none, SIGNAL_BYTES)
-    };
+    // SAFETY: the kernel reads at most 32 bytes, and no handler is set. What cannot be changed
+    // (SIGKILL) is left as it is.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, action.as_ptr(), none, SIGNAL_BYTES) };
 }
 
 /// Empties the ambient set of this thread.

@@ -2,8 +2,9 @@
 
 mod requests;
 mod root;
+mod user_namespace;
 
-pub use requests::*;
+pub(crate) use requests::*;
 
 use atoll_guest_proto::{
     CONFIG_VARIABLE, GuestConfig, Listen,
@@ -23,22 +24,26 @@ use std::{
 };
 use tonic::transport::{Channel, Endpoint};
 
-pub const BINARY: &str = env!("CARGO_BIN_EXE_atoll-init");
+/// The program under test: the one that cargo has built, or another one, such as the static build.
+pub(crate) fn binary() -> PathBuf {
+    std::env::var_os("ATOLL_INIT_BINARY")
+        .map_or_else(|| env!("CARGO_BIN_EXE_atoll-init").into(), PathBuf::from)
+}
 
 /// The numbers under which the launcher leaves its descriptors.
-pub const LISTENER: RawFd = 3;
-pub const SPOOL: RawFd = 4;
-pub const OOM: RawFd = 5;
+pub(crate) const LISTENER: RawFd = 3;
+pub(crate) const SPOOL: RawFd = 4;
+pub(crate) const OOM: RawFd = 5;
 
 /// An `atoll-init` and a connection to it; killed when dropped.
-pub struct Guest {
-    pub client: GuestClient<Channel>,
+pub(crate) struct Guest {
+    pub(crate) client: GuestClient<Channel>,
     child: Child,
     scratch: tempfile::TempDir,
 }
 
 /// The configuration of an ordinary sandbox.
-pub fn config() -> GuestConfig {
+pub(crate) fn config() -> GuestConfig {
     GuestConfig {
         listen: Listen::Inherited(LISTENER),
         spool_fd: Some(SPOOL),
@@ -56,22 +61,57 @@ pub fn config() -> GuestConfig {
 }
 
 /// The configuration of a sandbox whose user is root.
-pub fn root_config() -> GuestConfig {
+pub(crate) fn root_config() -> GuestConfig {
     let capabilities = vec![Capability::Chown, Capability::Setuid, Capability::Kill];
     GuestConfig { uid: 0, gid: 0, home: "/root".into(), capabilities, ..config() }
 }
 
+/// What `atoll-init` is started in, besides a root of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inside {
+    Nothing,
+    /// As PID 1.
+    PidNamespace,
+    /// As the launcher does it: PID 1 and root of a user namespace, with a few capabilities.
+    UserNamespace,
+}
+
+/// The host's ids of a user namespace begin here.
+const FIRST_ID: u32 = 100_000;
+const CAPABILITIES: &str = "-all,+setuid,+setgid,+setpcap,+kill,+dac_override,+chown,+fowner";
+
+impl Inside {
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Inside::Nothing => &[],
+            Inside::PidNamespace => &["--pid", "--fork", "--kill-child", "--mount-proc", "--"],
+            Inside::UserNamespace => &[
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "--",
+                "/usr/bin/setpriv",
+                "--bounding-set",
+                CAPABILITIES,
+                "--",
+            ],
+        }
+    }
+}
+
 /// A child that gets the descriptors and the root of a sandbox.
-pub fn command(config: &GuestConfig, scratch: &Path, pid_namespace: bool) -> Command {
-    let binary = Path::new(BINARY);
-    let inside = Path::new("/init").join(binary.file_name().unwrap());
-    let mut command = if pid_namespace {
-        let mut command = Command::new("/usr/bin/unshare");
-        command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"]).arg(inside);
-        command
+pub(crate) fn command(config: &GuestConfig, scratch: &Path, inside: Inside) -> Command {
+    let binary = binary();
+    let program = Path::new("/init").join(binary.file_name().unwrap());
+    let mut command = if inside == Inside::Nothing {
+        Command::new(program)
     } else {
-        Command::new(inside)
+        let mut command = Command::new("/usr/bin/unshare");
+        command.args(inside.words()).arg(program);
+        command
     };
+    let first_id = if inside == Inside::UserNamespace { FIRST_ID } else { 0 };
     command.env(CONFIG_VARIABLE, serde_json::to_string(config).unwrap()).env("LEAK", "from outside");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     fs::create_dir(scratch.join("spool")).unwrap();
@@ -79,7 +119,7 @@ pub fn command(config: &GuestConfig, scratch: &Path, pid_namespace: bool) -> Com
     let listener = UnixListener::bind(scratch.join("socket")).unwrap();
     let spool = fs::File::open(scratch.join("spool")).unwrap();
     let oom = fs::File::open(scratch.join("oom")).unwrap();
-    let root = root::Root::prepare(scratch, binary);
+    let root = root::Root::prepare(scratch, &binary, first_id);
     // SAFETY: the closure makes system calls on memory that was prepared, and nothing else.
     unsafe {
         command.pre_exec(move || {
@@ -95,57 +135,58 @@ pub fn command(config: &GuestConfig, scratch: &Path, pid_namespace: bool) -> Com
             }
             // One that nobody asked for, to see that it does not leak.
             libc::dup2(high[0], 77);
-            root.enter()
+            root.enter()?;
+            if inside == Inside::UserNamespace { user_namespace::enter() } else { Ok(()) }
         });
     }
     command
 }
 
 impl Guest {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::with(config()).await
     }
 
-    pub async fn with(config: GuestConfig) -> Self {
-        Self::launch(&config, false).await
+    pub(crate) async fn with(config: GuestConfig) -> Self {
+        Self::launch(&config, Inside::Nothing).await
     }
 
     /// As PID 1 of a process namespace.
-    pub async fn as_pid_1(config: GuestConfig) -> Self {
-        Self::launch(&config, true).await
+    pub(crate) async fn as_pid_1(config: GuestConfig) -> Self {
+        Self::launch(&config, Inside::PidNamespace).await
     }
 
-    async fn launch(config: &GuestConfig, pid_namespace: bool) -> Self {
+    pub(crate) async fn launch(config: &GuestConfig, inside: Inside) -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        let child = command(config, scratch.path(), pid_namespace).spawn().unwrap();
+        let child = command(config, scratch.path(), inside).spawn().unwrap();
         let client = connect(scratch.path().join("socket")).await;
         Self { client, child, scratch }
     }
 
-    pub async fn connect_again(&self) -> GuestClient<Channel> {
+    pub(crate) async fn connect_again(&self) -> GuestClient<Channel> {
         connect(self.scratch.path().join("socket")).await
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn spool(&self) -> PathBuf {
+    pub(crate) fn spool(&self) -> PathBuf {
         self.scratch.path().join("spool")
     }
 
-    pub fn set_oom_kills(&self, count: u64) {
+    pub(crate) fn set_oom_kills(&self, count: u64) {
         let text = format!("oom_kill_disable 0\nunder_oom 0\noom_kill {count}\n");
         fs::write(self.scratch.path().join("oom"), text).unwrap();
     }
 
     /// A path of the sandbox, as this test can open it.
-    pub fn path(&self, inside: &str) -> PathBuf {
+    pub(crate) fn path(&self, inside: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{inside}", self.pid()))
     }
 
     /// Ends the process and waits for it.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -171,12 +212,12 @@ async fn connect(socket: PathBuf) -> GuestClient<Channel> {
 }
 
 /// The error that a call failed with.
-pub fn error<T: std::fmt::Debug>(result: Result<T, tonic::Status>) -> atoll_types::Error {
+pub(crate) fn error<T: std::fmt::Debug>(result: Result<T, tonic::Status>) -> atoll_types::Error {
     atoll_guest_proto::from_status(&result.unwrap_err())
 }
 
 /// Waits for something that must come, however slow the machine is.
-pub async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
     for _ in 0..3000 {
         if check().await {
             return;
@@ -186,6 +227,6 @@ pub async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
     panic!("never happened: {what}");
 }
 
-pub fn reference(id: &str) -> v1::ExecRef {
+pub(crate) fn reference(id: &str) -> v1::ExecRef {
     v1::ExecRef { exec_id: id.into() }
 }

@@ -8,7 +8,7 @@ const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/b
 const GROUP: &str = "root:x:0:ann\nextra:x:2000:user,ann\nmore:x:2001:ann\n";
 
 /// Everything prepared before the fork.
-pub struct Root {
+pub(crate) struct Root {
     root: CString,
     mkdirs: Vec<(CString, u32, u32)>,
     links: Vec<(CString, CString)>,
@@ -21,7 +21,7 @@ fn c(path: impl AsRef<Path>) -> CString {
 
 impl Root {
     /// `scratch` is an empty directory of the test's.
-    pub fn prepare(scratch: &Path, binary: &Path) -> Self {
+    pub(crate) fn prepare(scratch: &Path, binary: &Path, first_id: u32) -> Self {
         let (root, etc) = (scratch.join("root"), scratch.join("etc"));
         fs::create_dir(&root).unwrap();
         fs::create_dir(&etc).unwrap();
@@ -48,14 +48,17 @@ impl Root {
         binds.push((c(binary.parent().unwrap()), at("init")));
         Self {
             root: c(&root),
-            mkdirs: directories.iter().map(|(name, owner, mode)| (at(name), *owner, *mode)).collect(),
+            mkdirs: directories
+                .iter()
+                .map(|(name, owner, mode)| (at(name), first_id + owner, *mode))
+                .collect(),
             links: links.to_vec(),
             binds,
         }
     }
 
     /// Enters it. Only system calls: this runs in the forked child of a threaded process.
-    pub fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter(&self) -> io::Result<()> {
         let none = std::ptr::null::<libc::c_char>();
         let mount = |from: *const libc::c_char, to: &CString, kind: *const libc::c_char, flags| {
             // SAFETY: strings that live through the call, or null where mount(2) allows it.
@@ -85,7 +88,10 @@ impl Root {
         }
         // SAFETY: strings that live through the calls.
         unsafe {
-            check(libc::chroot(self.root.as_ptr()))?;
+            // Not chroot: who is in one may not make user namespaces.
+            check(libc::chdir(self.root.as_ptr()))?;
+            check(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) as libc::c_int)?;
+            check(libc::umount2(c".".as_ptr(), libc::MNT_DETACH))?;
             check(libc::chdir(c"/".as_ptr()))
         }
     }

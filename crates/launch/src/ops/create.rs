@@ -8,14 +8,15 @@ use crate::{
     mounts::{self, Attributes},
     net,
     record::{self, Record},
-    rootfs, runtime::Start,
+    rootfs,
+    runtime::Start,
     spec, sys, uids, userns,
 };
 use atoll_guest_proto::{GuestConfig, Listen};
 use atoll_launch_proto::{ContainerStatus, CreateRequest};
 use atoll_storage::{Image, Tree};
-use atoll_types::{Error, ErrorCode, Result, Storage};
-use rustix::fd::{AsFd, OwnedFd};
+use atoll_types::{Error, ErrorCode, Result, RootMode, Storage};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{
     fs, io,
     os::unix::net::UnixListener,
@@ -40,6 +41,10 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Conta
     request.limits.validate()?;
     refuse_unenforced(context)?;
     let start = Start::choose(&request.profile.isolation)?;
+    if start.own_kernel() && request.profile.root == RootMode::Writable {
+        let message = "a runtime with a kernel of its own has a read-only root";
+        return Err(Error::new(ErrorCode::Unsupported, message).at("profile.root"));
+    }
     let image = context.images.open(&request.profile.image)?;
     refuse_shared_volume(context, request)?;
     let lock = record::begin(context, request.container)?;
@@ -87,7 +92,7 @@ fn refuse_shared_volume(context: &Context, request: &CreateRequest) -> Result<()
 
 fn first_record(request: &CreateRequest, slot: u32, start: &Start) -> Result<Record> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let token = if start.needs_tcp() { Some(random_token()?) } else { None };
+    let token = if start.own_kernel() { Some(random_token()?) } else { None };
     Ok(Record {
         container: request.container,
         profile: request.profile.clone(),
@@ -124,11 +129,16 @@ fn launch(
 ) -> Result<ContainerStatus> {
     let container = record.container;
     let range = uids::range(record.slot);
-    let userns = userns::make(range).map_err(fault("make a user namespace"))?;
+    let userns = match start.own_kernel() {
+        true => None,
+        false => Some(userns::make(range).map_err(fault("make a user namespace"))?),
+    };
+    let userns = userns.as_ref().map(AsFd::as_fd);
     let volume = prepare_volume(context, &record)?;
-    let inherited = inherit(context, &record, start, &userns)?;
+    let inherited = inherit(context, &record, start, userns)?;
     let volume = volume.as_deref();
-    let parts = rootfs::Parts { context, profile: &record.profile, image, volume, userns: &userns, range };
+    let init = start.own_kernel().then(|| context.init.path().as_path());
+    let parts = rootfs::Parts { context, profile: &record.profile, image, volume, userns, range, init };
     let root = parts.assemble()?;
     let (guest, descriptors) = guest_config(&record, start, &inherited, request);
     let bundle = context.container(container).join("bundle");
@@ -144,13 +154,17 @@ fn launch(
         start,
     };
     let spec = serde_json::to_vec(&spec.build()?).map_err(|e| Error::internal(e.to_string()))?;
-    fs::create_dir(&bundle).and_then(|()| fs::write(bundle.join("config.json"), spec)).map_err(fault("write the bundle"))?;
+    fs::create_dir(&bundle)
+        .and_then(|()| fs::write(bundle.join("config.json"), spec))
+        .map_err(fault("write the bundle"))?;
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
     // From here on PID 1's end finds its container.
-    std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid)).map_err(fault("note the process id"))?;
-    record.pid_start = record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
+    std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid))
+        .map_err(fault("note the process id"))?;
+    record.pid_start =
+        record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
     record.pid = pid;
     net::loopback_up(pid).map_err(fault("bring the loopback up"))?;
     start.start(context, container)?;
@@ -167,13 +181,18 @@ fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>>
     Ok(Some(path))
 }
 
-fn inherit(context: &Context, record: &Record, start: &Start, userns: &OwnedFd) -> Result<Inherited> {
+fn inherit(
+    context: &Context,
+    record: &Record,
+    start: &Start,
+    userns: Option<BorrowedFd<'_>>,
+) -> Result<Inherited> {
     let spool = context.storage.create(Tree::Spool(record.container), SPOOL_BYTES)?;
     // A mount of its own: PID 1 can reach nothing above it, and its files keep root's ids on disk.
     let attributes = Attributes { read_only: false, no_exec: true };
-    let spool = mounts::clone_tree(&spool, false, attributes, Some(userns.as_fd())).map_err(fault("open the spool"))?;
+    let spool = mounts::clone_tree(&spool, false, attributes, userns).map_err(fault("open the spool"))?;
     let oom = cgroup::oom_file(context, record.container)?;
-    let listener = if start.needs_tcp() {
+    let listener = if start.own_kernel() {
         None
     } else {
         let path = context.guest_socket(record.container);
@@ -192,8 +211,8 @@ fn guest_config(
     let mut next = |there: bool| if there { numbers.next() } else { None };
     let listen = next(inherited.listener.is_some());
     // A runtime with a kernel of its own cannot pass descriptors of ours.
-    let spool = next(!start.needs_tcp());
-    let oom = next(!start.needs_tcp() && inherited.oom.is_some());
+    let spool = next(!start.own_kernel());
+    let oom = next(!start.own_kernel() && inherited.oom.is_some());
     let listen_at = match (listen, &record.token) {
         (None, Some(token)) => Listen::Tcp { address: format!("127.0.0.1:{TCP_PORT}"), token: token.clone() },
         (number, _) => Listen::Inherited(number.unwrap_or(3)),

@@ -4,7 +4,7 @@
 use crate::{cgroup, context::Context, record, runtime::Start, uids, wire};
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Error, Result};
-use rustix::process::{Pid, Signal, kill_process, pidfd_open, PidfdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::{fs, io, os::unix::net::UnixStream, time::Duration};
 
 /// Ends a container and frees all that it had; fine when there is none.
@@ -36,6 +36,9 @@ pub(crate) fn hold(context: &Context, stream: &mut UnixStream, container: Contai
 /// user ids last, so a cut-off free is found again and no ids are reused too early.
 pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     let record = record::load(context, container);
+    if record.as_ref().is_none_or(|r| r.pid == 0) {
+        end_strays(context, container);
+    }
     if let Some(record) = &record {
         if record.alive() {
             end_process(record.pid)?;
@@ -44,7 +47,8 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     }
     // The end of PID 1 ended its whole process namespace; this waits for the last of it.
     cgroup::remove(context, container)?;
-    let fault = |what: &'static str| move |e: io::Error| Error::internal(format!("cannot remove {what}: {e}"));
+    let fault =
+        |what: &'static str| move |e: io::Error| Error::internal(format!("cannot remove {what}: {e}"));
     Start::Builtin.forget(context, container).map_err(fault("libcontainer's state"))?;
     if let Some(record) = &record
         && let Ok(start @ Start::Runtime { .. }) = Start::choose(&record.profile.isolation)
@@ -58,9 +62,7 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
         _ => {}
     }
     match record {
-        Some(record) => {
-            uids::release(&context.layout, record.slot, container).map_err(fault("the user ids"))
-        }
+        Some(record) => uids::release(&context.layout, record.slot, container).map_err(fault("the user ids")),
         // Cut off before the record was written: the slot names a container that is gone now.
         None => {
             uids::repair();
@@ -80,4 +82,30 @@ fn end_process(pid: i32) -> Result<()> {
         Ok(0) => Err(Error::internal("PID 1 does not end")),
         _ => Ok(()),
     }
+}
+
+/// Ends what a killed worker left on its way into the container: its own children, in no cgroup yet,
+/// waiting for a word from it. They are known by what they hold open, which is the container's lock.
+fn end_strays(context: &Context, container: ContainerId) {
+    let lock = context.container(container).join("lock");
+    let me = std::process::id().to_string();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes.filter(|p| p.file_name() != me.as_str()) {
+        let Some(pid) = process.file_name().to_str().and_then(|n| n.parse().ok()).and_then(Pid::from_raw)
+        else {
+            continue;
+        };
+        let open = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        if open.filter_map(|fd| fs::read_link(fd.path()).ok()).any(|target| target == lock)
+            && !waits_for_lock(pid)
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Whether a process is another worker that waits to change the same container.
+fn waits_for_lock(pid: Pid) -> bool {
+    fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()))
+        .is_ok_and(|name| name.trim() == "atoll-launch")
 }

@@ -34,15 +34,17 @@ fn load(context: &Context, container: ContainerId) -> Result<Record> {
 
 /// PID 1's end is written down by its parent a moment after it ended; gives that moment.
 fn settled_death(context: &Context, record: &Record) -> Option<Death> {
-    let mut death = record.death(context)?;
-    for _ in 0..200 {
-        if death.kind != DeathKind::Lost || !context.pid_link(record.pid).exists() {
-            break;
+    let mut tries = 0;
+    loop {
+        // The link goes after the end is written down, so it is looked for first.
+        let pending = context.pid_link(record.pid).symlink_metadata().is_ok();
+        let death = record.death(context)?;
+        if death.kind != DeathKind::Lost || !pending || tries == 200 {
+            return Some(death);
         }
+        tries += 1;
         sleep(Duration::from_millis(5));
-        death = record.death(context)?;
     }
-    Some(death)
 }
 
 /// How a container is.
@@ -89,8 +91,16 @@ pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(Owne
     }
     net::enter(record.pid).map_err(refused)?;
     let address = SocketAddr::from(([127, 0, 0, 1], TCP_PORT));
-    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(refused)?;
-    Ok((stream.into(), record.token))
+    // PID 1 listens a moment after it was started.
+    let mut tries = 0;
+    loop {
+        match TcpStream::connect_timeout(&address, Duration::from_secs(5)) {
+            Ok(stream) => return Ok((stream.into(), record.token)),
+            Err(_) if tries < 500 && record.alive() => tries += 1,
+            Err(e) => return Err(refused(e)),
+        }
+        sleep(Duration::from_millis(20));
+    }
 }
 
 /// What this machine can do.

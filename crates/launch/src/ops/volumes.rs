@@ -13,7 +13,11 @@ pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
         // It may be removed while we look.
         match context.storage.usage(tree) {
             Ok(usage) => {
-                all.push(VolumeStatus { volume, used_bytes: usage.used_bytes, limit_bytes: usage.limit_bytes });
+                all.push(VolumeStatus {
+                    volume,
+                    used_bytes: usage.used_bytes,
+                    limit_bytes: usage.limit_bytes,
+                });
             }
             Err(error) if error.code == ErrorCode::NotFound => {}
             Err(error) => return Err(error),

@@ -10,7 +10,9 @@ pub(super) async fn a_volume_outlives_its_container(provider: &dyn Provider) -> 
     let spec = || ContainerSpec { volume: Some(volume), ..spec() };
     let result = async {
         with(provider, spec(), async |container| {
-            says(&container, "echo kept > /workspace/a; echo mine > ~/b; echo gone > /tmp/c").await.map(|_| ())
+            says(&container, "echo kept > /workspace/a; echo mine > ~/b; echo gone > /tmp/c")
+                .await
+                .map(|_| ())
         })
         .await?;
         with(provider, spec(), async |container| {
@@ -34,7 +36,8 @@ pub(super) async fn without_a_volume_nothing_outlives_it(provider: &dyn Provider
     let Some(volumes) = provider.volumes() else { return Ok(()) };
     let first = spec();
     let id = first.id;
-    with(provider, first, async |container| says(&container, "echo x > /workspace/x").await.map(|_| ())).await?;
+    with(provider, first, async |container| says(&container, "echo x > /workspace/x").await.map(|_| ()))
+        .await?;
     let all = volumes.list_volumes().await.map_err(|e| format!("list: {e}"))?;
     ensure(all.iter().all(|v| v.uuid() != id.uuid()), || "a throw-away volume was kept".into())?;
     with(provider, ContainerSpec { id, ..spec() }, async |container| {

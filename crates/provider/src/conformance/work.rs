@@ -75,7 +75,8 @@ pub(super) async fn files_go_in_and_come_out(provider: &dyn Provider) -> Outcome
         let body = vec![7u8; 3_000_000];
         let chunks: Vec<_> = body.chunks(100_000).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
         let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
-        let entry = guest.write_file("a/b", options, stream::iter(chunks)).await.map_err(|e| e.to_string())?;
+        let entry =
+            guest.write_file("a/b", options, stream::iter(chunks)).await.map_err(|e| e.to_string())?;
         same("size", (entry.name.as_str(), entry.size, entry.uid), ("b", 3_000_000, 1000))?;
         let reader = guest.read_file("/workspace/a/b", 10, 100).await.map_err(|e| e.to_string())?;
         same("range", reader.collect(1000).await.map_err(|e| e.to_string())?, vec![7u8; 100])?;

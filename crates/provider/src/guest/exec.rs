@@ -182,7 +182,8 @@ impl ExecReport {
             command,
             descendants_alive,
         } = info;
-        let failure = failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
+        let failure =
+            failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
         Ok(Self {
             id: exec_id.parse().map_err(|_| hostile("an exec id"))?,
             ended: state == v1::ExecState::Ended as i32,
@@ -308,7 +309,10 @@ impl Guest {
                 ExecEvent::Started(_) => {}
                 ExecEvent::Output { stream, data, .. } => {
                     if stdout.len() + stderr.len() + data.len() > LARGEST_RESULT {
-                        return Err(Error::new(ErrorCode::TooLarge, "the output is too large to hold; follow it"));
+                        return Err(Error::new(
+                            ErrorCode::TooLarge,
+                            "the output is too large to hold; follow it",
+                        ));
                     }
                     match stream {
                         OutputStream::Stdout => stdout.extend_from_slice(&data),
@@ -329,8 +333,7 @@ impl Guest {
     ) -> Result<u64> {
         let first = v1::StdinChunk { exec_id: id.to_string(), data: Vec::new(), close: false };
         let last = v1::StdinChunk { exec_id: String::new(), data: Vec::new(), close: true };
-        let middle =
-            data.map(|b| v1::StdinChunk { exec_id: String::new(), data: b.to_vec(), close: false });
+        let middle = data.map(|b| v1::StdinChunk { exec_id: String::new(), data: b.to_vec(), close: false });
         let all = futures_util::stream::once(async { first })
             .chain(middle)
             .chain(futures_util::stream::once(async { last }));

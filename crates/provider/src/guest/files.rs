@@ -174,7 +174,8 @@ impl Guest {
 
     /// Gives a file or folder another name.
     pub async fn rename(&self, from: &str, to: &str, overwrite: bool) -> Result<Entry> {
-        let reply = self.client().r#move(v1::MoveRequest { from: from.into(), to: to.into(), overwrite }).await;
+        let reply =
+            self.client().r#move(v1::MoveRequest { from: from.into(), to: to.into(), overwrite }).await;
         Entry::read(self.check(reply).await?.into_inner())
     }
 }

@@ -6,13 +6,11 @@ mod files;
 
 use async_trait::async_trait;
 use atoll_guest_proto::{
-    MAX_PROTOCOL, MIN_PROTOCOL, from_status,
+    MAX_PROTOCOL, MIN_PROTOCOL, from_status, is_spoken,
     v1::{ConfigureRequest, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
-pub use exec::{
-    Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure,
-};
+pub use exec::{Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure};
 pub use files::{Entry, EntryKind, FileReader, WriteOptions};
 use std::{collections::BTreeMap, sync::Arc};
 use tonic::{
@@ -66,7 +64,9 @@ impl Guest {
         let reply = guest.client().hello(request).await;
         let protocol = guest.check(reply).await?.into_inner().protocol;
         if !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) {
-            let message = format!("atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}");
+            let message = format!(
+                "atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}"
+            );
             return Err(Error::new(ErrorCode::VersionMismatch, message));
         }
         Ok(guest)
@@ -86,11 +86,10 @@ impl Guest {
 
     async fn explain(&self, status: &Status) -> Error {
         let error = from_status(status);
-        // A broken stream has many codes; a status of ours has ours.
-        let broken = matches!(error.code, ErrorCode::Unavailable | ErrorCode::Internal);
-        match broken {
-            true => self.lost.death().await.map_or(error, Error::died),
-            false => error,
+        // A broken stream has many codes; what PID 1 says has one of ours.
+        match is_spoken(status) {
+            true => error,
+            false => self.lost.death().await.map_or(error, Error::died),
         }
     }
 

@@ -74,7 +74,8 @@ impl SpoolWriter {
                 if self.extent.changes - self.extent.freed_changes >= MOST_CHANGES {
                     return Err(Errno::FBIG);
                 }
-                let file = get_or_create(&mut self.changes, || self.directory.create(&changes_name(self.id)))?;
+                let file =
+                    get_or_create(&mut self.changes, || self.directory.create(&changes_name(self.id)))?;
                 let record = self.extent.kept.to_ne_bytes();
                 if pwrite(file, &record, self.extent.changes * 8)? < record.len() {
                     return Err(Errno::NOSPC);

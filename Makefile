@@ -1,0 +1,50 @@
+# make serve and make test do all their own set-up on a fresh Debian or Ubuntu machine with a Rust
+# toolchain. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+export CARGO_TERM_COLOR ?= always
+export CARGO_INCREMENTAL ?= 1
+
+# What the tests drive beside Atoll itself.
+TEST_PACKAGES := btrfs-progs runc runsc python3 procps util-linux
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: help build test lint unit bench bench-quick fuzz clean-machine setup-tests nextest
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+build: ## the release programs in target/release
+	cargo build --release --workspace --bins
+
+test: setup-tests nextest lint ## every test, as CI runs them
+	cargo build --workspace --bins
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --workspace
+	@$(MAKE) --no-print-directory bench-quick
+
+unit: ## the tests that need no root and no containers
+	cargo nextest run -p atoll-types -p atoll-guest-proto -p atoll-launch-proto -p atoll-provider
+
+lint: ## formatting, clippy, and the crates' boundaries
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	scripts/boundaries
+
+bench: build ## every figure, each beside a baseline of the same run
+	$(SUDO) target/release/atoll-bench
+
+# A smoke run: that every figure can be taken, not how fast it is.
+bench-quick:
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo run --quiet -p atoll-bench -- --quick
+
+setup-tests:
+	@missing=$$(for p in $(TEST_PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	  echo "installing:" $$missing; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+nextest:
+	@command -v cargo-nextest >/dev/null || cargo install --locked cargo-nextest

@@ -1,0 +1,124 @@
+//! The launcher as its clients meet it: who may ask, and that nobody holds anybody up.
+
+use super::fixture::{Instance, options, says, spec};
+use atoll_launch_proto::{
+    Answer, Envelope, HEADER, MAX_PROTOCOL, MAX_REQUEST, Reply, Request, decode, encode, frame_length,
+};
+use atoll_provider::Provider;
+use atoll_provider_native::ensure_launcher;
+use atoll_types::ErrorCode;
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    process::Command,
+};
+
+fn exchange(stream: &mut UnixStream, frame: &[u8]) -> Option<Answer> {
+    stream.write_all(frame).ok()?;
+    let mut header = [0; HEADER];
+    stream.read_exact(&mut header).ok()?;
+    let mut body = vec![0; frame_length(header, 1 << 20).unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    Some(decode(&body).unwrap())
+}
+
+#[tokio::test]
+async fn a_slow_client_delays_nobody() {
+    let instance = Instance::start().await;
+    // Clients that connect and say nothing, or half of something.
+    let silent: Vec<UnixStream> = (0..50)
+        .map(|n| {
+            let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
+            stream.write_all(&[0, 0, 1, 0, b'{'][..n % 6]).unwrap();
+            stream
+        })
+        .collect();
+    let c = instance.container("default").await;
+    assert_eq!(says(&c, "echo hello").await, "hello");
+    drop(silent);
+}
+
+#[tokio::test]
+async fn hostile_bytes_get_an_error_and_change_nothing() {
+    let instance = Instance::start().await;
+    let good = encode(&Envelope { protocol: MAX_PROTOCOL, request: Request::List }, MAX_REQUEST).unwrap();
+    let mut newer = Envelope { protocol: 999, request: Request::List };
+    let cases: Vec<(Vec<u8>, ErrorCode)> = vec![
+        (b"\0\0\0\x04null".to_vec(), ErrorCode::InvalidArgument),
+        (b"\0\0\0\x02{}".to_vec(), ErrorCode::InvalidArgument),
+        (b"\0\0\0\0".to_vec(), ErrorCode::InvalidArgument),
+        (b"\xff\xff\xff\xff".to_vec(), ErrorCode::InvalidArgument),
+        ([b"\0\0\0\x10".as_slice(), &[b'['; 16]].concat(), ErrorCode::InvalidArgument),
+        (encode(&newer, MAX_REQUEST).unwrap(), ErrorCode::VersionMismatch),
+    ];
+    for (bytes, code) in cases {
+        let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
+        match exchange(&mut stream, &bytes) {
+            Some(Answer::Err(error)) => assert_eq!(error.code, code, "{bytes:?}"),
+            other => panic!("{bytes:?}: {other:?}"),
+        }
+    }
+    // Whoever is too new can still ask who is there.
+    newer.request = Request::Hello;
+    let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
+    let hello = exchange(&mut stream, &encode(&newer, MAX_REQUEST).unwrap());
+    assert!(matches!(hello, Some(Answer::Ok(Reply::Hello(l))) if l.max_protocol == MAX_PROTOCOL));
+    let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
+    assert_eq!(exchange(&mut stream, &good), Some(Answer::Ok(Reply::Containers(vec![]))));
+}
+
+/// Connects as another user and prints how many bytes come back to a Hello.
+fn knock_as(uid: u32, instance: &Instance) -> usize {
+    let frame = encode(&Envelope { protocol: 1, request: Request::Hello }, MAX_REQUEST).unwrap();
+    let program = format!(
+        "import os,socket\nos.setgid({uid}); os.setuid({uid})\ns=socket.socket(socket.AF_UNIX)\ns.connect({:?})\n\
+         try:\n  s.sendall(bytes({frame:?})); print(len(s.recv(4096)))\nexcept OSError: print(0)",
+        instance.layout.socket()
+    );
+    let ran = Command::new("/usr/bin/python3").args(["-c", &program]).output().unwrap();
+    String::from_utf8(ran.stdout).unwrap().trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn only_named_users_may_give_orders() {
+    let instance = Instance::start_with(&["--client-uid", "4242"]).await;
+    assert!(knock_as(4242, &instance) > 0);
+    assert_eq!(knock_as(4243, &instance), 0);
+    assert_eq!(knock_as(65534, &instance), 0);
+}
+
+#[tokio::test]
+async fn a_second_launcher_finds_the_first() {
+    let instance = Instance::start().await;
+    let pids = instance.launcher_pids();
+    assert_eq!(pids.len(), 2, "a monitor and a launcher");
+    let again = ensure_launcher(&options(instance.data(), &[])).await.unwrap();
+    assert!(!again.new);
+    // Even when it is started by hand.
+    let helper = std::path::Path::new(env!("CARGO_BIN_EXE_atoll")).with_file_name("atoll-launch");
+    let ran = Command::new(helper).arg("--data-dir").arg(instance.data()).output().unwrap();
+    assert_eq!((ran.status.code(), &ran.stdout[..]), (Some(0), &b"running\n"[..]));
+    assert_eq!(instance.launcher_pids(), pids);
+}
+
+#[tokio::test]
+async fn the_launcher_has_no_network_and_one_thread() {
+    let instance = Instance::start().await;
+    let _c = instance.provider.create(spec("default")).await.unwrap();
+    for pid in instance.launcher_pids() {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
+        assert_eq!(threads, 1);
+        let sockets: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+            .unwrap()
+            .flatten()
+            .filter_map(|e| std::fs::read_link(e.path()).ok()?.to_str().map(str::to_owned))
+            .filter_map(|link| link.strip_prefix("socket:[").map(|s| s.trim_end_matches(']').to_owned()))
+            .collect();
+        for table in ["tcp", "tcp6", "udp", "udp6", "raw", "packet", "netlink"] {
+            let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+            for line in table.lines() {
+                assert!(line.split_whitespace().all(|field| !sockets.contains(&field.to_owned())), "{line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Whatever is killed, whenever: what lives goes on, what is half-made goes away, and nothing is lost.
+
+use super::fixture::{Instance, eventually, options, says, spec};
+use atoll_launch_proto::Request;
+use atoll_provider::{Command, ContainerSpec, Provider, State};
+use atoll_provider_native::ensure_launcher;
+use atoll_types::{DeathKind, ErrorCode, ExecId, VolumeId};
+use std::{fs, process, time::Duration};
+
+fn kill(pid: i32) {
+    let status = process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
+    assert!(status.success(), "kill {pid}");
+}
+
+#[tokio::test]
+async fn a_killed_launcher_is_restarted_and_containers_live_on() {
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    let id = ExecId::random();
+    c.guest().start(id, &Command::shell("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done")).await.unwrap();
+    let [monitor, launcher] = instance.launcher_pids()[..] else { panic!("a monitor and a launcher") };
+    kill(launcher);
+    eventually("a new launcher", || {
+        instance.launcher_pids().iter().any(|p| ![monitor, launcher].contains(p))
+    });
+    eventually("its socket", || std::os::unix::net::UnixStream::connect(instance.layout.socket()).is_ok());
+    // The stream to PID 1 never broke, and a new handle finds the same container.
+    let again = instance.provider.attach(c.id()).await.unwrap();
+    let mut events = again.guest().attach(id, 0, true).await.unwrap();
+    let mut said = Vec::new();
+    while let Some(event) = events.next().await.unwrap() {
+        if let atoll_provider::ExecEvent::Output { data, .. } = event {
+            said.extend_from_slice(&data);
+        }
+    }
+    assert_eq!(said, b"1\n2\n3\n4\n5\n6\n");
+    // Its end is still seen, by whoever inherited it.
+    kill(instance.pid_of(&c));
+    let death = c.died().await.unwrap();
+    assert_eq!((death.kind, death.signal), (DeathKind::Signal, Some(9)));
+}
+
+#[tokio::test]
+async fn killing_monitor_and_launcher_loses_no_container() {
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    says(&c, "echo kept > /workspace/x").await;
+    for pid in instance.launcher_pids() {
+        kill(pid);
+    }
+    assert!(ensure_launcher(&options(instance.data(), &[])).await.unwrap().new);
+    let all = instance.provider.list().await.unwrap();
+    assert_eq!(
+        all.iter().map(|l| (l.id, l.state.clone())).collect::<Vec<_>>(),
+        vec![(c.id(), State::Running)]
+    );
+    let again = instance.provider.attach(c.id()).await.unwrap();
+    assert_eq!(says(&again, "cat /workspace/x").await, "kept");
+    // Nobody of ours is PID 1's parent any more, so its end leaves no trace but itself.
+    kill(instance.pid_of(&c));
+    assert_eq!(c.died().await.unwrap().kind, DeathKind::Lost);
+}
+
+#[tokio::test]
+async fn a_dead_pid_1_is_data_and_the_volume_stays() {
+    let instance = Instance::start().await;
+    let volume = VolumeId::random();
+    let make = || ContainerSpec { volume: Some(volume), ..spec("default") };
+    let c = instance.provider.create(make()).await.unwrap();
+    says(&c, "echo kept > /workspace/x; sync").await;
+    let running = c.guest().exec(ExecId::random(), &Command::new(["sleep", "1000"])).await.unwrap();
+    kill(instance.pid_of(&c));
+    let mut running = running;
+    let error = loop {
+        match running.next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("a broken stream looked like an end"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code, ErrorCode::ContainerDied);
+    let death = error.death.unwrap();
+    assert_eq!((death.kind, death.signal), (DeathKind::Signal, Some(9)));
+    assert!(error.message.contains("SIGKILL") && error.message.contains("resume"), "{}", error.message);
+    let error = c.guest().run(&Command::new(["true"])).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::ContainerDied);
+    assert!(matches!(c.state().await.unwrap(), State::Dead(d) if d == death));
+    instance.provider.destroy(c.id()).await.unwrap();
+    let c = instance.provider.create(make()).await.unwrap();
+    assert_eq!(says(&c, "cat /workspace/x").await, "kept");
+    instance.provider.destroy(c.id()).await.unwrap();
+    instance.provider.volumes().unwrap().remove_volume(volume).await.unwrap();
+}
+
+/// The workers of a launcher: its children that run its own program.
+fn workers(launcher: i32) -> Vec<i32> {
+    let children =
+        fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|p| p.parse().ok());
+    children
+        .filter(|p: &i32| {
+            fs::read_to_string(format!("/proc/{p}/cmdline")).unwrap_or_default().contains("atoll-launch")
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_worker_killed_at_any_moment_leaves_nothing_half_made() {
+    let instance = Instance::start().await;
+    let launcher = instance.launcher_pids()[1];
+    let mut interrupted = 0;
+    for delay in 0..40u64 {
+        let spec = spec(if delay % 4 == 0 { "root" } else { "default" });
+        let id = spec.id;
+        let (made, ()) = tokio::join!(instance.provider.create(spec), async {
+            tokio::time::sleep(Duration::from_micros(delay * 700)).await;
+            for worker in workers(launcher) {
+                let _ = process::Command::new("kill").args(["-KILL", &worker.to_string()]).status();
+            }
+        });
+        match made {
+            Ok(c) => assert_eq!(says(&c, "echo whole").await, "whole"),
+            Err(error) => {
+                assert_eq!(error.code, ErrorCode::Unavailable, "{error:?}");
+                interrupted += 1;
+            }
+        }
+        instance.provider.destroy(id).await.unwrap();
+    }
+    assert!(interrupted > 0, "no worker was hit");
+    assert_eq!(instance.provider.list().await.unwrap(), vec![]);
+}
+
+#[tokio::test]
+async fn a_launcher_killed_while_it_works_repairs_at_the_next_start() {
+    let instance = Instance::start().await;
+    for delay in [1u64, 3, 6, 10, 15, 22] {
+        let pids = instance.launcher_pids();
+        let launcher = pids[1];
+        let spec = spec("default");
+        let (_, ()) = tokio::join!(instance.provider.create(spec), async {
+            tokio::time::sleep(Duration::from_millis(delay)).await;
+            for worker in workers(launcher) {
+                let _ = process::Command::new("kill").args(["-KILL", &worker.to_string()]).status();
+            }
+            for pid in pids {
+                let _ = process::Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+            }
+        });
+        ensure_launcher(&options(instance.data(), &[])).await.unwrap();
+        for listed in instance.provider.list().await.unwrap() {
+            assert!(!matches!(listed.state, State::Creating), "{listed:?}");
+            instance.provider.destroy(listed.id).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_belongs_to_nobody_is_removed_at_start() {
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    for pid in instance.launcher_pids() {
+        kill(pid);
+    }
+    // As a crash between two lines would leave it: everything but the record.
+    let folder = instance.layout.run().join("c").join(c.id().to_string());
+    fs::remove_file(folder.join("record.json")).unwrap();
+    ensure_launcher(&options(instance.data(), &[])).await.unwrap();
+    assert_eq!(instance.provider.list().await.unwrap(), vec![]);
+    assert!(!folder.exists());
+    let error = instance.provider.attach(c.id()).await.err().unwrap();
+    assert_eq!(error.code, ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn shutdown_ends_everything() {
+    let instance = Instance::start().await;
+    for profile in ["default", "tools", "root"] {
+        let c = instance.container(profile).await;
+        c.guest().start(ExecId::random(), &Command::new(["sleep", "1000"])).await.unwrap();
+    }
+    instance.client.ask(Request::Shutdown).await.unwrap();
+    eventually("its end", || instance.launcher_pids().is_empty());
+}

@@ -1,0 +1,52 @@
+//! Other OCI runtimes by name. The set-up installs runc and runsc, so these never pass by being absent.
+
+use super::fixture::{Instance, says, shell, spec};
+use atoll_provider::{ContainerSpec, Provider};
+use atoll_types::{ErrorCode, Isolation, Profile};
+
+fn by(runtime: &str, profile: &str) -> ContainerSpec {
+    let isolation = Isolation::Runtime(runtime.into());
+    ContainerSpec { profile: Profile { isolation, ..Profile::builtin(profile).unwrap() }, ..spec(profile) }
+}
+
+#[tokio::test]
+async fn runc_gives_the_same_sandbox() {
+    let instance = Instance::start().await;
+    assert!(instance.provider.capabilities().await.unwrap().runtimes.contains(&"runc".to_owned()));
+    let c = instance.provider.create(by("runc", "default")).await.unwrap();
+    assert_eq!(says(&c, "id -u; echo $HOME; nproc; hostname").await, "1000\n/home/user\n1\nsandbox");
+    let status = says(&c, "cat /proc/self/status").await;
+    assert!(status.contains("CapBnd:\t0000000000000000") && status.contains("Seccomp:\t2"), "{status}");
+    assert_ne!(shell(&c, "touch /usr/x").await.report.exit_code, Some(0));
+    let c = instance.provider.create(by("runc", "tools")).await.unwrap();
+    assert_eq!(says(&c, "id -u; touch /workspace/x && ls /workspace").await, "65532\nx");
+    // Its end is seen as any other's.
+    let pid = instance.pid_of(&c);
+    std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
+    assert_eq!(c.died().await.unwrap().signal, Some(9));
+}
+
+#[tokio::test]
+async fn gvisor_answers_instead_of_the_kernel() {
+    let instance = Instance::start().await;
+    let c = instance.provider.create(by("runsc", "default")).await.unwrap();
+    assert_eq!(says(&c, "id -u; pwd").await, "1000\n/workspace");
+    let kernel = says(&c, "cat /proc/version").await;
+    let host = std::fs::read_to_string("/proc/version").unwrap();
+    assert_ne!(kernel, host.trim());
+    assert_eq!(says(&c, "python3 -c 'print(6*7)'; echo x > /workspace/x; cat /workspace/x").await, "42\nx");
+    assert_ne!(shell(&c, "touch /usr/x").await.report.exit_code, Some(0));
+    // PID 1 listens on the loopback there; without its token it says nothing.
+    let knock = "python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:2024/\", timeout=5)'";
+    assert_ne!(shell(&c, knock).await.report.exit_code, Some(0));
+}
+
+#[tokio::test]
+async fn an_absent_runtime_is_refused_by_name() {
+    let instance = Instance::start().await;
+    for name in ["kata-runtime", "sh", "python3"] {
+        let error = instance.provider.create(by(name, "default")).await.err().unwrap();
+        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("profile.isolation")));
+        assert!(error.message.contains("runc"), "it says what there is: {}", error.message);
+    }
+}
