@@ -20,7 +20,7 @@ fn memory(pid: u32) -> String {
         line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
     };
     let names = ["VmRSS:", "RssAnon:", "RssFile:"].map(|n| format!("{n} {}", pick(&status, n)));
-    let names = names.into_iter().chain(["Pss:"].map(|n| format!("{n} {}", pick(&smaps, n))));
+    let names = names.into_iter().chain(["Pss:", "Pss_Anon:"].map(|n| format!("{n} {}", pick(&smaps, n))));
     names.collect::<Vec<_>>().join(", ")
 }
 
@@ -32,9 +32,10 @@ async fn memory_and_times() {
     println!("idle: {}", memory(guest.pid()));
     let request = sh("exec sleep 1000");
     let id = request.exec_id.clone();
-    guest.client.clone().start_exec(request).await.unwrap();
-    let shim = guest.output("pgrep -n atoll-exec -P $(ps -o ppid= -p $PPID)").await;
-    println!("one exec: {}; a shim: {}", memory(guest.pid()), memory(shim.parse().unwrap()));
+    let info = guest.client.clone().start_exec(request).await.unwrap().into_inner();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", info.pid)).unwrap();
+    let shim = status.lines().find_map(|l| l.strip_prefix("PPid:\t")).unwrap();
+    println!("one exec: {}; its shim: {}", memory(guest.pid()), memory(shim.parse().unwrap()));
     guest.client.clone().kill_exec(reference(&id)).await.unwrap();
     let (mut bare, mut hello, mut ours, mut started) = (vec![], vec![], vec![], vec![]);
     for _ in 0..300 {

@@ -116,14 +116,17 @@ async fn the_launchers_capabilities_suffice() {
     for (config, uid) in [(config(), "1000"), (GuestConfig { capabilities: vec![], ..root_config() }, "0")] {
         let spool = GuestConfig { spool_fd: None, ..config };
         let guest = Guest::launch(&spool, Inside::UserNamespace).await;
+        let home = spool.home.clone();
         let script =
-            "id -u; grep -c -e 'CapEff.*0000000000000000' /proc/self/status; echo x >f; stat -c %u f";
+            "cd; id -u; grep -c -e 'CapEff.*0000000000000000' /proc/self/status; echo x >f; stat -c %u f";
         assert_eq!(guest.output(script).await, format!("{uid}\n1\n{uid}"));
-        let entry = guest.client.clone().stat(crate::files::stat("f")).await.unwrap().into_inner();
+        let entry =
+            guest.client.clone().stat(crate::files::stat(&format!("{home}/f"))).await.unwrap().into_inner();
         assert_eq!(entry.uid.to_string(), uid);
-        let made = crate::files::write(&guest, crate::files::head("g"), &[b"y"]).await.unwrap();
+        let made =
+            crate::files::write(&guest, crate::files::head(&format!("{home}/g")), &[b"y"]).await.unwrap();
         assert_eq!(made.uid.to_string(), uid);
-        assert_eq!(guest.output("cat g; echo out >/dev/stdout").await, "yout");
+        assert_eq!(guest.output("cat ~/g; echo out >/dev/stdout").await, "yout");
         let request = sh("setsid sleep 1000 >/dev/null 2>&1 & echo $!");
         let id = request.exec_id.clone();
         let pid = guest.run(request).await.stdout();

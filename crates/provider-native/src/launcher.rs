@@ -9,7 +9,7 @@ use rustix::{
     fd::OwnedFd,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
 };
-use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, pin::Pin};
+use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, pin::Pin, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest},
     net::{TcpStream, UnixStream},
@@ -19,6 +19,9 @@ use tokio::{
 pub(crate) trait Both: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Both for T {}
 pub(crate) type GuestStream = Pin<Box<dyn Both>>;
+
+/// How long any answer but a death may take.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks one launcher.
 #[derive(Debug, Clone)]
@@ -45,8 +48,16 @@ impl LauncherClient {
 
     /// Asks, and waits for the answer.
     pub async fn ask(&self, request: Request) -> Result<Reply> {
-        let mut stream = self.send(request).await?;
-        receive(&mut stream).await
+        // A death may be long in coming; everything else that takes this long will not come.
+        let patience = if matches!(request, Request::Wait(_)) { Duration::MAX } else { PATIENCE };
+        let answer = async {
+            let mut stream = self.send(request).await?;
+            receive(&mut stream).await
+        };
+        match tokio::time::timeout(patience, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::new(ErrorCode::Unavailable, "the launcher did not answer in time")),
+        }
     }
 
     /// Asks, and keeps the connection: what it holds goes when the value does, or this process.

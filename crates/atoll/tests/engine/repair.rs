@@ -121,7 +121,9 @@ async fn a_worker_killed_at_any_moment_leaves_nothing_half_made() {
         match made {
             Ok(c) => assert_eq!(says(&c, "echo whole").await, "whole"),
             Err(error) => {
-                assert_eq!(error.code, ErrorCode::Unavailable, "{error:?}");
+                // Who was hit decides: the worker, libcontainer's helper, or PID 1 itself.
+                let known = [ErrorCode::Unavailable, ErrorCode::ContainerDied, ErrorCode::Internal];
+                assert!(known.contains(&error.code), "{error:?}");
                 interrupted += 1;
             }
         }
@@ -138,7 +140,9 @@ async fn a_launcher_killed_while_it_works_repairs_at_the_next_start() {
         let pids = instance.launcher_pids();
         let launcher = pids[1];
         let spec = spec("default");
-        let (_, ()) = tokio::join!(instance.provider.create(spec), async {
+        // With everybody killed at once, nobody may be left to hang up on the client.
+        let create = tokio::time::timeout(Duration::from_secs(2), instance.provider.create(spec));
+        let (_, ()) = tokio::join!(create, async {
             tokio::time::sleep(Duration::from_millis(delay)).await;
             for worker in workers(launcher) {
                 let _ = process::Command::new("kill").args(["-KILL", &worker.to_string()]).status();
