@@ -46,7 +46,7 @@ pub(crate) fn prepare_process(config: &GuestConfig) -> Result<(), String> {
     let failed = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
     tune_allocator();
     sys::open_missing_stdio().map_err(failed("open /dev/null"))?;
-    sys::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC).map_err(failed("mark descriptors"))?;
+    sys::mark_close_on_exec().map_err(failed("mark descriptors"))?;
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     sys::prctl(libc::PR_SET_DUMPABLE, 0).map_err(failed("become non-dumpable"))?;
     sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map_err(failed("set no_new_privs"))?;

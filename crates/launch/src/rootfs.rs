@@ -14,7 +14,7 @@ use crate::{
     uids::Range,
 };
 use atoll_storage::Image;
-use atoll_types::{Error, ErrorCode, Profile, Result, RootMode, Storage};
+use atoll_types::{Error, ErrorCode, Profile, Result, RootMode};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
@@ -67,6 +67,11 @@ pub(crate) fn prepare_volume(volume: &Path, profile: &Profile) -> Result<()> {
         .and_then(|()| make("home", 0o750, profile.uid, profile.gid))
         .and_then(|()| make("tmp", 0o1777, 0, 0))
         .map_err(fault("prepare the volume"))
+}
+
+/// The folders of a volume and where they appear.
+pub(crate) fn volume_places(profile: &Profile) -> [(&'static str, &'static str); 3] {
+    [("workspace", "/workspace"), ("tmp", "/tmp"), ("home", profile.home())]
 }
 
 /// Opens a place below the root to attach to, making the folders that are missing. The root may hold
@@ -181,10 +186,10 @@ impl Parts<'_> {
     }
 
     fn attach_volume(&self, root: &OwnedFd) -> Result<()> {
-        let (Storage::Volume, Some(volume)) = (self.profile.storage, self.volume) else { return Ok(()) };
-        let home = self.profile.home().trim_start_matches('/');
-        for (from, to) in [("workspace", "workspace"), ("tmp", "tmp"), ("home", home)] {
-            attach_at(&self.mapped(&volume.join(from), WRITABLE)?, root, to)?;
+        // A runtime with its own kernel mounts them by itself, from the specification.
+        let (Some(volume), Some(_)) = (self.volume, self.userns) else { return Ok(()) };
+        for (folder, at) in volume_places(self.profile) {
+            attach_at(&self.mapped(&volume.join(folder), WRITABLE)?, root, at.trim_start_matches('/'))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The OCI specification of a container: the one document that says what it may see and do. The
 //! same one is given to libcontainer and to any other runtime.
 
-use crate::{cgroup, context::Context, runtime::Start, uids::Range};
+use crate::{cgroup, context::Context, rootfs::volume_places, runtime::Start, uids::Range};
 use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};
 use atoll_types::{Capability, ContainerId, Error, Limits, Profile, Result, RootMode, Storage, TmpfsSizes};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) slot: u32,
     pub(crate) range: Range,
     pub(crate) root: &'a Path,
+    pub(crate) volume: Option<&'a Path>,
     pub(crate) guest: &'a GuestConfig,
     pub(crate) start: &'a Start,
 }
@@ -95,6 +96,10 @@ fn tmpfs(at: &str, size: u64, mode: &str, uid: u32, gid: u32) -> Value {
     json!({ "destination": at, "type": "tmpfs", "source": "tmpfs", "options": options })
 }
 
+fn bind(source: &Path, at: &str) -> Value {
+    json!({ "destination": at, "type": "bind", "source": source, "options": ["bind", "rw", "nosuid", "nodev"] })
+}
+
 impl Parts<'_> {
     /// The whole specification.
     pub(crate) fn build(&self) -> Result<Value> {
@@ -159,6 +164,9 @@ impl Parts<'_> {
             mounts.push(tmpfs("/workspace", workspace_bytes, "755", uid, gid));
             mounts.push(tmpfs("/tmp", tmp_bytes, "1777", 0, 0));
             mounts.push(tmpfs(self.profile.home(), home_bytes, "750", uid, gid));
+        }
+        if let (Some(volume), true) = (self.volume, self.start.own_kernel()) {
+            mounts.extend(volume_places(self.profile).map(|(folder, at)| bind(&volume.join(folder), at)));
         }
         mounts.extend(self.start.mounts(&self.context.init));
         mounts

@@ -1,6 +1,7 @@
 mod fixture;
 
 mod cgroup_v2;
+mod cli_help;
 mod conformance;
 mod doctor;
 mod guests;

@@ -46,7 +46,11 @@ impl Shim {
     fn start(plan: &Plan, stdio: [RawFd; 3], control: RawFd) -> Result<Self> {
         sys::block_signals(u64::MAX);
         sys::set_name(c"atoll-exec");
-        sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1)?;
+        match sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) {
+            // An old gVisor has no subreapers: there a child that leaves its parents outlives a kill.
+            Ok(()) | Err(Errno::INVAL) => {}
+            Err(e) => return Err(e),
+        }
         let signals = sys::signal_descriptor(sys::signal_bit(libc::SIGCHLD))?;
         let (failure, write_failure) = sys::pipe()?;
         // SAFETY: the child runs `child::run`, which keeps to raw calls and prepared memory.

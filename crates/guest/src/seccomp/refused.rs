@@ -44,8 +44,19 @@ const PERSONALITIES: [u64; 8] = [0x0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, 0x4_000
 
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-const TIOCSTI: u64 = 0x5412;
-const TIOCLINUX: u64 = 0x541c;
+/// Device calls that reach beyond the caller: typing into another's terminal, and making or deleting
+/// btrfs subvolumes, which any owner of a folder may do and which disk limits would have to follow.
+const DEVICE_CALLS: [u64; 9] = [
+    0x5412,      // TIOCSTI
+    0x541c,      // TIOCLINUX
+    0x5000_9401, // BTRFS_IOC_SNAP_CREATE
+    0x5000_9417, // BTRFS_IOC_SNAP_CREATE_V2
+    0x5000_940e, // BTRFS_IOC_SUBVOL_CREATE
+    0x5000_9418, // BTRFS_IOC_SUBVOL_CREATE_V2
+    0x5000_940f, // BTRFS_IOC_SNAP_DESTROY
+    0x5000_943f, // BTRFS_IOC_SNAP_DESTROY_V2
+    0x4008_941a, // BTRFS_IOC_SUBVOL_SETFLAGS
+];
 
 fn all(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result<SeccompRule, BackendError> {
     let conditions =
@@ -59,7 +70,8 @@ pub(super) fn rules(profile: Seccomp) -> Result<Rules, BackendError> {
     let flag = |flag: &libc::c_int| all([(0, MaskedEq(*flag as u64), *flag as u64)]);
     rules.insert(libc::SYS_clone, NAMESPACE_FLAGS.iter().map(flag).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_personality, vec![all(PERSONALITIES.map(|value| (0, Ne, value)))?]);
-    rules.insert(libc::SYS_ioctl, vec![all([(1, Eq, TIOCSTI)])?, all([(1, Eq, TIOCLINUX)])?]);
+    let device_call = |call: &u64| all([(1, Eq, *call)]);
+    rules.insert(libc::SYS_ioctl, DEVICE_CALLS.iter().map(device_call).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_socket, sockets()?);
     rules.insert(libc::SYS_socketpair, sockets()?);
     if profile == Seccomp::Default {

@@ -51,7 +51,11 @@ pub(crate) fn drop_bounding(mask: u64) -> Result<()> {
 
 /// Makes this thread hold exactly these, with nothing inheritable and nothing ambient.
 pub(crate) fn set_exact(mask: u64) -> Result<()> {
-    super::prctl_ambient_clear()?;
+    match super::prctl_ambient_clear() {
+        // A kernel without an ambient set has nothing in it.
+        Ok(()) | Err(Errno::INVAL) => {}
+        Err(e) => return Err(e),
+    }
     let header: [u32; 2] = [VERSION_3, 0];
     let (low, high) = (mask as u32, (mask >> 32) as u32);
     // effective, permitted, inheritable; low halves first.

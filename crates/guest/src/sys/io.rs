@@ -5,6 +5,25 @@ use super::check;
 use rustix::io::{Errno, Result};
 use std::{ffi::CStr, os::fd::RawFd};
 
+/// Above every descriptor. gVisor reads the number as signed.
+const LAST: u32 = i32::MAX as u32;
+
+/// Marks every descriptor but the standard three close-on-exec. A kernel that knows no such range
+/// (gVisor's) is asked one by one.
+pub(crate) fn mark_close_on_exec() -> Result<()> {
+    match close_range(3, LAST, libc::CLOSE_RANGE_CLOEXEC) {
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        result => return result,
+    }
+    let folder = std::fs::read_dir("/proc/self/fd").map_err(|_| Errno::NOSYS)?;
+    let numbers: Vec<i32> = folder.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|n| *n > 2) {
+        // SAFETY: sets a flag by number; the folder's own descriptor is closed by now and answers EBADF.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+    Ok(())
+}
+
 /// Closes the descriptors from `first` to `last`, or with flags only marks them.
 pub(crate) fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
     // SAFETY: three numbers. What it closes is the caller's to answer for.
@@ -22,7 +41,7 @@ pub(crate) fn keep_only(kept: &mut [RawFd]) -> Result<()> {
         }
         next = next.max(fd + 1);
     }
-    close_range(next, u32::MAX, 0)
+    close_range(next, LAST, 0)
 }
 
 /// Makes 0, 1 and 2 exist, so that no pipe of ours ever gets one of these numbers.

@@ -150,6 +150,7 @@ fn launch(
         slot: record.slot,
         range,
         root: &root,
+        volume,
         guest: &guest,
         start,
     };

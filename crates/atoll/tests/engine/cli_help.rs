@@ -1,0 +1,16 @@
+//! What the program says of itself, as golden files: a change shows in review.
+
+use std::process::Command;
+
+fn help(arguments: &[&str]) -> String {
+    let ran = Command::new(env!("CARGO_BIN_EXE_atoll")).args(arguments).env_remove("ATOLL_DATA_DIR").output().unwrap();
+    assert!(ran.status.success());
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+#[test]
+fn the_help_is_as_it_was() {
+    insta::assert_snapshot!("help", help(&["--help"]));
+    insta::assert_snapshot!("help_run", help(&["run", "--help"]));
+    insta::assert_snapshot!("help_doctor", help(&["doctor", "--help"]));
+}

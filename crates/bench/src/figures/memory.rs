@@ -1,0 +1,115 @@
+//! What an idle container takes, counted three ways: by its cgroup, which has the kernel's share but
+//! not what is shared; by PID 1's pages; and by what the whole machine has less, which has everything
+//! and everybody else's doings too.
+
+use super::Bench;
+use crate::{
+    Result,
+    baseline::Sleepers,
+    instance::small_spec,
+    machine::{kibibytes, meminfo},
+    report::{Baseline, Row},
+    stats::Samples,
+};
+use atoll_provider::{Container, Provider};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Long enough for freed memory to be counted as such.
+const SETTLE: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+struct Counted {
+    cgroup: Samples,
+    pss: Samples,
+    rss: Samples,
+    machine: Samples,
+    bare_pss: Samples,
+    bare_rss: Samples,
+    bare_machine: Samples,
+}
+
+pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let count = bench.scale.pick(3, 20, 20);
+    let mut counted = Counted::default();
+    // The first one pays for what all share.
+    bench.destroy(&bench.container().await?).await?;
+    for _ in 0..bench.scale.pick(1, 3, 10) {
+        containers(bench, count, &mut counted).await?;
+        sleepers(count, &mut counted).await?;
+    }
+    let Counted { cgroup, pss, rss, machine, bare_pss, bare_rss, bare_machine } = counted;
+    let bare = |samples| Baseline::new("a bare sleep: PSS", samples);
+    Ok(vec![
+        Row::memory("memory, cgroup", cgroup, bare(bare_pss.clone())),
+        Row::memory("memory, PID 1 PSS", pss, bare(bare_pss)),
+        Row::memory("memory, PID 1 RSS", rss, Baseline::new("a bare sleep: RSS", bare_rss)),
+        Row::memory("memory, MemAvailable", machine, Baseline::new("bare sleeps, each", bare_machine)),
+    ])
+}
+
+async fn containers(bench: &Bench<'_>, count: usize, counted: &mut Counted) -> Result<()> {
+    let before = available().await?;
+    let mut all: Vec<Arc<dyn Container>> = Vec::new();
+    for _ in 0..count {
+        let container = bench.instance.provider.create(small_spec()?).await?;
+        counted.cgroup.push(mebibytes(cgroup_usage(bench, &container)?));
+        all.push(container);
+    }
+    counted.machine.push((before - available().await?) / count as f64);
+    for container in &all {
+        let pid = u32::try_from(bench.instance.status(container.id()).await?.pid)?;
+        let (pss, rss) = pages(pid)?;
+        counted.pss.push(pss);
+        counted.rss.push(rss);
+    }
+    for container in &all {
+        bench.destroy(container).await?;
+    }
+    Ok(())
+}
+
+async fn sleepers(count: usize, counted: &mut Counted) -> Result<()> {
+    let before = available().await?;
+    let sleepers = Sleepers::start(count)?;
+    counted.bare_machine.push((before - available().await?) / count as f64);
+    for pid in sleepers.pids() {
+        let (pss, rss) = pages(pid)?;
+        counted.bare_pss.push(pss);
+        counted.bare_rss.push(rss);
+    }
+    Ok(())
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// What the machine could give to somebody, in mebibytes, once things have settled.
+async fn available() -> Result<f64> {
+    tokio::time::sleep(SETTLE).await;
+    Ok(mebibytes(meminfo("MemAvailable:")?))
+}
+
+/// A process's proportional and resident set.
+fn pages(pid: u32) -> Result<(f64, f64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    Ok((mebibytes(kibibytes(&text, "Pss:")?), mebibytes(kibibytes(&text, "Rss:")?)))
+}
+
+/// What the container's memory cgroup counts, of either version.
+fn cgroup_usage(bench: &Bench<'_>, container: &Arc<dyn Container>) -> Result<u64> {
+    let below =
+        PathBuf::from("atoll").join(bench.instance.layout.instance()).join(container.id().to_string());
+    let root = Path::new("/sys/fs/cgroup");
+    let files = [
+        root.join("memory").join(&below).join("memory.usage_in_bytes"),
+        root.join(&below).join("memory.current"),
+    ];
+    let text = files.iter().find_map(|file| fs::read_to_string(file).ok());
+    Ok(text.ok_or("the container has no memory cgroup")?.trim().parse()?)
+}

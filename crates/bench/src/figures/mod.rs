@@ -1,0 +1,138 @@
+//! The figures. Each is a function that takes rounds of its own work and of its baselines in turn and
+//! returns rows.
+
+mod burst;
+mod create;
+mod exec;
+mod files;
+mod kill;
+mod memory;
+mod output;
+
+use crate::{
+    Result,
+    instance::{Instance, spec},
+    pace::{Pace, Scale},
+    promises::PROMISES,
+    report::Row,
+    runc::Runc,
+};
+use atoll_provider::{Container, Provider};
+use clap::ValueEnum;
+use serde::Serialize;
+use std::{fmt, sync::Arc};
+
+/// Everything that can be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Figure {
+    /// Making and destroying a container
+    Create,
+    /// Running a command
+    Exec,
+    /// Ending a tree of processes
+    Kill,
+    /// What an idle container takes
+    Memory,
+    /// Writing and reading a file
+    Files,
+    /// Following a command's output
+    Output,
+    /// Making many containers at once
+    Burst,
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.to_possible_value().as_ref().map_or("?", |value| value.get_name()))
+    }
+}
+
+impl Figure {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Create, Self::Exec, Self::Kill, Self::Memory, Self::Files, Self::Output, Self::Burst];
+
+    pub(crate) async fn take(self, bench: &Bench<'_>) -> Result<Vec<Row>> {
+        match self {
+            Self::Create => create::take(bench).await,
+            Self::Exec => exec::take(bench).await,
+            Self::Kill => kill::take(bench).await,
+            Self::Memory => memory::take(bench).await,
+            Self::Files => files::take(bench).await,
+            Self::Output => output::take(bench).await,
+            Self::Burst => burst::take(bench).await,
+        }
+    }
+
+    /// Refuses a figure of which something is missing.
+    pub(crate) fn check(self, rows: Vec<Row>) -> Result<Vec<Row>> {
+        if let Some(row) = rows.iter().find(|row| !row.sound()) {
+            return Err(format!("{} has no sound measurement", row.name).into());
+        }
+        let mut promised = PROMISES.iter().filter(|p| p.figure == self);
+        match promised.find(|p| !rows.iter().any(|row| row.name == p.row)) {
+            Some(promise) => Err(format!("there is no row {:?} to judge", promise.row).into()),
+            None if rows.is_empty() => Err("nothing was measured".into()),
+            None => Ok(rows),
+        }
+    }
+}
+
+/// What every figure needs.
+pub(crate) struct Bench<'a> {
+    pub(crate) instance: &'a Instance,
+    pub(crate) scale: Scale,
+    /// None where it is not installed.
+    pub(crate) runc: Option<Runc>,
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(instance: &'a Instance, scale: Scale) -> Result<Self> {
+        Ok(Self { instance, scale, runc: Runc::find()? })
+    }
+
+    /// What is missing from the figures for want of something on this machine.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let missing = [
+            (self.runc.is_none(), "runc is not installed, so there is no baseline of it"),
+            (!exec::has_python(), "there is no /usr/bin/python3, so no figure of it"),
+        ];
+        missing.into_iter().filter(|(is, _)| *is).map(|(_, note)| note.to_owned()).collect()
+    }
+
+    /// The two ways in which a latency is taken.
+    pub(crate) fn paces(&self, usual: usize) -> [Pace; 2] {
+        let rounds = self.scale.pick(3, usual, usual * 3);
+        let paused = self.scale.pick(2, 20, 60).min(rounds);
+        [Pace::tight(rounds), Pace::paused(paused)]
+    }
+
+    /// A container for a figure that needs one.
+    async fn container(&self) -> Result<Arc<dyn Container>> {
+        Ok(self.instance.provider.create(spec()?).await?)
+    }
+
+    async fn destroy(&self, container: &Arc<dyn Container>) -> Result<()> {
+        Ok(self.instance.provider.destroy(container.id()).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Baseline;
+
+    #[test]
+    fn a_figure_must_have_what_is_promised_of_it() {
+        let row = |name: &str| {
+            let baseline = Baseline::new("b", [1.0].into_iter().collect());
+            Row::latency(name, "tight", [1.0].into_iter().collect(), vec![baseline])
+        };
+        assert!(Figure::Create.check(vec![row("create")]).is_ok());
+        assert!(Figure::Create.check(vec![row("destroy")]).is_err());
+        assert!(Figure::Burst.check(vec![row("anything")]).is_ok());
+        assert!(Figure::Burst.check(Vec::new()).is_err());
+        let empty = Row { samples: Default::default(), ..row("create") };
+        assert!(Figure::Create.check(vec![empty]).is_err());
+    }
+}
