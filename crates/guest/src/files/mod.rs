@@ -103,7 +103,11 @@ impl Inner {
         sys::set_groups(groups)
             .and_then(|()| sys::set_file_identity(*uid, *gid))
             .and_then(|()| caps::set_exact(self.capabilities))
-            .map_err(|e| Error::internal(format!("cannot act as the user: {e}")))?;
+            // gVisor has no file-system identities; acting as root instead would be less safe.
+            .map_err(|e| {
+                let message = format!("this runtime cannot act as the sandbox's user on files: {e}");
+                Error::new(ErrorCode::Unsupported, message)
+            })?;
         IS_USER.set(true);
         Ok(())
     }
