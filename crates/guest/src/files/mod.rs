@@ -20,7 +20,7 @@ use crate::{
     sys::{self, caps},
 };
 use atoll_guest_proto::{GuestConfig, v1};
-use atoll_types::{Error, Result};
+use atoll_types::{Error, ErrorCode, Result};
 use path::{Areas, Place};
 use std::{cell::Cell, sync::Arc};
 
