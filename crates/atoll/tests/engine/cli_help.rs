@@ -3,7 +3,11 @@
 use std::process::Command;
 
 fn help(arguments: &[&str]) -> String {
-    let ran = Command::new(env!("CARGO_BIN_EXE_atoll")).args(arguments).env_remove("ATOLL_DATA_DIR").output().unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(arguments)
+        .env_remove("ATOLL_DATA_DIR")
+        .output()
+        .unwrap();
     assert!(ran.status.success());
     String::from_utf8(ran.stdout).unwrap()
 }
