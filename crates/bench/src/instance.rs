@@ -99,7 +99,10 @@ fn leftovers(layout: &Layout) -> Vec<String> {
     let loops = names(Path::new("/sys/block")).filter(|device| backing(device).contains(&data));
     let uids = names(&Layout::machine().join("uids"));
     let uids = uids.filter(|slot| fs::read_to_string(slot).is_ok_and(|owner| owner.starts_with(instance)));
-    let paths = folders.chain(loops).chain(uids).map(|path| path.display().to_string());
+    let line = |process: &PathBuf| fs::read(process.join("cmdline")).unwrap_or_default();
+    let line = |process: &PathBuf| String::from_utf8_lossy(&line(process)).contains(&data);
+    let processes = names(Path::new("/proc")).filter(line);
+    let paths = folders.chain(loops).chain(uids).chain(processes).map(|path| path.display().to_string());
     mounts.chain(paths).collect()
 }
 

@@ -20,7 +20,7 @@ use futures_util::FutureExt;
 use instance::Instance;
 use options::Options;
 use report::{Failure, Report};
-use std::{panic::AssertUnwindSafe, process::ExitCode};
+use std::{fs, panic::AssertUnwindSafe, process::ExitCode};
 use tokio::signal::unix::{SignalKind, signal};
 
 type Error = Box<dyn std::error::Error>;
@@ -42,16 +42,22 @@ fn main() -> ExitCode {
 
 /// Whether every figure was taken and nothing is left.
 async fn run(options: &Options) -> Result<bool> {
+    if let Some(path) = &options.json {
+        // A wrong path is better known now than after minutes.
+        fs::write(path, "").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    }
     let instance = Instance::start().await?;
     // Whatever happens in between, the launcher must end.
     let taken = AssertUnwindSafe(take_until_signal(options, &instance)).catch_unwind().await;
     let ended = instance.end().await;
+    if let Err(error) = &ended {
+        eprintln!("atoll-bench: the end went wrong: {error}");
+    }
     let report = taken.unwrap_or_else(|_| Err("a figure panicked".into()))?;
-    ended?;
     if let Some(path) = &options.json {
         report.save(path)?;
     }
-    Ok(report.failures.is_empty())
+    Ok(report.failures.is_empty() && ended.is_ok())
 }
 
 async fn take_until_signal(options: &Options, instance: &Instance) -> Result<Report> {
@@ -78,6 +84,7 @@ async fn take(options: &Options, instance: &Instance) -> Result<Report> {
             }
             Err(error) => {
                 println!("{figure}: failed: {error}");
+                bench.clear().await;
                 report.failures.push(Failure { figure, why: error.to_string() });
             }
         }

@@ -106,12 +106,16 @@ fn config(id: &str) -> Value {
     })
 }
 
+fn mount(at: &str, kind: &str, options: &[&str]) -> Value {
+    json!({ "destination": at, "type": kind, "source": kind, "options": options })
+}
+
 fn mounts() -> Vec<Value> {
-    let mount = |at: &str, kind: &str, options: &[&str]| json!({ "destination": at, "type": kind, "source": kind, "options": options });
     let quiet = ["nosuid", "noexec", "nodev"];
     let usr = ["rbind", "ro", "nosuid", "nodev"];
+    let usr = json!({ "destination": "/usr", "type": "bind", "source": "/usr", "options": usr });
     vec![
-        json!({ "destination": "/usr", "type": "bind", "source": "/usr", "options": usr }),
+        usr,
         mount("/proc", "proc", &quiet),
         mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=64k"]),
         mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),

@@ -95,6 +95,7 @@ pub(crate) fn print_tail(report: &Report) {
         "tight: one after another; paused: 300 ms of quiet before each. Figure and baselines take turns."
     );
     println!("p95 of a throughput is what 95 of 100 runs reach.");
+    println!("A sandbox has the default limits, one core and 512 MiB; a baseline has the whole machine.");
     report.notes.iter().for_each(|note| println!("note: {note}"));
     report.failures.iter().for_each(|f| println!("failed: {}: {}", f.figure, f.why));
 }

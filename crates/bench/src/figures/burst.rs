@@ -29,7 +29,7 @@ async fn round(bench: &Bench<'_>, pace: Pace, count: usize) -> Result<Vec<f64>> 
     let ids: Vec<_> = specs.iter().map(|spec| spec.id).collect();
     pace.wait().await;
     let made = timed(try_join_all(specs.into_iter().map(|spec| provider.create(spec)))).await;
-    // Also after a failure, so that the next figure finds a quiet machine.
+    // Also after a failure: what was still being made would come into being after it.
     let gone = join_all(ids.into_iter().map(|id| provider.destroy(id))).await;
     let (own, _) = made?;
     gone.into_iter().collect::<atoll_types::Result<Vec<()>>>()?;

@@ -103,13 +103,20 @@ impl<'a> Bench<'a> {
     /// The two ways in which a latency is taken.
     pub(crate) fn paces(&self, usual: usize) -> [Pace; 2] {
         let rounds = self.scale.pick(3, usual, usual * 3);
-        let paused = self.scale.pick(2, 20, 60).min(rounds);
+        let paused = self.scale.pick(1, 20, 60).min(rounds);
         [Pace::tight(rounds), Pace::paused(paused)]
     }
 
     /// A container for a figure that needs one.
     async fn container(&self) -> Result<Arc<dyn Container>> {
         Ok(self.instance.provider.create(spec()?).await?)
+    }
+
+    /// Destroys what a failed figure left, so that the next one finds a quiet machine.
+    pub(crate) async fn clear(&self) {
+        for listed in self.instance.provider.list().await.unwrap_or_default() {
+            let _ = self.instance.provider.destroy(listed.id).await;
+        }
     }
 
     async fn destroy(&self, container: &Arc<dyn Container>) -> Result<()> {
