@@ -7,18 +7,22 @@ export CARGO_TERM_COLOR ?= always
 export CARGO_INCREMENTAL ?= 1
 
 # What the tests drive beside Atoll itself.
-TEST_PACKAGES := btrfs-progs runc runsc python3 procps util-linux
+TEST_PACKAGES := btrfs-progs runc runsc python3 python3-venv procps util-linux
+TEST_PYTHON := mcpgateway-sdk==0.30.0
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help build test lint unit bench bench-quick fuzz clean-machine setup-tests nextest
+.PHONY: help serve python build test lint unit bench bench-quick fuzz clean-machine setup-tests nextest
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+serve: build ## starts the server on 127.0.0.1:7300
+	target/release/atoll serve
+
 build: ## the release programs in target/release
 	cargo build --release --workspace --bins
 
-test: setup-tests nextest lint ## every test, as CI runs them
+test: setup-tests python nextest lint ## every test, as CI runs them
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --workspace
 	@$(MAKE) --no-print-directory bench-quick
@@ -44,6 +48,15 @@ setup-tests:
 	  echo "installing:" $$missing; \
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+
+# The published client of the API, in a folder of its own beside the build.
+python:
+	@stamp=target/python/.installed; \
+	if [ "$$(cat $$stamp 2>/dev/null)" != "$(TEST_PYTHON)" ]; then \
+	  rm -rf target/python; mkdir -p target; \
+	  /usr/bin/python3 -m venv target/python && target/python/bin/pip install --quiet $(TEST_PYTHON); \
+	  echo "$(TEST_PYTHON)" > $$stamp; \
 	fi
 
 nextest:

@@ -2,7 +2,7 @@
 
 use crate::size;
 use clap::{Args, Parser, Subcommand};
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// A computer of its own for every AI agent.
 #[derive(Debug, Parser)]
@@ -18,13 +18,39 @@ pub(crate) enum Command {
     Run(Run),
     /// Says what this machine can and cannot do, and what would help.
     Doctor(Doctor),
+    /// Starts the server.
+    Serve(Serve),
+    /// Ends the server and everything that it started.
+    Down(Down),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Data {
-    /// The data folder
-    #[arg(long, value_name = "DIR", env = "ATOLL_DATA_DIR", default_value = "/var/lib/atoll")]
-    pub(crate) data_dir: PathBuf,
+    /// The data folder [default: /var/lib/atoll, or ~/.local/state/atoll for an ordinary user]
+    #[arg(long, value_name = "DIR", env = "ATOLL_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl Data {
+    /// The data folder that was named, or the usual one.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(default_data_dir)
+    }
+
+    /// The data folder, where one was named.
+    pub(crate) fn named(&self) -> Option<PathBuf> {
+        self.data_dir.clone()
+    }
+}
+
+/// Root's is the machine's; an ordinary user's lies in its home.
+pub(crate) fn default_data_dir() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let own = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    match own {
+        Some(own) if !rustix::process::geteuid().is_root() => own.join("atoll"),
+        _ => PathBuf::from("/var/lib/atoll"),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +99,33 @@ pub(crate) struct Doctor {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// Where to listen [default: 127.0.0.1:7300]
+    #[arg(long, value_name = "ADDR", env = "ATOLL_LISTEN")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// A configuration file in TOML
+    #[arg(long, value_name = "FILE", env = "ATOLL_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Whom to become when started as root: a name or UID [default: atoll, or 65530 where there is none]
+    #[arg(long, value_name = "NAME", env = "ATOLL_USER")]
+    pub(crate) user: Option<String>,
+    /// Ask for no key. Only on a loopback address
+    #[arg(long, env = "ATOLL_NO_AUTH")]
+    pub(crate) no_auth: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Down {
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// Delete the data folder too: records, keys, volumes
+    #[arg(long)]
+    pub(crate) purge: bool,
 }
 
 #[cfg(test)]

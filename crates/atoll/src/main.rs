@@ -1,11 +1,15 @@
 //! The program. It parses what was asked, puts the parts together and runs them; only here are
-//! concrete providers named.
+//! concrete providers and stores named.
 
 mod cli;
+mod config;
 mod doctor;
+mod down;
 mod run;
+mod serve;
 mod size;
 
+use atoll_types::Result;
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -13,22 +17,12 @@ use std::process::ExitCode;
 const FAULT: u8 = 125;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("atoll: cannot start: {error}");
-            return ExitCode::from(FAULT);
-        }
+    let result = match cli::Cli::parse().command {
+        cli::Command::Run(options) => alone(run::run(options)),
+        cli::Command::Doctor(options) => alone(doctor::run(&options)),
+        cli::Command::Down(options) => alone(down::run(&options)),
+        cli::Command::Serve(options) => serve::start(&options),
     };
-    let result = runtime.block_on(async {
-        match cli.command {
-            cli::Command::Run(options) => run::run(options).await,
-            cli::Command::Doctor(options) => doctor::run(&options).await,
-        }
-    });
-    // A thread may still wait for input that nobody will type.
-    runtime.shutdown_background();
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -36,4 +30,16 @@ fn main() -> ExitCode {
             ExitCode::from(FAULT)
         }
     }
+}
+
+/// Runs a command that needs no more than one thread.
+fn alone(work: impl Future<Output = Result<u8>>) -> Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| atoll_types::Error::internal(format!("cannot start: {e}")))?;
+    let result = runtime.block_on(work);
+    // A thread may still wait for input that nobody will type.
+    runtime.shutdown_background();
+    result
 }

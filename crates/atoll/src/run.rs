@@ -20,7 +20,7 @@ pub(crate) async fn run(options: cli::Run) -> Result<u8> {
     let spec = spec(&options)?;
     let command = command(&options);
     let launcher = ensure_launcher(&LaunchOptions {
-        data_dir: options.data.data_dir.clone(),
+        data_dir: options.data.dir(),
         client_uids: Vec::new(),
         ephemeral: true,
         extra: Vec::new(),

@@ -1,1 +1,166 @@
-//! x
+//! The control plane's database in one SQLite file.
+//!
+//! Here is all of Atoll's SQL for SQLite. One connection writes and a few read: SQLite allows one writer
+//! at a time anyway, and a queue of ours is fairer and faster than its locks. Rules that hold for every
+//! database (what a change does, what a search finds) are not here but in `atoll-store`.
+//!
+//! The journal is a write-ahead log with `synchronous=NORMAL`: a commit survives the end of the process,
+//! however violent, and costs no wait for the disk. A power cut may take back the last commits, never
+//! half of one; the containers they speak of are gone then too. What must not come back, a revoked key
+//! above all, waits for the disk (`reach_disk`).
+
+mod activity;
+mod error;
+mod file;
+mod idempotency;
+mod key;
+mod list;
+mod migrate;
+mod row;
+mod sandbox;
+mod setting;
+mod write;
+mod writer;
+
+use async_trait::async_trait;
+use atoll_store::{Outage, Result, Store, StoreError};
+use error::failed;
+pub use migrate::SCHEMA_VERSION;
+use sqlx::{
+    Connection, SqliteConnection, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use writer::Writer;
+
+/// How to open a database.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many can read at once.
+    pub readers: u32,
+    /// How long to wait for another program that holds the database.
+    pub busy_timeout: Duration,
+    /// How long a call waits for its turn.
+    pub turn_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { readers: 4, busy_timeout: Duration::from_secs(5), turn_timeout: Duration::from_secs(30) }
+    }
+}
+
+/// The database.
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: SqlitePool,
+    log: PathBuf,
+}
+
+impl SqliteStore {
+    /// Opens the database in this file, making or upgrading it where needed.
+    pub async fn open(path: &Path) -> Result<Self> {
+        Self::open_with(path, Options::default()).await
+    }
+
+    /// The same, with other options than the usual ones.
+    pub async fn open_with(path: &Path, options: Options) -> Result<Self> {
+        file::prepare(path)?;
+        let plain =
+            SqliteConnectOptions::new().filename(path).foreign_keys(true).busy_timeout(options.busy_timeout);
+        // A look before anything is written: the file may not be ours to change.
+        let doing = "opening the database";
+        let mut look = SqliteConnection::connect_with(&plain).await.map_err(failed(doing))?;
+        let looked = migrate::look(&mut look).await;
+        look.close().await.map_err(failed(doing))?;
+        let behind = looked? < SCHEMA_VERSION;
+
+        let write = plain
+            .clone()
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal)
+            // A burst of writes must not leave a huge log behind for ever.
+            .pragma("journal_size_limit", "67108864");
+        let conn = connect_patiently(&write, options.busy_timeout).await?;
+        let writer = Writer::new(conn, options.turn_timeout);
+        if behind {
+            migrate::run(&writer).await?;
+        }
+        let read = plain.pragma("query_only", "ON").pragma("cache_size", "-16384");
+        let readers = readers(&options).connect_lazy_with(read);
+        let mut log = path.as_os_str().to_owned();
+        log.push("-wal");
+        Ok(Self { writer, readers, log: log.into() })
+    }
+
+    /// Ends every connection, after the calls under way, and folds the log into the file.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    /// Reads the whole file and says what is wrong with it, for `atoll doctor`.
+    pub async fn check(&self) -> Result<()> {
+        let doing = "checking the database";
+        let mut conn = self.readers.acquire().await.map_err(failed(doing))?;
+        let said: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(5)")
+            .fetch_all(&mut *conn)
+            .await
+            .map_err(failed(doing))?;
+        let dangling =
+            sqlx::query("PRAGMA foreign_key_check").fetch_all(&mut *conn).await.map_err(failed(doing))?;
+        if said == ["ok"] && dangling.is_empty() {
+            return Ok(());
+        }
+        Err(StoreError::Corrupt(format!("{}, {} dangling rows", said.join(", "), dangling.len()), None))
+    }
+
+    /// Waits until what was committed would survive a power cut.
+    async fn reach_disk(&self) -> Result<()> {
+        let log = self.log.clone();
+        let synced = tokio::task::spawn_blocking(move || std::fs::File::open(log)?.sync_data()).await;
+        match synced {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(StoreError::Unavailable(Outage::Failing, error.into())),
+            Err(error) => Err(StoreError::Internal("writing to disk", error.into())),
+        }
+    }
+}
+
+/// SQLite does not wait by itself where two turn a new file's log on at once.
+async fn connect_patiently(options: &SqliteConnectOptions, patience: Duration) -> Result<SqliteConnection> {
+    let begun = Instant::now();
+    loop {
+        let connected = SqliteConnection::connect_with(options).await.map_err(failed("opening the database"));
+        match connected {
+            Err(StoreError::Unavailable(Outage::Busy, _)) if begun.elapsed() < patience => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+fn readers(options: &Options) -> SqlitePoolOptions {
+    // A connection to a file does not go stale, so it is neither tested nor replaced.
+    SqlitePoolOptions::new()
+        .max_connections(options.readers)
+        .acquire_timeout(options.turn_timeout)
+        .test_before_acquire(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn schema_version(&self) -> Result<u32> {
+        sqlx::query_scalar("PRAGMA user_version")
+            .fetch_one(&self.readers)
+            .await
+            .map_err(failed("reading the schema version"))
+    }
+}

@@ -1,1 +1,50 @@
-//! x
+//! The seam between the control plane and its database.
+//!
+//! Here live the records, the traits that a database implements, what can go wrong, and the rules that
+//! every database must apply alike (what a change does to a record, what a search finds, how much text
+//! is kept). There is no SQL and no connection here, and a record is never what a front sends: fronts
+//! have their own types. Environment values arrive sealed; nothing here can read them.
+
+mod activity;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod id;
+mod idempotency;
+mod key;
+mod list;
+mod names;
+mod sandbox;
+mod sealed;
+mod search;
+mod setting;
+
+pub use activity::{
+    ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Counted, DETAIL_BYTES,
+};
+pub use error::{Clash, Outage, Result, Source, StoreError, Thing};
+pub use id::{IdError, KeyId, SandboxId};
+pub use idempotency::{
+    Attempt, Begun, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLY_BYTES, Reply, Ticket,
+};
+pub use key::{ApiKey, KeyHash, Keys, Scope};
+pub use list::{ListQuery, Page, SortBy};
+pub use sandbox::{Change, Inserted, NewSandbox, SandboxRecord, Sandboxes, Status, StatusChange};
+pub use sealed::Sealed;
+pub use search::{Needle, search_text};
+pub use setting::Settings;
+
+use async_trait::async_trait;
+
+/// Milliseconds since 1970.
+pub type Millis = i64;
+
+/// Everything that the control plane keeps.
+///
+/// A call that returned has happened for every later call, on this handle and on any other. A call
+/// whose future is dropped has happened wholly or not at all.
+#[async_trait]
+pub trait Store: Sandboxes + Activities + Keys + Idempotency + Settings {
+    /// The version of the schema that the database has now.
+    async fn schema_version(&self) -> Result<u32>;
+}

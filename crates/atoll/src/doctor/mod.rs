@@ -50,10 +50,10 @@ impl Finding {
 
 /// Looks, tells, and returns the exit code.
 pub(crate) async fn run(options: &cli::Doctor) -> Result<u8> {
-    let mut findings = probes::all(&options.data.data_dir);
+    let mut findings = probes::all(&options.data.dir());
     let blocked = findings.iter().any(|f| f.verdict == Verdict::Bad);
     if !blocked {
-        findings.extend(trial::run(&options.data.data_dir).await);
+        findings.extend(trial::run(&options.data.dir()).await);
     }
     let code = u8::from(findings.iter().any(|f| f.verdict == Verdict::Bad));
     if options.json {

@@ -189,6 +189,11 @@ impl Drop for Instance {
     }
 }
 
+/// What is left of the instance of a data folder, which may be gone itself.
+pub(crate) fn leftovers_of(data: &Path) -> Vec<String> {
+    leftovers(&Layout::new(data))
+}
+
 /// As [`leftovers`], for instances whose launcher ends by itself.
 pub(crate) fn assert_nothing_left(data: &Path) {
     let layout = Layout::new(&data.canonicalize().unwrap());

@@ -1,4 +1,4 @@
-mod fixture;
+pub(crate) mod fixture;
 
 mod cgroup_v2;
 mod cli_help;

@@ -1,0 +1,131 @@
+//! The configuration: a TOML file, under variables, under flags. Every key of the file has a variable
+//! of its name: `listen` is `ATOLL_LISTEN`, `images.aliases` is `ATOLL_IMAGES_ALIASES` (as `name=image`,
+//! separated by commas).
+
+use crate::cli;
+use atoll_core::CoreSettings;
+use atoll_types::{Error, Result};
+use serde::Deserialize;
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    listen: Option<SocketAddr>,
+    data_dir: Option<PathBuf>,
+    user: Option<String>,
+    no_auth: Option<bool>,
+    images: Images,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Images {
+    default: Option<String>,
+    aliases: BTreeMap<String, String>,
+}
+
+/// What the server runs with.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) user: Option<String>,
+    pub(crate) no_auth: bool,
+    pub(crate) core: CoreSettings,
+}
+
+fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
+    Error::invalid(what, format!("{what}: {why}"))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|v| !v.is_empty())
+}
+
+fn alias_pairs(text: &str) -> Result<Vec<(String, String)>> {
+    let pair = |part: &str| match part.split_once('=') {
+        Some((name, image)) => Ok((name.trim().to_owned(), image.trim().to_owned())),
+        None => Err(wrong("ATOLL_IMAGES_ALIASES", "expected name=image, separated by commas")),
+    };
+    text.split(',').filter(|p| !p.trim().is_empty()).map(pair).collect()
+}
+
+impl Config {
+    /// Reads the file, the variables and the flags.
+    pub(crate) fn load(options: &cli::Serve) -> Result<Self> {
+        let file = match &options.config {
+            None => File::default(),
+            Some(path) => {
+                let text = fs::read_to_string(path).map_err(|e| wrong(&path.display().to_string(), e))?;
+                toml::from_str(&text).map_err(|e| wrong(&path.display().to_string(), e))?
+            }
+        };
+        let File { listen, data_dir, user, no_auth, images: Images { default, aliases } } = file;
+        let mut core = CoreSettings::default();
+        core.aliases.extend(aliases);
+        core.aliases.extend(alias_pairs(&variable("ATOLL_IMAGES_ALIASES").unwrap_or_default())?);
+        if let Some(image) = variable("ATOLL_IMAGES_DEFAULT").or(default) {
+            core.default_image = image;
+        }
+        let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, 7300));
+        let config = Self {
+            listen: options.listen.or(listen).unwrap_or(usual),
+            data_dir: options.data.named().or(data_dir).unwrap_or_else(cli::default_data_dir),
+            user: options.user.clone().or(user),
+            no_auth: options.no_auth || no_auth.unwrap_or(false),
+            core,
+        };
+        if config.no_auth && !config.listen.ip().is_loopback() {
+            return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn load(arguments: &[&str]) -> Result<Config> {
+        let cli = cli::Cli::parse_from(["atoll", "serve"].iter().chain(arguments));
+        match cli.command {
+            cli::Command::Serve(options) => Config::load(&options),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(
+            file.path(),
+            "listen = \"127.0.0.1:1\"\nuser = \"x\"\n[images.aliases]\n\"a/b:c\" = \"host\"\n",
+        )
+        .unwrap();
+        let path = file.path().to_str().unwrap();
+        let config = load(&["--config", path]).unwrap();
+        assert_eq!((config.listen.port(), config.user.as_deref()), (1, Some("x")));
+        assert_eq!(config.core.aliases["a/b:c"], "host");
+        assert!(config.core.aliases.contains_key("mcpgateway/sandbox-runtime:latest"), "what ships stays");
+        assert_eq!(load(&["--config", path, "--listen", "127.0.0.1:2"]).unwrap().listen.port(), 2);
+        assert_eq!(load(&[]).unwrap().listen.to_string(), "127.0.0.1:7300");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "lisen = \"127.0.0.1:1\"\n").unwrap();
+        let error = load(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+        assert!(error.message.contains("lisen"), "{error}");
+        let error = load(&["--no-auth", "--listen", "0.0.0.0:80"]).unwrap_err();
+        assert!(error.message.contains("loopback"), "{error}");
+        assert!(load(&["--config", "/no/such/file"]).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! Whom a server that was started as root becomes.
+
+use atoll_types::{Error, Result};
+use std::{
+    fs, io,
+    os::unix::{
+        fs::{DirBuilderExt, chown},
+        process::CommandExt,
+    },
+    path::Path,
+    process::Command,
+};
+
+/// Used where no user was named and there is no `atoll`: an id that no distribution gives to anybody.
+const NOBODYS: u32 = 65_530;
+const USUAL: &str = "atoll";
+
+/// A user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+fn in_passwd(passwd: &str, wanted: &str) -> Option<Identity> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, uid, gid) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let identity = Identity { uid: uid.parse().ok()?, gid: gid.parse().ok()? };
+        (name == wanted || uid == wanted).then_some(identity)
+    })
+}
+
+/// The user of this name or number; without one, the usual.
+pub(super) fn find(wanted: Option<&str>) -> Result<Identity> {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    choose(&passwd, wanted)
+}
+
+fn choose(passwd: &str, wanted: Option<&str>) -> Result<Identity> {
+    let identity = match wanted {
+        None => in_passwd(passwd, USUAL).unwrap_or(Identity { uid: NOBODYS, gid: NOBODYS }),
+        Some(name) => match (in_passwd(passwd, name), name.parse()) {
+            (Some(identity), _) => identity,
+            (None, Ok(uid)) => Identity { uid, gid: uid },
+            (None, Err(_)) => return Err(Error::invalid("user", format!("there is no user {name}"))),
+        },
+    };
+    if identity.uid == 0 {
+        return Err(Error::invalid("user", "the server never runs as root; name another user"));
+    }
+    Ok(identity)
+}
+
+/// Makes the server's folder the user's, with what is in it.
+pub(super) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
+    let fault = |e: io::Error| Error::internal(format!("the server's folder cannot be prepared: {e}"));
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(fault(e)),
+        _ => {}
+    }
+    let give = |path: &Path| std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid));
+    chown(folder, Some(identity.uid), Some(identity.gid)).map_err(fault)?;
+    // Files only: the server makes no folders here, and whoever owned this before may have.
+    for entry in fs::read_dir(folder).map_err(fault)?.flatten() {
+        if entry.file_type().is_ok_and(|t| t.is_file()) {
+            give(&entry.path()).map_err(fault)?;
+        }
+    }
+    Ok(())
+}
+
+/// Starts this program anew as the user, in place of itself. Returns only when that failed.
+pub(super) fn become_user(identity: &Identity) -> Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(e) => return Error::internal(format!("where is this program? {e}")),
+    };
+    // Supplementary groups go with the uid: the standard library drops them.
+    let error =
+        Command::new(program).args(std::env::args_os().skip(1)).uid(identity.uid).gid(identity.gid).exec();
+    Error::internal(format!("cannot become an ordinary user: {error}; can that user read the program?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_by_name_and_number_and_never_root() {
+        let passwd =
+            "root:x:0:0::/root:/bin/sh\natoll:x:990:991::/:/sbin/nologin\nann:x:1000:1001::/:/bin/sh\n";
+        let find = |wanted| choose(passwd, wanted).map(|i| (i.uid, i.gid));
+        assert_eq!(find(None), Ok((990, 991)));
+        assert_eq!(choose("", None).map(|i| i.uid), Ok(NOBODYS));
+        assert_eq!(find(Some("ann")), Ok((1000, 1001)));
+        assert_eq!(find(Some("1000")), Ok((1000, 1001)));
+        assert_eq!(find(Some("4242")), Ok((4242, 4242)));
+        for refused in ["root", "0", "nosuch"] {
+            assert_eq!(choose(passwd, Some(refused)).unwrap_err().field.as_deref(), Some("user"));
+        }
+    }
+}

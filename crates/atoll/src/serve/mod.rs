@@ -1,0 +1,128 @@
+//! `atoll serve`. Started as root, it sees that the launcher runs and then becomes an ordinary user by
+//! starting itself anew, under the same process id; started by an ordinary user, only the launcher is
+//! started by sudo. Either way what faces the network holds no privilege.
+
+mod identity;
+mod secret;
+
+use crate::{cli, config::Config};
+use atoll_core::{Core, IssuedKey, Vault};
+use atoll_front_rest::Access;
+use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
+use atoll_store_sqlite::SqliteStore;
+use atoll_types::{Error, Result};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+/// How long requests may take to end when the server is told to.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the server keeps its own things.
+pub(crate) fn folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("server")
+}
+
+/// The server's process id, for `atoll down`.
+pub(crate) fn pid_file(data_dir: &Path) -> PathBuf {
+    folder(data_dir).join("server.pid")
+}
+
+/// Starts the server and returns when it ends.
+pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
+    let config = Config::load(options)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::internal(format!("cannot start: {e}")))?;
+    if rustix::process::geteuid().is_root() {
+        let identity = identity::find(config.user.as_deref())?;
+        runtime.block_on(launcher(&config, vec![identity.uid]))?;
+        runtime.shutdown_background();
+        identity::prepare(&folder(&config.data_dir), &identity)?;
+        return Err(identity::become_user(&identity));
+    }
+    runtime.block_on(serve(&config)).map(|()| 0)
+}
+
+async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<NativeProvider> {
+    let options =
+        LaunchOptions { data_dir: config.data_dir.clone(), client_uids, ephemeral: false, extra: Vec::new() };
+    Ok(NativeProvider::new(ensure_launcher(&options).await?.client))
+}
+
+async fn serve(config: &Config) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ATOLL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let provider = Arc::new(launcher(config, Vec::new()).await?);
+    let own = folder(&config.data_dir);
+    fs::create_dir_all(&own)
+        .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
+    let store = SqliteStore::open(&own.join("atoll.db")).await.map_err(|e| {
+        // The operator may know what the caller may not.
+        tracing::error!(error = %e, "the database");
+        Error::internal(e.to_string())
+    })?;
+    let vault = Vault::new(&secret::load_or_make(&own.join("secret.key"))?);
+    let core = Core::new(Arc::new(store), provider, vault, config.core.clone());
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
+    let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
+    let alive = core.reconcile().await?;
+    let first =
+        core.create_first_key(std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty())).await?;
+    fs::write(pid_file(&config.data_dir), std::process::id().to_string())
+        .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
+    greet(address, config, first.as_ref(), alive);
+    let access = if config.no_auth { Access::Open } else { Access::Keys };
+    let app = atoll_front_rest::router(core, access).into_make_service_with_connect_info::<SocketAddr>();
+    let (ending, ended) = tokio::sync::oneshot::channel();
+    let server = axum::serve(listener, app).with_graceful_shutdown(async {
+        told_to_end().await;
+        let _ = ending.send(());
+    });
+    // A client that never lets go does not keep the server.
+    let result = tokio::select! {
+        result = server => result,
+        () = async {
+            let _ = ended.await;
+            tokio::time::sleep(PATIENCE).await;
+        } => Ok(()),
+    };
+    let _ = fs::remove_file(pid_file(&config.data_dir));
+    result.map_err(|e| Error::internal(format!("the server ended: {e}")))
+}
+
+async fn told_to_end() {
+    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+    tracing::info!("ending; sandboxes live on");
+}
+
+/// What a person wants to see first.
+fn greet(address: SocketAddr, config: &Config, first: Option<&IssuedKey>, alive: usize) {
+    println!("Atoll listens on http://{address} (docs: http://{address}/docs)");
+    println!("data folder: {}; sandboxes that live: {alive}", config.data_dir.display());
+    let key = match first {
+        Some(issued) => {
+            println!("first key (admin; shown this once): {}", issued.secret);
+            issued.secret.clone()
+        }
+        None => "$ATOLL_API_KEY".to_owned(),
+    };
+    println!("try:");
+    println!("  curl -sX POST http://{address}/api/v1/sandboxes -H 'Authorization: Bearer {key}' -d '{{}}'");
+}

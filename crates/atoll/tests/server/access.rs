@@ -1,0 +1,149 @@
+//! Keys, scopes, owners, and a server without keys.
+
+use super::{
+    fixture::{KEY, Server},
+    http,
+};
+use std::fs;
+
+fn make_key(server: &Server, by: &str, body: &str) -> (u16, String) {
+    let made = server.ask_as(by, "POST", "/api/v1/keys", body);
+    let key = made.json()["key"].as_str().unwrap_or_default().to_owned();
+    (made.status, key)
+}
+
+#[test]
+fn without_a_key_nothing_but_health_and_docs() {
+    let server = Server::start();
+    for path in ["/health", "/docs", "/openapi.json"] {
+        assert_eq!(http::request(server.address, "GET", path, &[], b"").unwrap().status, 200, "{path}");
+    }
+    assert!(http::request(server.address, "GET", "/health", &[], b"").unwrap().json()["version"].is_string());
+    for key in
+        ["", "wrong", "Bearer", "atoll_0000000000000000000000000000000000000000000000000000000000000000"]
+    {
+        let answer = server.ask_as(key, "GET", "/api/v1/sandboxes", "");
+        assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")), "{key:?}");
+    }
+    // The other header that clients of the reference systems send.
+    let answer =
+        http::request(server.address, "GET", "/api/v1/sandboxes", &[("X-API-Key", KEY)], b"").unwrap();
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn a_key_sees_its_owners_sandboxes_and_does_what_its_scope_allows() {
+    let server = Server::start();
+    let (status, ann) = make_key(&server, KEY, r#"{"name":"a","owner":"ann","scope":"user"}"#);
+    assert_eq!(status, 201);
+    let (_, bob) = make_key(&server, KEY, r#"{"name":"b","owner":"bob"}"#);
+    let (_, reader) = make_key(&server, KEY, r#"{"name":"r","owner":"ann","scope":"read_only"}"#);
+    let made = server.ask_as(&ann, "POST", "/api/v1/sandboxes", r#"{"session_key":"s"}"#).json();
+    assert_eq!(made["user_name"], "ann");
+    let path = format!("/api/v1/sandboxes/{}", made["id"].as_str().unwrap());
+    for (key, expected) in [(&ann, 200), (&bob, 404), (&reader, 200)] {
+        assert_eq!(server.ask_as(key, "GET", &path, "").status, expected);
+    }
+    assert_eq!(server.ask_as(&bob, "GET", "/api/v1/sandboxes", "").json()["total"], 0);
+    assert_eq!(server.ask("GET", "/api/v1/sandboxes", "").json()["total"], 1, "an admin sees all");
+    for (method, tail, body) in [
+        ("POST", "/exec", r#"{"command":"true"}"#),
+        ("POST", "/stop", ""),
+        ("DELETE", "", ""),
+        ("PUT", "/files/x", "x"),
+        ("PATCH", "", r#"{"labels":{}}"#),
+    ] {
+        let target = format!("{path}{tail}");
+        assert_eq!(server.ask_as(&reader, method, &target, body).status, 403, "{method} {tail}");
+        assert_eq!(server.ask_as(&bob, method, &target, body).status, 404, "{method} {tail}");
+    }
+    assert_eq!(server.ask_as(&reader, "GET", &format!("{path}/files"), "").status, 200);
+    // The same session key of another owner is another sandbox.
+    let bobs = server.ask_as(&bob, "POST", "/api/v1/sandboxes", r#"{"session_key":"s"}"#).json();
+    assert_ne!(bobs["id"], made["id"]);
+    // Nobody makes a key that allows more than its own.
+    assert_eq!(make_key(&server, &ann, r#"{"name":"x","scope":"admin"}"#).0, 403);
+    assert_eq!(make_key(&server, &ann, r#"{"name":"x","owner":"bob"}"#).0, 403);
+    assert_eq!(make_key(&server, &reader, r#"{"name":"x"}"#).0, 403);
+    let (status, own) = make_key(&server, &ann, r#"{"name":"x"}"#);
+    assert_eq!((status, server.ask_as(&own, "GET", &path, "").status), (201, 200));
+}
+
+#[test]
+fn keys_are_hashed_listed_and_revoked() {
+    let server = Server::start();
+    let made =
+        server.ask("POST", "/api/v1/keys", r#"{"name":"ci","owner":"ann","expires_in_seconds":3600}"#).json();
+    let (secret, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
+    let listed = server.ask("GET", "/api/v1/keys", "").json();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    assert!(!listed.to_string().contains(secret) && listed.to_string().contains(&secret[..12]));
+    // Neither key lies in the database.
+    for file in fs::read_dir(server.data().join("server")).unwrap().flatten() {
+        let content = fs::read(file.path()).unwrap();
+        for secret in [secret, KEY] {
+            assert!(!content.windows(secret.len()).any(|w| w == secret.as_bytes()), "{:?}", file.path());
+        }
+    }
+    assert_eq!(server.ask_as(secret, "GET", "/api/v1/sandboxes", "").status, 200);
+    assert_eq!(server.ask("DELETE", &format!("/api/v1/keys/{id}"), "").status, 200);
+    assert_eq!(server.ask_as(secret, "GET", "/api/v1/sandboxes", "").status, 401);
+    assert_eq!(server.ask("DELETE", "/api/v1/keys/nosuch", "").status, 404);
+    let short = server.ask("POST", "/api/v1/keys", r#"{"name":"s","expires_in_seconds":1}"#).json();
+    let short = short["key"].as_str().unwrap().to_owned();
+    crate::engine::fixture::eventually("its end", || {
+        server.ask_as(&short, "GET", "/api/v1/sandboxes", "").status == 401
+    });
+}
+
+#[test]
+fn environments_are_sealed_and_never_returned() {
+    let server = Server::start();
+    let secret = "hunter2-in-the-environment";
+    let path = server.create(&format!(r#"{{"env_vars":{{"TOKEN":"{secret}"}}}}"#));
+    assert_eq!(server.says(&path, "echo $TOKEN"), secret);
+    for answer in [server.ask("GET", &path, ""), server.ask("GET", "/api/v1/sandboxes", "")] {
+        assert!(!String::from_utf8_lossy(&answer.body).contains(secret));
+    }
+    for file in fs::read_dir(server.data().join("server")).unwrap().flatten() {
+        let content = fs::read(file.path()).unwrap();
+        assert!(!content.windows(secret.len()).any(|w| w == secret.as_bytes()), "{:?}", file.path());
+    }
+}
+
+#[test]
+fn the_server_is_nobody_special() {
+    let server = Server::start();
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = |name: &str| status.lines().find(|l| l.starts_with(name)).unwrap().to_owned();
+    assert!(!line("Uid:").contains("\t0\t") && !line("Gid:").contains("\t0\t"), "{status}");
+    assert_eq!(line("CapEff:"), "CapEff:\t0000000000000000");
+    assert_eq!(line("Groups:").trim(), "Groups:");
+    let refused = std::process::Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(["serve", "--user", "root", "--data-dir"])
+        .arg(server.data().join("other"))
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("never runs as root"));
+}
+
+#[test]
+fn without_keys_only_this_machine_by_its_own_name() {
+    let server = Server::start_with(&["--no-auth"]);
+    let list = |headers: &[(&str, &str)], host: &str| {
+        let mut text = format!("GET /api/v1/sandboxes HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        headers.iter().for_each(|(k, v)| text.push_str(&format!("{k}: {v}\r\n")));
+        http::send(server.address, format!("{text}\r\n").as_bytes()).unwrap().status
+    };
+    let port = server.address.port();
+    assert_eq!(list(&[], &format!("127.0.0.1:{port}")), 200);
+    assert_eq!(list(&[], &format!("localhost:{port}")), 200);
+    assert_eq!(list(&[], "attacker.example"), 403, "a name that was made to lead here");
+    assert_eq!(list(&[("Origin", "https://attacker.example")], &format!("127.0.0.1:{port}")), 403);
+    let refused = std::process::Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(["serve", "--no-auth", "--listen", "0.0.0.0:0", "--data-dir"])
+        .arg(server.data().join("other"))
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("loopback"));
+}

@@ -1,0 +1,110 @@
+//! Containers outlive the server, and a record never lies for long.
+
+use super::fixture::Server;
+use crate::engine::fixture::{eventually, options, spec};
+use atoll_launch_proto::Layout;
+use atoll_provider::Provider;
+use atoll_provider_native::{NativeProvider, ensure_launcher};
+use std::{process::Command, thread, time::Duration};
+
+fn kill(pid: &str) {
+    assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+}
+
+#[test]
+fn a_killed_server_loses_nothing() {
+    let mut server = Server::start();
+    let path = server.create(r#"{"env_vars":{"A":"kept"}}"#);
+    server.says(&path, "echo x > /workspace/x; (setsid sleep 7654 >/dev/null 2>&1 &)");
+    let before = server.ask("GET", &path, "").json();
+    let stopped = server.create("{}");
+    server.ask("POST", &format!("{stopped}/stop"), "");
+    server.kill();
+    server.restart();
+    let after = server.ask("GET", &path, "").json();
+    for field in ["status", "container_id", "volume_name", "created_at"] {
+        assert_eq!(before[field], after[field], "{field}");
+    }
+    assert_eq!(server.says(&path, "cat /workspace/x; pgrep -fc '[s]leep 7654'; echo $A"), "x\n1\nkept");
+    assert_eq!(server.ask("GET", &stopped, "").json()["status"], "stopped");
+}
+
+#[test]
+fn killed_at_random_moments_it_stays_right() {
+    let mut server = Server::start();
+    for round in 0..6u64 {
+        let address = server.address;
+        let busy = thread::spawn(move || {
+            for n in 0..20 {
+                let headers = [("Authorization", "Bearer bootstrap-key-of-a-test")];
+                let body = format!(r#"{{"session_key":"{}"}}"#, n % 3);
+                let _ = super::http::request(address, "POST", "/api/v1/sandboxes", &headers, body.as_bytes());
+            }
+        });
+        thread::sleep(Duration::from_millis(15 + round * 23));
+        server.kill();
+        busy.join().unwrap();
+        server.restart();
+        let all = server.ask("GET", "/api/v1/sandboxes?page_size=100", "").json();
+        for sandbox in all["items"].as_array().unwrap() {
+            let path = format!("/api/v1/sandboxes/{}", sandbox["id"].as_str().unwrap());
+            // Whatever it says it is, it is: running ones run, and the others can be resumed.
+            match sandbox["status"].as_str().unwrap() {
+                "running" => assert_eq!(server.says(&path, "echo yes"), "yes"),
+                "stopped" | "dead" => {
+                    assert_eq!(server.ask("POST", &format!("{path}/resume"), "").status, 200);
+                    assert_eq!(server.says(&path, "echo yes"), "yes");
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dead_pid_1_is_told_and_resumed() {
+    let server = Server::start();
+    let path = server.create("{}");
+    server.says(&path, "echo kept > /workspace/x; sync");
+    let container = server.ask("GET", &path, "").json()["container_id"].as_str().unwrap().to_owned();
+    let layout = Layout::new(&server.data().canonicalize().unwrap());
+    let record = std::fs::read(layout.run().join("c").join(&container).join("record.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    kill(&record["pid"].to_string());
+    eventually("the news", || server.ask("GET", &path, "").json()["status"] == "dead");
+    let dead = server.ask("GET", &path, "").json();
+    assert!(dead["status_reason"].as_str().unwrap().contains("SIGKILL"), "{dead}");
+    let refused = server.ask("POST", &format!("{path}/exec"), r#"{"command":"true"}"#);
+    assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (409, Some("not_running")));
+    assert_eq!(server.ask("POST", &format!("{path}/resume"), "").status, 200);
+    assert_eq!(server.says(&path, "cat /workspace/x"), "kept");
+}
+
+#[test]
+fn a_dead_launcher_comes_back() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let found =
+        Command::new("pgrep").args(["-f", &format!("atoll-launch.*{}", server.data().display())]).output();
+    for pid in String::from_utf8(found.unwrap().stdout).unwrap().lines().skip(1) {
+        let _ = Command::new("kill").args(["-KILL", pid]).status();
+    }
+    assert_eq!(server.says(&path, "echo still here"), "still here", "PID 1 needs no launcher");
+    eventually("a launcher", || server.ask("POST", "/api/v1/sandboxes", "{}").status == 201);
+}
+
+#[test]
+fn what_nobody_owns_is_reaped_at_start() {
+    let mut server = Server::start();
+    let kept = server.create("{}");
+    server.kill();
+    let data = server.data().to_path_buf();
+    let orphan = tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let provider = NativeProvider::new(ensure_launcher(&options(&data, &[])).await.unwrap().client);
+        provider.create(spec("default")).await.unwrap().id()
+    });
+    server.restart();
+    let layout = Layout::new(&data.canonicalize().unwrap());
+    assert!(!layout.run().join("c").join(orphan.to_string()).exists());
+    assert_eq!(server.says(&kept, "echo here"), "here");
+}

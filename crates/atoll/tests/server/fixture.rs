@@ -1,0 +1,142 @@
+//! A server of its own for one test, on a data folder of its own. At its end everything is ended by
+//! `atoll down --purge`, and what is left then fails the test.
+
+use super::http::{self, Answer};
+use crate::engine::fixture::leftovers_of;
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The first key of every test's server.
+pub(crate) const KEY: &str = "bootstrap-key-of-a-test";
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) child: Child,
+    folder: Option<tempfile::TempDir>,
+    arguments: Vec<String>,
+}
+
+fn spawn(data: &Path, arguments: &[String]) -> (Child, SocketAddr) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(data)
+        .args(arguments)
+        .env("ATOLL_BOOTSTRAP_KEY", KEY)
+        .env("ATOLL_LOG", "warn")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut first).unwrap();
+    let address = first.split("http://").nth(1).and_then(|t| t.split([' ', '\n']).next()?.parse().ok());
+    let Some(address) = address else {
+        let mut error = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        panic!("the server did not start: {first}{error}");
+    };
+    // Somebody must read, or the server would wait.
+    let stderr = child.stderr.take().unwrap();
+    thread::spawn(move || {
+        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|l| eprintln!("server: {l}"))
+    });
+    thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(drop));
+    (child, address)
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let (child, address) = spawn(folder.path(), &arguments);
+        Self { address, child, folder: Some(folder), arguments }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        self.folder.as_ref().unwrap().path()
+    }
+
+    /// Ends the server as violently as possible.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again on the same data.
+    pub(crate) fn restart(&mut self) {
+        let (child, address) = spawn(self.data(), &self.arguments.clone());
+        (self.child, self.address) = (child, address);
+    }
+
+    /// A request with a key of one's own.
+    pub(crate) fn ask_as(&self, key: &str, method: &str, path: &str, body: &str) -> Answer {
+        let authorization = format!("Bearer {key}");
+        http::request(self.address, method, path, &[("Authorization", &authorization)], body.as_bytes())
+            .unwrap()
+    }
+
+    /// A request with the first key.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.ask_as(KEY, method, path, body)
+    }
+
+    /// Creates a sandbox and returns its path.
+    pub(crate) fn create(&self, body: &str) -> String {
+        let made = self.ask("POST", "/api/v1/sandboxes", body);
+        assert!(matches!(made.status, 200 | 201), "{made:?}");
+        format!("/api/v1/sandboxes/{}", made.json()["id"].as_str().unwrap())
+    }
+
+    /// Runs a shell line and returns the whole answer, which must be a success of the API.
+    pub(crate) fn exec(&self, sandbox: &str, line: &str) -> serde_json::Value {
+        let body = serde_json::json!({ "command": line, "timeout_seconds": 60 }).to_string();
+        let answer = self.ask("POST", &format!("{sandbox}/exec"), &body);
+        assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
+        answer.json()
+    }
+
+    /// What a shell line prints.
+    pub(crate) fn says(&self, sandbox: &str, line: &str) -> String {
+        self.exec(sandbox, line)["stdout"].as_str().unwrap().trim_end().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let data = self.data().to_path_buf();
+        let down = Command::new(env!("CARGO_BIN_EXE_atoll"))
+            .args(["down", "--purge", "--data-dir"])
+            .arg(&data)
+            .output();
+        let down = down.unwrap();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let began = Instant::now();
+        let mut left = leftovers_of(&data);
+        while !left.is_empty() && began.elapsed() < Duration::from_secs(20) {
+            thread::sleep(Duration::from_millis(20));
+            left = leftovers_of(&data);
+        }
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&down.stdout), String::from_utf8_lossy(&down.stderr));
+        if thread::panicking() {
+            eprintln!("down: {said}; left: {left:#?}");
+            return;
+        }
+        assert!(!data.exists(), "purge left the data folder: {said}");
+        std::mem::forget(self.folder.take());
+        assert!(down.status.success() && left.is_empty(), "down: {said}; left behind: {left:#?}");
+    }
+}

@@ -1,0 +1,8 @@
+mod fixture;
+mod http;
+
+mod access;
+mod crashes;
+mod lifecycle;
+mod published_client;
+mod wrong_input;

@@ -1,0 +1,152 @@
+//! What can go wrong, as one sentence for people and as fields for programs. Both of the server's error
+//! shapes, and what is neither (a proxy's page), become the same type.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::fmt;
+
+/// The result of asking the server.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a request has no good answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URL, the key or the request itself cannot be used; nothing was sent.
+    #[error("{0}")]
+    Url(String),
+    /// Nobody answers there.
+    #[error("no server answers at {url} ({cause})")]
+    Unreachable {
+        /// Where.
+        url: String,
+        /// What the system said.
+        cause: String,
+    },
+    /// The server says no.
+    #[error(transparent)]
+    Api(Box<ApiError>),
+    /// The answer is not one of Atoll's, or broke off.
+    #[error("the server did not answer as expected: {0}")]
+    Unexpected(String),
+}
+
+/// What the server says when it says no.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub status: u16,
+    /// What kind of failure: one of `atoll_types::ErrorCode`'s names, or `unauthorized`, `http_error`.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// The field of the request that is wrong, where one is.
+    pub field: Option<String>,
+    /// More, by name.
+    pub details: Map<String, Value>,
+    /// When to ask again.
+    pub retry_after_seconds: Option<u64>,
+    /// The answer as it came, where it was JSON.
+    pub json: Option<String>,
+}
+
+impl std::error::Error for ApiError {}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            // The message often names the field itself.
+            Some(field) if !self.message.contains(field.as_str()) => write!(f, "{field}: {}", self.message)?,
+            _ => f.write_str(&self.message)?,
+        }
+        match self.retry_after_seconds {
+            Some(1) => f.write_str(" (ask again in a second)"),
+            Some(seconds) => write!(f, " (ask again in {seconds} seconds)"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    error: Body,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    details: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Validation {
+    detail: Vec<Detail>,
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    #[serde(default)]
+    loc: Vec<Value>,
+    #[serde(default)]
+    msg: String,
+    #[serde(default, rename = "type")]
+    kind: String,
+}
+
+impl Detail {
+    /// The field, without the place (body, query) in front.
+    fn field(&self) -> Option<String> {
+        let name = |part: &Value| part.as_str().map_or_else(|| part.to_string(), str::to_owned);
+        let parts: Vec<String> = self.loc.iter().skip(1).map(name).collect();
+        (!parts.is_empty()).then(|| parts.join("."))
+    }
+
+    fn sentence(&self) -> String {
+        match self.field() {
+            Some(field) if !self.msg.contains(&field) => format!("{field}: {}", self.msg),
+            _ => self.msg.clone(),
+        }
+    }
+}
+
+impl ApiError {
+    pub(crate) fn parse(status: u16, reason: Option<&str>, body: &[u8]) -> Self {
+        let found = serde_json::from_slice::<Envelope>(body)
+            .ok()
+            .map(|envelope| Self::of_body(status, envelope.error))
+            .or_else(|| Some(Self::of_details(&serde_json::from_slice::<Validation>(body).ok()?.detail)))
+            .filter(|error| !error.message.is_empty());
+        match found {
+            Some(error) => Self { status, json: String::from_utf8(body.to_vec()).ok(), ..error },
+            None => {
+                let reason = reason.map(|r| format!(" {r}")).unwrap_or_default();
+                let message =
+                    format!("the server answered {status}{reason}, and not as Atoll does; is the URL right?");
+                Self { status, code: "http_error".into(), message, ..Self::default() }
+            }
+        }
+    }
+
+    fn of_body(status: u16, body: Body) -> Self {
+        let Body { code, message, details } = body;
+        let field = details.get("field").and_then(Value::as_str).map(str::to_owned);
+        // The server calls both a missing key and a forbidden act permission_denied.
+        let code = if status == 401 { "unauthorized".into() } else { code };
+        Self { code, message, field, details, ..Self::default() }
+    }
+
+    fn of_details(details: &[Detail]) -> Self {
+        let unsupported = details.iter().any(|d| d.kind == "unsupported");
+        let code = if unsupported { "unsupported" } else { "invalid_argument" }.to_owned();
+        let sentences: Vec<String> = details.iter().map(Detail::sentence).filter(|s| !s.is_empty()).collect();
+        let field = details.first().and_then(Detail::field);
+        match details {
+            [only] => Self { code, message: only.msg.clone(), field, ..Self::default() },
+            // Each sentence names its own field.
+            _ => Self { code, message: sentences.join("; "), field: None, ..Self::default() },
+        }
+    }
+}

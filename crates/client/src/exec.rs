@@ -1,0 +1,55 @@
+//! Commands.
+
+use crate::{Client, Reply, Result, sandboxes::at};
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// What to run: a line for the shell, or a program and its arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct ExecRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env_vars: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+/// How a command went.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct ExecResult {
+    pub exit_code: i32,
+    #[serde(default)]
+    pub stdout: String,
+    #[serde(default)]
+    pub stderr: String,
+    #[serde(default)]
+    pub duration_ms: u64,
+    #[serde(default)]
+    pub timed_out: bool,
+    #[serde(default)]
+    pub oom_killed: bool,
+    #[serde(default)]
+    pub signal: Option<i32>,
+    #[serde(default)]
+    pub truncated: bool,
+}
+
+impl Client {
+    /// Runs a command to its end. Whoever drops this ends the command.
+    pub async fn exec(&self, id: Uuid, request: &ExecRequest) -> Result<Reply<ExecResult>> {
+        self.tell(Method::POST, &at(id, "/exec"), request).await
+    }
+}

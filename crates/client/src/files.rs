@@ -1,0 +1,138 @@
+//! Files. Bodies are streams in both directions; a download that breaks off is an error, never an end.
+
+use crate::{
+    Client, Error, Reply, Result,
+    client::{empty, root_cause},
+    encode::{path as escaped, query},
+    sandboxes::at,
+    transport::BoxError,
+};
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{
+    Method,
+    body::{Frame, Incoming},
+};
+use serde::{Deserialize, Serialize};
+use std::io;
+use uuid::Uuid;
+
+/// A file, folder or link.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct FileItem {
+    pub name: String,
+    /// file, directory, symlink or other.
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(default)]
+    pub size: u64,
+    #[serde(default)]
+    pub is_directory: bool,
+    /// In octal.
+    #[serde(default)]
+    pub mode: String,
+    #[serde(default)]
+    pub modified_at: String,
+    #[serde(default)]
+    pub target: Option<String>,
+}
+
+/// A file on its way here.
+#[derive(Debug)]
+pub struct Download {
+    body: Incoming,
+}
+
+impl Download {
+    /// The next bytes; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
+            let broke =
+                |e: &hyper::Error| Error::Unexpected(format!("the file broke off ({})", root_cause(e)));
+            if let Ok(data) = frame.map_err(|e| broke(&e))?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[derive(Serialize)]
+struct Mkdir<'a> {
+    path: &'a str,
+    parents: bool,
+}
+
+#[derive(Serialize)]
+struct Move<'a> {
+    from: &'a str,
+    to: &'a str,
+    overwrite: bool,
+}
+
+#[derive(Serialize)]
+struct Remove<'a> {
+    path: &'a str,
+    recursive: bool,
+}
+
+/// Absolute paths keep their slash, so two stand in a row.
+fn file_at(id: Uuid, path: &str) -> String {
+    at(id, &format!("/files/{}", escaped(path)))
+}
+
+impl Client {
+    /// What is in a folder.
+    pub async fn list_files(&self, id: Uuid, path: &str) -> Result<Reply<Vec<FileItem>>> {
+        let query = query(&[("path", Some(path.to_owned()))]);
+        self.ask(Method::GET, &at(id, &format!("/files{query}"))).await
+    }
+
+    /// What a path stands for.
+    pub async fn stat(&self, id: Uuid, path: &str, follow: bool) -> Result<Reply<FileItem>> {
+        let query = query(&[("path", Some(path.to_owned())), ("follow", Some(follow.to_string()))]);
+        self.ask(Method::GET, &at(id, &format!("/fs/stat{query}"))).await
+    }
+
+    /// Reads a file.
+    pub async fn download(&self, id: Uuid, path: &str) -> Result<Download> {
+        let response = self.send(Method::GET, &file_at(id, path), None, empty()).await?;
+        Ok(Download { body: response.into_body() })
+    }
+
+    /// Writes a file, whole or not at all: a body that ends in an error leaves what was there.
+    pub async fn upload(
+        &self,
+        id: Uuid,
+        path: &str,
+        body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<()> {
+        let frames = body.map_ok(Frame::data).map_err(BoxError::from);
+        let body = BodyExt::boxed_unsync(StreamBody::new(frames));
+        let content = Some("application/octet-stream");
+        self.send(Method::PUT, &file_at(id, path), content, body).await.map(drop)
+    }
+
+    /// Makes a folder.
+    pub async fn make_dir(&self, id: Uuid, path: &str, parents: bool) -> Result<Reply<FileItem>> {
+        self.tell(Method::POST, &at(id, "/fs/mkdir"), &Mkdir { path, parents }).await
+    }
+
+    /// Gives a file or folder another name.
+    pub async fn move_file(
+        &self,
+        id: Uuid,
+        from: &str,
+        to: &str,
+        overwrite: bool,
+    ) -> Result<Reply<FileItem>> {
+        self.tell(Method::POST, &at(id, "/fs/move"), &Move { from, to, overwrite }).await
+    }
+
+    /// Deletes a file or folder.
+    pub async fn remove_file(&self, id: Uuid, path: &str, recursive: bool) -> Result<()> {
+        self.send_json(Method::POST, &at(id, "/fs/remove"), &Remove { path, recursive }).await.map(drop)
+    }
+}

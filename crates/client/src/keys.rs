@@ -1,0 +1,84 @@
+//! Keys.
+
+use crate::{Client, Reply, Result};
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use uuid::Uuid;
+
+const ROOT: &str = "/api/v1/keys";
+
+/// A key to make.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct CreateKey {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// admin, user or read_only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in_seconds: Option<u64>,
+}
+
+/// A key, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Key {
+    pub id: Uuid,
+    pub name: String,
+    #[serde(default)]
+    pub owner: String,
+    #[serde(default)]
+    pub scope: String,
+    #[serde(default)]
+    pub tier: String,
+    /// Its first characters.
+    #[serde(default)]
+    pub prefix: String,
+    #[serde(default)]
+    pub created_at: String,
+    #[serde(default)]
+    pub expires_at: Option<String>,
+    #[serde(default)]
+    pub revoked_at: Option<String>,
+    #[serde(default)]
+    pub last_used_at: Option<String>,
+}
+
+/// A new key with its secret, which is shown this once.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct IssuedKey {
+    /// The secret.
+    #[serde(rename = "key")]
+    pub secret: String,
+    /// What the server keeps.
+    #[serde(flatten)]
+    pub key: Key,
+}
+
+impl fmt::Debug for IssuedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IssuedKey").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Makes a key.
+    pub async fn create_key(&self, new: &CreateKey) -> Result<Reply<IssuedKey>> {
+        self.tell(Method::POST, ROOT, new).await
+    }
+
+    /// Lists keys.
+    pub async fn list_keys(&self) -> Result<Reply<Vec<Key>>> {
+        self.ask(Method::GET, ROOT).await
+    }
+
+    /// Makes a key worthless.
+    pub async fn revoke_key(&self, id: Uuid) -> Result<Reply<Key>> {
+        self.ask(Method::DELETE, &format!("{ROOT}/{id}")).await
+    }
+}

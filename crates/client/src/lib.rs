@@ -1,0 +1,22 @@
+//! A typed client of Atoll's own REST API. Its wire types are its own and ignore fields that they do not
+//! know, so an older client works with a newer server. It never prints, retries or reads the environment;
+//! paths go to the server exactly as they were given.
+
+mod client;
+mod encode;
+mod error;
+mod exec;
+mod files;
+mod keys;
+mod reply;
+mod sandboxes;
+mod transport;
+
+pub use client::Client;
+pub use error::{ApiError, Error, Result};
+pub use exec::{ExecRequest, ExecResult};
+pub use files::{Download, FileItem};
+pub use keys::{CreateKey, IssuedKey, Key};
+pub use reply::Reply;
+pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
+pub use uuid::Uuid;

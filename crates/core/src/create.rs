@@ -1,0 +1,269 @@
+//! Making sandboxes and changing them: what is asked is checked here, and done at the sandbox's desk.
+
+use crate::{Caller, Core, desk::Patch, now};
+use atoll_store::{Inserted, NewSandbox, SandboxId, SandboxRecord, Status};
+use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId};
+use std::collections::BTreeMap;
+
+const MIB: u64 = 1 << 20;
+/// The shortest and the longest that a sandbox may be idle.
+const IDLE_SECONDS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
+
+/// What a new sandbox is to be; what is left out has its default.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct CreateSandbox {
+    pub image: Option<String>,
+    pub idle_timeout_seconds: Option<u32>,
+    pub memory_mb: Option<u64>,
+    pub cpu_cores: Option<f64>,
+    pub disk_mb: Option<u64>,
+    pub processes: Option<u32>,
+    pub env_vars: BTreeMap<String, String>,
+    pub network_enabled: Option<bool>,
+    pub session_key: Option<String>,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What to change; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct PatchSandbox {
+    pub idle_timeout_seconds: Option<u32>,
+    pub memory_mb: Option<u64>,
+    pub cpu_cores: Option<f64>,
+    pub disk_mb: Option<u64>,
+    pub env_vars: Option<BTreeMap<String, String>>,
+    pub network_enabled: Option<bool>,
+    pub labels: Option<BTreeMap<String, String>>,
+}
+
+/// A sandbox, and whether it is new.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// The sandbox.
+    pub record: SandboxRecord,
+    /// Whether it was made just now.
+    pub new: bool,
+}
+
+fn megabytes(field: &str, value: u64) -> Result<u64> {
+    value.checked_mul(MIB).ok_or_else(|| Error::invalid(field, format!("{field} is too large")))
+}
+
+fn cpu_millis(cores: f64) -> Result<u32> {
+    // Not a number and the infinite are outside of every range.
+    if (0.01..=1024.0).contains(&cores) {
+        return Ok((cores * 1000.0).round() as u32);
+    }
+    Err(Error::invalid("cpu_cores", "cpu_cores must be between 0.01 and 1024"))
+}
+
+/// The limits with what was asked, and any refusal in the caller's own words for the field.
+fn limits(
+    base: Limits,
+    memory: Option<u64>,
+    cores: Option<f64>,
+    disk: Option<u64>,
+    processes: Option<u32>,
+) -> Result<Limits> {
+    let mut limits = base;
+    if let Some(mb) = memory {
+        limits.memory_bytes = megabytes("memory_mb", mb)?;
+    }
+    if let Some(mb) = disk {
+        limits.disk_bytes = megabytes("disk_mb", mb)?;
+    }
+    if let Some(cores) = cores {
+        limits.cpu_millis = cpu_millis(cores)?;
+    }
+    limits.processes = processes.unwrap_or(limits.processes);
+    limits.validate().map_err(|e| match e.field.as_deref() {
+        Some("memory_bytes") => Error::invalid("memory_mb", "memory_mb must be between 16 and 67108864"),
+        Some("disk_bytes") => Error::invalid("disk_mb", "disk_mb must be between 1 and 1073741824"),
+        _ => e,
+    })?;
+    Ok(limits)
+}
+
+fn refuse_network(enabled: Option<bool>) -> Result<()> {
+    match enabled {
+        Some(true) => {
+            let message = "sandboxes have no network yet; leave network_enabled out or false";
+            Err(Error::new(ErrorCode::Unsupported, message).at("network_enabled"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_idle(seconds: Option<u32>) -> Result<()> {
+    match seconds {
+        Some(n) if !IDLE_SECONDS.contains(&n) => {
+            Err(Error::invalid("idle_timeout_seconds", "idle_timeout_seconds must be between 10 and 2592000"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_environment(environment: &BTreeMap<String, String>) -> Result<()> {
+    let size: usize = environment.iter().map(|(k, v)| k.len() + v.len()).sum();
+    if environment.len() > 500 || size > 128 * 1024 {
+        return Err(Error::new(ErrorCode::TooLarge, "env_vars may have 500 names and 128 KiB").at("env_vars"));
+    }
+    match environment.iter().find(|(k, v)| k.is_empty() || k.contains(['=', '\0']) || v.contains('\0')) {
+        Some((name, _)) => {
+            let message = format!("the name {name:?} is empty or holds '=', or it or its value holds a NUL");
+            Err(Error::invalid("env_vars", message))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_text(field: &str, text: &str, longest: usize) -> Result<()> {
+    if text.is_empty() || text.chars().count() > longest || text.chars().any(char::is_control) {
+        let message = format!("{field} must be 1 to {longest} characters without control characters");
+        return Err(Error::invalid(field, message));
+    }
+    Ok(())
+}
+
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
+    if labels.len() > 64 {
+        return Err(Error::invalid("labels", "labels may have 64 names"));
+    }
+    for (name, value) in labels {
+        check_text("labels", name, 100)?;
+        if value.chars().count() > 500 || value.chars().any(char::is_control) {
+            return Err(Error::invalid(
+                "labels",
+                "a label's value may have 500 characters, none of them control",
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Makes a sandbox, or finds the one that has this session key and sees that it runs.
+    pub async fn create(&self, caller: &Caller, request: CreateSandbox) -> Result<Created> {
+        caller.must_write()?;
+        let new = self.new_record(caller, request)?;
+        let id = new.id;
+        match self.store.insert_sandbox(new).await? {
+            Inserted::New(_) => {
+                let record = self.desks.make(id).await?;
+                Ok(Created { record, new: true })
+            }
+            Inserted::Existing(record) => {
+                let record = self.desks.run(record.id).await?;
+                Ok(Created { record, new: false })
+            }
+        }
+    }
+
+    fn new_record(&self, caller: &Caller, request: CreateSandbox) -> Result<NewSandbox> {
+        let CreateSandbox {
+            image,
+            idle_timeout_seconds,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            processes,
+            env_vars,
+            network_enabled,
+            session_key,
+            labels,
+        } = request;
+        refuse_network(network_enabled)?;
+        check_idle(idle_timeout_seconds)?;
+        check_environment(&env_vars)?;
+        check_labels(&labels)?;
+        if let Some(key) = &session_key {
+            check_text("session_key", key, 255)?;
+        }
+        let image = image.unwrap_or_else(|| self.settings.default_image.clone());
+        check_text("image", &image, 255)?;
+        let id = SandboxId::random();
+        Ok(NewSandbox {
+            id,
+            owner: caller.owner.clone(),
+            owner_name: caller.owner_name.clone(),
+            status: Status::Provisioning,
+            profile: self.settings.profile(&image)?,
+            image,
+            container: None,
+            volume: VolumeId::random(),
+            limits: limits(Limits::default(), memory_mb, cpu_cores, disk_mb, processes)?,
+            idle_timeout_seconds: idle_timeout_seconds.unwrap_or(1800),
+            network_enabled: false,
+            session_key,
+            labels,
+            environment: self.vault.seal(&id.to_string(), &env_vars)?,
+            created_at: now(),
+        })
+    }
+
+    /// Changes a sandbox. What its commands start with and what it may use change only while it is not
+    /// running; the disk limit never.
+    pub async fn patch(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        request: PatchSandbox,
+    ) -> Result<SandboxRecord> {
+        let record = self.writable(caller, id).await?;
+        let PatchSandbox {
+            idle_timeout_seconds,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            env_vars,
+            network_enabled,
+            labels,
+        } = request;
+        if disk_mb.is_some() {
+            return Err(Error::invalid("disk_mb", "disk_mb is fixed when a sandbox is created"));
+        }
+        refuse_network(network_enabled)?;
+        check_idle(idle_timeout_seconds)?;
+        env_vars.as_ref().map_or(Ok(()), check_environment)?;
+        labels.as_ref().map_or(Ok(()), check_labels)?;
+        let at_rest_only = memory_mb.is_some() || cpu_cores.is_some() || env_vars.is_some();
+        let new_limits = limits(record.limits, memory_mb, cpu_cores, None, None)?;
+        let environment = env_vars.map(|e| self.vault.seal(&id.to_string(), &e)).transpose()?;
+        let patch = Patch {
+            at_rest_only,
+            limits: (new_limits != record.limits).then_some(new_limits),
+            environment,
+            labels,
+            idle_timeout_seconds,
+        };
+        self.desks.patch(id, patch).await
+    }
+
+    /// One sandbox.
+    pub async fn get(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        self.visible(caller, id).await
+    }
+
+    /// Ends its container; the volume waits.
+    pub async fn stop(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        self.writable(caller, id).await?;
+        self.desks.stop(id).await
+    }
+
+    /// Sees that it runs, with its volume as it was.
+    pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        self.writable(caller, id).await?;
+        self.desks.run(id).await
+    }
+
+    /// Ends it for good, with its volume. The record stays.
+    pub async fn destroy(&self, caller: &Caller, id: SandboxId) -> Result<()> {
+        let record = self.writable(caller, id).await?;
+        if record.status == Status::Destroyed {
+            return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
+        }
+        self.desks.destroy(id).await.map(|_| ())
+    }
+}

@@ -1,0 +1,383 @@
+//! One task for each sandbox that somebody works with. It owns the sandbox's record and container;
+//! whoever wants to change either puts a question into its queue and waits for the answer.
+//!
+//! The record is written before the world is changed and after, so a crash between leaves a record that
+//! [`crate::reconcile`] can compare with the world.
+
+use crate::{Vault, now};
+use atoll_provider::{Container, ContainerSpec, Provider};
+use atoll_store::{
+    Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
+};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a desk waits for work before it closes.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Questions that may wait at one desk.
+const QUEUE: usize = 256;
+
+/// A change that was checked already.
+pub(crate) struct Patch {
+    /// Whether it may be made only while nothing runs.
+    pub(crate) at_rest_only: bool,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) environment: Option<Sealed>,
+    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) idle_timeout_seconds: Option<u32>,
+}
+
+enum Ask {
+    /// Its container, if it runs.
+    Use(oneshot::Sender<Result<Arc<dyn Container>>>),
+    /// See that it runs. A new one that cannot be started is gone again.
+    Run {
+        new: bool,
+        reply: oneshot::Sender<Result<SandboxRecord>>,
+    },
+    Stop(oneshot::Sender<Result<SandboxRecord>>),
+    Destroy(oneshot::Sender<Result<SandboxRecord>>),
+    Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
+}
+
+/// Every desk that is open.
+pub(crate) struct Desks {
+    shared: Arc<Shared>,
+    open: Arc<Mutex<HashMap<SandboxId, mpsc::Sender<Ask>>>>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    provider: Arc<dyn Provider>,
+    vault: Arc<Vault>,
+}
+
+impl Desks {
+    pub(crate) fn new(store: Arc<dyn Store>, provider: Arc<dyn Provider>, vault: Arc<Vault>) -> Self {
+        Self { shared: Arc::new(Shared { store, provider, vault }), open: Arc::default() }
+    }
+
+    /// The container, for a command or a file.
+    pub(crate) async fn container(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
+        self.ask(id, Ask::Use).await
+    }
+
+    /// Starts a sandbox that was just recorded.
+    pub(crate) async fn make(&self, id: SandboxId) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Run { new: true, reply }).await
+    }
+
+    /// Sees that a sandbox runs.
+    pub(crate) async fn run(&self, id: SandboxId) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Run { new: false, reply }).await
+    }
+
+    pub(crate) async fn stop(&self, id: SandboxId) -> Result<SandboxRecord> {
+        self.ask(id, Ask::Stop).await
+    }
+
+    pub(crate) async fn destroy(&self, id: SandboxId) -> Result<SandboxRecord> {
+        self.ask(id, Ask::Destroy).await
+    }
+
+    pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Patch(Box::new(patch), reply)).await
+    }
+
+    async fn ask<T>(
+        &self,
+        id: SandboxId,
+        question: impl FnOnce(oneshot::Sender<Result<T>>) -> Ask,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let mut question = question(reply);
+        // A desk may close between being found and being asked; then another is opened.
+        for _ in 0..100 {
+            let desk = self.find(id);
+            match desk.try_send(question) {
+                Ok(()) => {
+                    let gone = || Error::internal("the sandbox's task ended without an answer");
+                    return answer.await.map_err(|_| gone())?;
+                }
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    return Err(Error::new(
+                        ErrorCode::LimitExceeded,
+                        "too many requests wait for this sandbox",
+                    ));
+                }
+                Err(mpsc::error::TrySendError::Closed(back)) => {
+                    question = back;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        Err(Error::internal("the sandbox's task keeps closing"))
+    }
+
+    fn find(&self, id: SandboxId) -> mpsc::Sender<Ask> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get(&id) {
+            Some(desk) if !desk.is_closed() => desk.clone(),
+            _ => {
+                let (sender, receiver) = mpsc::channel(QUEUE);
+                open.insert(id, sender.clone());
+                let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
+                tokio::spawn(async move {
+                    Desk { shared, id, container: None }.serve(receiver).await;
+                    let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Unless another was opened meanwhile.
+                    if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
+                        open.remove(&id);
+                    }
+                });
+                sender
+            }
+        }
+    }
+}
+
+struct Desk {
+    shared: Arc<Shared>,
+    id: SandboxId,
+    container: Option<Arc<dyn Container>>,
+}
+
+/// Waits for a container's death; for ever where there is no container.
+async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
+    let Some(container) = container else { return std::future::pending().await };
+    loop {
+        match container.died().await {
+            Ok(death) => return death,
+            // Whoever knows does not answer at the moment.
+            Err(error) => {
+                tracing::debug!(%error, "cannot wait for a container");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+impl Desk {
+    async fn serve(mut self, mut questions: mpsc::Receiver<Ask>) {
+        // Who has a container keeps watching it, so that its death is noticed.
+        loop {
+            let idle = self.container.is_none();
+            tokio::select! {
+                question = questions.recv() => match question {
+                    Some(question) => self.answer(question).await,
+                    None => return,
+                },
+                death = death_of(self.container.clone()) => self.bury(&death).await,
+                () = tokio::time::sleep(PATIENCE), if idle => {
+                    questions.close();
+                    while let Some(question) = questions.recv().await {
+                        self.answer(question).await;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn answer(&mut self, question: Ask) {
+        // Nobody minds when the caller has gone.
+        match question {
+            Ask::Use(reply) => _ = reply.send(self.container().await),
+            Ask::Run { new, reply } => _ = reply.send(self.run(new).await),
+            Ask::Stop(reply) => _ = reply.send(self.stop().await),
+            Ask::Destroy(reply) => _ = reply.send(self.destroy().await),
+            Ask::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
+        }
+    }
+
+    async fn record(&self) -> Result<SandboxRecord> {
+        let record = self.shared.store.sandbox(self.id).await?;
+        record.ok_or_else(|| Error::new(ErrorCode::NotFound, "there is no such sandbox"))
+    }
+
+    async fn change(&self, record: &SandboxRecord, change: Change) -> Result<SandboxRecord> {
+        Ok(self.shared.store.update_sandbox(self.id, record.revision, change).await?)
+    }
+
+    async fn note(&self, kind: ActivityKind, detail: &str) {
+        let activity = Activity {
+            sandbox: self.id,
+            kind,
+            at: now(),
+            detail: detail.to_owned(),
+            exit_code: None,
+            duration_ms: None,
+            bytes: None,
+        };
+        if let Err(error) = self.shared.store.record_activity(activity).await {
+            tracing::warn!(%error, "cannot note an activity");
+        }
+    }
+
+    /// The container of a sandbox that runs; attaches after a restart of the server.
+    async fn container(&mut self) -> Result<Arc<dyn Container>> {
+        if let Some(container) = &self.container {
+            return Ok(Arc::clone(container));
+        }
+        let record = self.record().await?;
+        let not_running = || {
+            let why = record.status_reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
+            let message = format!("the sandbox is {}{why}; resume it first", record.status);
+            Error::new(ErrorCode::NotRunning, message)
+        };
+        match (record.status, record.container) {
+            (Status::Ready | Status::Running, Some(id)) => match self.shared.provider.attach(id).await {
+                Ok(container) => {
+                    self.container = Some(Arc::clone(&container));
+                    Ok(container)
+                }
+                Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
+                    self.bury(&error.death.clone().unwrap_or_else(Death::lost)).await;
+                    Err(error)
+                }
+                Err(error) => Err(error),
+            },
+            _ => Err(not_running()),
+        }
+    }
+
+    /// Writes a death down and frees what is left of the container.
+    async fn bury(&mut self, death: &Death) {
+        self.container = None;
+        let Ok(record) = self.record().await else { return };
+        let Some(container) = record.container else { return };
+        tracing::warn!(sandbox = %self.id, reason = death.reason(), "a container died");
+        let status = StatusChange { status: Status::Dead, reason: Some(death.reason()) };
+        let change = Change {
+            status: Some(status),
+            container: Some(None),
+            stopped_at: Some(Some(now())),
+            ..Change::default()
+        };
+        if let Err(error) = self.change(&record, change).await {
+            tracing::error!(sandbox = %self.id, %error, "cannot write a death down");
+        }
+        if let Err(error) = self.shared.provider.destroy(container).await {
+            tracing::error!(sandbox = %self.id, %error, "cannot free a dead container");
+        }
+    }
+
+    async fn run(&mut self, new: bool) -> Result<SandboxRecord> {
+        let record = self.record().await?;
+        match record.status {
+            Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
+            Status::Ready | Status::Running if self.container().await.is_ok() => return self.record().await,
+            _ => {}
+        }
+        match self.start().await {
+            Ok(record) => {
+                self.note(if new { ActivityKind::Start } else { ActivityKind::Resume }, "").await;
+                Ok(record)
+            }
+            Err(error) if new => {
+                // Nothing half-made: a sandbox that never ran is gone again, and its session key is free.
+                let _ = self.destroy().await;
+                Err(error)
+            }
+            Err(error) => {
+                let record = self.record().await?;
+                let status = StatusChange { status: Status::Stopped, reason: Some(error.message.clone()) };
+                self.change(
+                    &record,
+                    Change { status: Some(status), container: Some(None), ..Change::default() },
+                )
+                .await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts a container for the sandbox, which has none that lives.
+    async fn start(&mut self) -> Result<SandboxRecord> {
+        let record = self.record().await?;
+        if let Some(old) = record.container {
+            self.shared.provider.destroy(old).await?;
+        }
+        let id = ContainerId::random();
+        let starting = Change {
+            container: Some(Some(id)),
+            stopped_at: Some(None),
+            ..Change::status(Status::Provisioning)
+        };
+        let record = self.change(&record, starting).await?;
+        let spec = ContainerSpec {
+            id,
+            profile: record.profile.clone(),
+            limits: record.limits,
+            volume: Some(record.volume),
+            environment: self.shared.vault.open(&self.id.to_string(), &record.environment)?,
+        };
+        let container = self.shared.provider.create(spec).await?;
+        self.container = Some(container);
+        self.change(&record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
+    }
+
+    /// Ends the container, whatever state it is in.
+    async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
+        self.container = None;
+        match record.container {
+            Some(container) => self.shared.provider.destroy(container).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn stop(&mut self) -> Result<SandboxRecord> {
+        let record = self.record().await?;
+        match record.status {
+            Status::Stopped => return Ok(record),
+            Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
+            _ => {}
+        }
+        self.end_container(&record).await?;
+        let change = Change {
+            container: Some(None),
+            stopped_at: Some(Some(now())),
+            ..Change::status(Status::Stopped)
+        };
+        let record = self.change(&record, change).await?;
+        self.note(ActivityKind::Stop, "").await;
+        Ok(record)
+    }
+
+    async fn destroy(&mut self) -> Result<SandboxRecord> {
+        let record = self.record().await?;
+        if record.status == Status::Destroyed {
+            return Ok(record);
+        }
+        self.end_container(&record).await?;
+        if let Some(volumes) = self.shared.provider.volumes() {
+            volumes.remove_volume(record.volume).await?;
+        }
+        let change =
+            Change { container: Some(None), destroyed_at: Some(now()), ..Change::status(Status::Destroyed) };
+        let record = self.change(&record, change).await?;
+        self.note(ActivityKind::Destroy, "").await;
+        Ok(record)
+    }
+
+    async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
+        let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds } = patch;
+        let record = self.record().await?;
+        let runs =
+            matches!(record.status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused);
+        if at_rest_only && runs {
+            let message = "memory_mb, cpu_cores and env_vars change only while the sandbox is stopped";
+            return Err(Error::new(ErrorCode::Conflict, message));
+        }
+        self.change(
+            &record,
+            Change { limits, environment, labels, idle_timeout_seconds, ..Change::default() },
+        )
+        .await
+    }
+}

@@ -1,0 +1,156 @@
+//! Keys: made once, shown once, kept as a hash.
+
+use crate::{Caller, Core, now};
+use atoll_store::{ApiKey, KeyHash, KeyId, Scope};
+use atoll_types::{Error, ErrorCode, Result};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// What a new key is to be.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// What its owner calls it.
+    pub name: String,
+    /// Whose; without one, the maker's.
+    pub owner: Option<String>,
+    /// What it may do.
+    pub scope: Scope,
+    /// The name of its ceiling of limits.
+    pub tier: String,
+    /// From when on it is worth nothing, in milliseconds since 1970.
+    pub expires_at: Option<i64>,
+}
+
+/// A key that was just made, with its secret, which nobody can see again.
+#[derive(Debug, Clone)]
+pub struct IssuedKey {
+    /// What is kept.
+    pub key: ApiKey,
+    /// What the client sends.
+    pub secret: String,
+}
+
+const PREFIX: &str = "atoll_";
+const SHOWN: usize = 12;
+/// Names the space in which owners' names become ids.
+const OWNERS: Uuid = Uuid::from_u128(0x6b1f_2f60_9d0f_4a7c_8f52_0d9e_61a7_0001);
+
+/// The id of an owner, from its name: a UUID, as the published clients expect one.
+pub(crate) fn owner_id(name: &str) -> String {
+    Uuid::new_v5(&OWNERS, name.as_bytes()).hyphenated().to_string()
+}
+
+fn hash(secret: &str) -> KeyHash {
+    // Secrets are 256 random bits, so nothing slower is needed to keep them from being guessed.
+    KeyHash(Sha256::digest(secret.as_bytes()).into())
+}
+
+fn random_secret() -> String {
+    let bytes = [*Uuid::new_v4().as_bytes(), *Uuid::new_v4().as_bytes()].concat();
+    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    format!("{PREFIX}{digits}")
+}
+
+fn checked(field: &str, text: &str, longest: usize) -> Result<()> {
+    let plain =
+        !text.trim().is_empty() && text.chars().count() <= longest && !text.chars().any(char::is_control);
+    if plain {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        field,
+        format!("{field} must be 1 to {longest} characters without control characters"),
+    ))
+}
+
+fn assemble(new: &NewKey, owner_name: &str, secret: &str) -> ApiKey {
+    ApiKey {
+        id: KeyId::random(),
+        name: new.name.clone(),
+        owner: owner_id(owner_name),
+        owner_name: owner_name.to_owned(),
+        scope: new.scope,
+        tier: new.tier.clone(),
+        prefix: secret.chars().take(SHOWN).collect(),
+        hash: hash(secret),
+        created_at: now(),
+        expires_at: new.expires_at,
+        revoked_at: None,
+        last_used_at: None,
+    }
+}
+
+impl Core {
+    /// Who sends this key.
+    pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
+        let refused =
+            || Error::new(ErrorCode::PermissionDenied, "the key is not known, has expired or was revoked");
+        let key = self.store.key_by_hash(hash(secret), now()).await?.ok_or_else(refused)?;
+        let used = [(key.id, now())].into();
+        // A minute's resolution is enough, and a write for every request is not.
+        if key.last_used_at.is_none_or(|at| now() - at > 60_000)
+            && let Err(error) = self.store.touch_keys(&used).await
+        {
+            tracing::warn!(%error, "cannot note a key's use");
+        }
+        Ok(Caller::of(&key))
+    }
+
+    /// Makes a key. A user may make keys for itself that allow no more than its own.
+    pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
+        caller.must_write()?;
+        checked("name", &new.name, 100)?;
+        checked("tier", &new.tier, 40)?;
+        if let Some(owner) = &new.owner {
+            checked("owner", owner, 100)?;
+        }
+        if new.expires_at.is_some_and(|at| at <= now()) {
+            return Err(Error::invalid("expires_at", "expires_at must lie in the future"));
+        }
+        let owner = new.owner.clone().unwrap_or_else(|| caller.owner_name.clone());
+        if new.scope == Scope::Admin || owner != caller.owner_name {
+            caller.must_administer()?;
+        }
+        let secret = random_secret();
+        let key = assemble(&new, &owner, &secret);
+        self.store.insert_key(key.clone()).await?;
+        Ok(IssuedKey { key, secret })
+    }
+
+    /// Makes the first key, if there never was one: the given secret, or a new one.
+    pub async fn create_first_key(&self, secret: Option<String>) -> Result<Option<IssuedKey>> {
+        if let Some(secret) = &secret
+            && (secret.len() < 16 || !secret.bytes().all(|b| b.is_ascii_graphic()))
+        {
+            let message = "the bootstrap key must be at least 16 printable characters without spaces";
+            return Err(Error::invalid("ATOLL_BOOTSTRAP_KEY", message));
+        }
+        let secret = secret.unwrap_or_else(random_secret);
+        let new = NewKey {
+            name: "first key".into(),
+            owner: None,
+            scope: Scope::Admin,
+            tier: "unrestricted".into(),
+            expires_at: None,
+        };
+        let key = assemble(&new, "admin", &secret);
+        let first = self.store.insert_first_key(key.clone()).await?;
+        Ok(first.then_some(IssuedKey { key, secret }))
+    }
+
+    /// The keys that the caller may see: its owner's, or everybody's.
+    pub async fn list_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>> {
+        let owner = (caller.scope != Scope::Admin).then_some(caller.owner.as_str());
+        Ok(self.store.list_keys(owner).await?)
+    }
+
+    /// Makes a key worthless.
+    pub async fn revoke_key(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
+        caller.must_write()?;
+        let mine = self.list_keys(caller).await?.into_iter().any(|key| key.id == id);
+        if !mine {
+            return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
+        }
+        Ok(self.store.revoke_key(id, now()).await?)
+    }
+}

@@ -1,0 +1,85 @@
+//! The control plane. Fronts parse what they are asked into these operations and render what comes
+//! back; nothing here knows HTTP, and nothing here names a concrete provider or store.
+//!
+//! Each sandbox has one task that owns its state ([`desk`]): whatever changes it goes through that
+//! task's queue, so two callers can never start, stop or destroy at the same time. Commands and files
+//! only ask it for the container and then work beside it.
+
+mod caller;
+mod create;
+mod desk;
+mod exec;
+mod files;
+mod idempotency;
+mod keys;
+mod list;
+mod reconcile;
+mod settings;
+mod vault;
+
+pub use caller::Caller;
+pub use create::{CreateSandbox, Created, PatchSandbox};
+pub use exec::{ExecCommand, ExecOutcome, MAX_TIMEOUT_SECONDS};
+pub use files::Download;
+pub use keys::{IssuedKey, NewKey};
+pub use settings::CoreSettings;
+pub use vault::Vault;
+
+use atoll_provider::Provider;
+use atoll_store::{SandboxId, SandboxRecord, Store};
+use atoll_types::{Error, ErrorCode, Result};
+use desk::Desks;
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// The control plane. Cheap to clone.
+#[derive(Clone)]
+pub struct Core {
+    store: Arc<dyn Store>,
+    provider: Arc<dyn Provider>,
+    vault: Arc<Vault>,
+    settings: Arc<CoreSettings>,
+    desks: Arc<Desks>,
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Core {
+    /// Puts the parts together.
+    pub fn new(
+        store: Arc<dyn Store>,
+        provider: Arc<dyn Provider>,
+        vault: Vault,
+        settings: CoreSettings,
+    ) -> Self {
+        let vault = Arc::new(vault);
+        let desks = Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&provider), Arc::clone(&vault)));
+        Self { store, provider, vault, settings: Arc::new(settings), desks }
+    }
+
+    /// The record of a sandbox that this caller may see. One that it may not see does not exist for it.
+    pub(crate) async fn visible(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        match self.store.sandbox(id).await? {
+            Some(record) if caller.may_see(&record.owner) => Ok(record),
+            _ => Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()))),
+        }
+    }
+
+    /// As [`Core::visible`], for something that changes it.
+    pub(crate) async fn writable(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        caller.must_write()?;
+        self.visible(caller, id).await
+    }
+
+    /// Whether the parts that everything needs answer.
+    pub async fn ready(&self) -> Result<()> {
+        self.store.schema_version().await?;
+        self.provider.capabilities().await.map(|_| ())
+    }
+}

@@ -1,0 +1,54 @@
+//! What a start does: it compares what is recorded with what lives, and closes the difference. It takes
+//! no input, so the way back from a crash is the way of every day.
+
+use crate::{Core, now};
+use atoll_provider::State;
+use atoll_store::{Change, SandboxRecord, Status, StatusChange};
+use atoll_types::{ContainerId, Result};
+use std::collections::HashMap;
+
+impl Core {
+    /// Compares records with containers: what lives is kept, what died is written down, and what nobody
+    /// owns is destroyed. Returns how many sandboxes live.
+    pub async fn reconcile(&self) -> Result<usize> {
+        let mut world: HashMap<ContainerId, State> =
+            self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
+        let mut alive = 0;
+        for record in self.store.live_sandboxes().await? {
+            let state = record.container.and_then(|id| world.remove(&id));
+            alive += usize::from(state == Some(State::Running));
+            self.settle(&record, state).await?;
+        }
+        for orphan in world.into_keys() {
+            tracing::warn!(container = %orphan, "destroying a container that nobody owns");
+            self.provider.destroy(orphan).await?;
+        }
+        Ok(alive)
+    }
+
+    async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {
+        let (status, reason) = match (record.status, state) {
+            (Status::Ready | Status::Running, Some(State::Running)) => return Ok(()),
+            // Cut off between the start and its record.
+            (Status::Provisioning, Some(State::Running)) => (Status::Ready, None),
+            (Status::Provisioning, _) => {
+                (Status::Stopped, Some("the server ended while it started".to_owned()))
+            }
+            (_, Some(State::Dead(death))) => (Status::Dead, Some(death.reason())),
+            (Status::Dead | Status::Error, None) => return Ok(()),
+            (_, _) => (Status::Dead, Some("its container was gone when the server started".to_owned())),
+        };
+        let lives = status == Status::Ready;
+        if let (false, Some(container)) = (lives, record.container) {
+            self.provider.destroy(container).await?;
+        }
+        let change = Change {
+            status: Some(StatusChange { status, reason }),
+            container: (!lives).then_some(None),
+            stopped_at: (!lives).then_some(Some(now())),
+            ..Change::default()
+        };
+        self.store.update_sandbox(record.id, record.revision, change).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! What the operator decides for all sandboxes.
+
+use atoll_types::{Error, ErrorCode, Profile, Result};
+use std::collections::BTreeMap;
+
+/// What the operator decides for all sandboxes.
+#[derive(Debug, Clone)]
+pub struct CoreSettings {
+    /// Image names that clients use, and the image of ours that each means.
+    pub aliases: BTreeMap<String, String>,
+    /// The image of a create that names none.
+    pub default_image: String,
+}
+
+/// Names that the published clients of the reference systems send, until better images exist.
+const SEED_ALIASES: &[&str] = &[
+    "mcpgateway/sandbox-runtime:latest",
+    "mcpgateway/sandbox-python:3.12",
+    "mcpgateway/sandbox-skills:latest",
+    "mcpgateway/sandbox-datascience:latest",
+    "agentcop/agent-sandbox:latest",
+    "agentbox-sandbox:latest",
+];
+
+impl Default for CoreSettings {
+    fn default() -> Self {
+        let aliases = SEED_ALIASES.iter().map(|name| ((*name).to_owned(), "host".to_owned())).collect();
+        Self { aliases, default_image: "host".into() }
+    }
+}
+
+impl CoreSettings {
+    /// The profile that an image name means.
+    pub(crate) fn profile(&self, image: &str) -> Result<Profile> {
+        let name = self.aliases.get(image).map_or(image, String::as_str);
+        let known = || {
+            let names: Vec<&str> =
+                std::iter::once("host").chain(self.aliases.keys().map(String::as_str)).collect();
+            let message = format!("there is no image {image:?}; there are {}", names.join(", "));
+            Error::new(ErrorCode::InvalidArgument, message).at("image")
+        };
+        let image = name.parse().map_err(|_| known())?;
+        if name != "host" {
+            return Err(known());
+        }
+        let default = Profile::builtin("default").ok_or_else(|| Error::internal("no default profile"))?;
+        Ok(Profile { image, ..default })
+    }
+}

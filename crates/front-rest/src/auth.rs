@@ -1,0 +1,53 @@
+//! Who asks: the key in the request, or, where the server was started so, whoever is on this machine.
+
+use crate::{App, error::Failure};
+use atoll_core::Caller;
+use axum::{
+    extract::{FromRef, FromRequestParts},
+    http::{header, request::Parts},
+};
+
+/// Whether keys are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Every request needs a key.
+    Keys,
+    /// None does. Only for a server that listens on loopback; names and origins are then checked.
+    Open,
+}
+
+/// The caller of a request.
+pub(crate) struct Who(pub(crate) Caller);
+
+fn presented(parts: &Parts) -> Option<&str> {
+    let bearer = parts.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+    let bearer =
+        bearer.and_then(|v| v.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
+    let plain = parts.headers.get("x-api-key").and_then(|v| v.to_str().ok());
+    bearer.map(|(_, key)| key.trim()).or(plain).filter(|key| !key.is_empty())
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Who
+where
+    App: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let app = App::from_ref(state);
+        let caller = match (presented(parts), app.access) {
+            (Some(key), _) => app.core.authenticate(key).await.map_err(|e| match e.code {
+                atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
+                _ => e.into(),
+            })?,
+            (None, Access::Open) => Caller::local(),
+            (None, Access::Keys) => {
+                return Err(Failure::unauthorized("send a key: Authorization: Bearer <key>"));
+            }
+        };
+        if !app.rates.allow(&caller.owner) {
+            return Err(Failure::too_many());
+        }
+        Ok(Self(caller))
+    }
+}

@@ -1,0 +1,145 @@
+//! One table from codes to statuses, and one shape for each kind of error. What a caller is told is the
+//! error's own message; causes stay in the log.
+
+use atoll_types::{Error, ErrorCode};
+use axum::{
+    Json,
+    body::Body,
+    http::{HeaderValue, Response, StatusCode, header},
+    response::IntoResponse,
+};
+use serde_json::json;
+use std::any::Any;
+
+/// The status of every code.
+pub const ERROR_TABLE: &[(ErrorCode, u16)] = &[
+    (ErrorCode::InvalidArgument, 422),
+    (ErrorCode::NotFound, 404),
+    (ErrorCode::AlreadyExists, 409),
+    (ErrorCode::NotRunning, 409),
+    (ErrorCode::Conflict, 409),
+    (ErrorCode::PathOutsideRoot, 400),
+    (ErrorCode::SpecialFile, 400),
+    (ErrorCode::IsADirectory, 400),
+    (ErrorCode::NotADirectory, 400),
+    (ErrorCode::DirectoryNotEmpty, 409),
+    (ErrorCode::PermissionDenied, 403),
+    (ErrorCode::ReadOnly, 403),
+    (ErrorCode::DiskFull, 507),
+    (ErrorCode::TooLarge, 413),
+    (ErrorCode::LimitExceeded, 429),
+    (ErrorCode::ExecFailed, 400),
+    (ErrorCode::ContainerDied, 409),
+    (ErrorCode::Unsupported, 501),
+    (ErrorCode::VersionMismatch, 502),
+    (ErrorCode::Unavailable, 503),
+    (ErrorCode::Timeout, 504),
+    (ErrorCode::Internal, 500),
+];
+
+/// An error on its way to the caller.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    error: Error,
+    /// Where the field is: in the body, the query or the path.
+    place: &'static str,
+    /// Instead of the table's.
+    status: Option<StatusCode>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, place: "body", status: None }
+    }
+}
+
+impl Failure {
+    /// An error about the query.
+    pub(crate) fn in_query(error: Error) -> Self {
+        Self { error, place: "query", status: None }
+    }
+
+    /// No key, or one that is worth nothing.
+    pub(crate) fn unauthorized(message: &str) -> Self {
+        let error = Error::new(ErrorCode::PermissionDenied, message);
+        Self { error, place: "header", status: Some(StatusCode::UNAUTHORIZED) }
+    }
+
+    /// Too many requests.
+    pub(crate) fn too_many() -> Self {
+        let message = "too many requests; wait a second";
+        Self { error: Error::new(ErrorCode::LimitExceeded, message), place: "body", status: None }
+    }
+}
+
+fn status_of(error: &Error) -> StatusCode {
+    let listed = ERROR_TABLE.iter().find(|(code, _)| *code == error.code).map_or(500, |(_, status)| *status);
+    StatusCode::from_u16(listed).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response<Body> {
+        let Self { error, place, status } = self;
+        // A wrong field is the caller's to mend, whatever the reason is.
+        let about_field = match (error.code, &error.field) {
+            (ErrorCode::InvalidArgument | ErrorCode::Unsupported, Some(field)) => Some(field.clone()),
+            _ => None,
+        };
+        let mut response = match about_field {
+            Some(field) => {
+                let kind = match error.code {
+                    ErrorCode::Unsupported => "unsupported",
+                    _ => "value_error",
+                };
+                let detail = json!({ "loc": [place, field], "msg": error.message, "type": kind });
+                (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": [detail] }))).into_response()
+            }
+            None => {
+                let status = status.unwrap_or_else(|| status_of(&error));
+                if status.is_server_error() {
+                    tracing::error!(code = %error.code, message = error.message, "a request failed");
+                }
+                let mut details = serde_json::Map::new();
+                details.extend(error.field.map(|f| ("field".to_owned(), f.into())));
+                if let Some(death) = &error.death {
+                    let data = serde_json::to_value(death).unwrap_or_default();
+                    details.extend([("death".to_owned(), data), ("hint".to_owned(), death.hint().into())]);
+                }
+                let body =
+                    json!({ "error": { "code": error.code, "message": error.message, "details": details } });
+                (status, Json(body)).into_response()
+            }
+        };
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if response.status() == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// No such path.
+pub(crate) async fn no_such_route() -> Failure {
+    Error::new(ErrorCode::NotFound, "there is nothing at this path; see /docs").into()
+}
+
+/// A fault of ours, which the log has and the caller need not see.
+pub(crate) fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response<Body> {
+    let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref::<&str>().copied());
+    tracing::error!(text, "a handler panicked");
+    Failure::from(Error::internal("something went wrong; the operator's log says what")).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_one_status() {
+        for code in ErrorCode::ALL {
+            assert_eq!(ERROR_TABLE.iter().filter(|(c, _)| c == code).count(), 1, "{code}");
+        }
+    }
+}

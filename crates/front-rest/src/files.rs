@@ -1,0 +1,225 @@
+//! Files. Listing and bytes live under `files`; everything else under `fs`, so that no file's name is
+//! shadowed by an operation.
+
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    parse::{Params, Raw, json, sandbox_id},
+    shapes::FileItem,
+};
+use atoll_core::Download;
+use atoll_provider::WriteOptions;
+use atoll_types::{Error, ErrorCode};
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures_util::TryStreamExt;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PathParams {
+    /// Absolute, or relative to /workspace.
+    path: Option<String>,
+}
+
+/// Lists a folder.
+#[utoipa::path(get, path = "/api/v1/sandboxes/{id}/files", tag = "files",
+    params(("id" = uuid::Uuid, Path), PathParams),
+    responses((status = 200, body = Vec<FileItem>), (status = 400), (status = 404), (status = 409)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Params(params): Params<PathParams>,
+) -> Result<Json<Vec<FileItem>>, Failure> {
+    let path = params.path.unwrap_or_else(|| "/workspace".into());
+    let entries = app.core.list_files(&caller, sandbox_id(&id)?, &path).await.map_err(Failure::in_query)?;
+    Ok(Json(entries.into_iter().map(FileItem::from).collect()))
+}
+
+/// The part of a file that a `Range` header asks for: its first byte and, where it says, its last.
+fn range_of(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>, Failure> {
+    let Some(value) = headers.get(header::RANGE) else { return Ok(None) };
+    let wrong = || Error::invalid("Range", "expected bytes=FIRST-LAST or bytes=FIRST-");
+    let text = value.to_str().ok().and_then(|v| v.strip_prefix("bytes=")).ok_or_else(wrong)?;
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let first: u64 = first.parse().map_err(|_| wrong())?;
+    let last = match last {
+        "" => None,
+        text => Some(text.parse::<u64>().ok().filter(|l| *l >= first).ok_or_else(wrong)?),
+    };
+    Ok(Some((first, last)))
+}
+
+/// Reads a file, or a part of it.
+#[utoipa::path(get, path = "/api/v1/sandboxes/{id}/files/{*path}", tag = "files",
+    params(("id" = uuid::Uuid, Path), ("path" = String, Path, description = "Below /workspace, or absolute with a leading //")),
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>), (status = 206), (status = 400),
+        (status = 404), (status = 409)))]
+pub(crate) async fn download(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path((id, path)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let range = range_of(&headers)?;
+    let (first, last) = range.unwrap_or((0, None));
+    let length = last.map_or(0, |last| last - first + 1);
+    let download = app.core.download(&caller, sandbox_id(&id)?, &path, first, length).await?;
+    let size = download.entry.size;
+    if first > 0 && first >= size {
+        let message = format!("the file has {size} bytes");
+        return Err(Error::invalid("Range", message).into());
+    }
+    let end = last.map_or(size, |last| size.min(last.saturating_add(1)));
+    let mut response = Body::from_stream(pieces(download)).into_response();
+    let set = response.headers_mut();
+    let mut put = |name, value: String| value.parse().map(|value| set.insert(name, value)).is_ok();
+    put(header::CONTENT_TYPE, "application/octet-stream".into());
+    put(header::CONTENT_DISPOSITION, "attachment".into());
+    put(header::ACCEPT_RANGES, "bytes".into());
+    // A file that grows or shrinks on the way would not keep to it, so a whole file is sent in chunks.
+    if range.is_some() {
+        put(header::CONTENT_RANGE, format!("bytes {first}-{}/{size}", end.saturating_sub(1)));
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}
+
+fn pieces(download: Download) -> impl futures_util::Stream<Item = Result<bytes::Bytes, std::io::Error>> {
+    futures_util::stream::try_unfold(download, |mut download| async move {
+        match download.next().await {
+            Ok(Some(bytes)) => Ok(Some((bytes, download))),
+            Ok(None) => Ok(None),
+            // The connection breaks, which a client tells from an end.
+            Err(error) => Err(std::io::Error::other(error)),
+        }
+    })
+}
+
+/// Writes a file, whole or not at all. Folders above it are made.
+#[utoipa::path(put, path = "/api/v1/sandboxes/{id}/files/{*path}", tag = "files",
+    params(("id" = uuid::Uuid, Path), ("path" = String, Path)),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 204), (status = 400), (status = 404), (status = 409), (status = 507)))]
+pub(crate) async fn upload(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path((id, path)): Path<(String, String)>,
+    body: Body,
+) -> Result<StatusCode, Failure> {
+    let body =
+        body.into_data_stream().map_err(|_| Error::new(ErrorCode::Unavailable, "the upload was cut off"));
+    let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
+    app.core.upload(&caller, sandbox_id(&id)?, &path, options, body).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct StatParams {
+    /// Absolute, or relative to /workspace.
+    path: String,
+    /// Whether a link in the last place is followed.
+    follow: Option<bool>,
+}
+
+/// What a path stands for.
+#[utoipa::path(get, path = "/api/v1/sandboxes/{id}/fs/stat", tag = "files",
+    params(("id" = uuid::Uuid, Path), StatParams),
+    responses((status = 200, body = FileItem), (status = 400), (status = 404), (status = 409)))]
+pub(crate) async fn stat(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Params(params): Params<StatParams>,
+) -> Result<Json<FileItem>, Failure> {
+    let (id, follow) = (sandbox_id(&id)?, params.follow.unwrap_or(false));
+    let entry = app.core.stat(&caller, id, &params.path, follow).await.map_err(Failure::in_query)?;
+    Ok(Json(entry.into()))
+}
+
+/// A folder to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MkdirBody {
+    path: String,
+    /// Whether to make the folders above it too.
+    #[serde(default)]
+    parents: bool,
+}
+
+/// Makes a folder.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/fs/mkdir", tag = "files", params(("id" = uuid::Uuid, Path)),
+    request_body = MkdirBody,
+    responses((status = 201, body = FileItem), (status = 400), (status = 404), (status = 409), (status = 422)))]
+pub(crate) async fn mkdir(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Raw(body): Raw,
+) -> Result<(StatusCode, Json<FileItem>), Failure> {
+    let id = sandbox_id(&id)?;
+    let MkdirBody { path, parents } = json(&body)?;
+    let entry = app.core.make_dir(&caller, id, &path, parents).await?;
+    Ok((StatusCode::CREATED, Json(entry.into())))
+}
+
+/// A file or folder to rename.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MoveBody {
+    from: String,
+    to: String,
+    #[serde(default)]
+    overwrite: bool,
+}
+
+/// Gives a file or folder another name.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/fs/move", tag = "files", params(("id" = uuid::Uuid, Path)),
+    request_body = MoveBody,
+    responses((status = 200, body = FileItem), (status = 400), (status = 404), (status = 409), (status = 422)))]
+pub(crate) async fn rename(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Raw(body): Raw,
+) -> Result<Json<FileItem>, Failure> {
+    let id = sandbox_id(&id)?;
+    let MoveBody { from, to, overwrite } = json(&body)?;
+    Ok(Json(app.core.move_file(&caller, id, &from, &to, overwrite).await?.into()))
+}
+
+/// A file or folder to delete.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemoveBody {
+    path: String,
+    /// A folder with all that is in it.
+    #[serde(default)]
+    recursive: bool,
+}
+
+/// Deletes a file or folder.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/fs/remove", tag = "files", params(("id" = uuid::Uuid, Path)),
+    request_body = RemoveBody, responses((status = 204), (status = 400), (status = 404), (status = 409), (status = 422)))]
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Raw(body): Raw,
+) -> Result<StatusCode, Failure> {
+    let id = sandbox_id(&id)?;
+    let RemoveBody { path, recursive } = json(&body)?;
+    app.core.remove_file(&caller, id, &path, recursive).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,88 @@
+//! Keys.
+
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    parse::{Raw, json, key_id},
+    shapes::KeyItem,
+};
+use atoll_core::NewKey;
+use atoll_store::Scope;
+use atoll_types::Error;
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use serde::{Deserialize, Serialize};
+use std::time::{SystemTime, UNIX_EPOCH};
+use utoipa::ToSchema;
+
+/// A key to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeyBody {
+    #[schema(min_length = 1, max_length = 100)]
+    name: String,
+    /// Whose; without one, yours. Only an admin may name another.
+    owner: Option<String>,
+    /// admin, user or read_only.
+    scope: Option<String>,
+    tier: Option<String>,
+    /// For how long it is worth anything.
+    #[schema(minimum = 1, maximum = 3_153_600_000_u64)]
+    expires_in_seconds: Option<u64>,
+}
+
+/// A new key with its secret, which is shown this once.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct NewKeyItem {
+    key: String,
+    #[serde(flatten)]
+    item: KeyItem,
+}
+
+fn expiry(seconds: Option<u64>) -> Result<Option<i64>, Error> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    if !(1..=3_153_600_000).contains(&seconds) {
+        return Err(Error::invalid("expires_in_seconds", "must be between 1 and 3153600000"));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    Ok(i64::try_from(now + u128::from(seconds) * 1000).ok())
+}
+
+/// Makes a key.
+#[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
+    responses((status = 201, body = NewKeyItem), (status = 403), (status = 422)))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    Who(caller): Who,
+    Raw(body): Raw,
+) -> Result<(StatusCode, Json<NewKeyItem>), Failure> {
+    let KeyBody { name, owner, scope, tier, expires_in_seconds } = json(&body)?;
+    let scope = scope.as_deref().unwrap_or("user");
+    let scope = Scope::ALL.iter().copied().find(|s| s.as_str() == scope);
+    let scope = scope.ok_or_else(|| Error::invalid("scope", "expected admin, user or read_only"))?;
+    let tier = tier.unwrap_or_else(|| "standard".into());
+    let new = NewKey { name, owner, scope, tier, expires_at: expiry(expires_in_seconds)? };
+    let issued = app.core.create_key(&caller, new).await?;
+    Ok((StatusCode::CREATED, Json(NewKeyItem { key: issued.secret, item: issued.key.into() })))
+}
+
+/// Lists keys, without their secrets.
+#[utoipa::path(get, path = "/api/v1/keys", tag = "keys", responses((status = 200, body = Vec<KeyItem>)))]
+pub(crate) async fn list(State(app): State<App>, Who(caller): Who) -> Result<Json<Vec<KeyItem>>, Failure> {
+    Ok(Json(app.core.list_keys(&caller).await?.into_iter().map(KeyItem::from).collect()))
+}
+
+/// Makes a key worthless.
+#[utoipa::path(delete, path = "/api/v1/keys/{id}", tag = "keys", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, body = KeyItem), (status = 404)))]
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Result<Json<KeyItem>, Failure> {
+    Ok(Json(app.core.revoke_key(&caller, key_id(&id)?).await?.into()))
+}

@@ -1,0 +1,92 @@
+//! The REST API of `/api/v1`. Handlers parse into operations of the core and render what comes back;
+//! they decide nothing. Every error goes through one table ([`error`]).
+
+mod auth;
+mod docs;
+mod error;
+mod exec;
+mod files;
+mod guard;
+mod idempotency;
+mod keys;
+mod meta;
+mod metrics;
+mod parse;
+mod rate;
+mod sandboxes;
+mod shapes;
+mod time;
+
+use atoll_core::Core;
+pub use auth::Access;
+use axum::{Router, extract::DefaultBodyLimit, middleware};
+use docs::Bearer;
+pub use error::ERROR_TABLE;
+use metrics::Metrics;
+use rate::Rates;
+use std::sync::Arc;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::OpenApi;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) core: Core,
+    pub(crate) access: Access,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) rates: Arc<Rates>,
+}
+
+/// The largest body that is not a file.
+const LARGEST_BODY: usize = 4 << 20;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Atoll", description = "A computer of its own for every AI agent.", license(name = "Apache-2.0")),
+    modifiers(&Bearer),
+    security(("key" = []))
+)]
+struct Document;
+
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(meta::health))
+        .routes(routes!(meta::metrics))
+        .routes(routes!(sandboxes::create, sandboxes::list))
+        .routes(routes!(sandboxes::get, sandboxes::patch, sandboxes::destroy))
+        .routes(routes!(sandboxes::stop))
+        .routes(routes!(sandboxes::resume))
+        .routes(routes!(sandboxes::activity))
+        .routes(routes!(exec::exec))
+        .routes(routes!(files::list))
+        .routes(routes!(files::download, files::upload))
+        .routes(routes!(files::stat))
+        .routes(routes!(files::mkdir))
+        .routes(routes!(files::rename))
+        .routes(routes!(files::remove))
+        .routes(routes!(keys::create, keys::list))
+        .routes(routes!(keys::revoke))
+}
+
+/// The document that describes the API.
+#[must_use]
+pub fn openapi() -> String {
+    let (_, document) = routes().split_for_parts();
+    document.to_pretty_json().unwrap_or_default()
+}
+
+/// The whole API over a core.
+pub fn router(core: Core, access: Access) -> Router {
+    let app = App { core, access, metrics: Arc::default(), rates: Arc::default() };
+    let (router, document) = routes().split_for_parts();
+    let document = document.to_json().unwrap_or_default();
+    router
+        .merge(docs::router(document))
+        .fallback(error::no_such_route)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
+        .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
+        .layer(CatchPanicLayer::custom(error::panicked))
+        .with_state(app)
+}

@@ -1,0 +1,84 @@
+//! Reading bodies, queries and ids strictly: an unknown field, a wrong type or a number too large is the
+//! caller's mistake and is answered with the field's name.
+
+use crate::error::Failure;
+use atoll_store::{KeyId, SandboxId};
+use atoll_types::{Error, ErrorCode};
+use axum::{
+    extract::{FromRequest, FromRequestParts, Query, Request, rejection::BytesRejection},
+    http::request::Parts,
+};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+/// A body as it came, within the limit.
+pub(crate) struct Raw(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Raw {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        match Bytes::from_request(request, state).await {
+            Ok(bytes) => Ok(Self(bytes)),
+            Err(BytesRejection::FailedToBufferBody(e)) if e.status() == 413 => {
+                Err(Error::new(ErrorCode::TooLarge, "the body is larger than 4 MiB").into())
+            }
+            Err(_) => Err(Error::invalid("body", "the body was cut off").into()),
+        }
+    }
+}
+
+/// The field that serde's message speaks of, if it names one.
+fn field_of(message: &str) -> Option<&str> {
+    let (before, rest) = message.split_once('`')?;
+    let named = before.ends_with("field ") || before.ends_with("variant ");
+    named.then(|| rest.split('`').next()).flatten()
+}
+
+/// JSON of a body. An empty one counts as `{}`.
+pub(crate) fn json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
+    let body: &[u8] = if body.iter().all(u8::is_ascii_whitespace) { b"{}" } else { body };
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let wrong = |path: String, message: String| {
+        let field = if path == "." { field_of(&message).unwrap_or("body").to_owned() } else { path };
+        Failure::from(Error::invalid(field, message))
+    };
+    let value = serde_path_to_error::deserialize(&mut reader)
+        .map_err(|e| wrong(e.path().to_string(), e.inner().to_string()))?;
+    reader.end().map_err(|e| wrong(".".into(), e.to_string()))?;
+    Ok(value)
+}
+
+/// A query, read strictly.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(value)) => Ok(Self(value)),
+            Err(e) => {
+                let message = e.body_text();
+                let message = message.trim_start_matches("Failed to deserialize query string: ").to_owned();
+                let field = message.split_once(':').map_or("query", |(f, _)| f).to_owned();
+                let field = field_of(&message).map_or(field, str::to_owned);
+                Err(Failure::in_query(Error::invalid(field, message)))
+            }
+        }
+    }
+}
+
+/// The id of a sandbox, in either spelling of a UUID.
+pub(crate) fn sandbox_id(text: &str) -> Result<SandboxId, Failure> {
+    let missing =
+        || Error::new(ErrorCode::NotFound, format!("there is no sandbox {:.64}", text.escape_debug()));
+    Ok(SandboxId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
+}
+
+/// The id of a key.
+pub(crate) fn key_id(text: &str) -> Result<KeyId, Failure> {
+    let missing = || Error::new(ErrorCode::NotFound, "there is no such key");
+    Ok(KeyId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
+}

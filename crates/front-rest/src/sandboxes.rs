@@ -1,0 +1,210 @@
+//! Sandboxes: making, looking, changing, stopping, ending.
+
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    idempotency::once,
+    parse::{Params, Raw, json, sandbox_id},
+    shapes::{ActivityItem, CreateBody, PatchBody, Sandbox, SandboxPage, status_name, statuses_of},
+};
+use atoll_store::{ListQuery, SortBy};
+use atoll_types::Error;
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use utoipa::IntoParams;
+
+type Reply<T> = Result<Json<T>, Failure>;
+
+/// Creates a sandbox, or finds the one with this session key.
+#[utoipa::path(post, path = "/api/v1/sandboxes", tag = "sandboxes", request_body = CreateBody,
+    responses((status = 201, body = Sandbox), (status = 200, description = "The one with this session key", body = Sandbox),
+        (status = 422, description = "A field is wrong")))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    Who(caller): Who,
+    headers: HeaderMap,
+    Raw(body): Raw,
+) -> Result<Response, Failure> {
+    let request: CreateBody = json(&body)?;
+    once(&app, &caller, &headers, ("create", &body), async {
+        let created = app.core.create(&caller, request.into()).await?;
+        let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
+        Ok((status, Sandbox::from(created.record)))
+    })
+    .await
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    #[param(minimum = 1)]
+    page: Option<u64>,
+    #[param(minimum = 1, maximum = 200)]
+    page_size: Option<u32>,
+    /// One or several, separated by commas: creating, running, paused, stopped, dead, destroyed, error.
+    status: Option<String>,
+    /// Part of an id, image, session key, owner's name or label.
+    search: Option<String>,
+    image: Option<String>,
+    session_key: Option<String>,
+    /// `name=value`, several separated by commas; all must match.
+    labels: Option<String>,
+    /// created_at, last_activity_at, status, image or exec_count.
+    sort_by: Option<String>,
+    /// asc or desc.
+    sort_order: Option<String>,
+}
+
+fn wrong(field: &str, message: &str) -> Failure {
+    Failure::in_query(Error::invalid(field, message))
+}
+
+fn labels_of(text: Option<&str>) -> Result<BTreeMap<String, String>, Failure> {
+    let pairs = text.unwrap_or_default().split(',').filter(|p| !p.is_empty());
+    let read = |pair: &str| match pair.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err(wrong("labels", "expected name=value, separated by commas")),
+    };
+    pairs.map(read).collect()
+}
+
+impl ListParams {
+    fn query(self) -> Result<(ListQuery, u64, u32), Failure> {
+        let Self { page, page_size, status, search, image, session_key, labels, sort_by, sort_order } = self;
+        let (page, size) = (page.unwrap_or(1), page_size.unwrap_or(20));
+        if page < 1 || page > 1 << 40 {
+            return Err(wrong("page", "page starts at 1"));
+        }
+        let mut statuses = Vec::new();
+        for name in status.as_deref().unwrap_or_default().split(',').filter(|s| !s.is_empty()) {
+            statuses.extend(statuses_of(name).ok_or_else(|| wrong("status", "there is no such status"))?);
+        }
+        let sort_by = match sort_by.as_deref() {
+            None => SortBy::CreatedAt,
+            Some(name) => SortBy::ALL.iter().copied().find(|s| s.as_str() == name).ok_or_else(|| {
+                wrong("sort_by", "expected created_at, last_activity_at, status, image or exec_count")
+            })?,
+        };
+        let descending = match sort_order.as_deref() {
+            None | Some("desc") => true,
+            Some("asc") => false,
+            Some(_) => return Err(wrong("sort_order", "expected asc or desc")),
+        };
+        let query = ListQuery {
+            owner: None,
+            statuses,
+            image,
+            session_key,
+            labels: labels_of(labels.as_deref())?,
+            text: search.filter(|s| !s.is_empty()),
+            sort_by,
+            descending,
+            offset: (page - 1).saturating_mul(u64::from(size)),
+            limit: size,
+            include_destroyed: false,
+        };
+        Ok((query, page, size))
+    }
+}
+
+/// Lists sandboxes.
+#[utoipa::path(get, path = "/api/v1/sandboxes", tag = "sandboxes", params(ListParams),
+    responses((status = 200, body = SandboxPage), (status = 422, description = "A parameter is wrong")))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    Who(caller): Who,
+    Params(params): Params<ListParams>,
+) -> Reply<SandboxPage> {
+    let (query, page, page_size) = params.query()?;
+    let found = app.core.list(&caller, query).await.map_err(Failure::in_query)?;
+    let mut status_counts = BTreeMap::new();
+    for (status, count) in found.status_counts {
+        *status_counts.entry(status_name(status)).or_insert(0) += count;
+    }
+    let items = found.items.into_iter().map(Sandbox::from).collect();
+    Ok(Json(SandboxPage { items, total: found.total, page, page_size, status_counts }))
+}
+
+/// One sandbox.
+#[utoipa::path(get, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, body = Sandbox), (status = 404)))]
+pub(crate) async fn get(State(app): State<App>, Who(caller): Who, Path(id): Path<String>) -> Reply<Sandbox> {
+    Ok(Json(app.core.get(&caller, sandbox_id(&id)?).await?.into()))
+}
+
+/// Changes a sandbox. Memory, cores and environment only while it is not running.
+#[utoipa::path(patch, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
+    request_body = PatchBody,
+    responses((status = 200, body = Sandbox), (status = 404), (status = 409), (status = 422)))]
+pub(crate) async fn patch(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Raw(body): Raw,
+) -> Reply<Sandbox> {
+    let id = sandbox_id(&id)?;
+    let request: PatchBody = json(&body)?;
+    Ok(Json(app.core.patch(&caller, id, request.into()).await?.into()))
+}
+
+/// Ends a sandbox with its volume.
+#[utoipa::path(delete, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
+    responses((status = 204), (status = 404)))]
+pub(crate) async fn destroy(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    app.core.destroy(&caller, sandbox_id(&id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends its container and keeps its volume.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/stop", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, body = Sandbox), (status = 404), (status = 409)))]
+pub(crate) async fn stop(State(app): State<App>, Who(caller): Who, Path(id): Path<String>) -> Reply<Sandbox> {
+    Ok(Json(app.core.stop(&caller, sandbox_id(&id)?).await?.into()))
+}
+
+/// Starts it again with its volume as it was.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/resume", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, body = Sandbox), (status = 404), (status = 409)))]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Reply<Sandbox> {
+    Ok(Json(app.core.resume(&caller, sandbox_id(&id)?).await?.into()))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ActivityParams {
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<u32>,
+}
+
+/// What happened in a sandbox, the latest first.
+#[utoipa::path(get, path = "/api/v1/sandboxes/{id}/activity", tag = "sandboxes",
+    params(("id" = uuid::Uuid, Path), ActivityParams),
+    responses((status = 200, body = Vec<ActivityItem>), (status = 404), (status = 422)))]
+pub(crate) async fn activity(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Params(params): Params<ActivityParams>,
+) -> Reply<Vec<ActivityItem>> {
+    let id = sandbox_id(&id)?;
+    let entries =
+        app.core.activities(&caller, id, params.limit.unwrap_or(50)).await.map_err(Failure::in_query)?;
+    Ok(Json(entries.into_iter().map(ActivityItem::from).collect()))
+}

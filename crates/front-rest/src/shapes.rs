@@ -1,0 +1,391 @@
+//! What goes over the wire. These are the API's own types: a new field of a record does not show here by
+//! itself, and conversions name every field.
+
+use crate::time::rfc3339;
+use atoll_core::{CreateSandbox, ExecCommand, ExecOutcome, PatchSandbox};
+use atoll_provider::{Entry, EntryKind};
+use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+type Map = BTreeMap<String, String>;
+
+/// A new sandbox; what is left out has its default.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CreateBody {
+    /// An image, or an alias of one.
+    #[schema(max_length = 255)]
+    image: Option<String>,
+    #[schema(minimum = 10, maximum = 2_592_000)]
+    idle_timeout_seconds: Option<u32>,
+    #[schema(minimum = 16, maximum = 67_108_864)]
+    memory_mb: Option<u64>,
+    #[schema(minimum = 0.01, maximum = 1024.0)]
+    cpu_cores: Option<f64>,
+    #[schema(minimum = 1, maximum = 1_073_741_824)]
+    disk_mb: Option<u64>,
+    /// Processes and threads.
+    #[schema(minimum = 4, maximum = 1_000_000)]
+    processes: Option<u32>,
+    /// What every command starts with. Kept encrypted and never returned.
+    env_vars: Option<Map>,
+    network_enabled: Option<bool>,
+    /// One sandbox for each owner, key and image: asking again gives the same, resumed if need be.
+    #[schema(max_length = 255)]
+    session_key: Option<String>,
+    labels: Option<Map>,
+}
+
+impl From<CreateBody> for CreateSandbox {
+    fn from(body: CreateBody) -> Self {
+        let CreateBody {
+            image,
+            idle_timeout_seconds,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            processes,
+            env_vars,
+            network_enabled,
+            session_key,
+            labels,
+        } = body;
+        Self {
+            image,
+            idle_timeout_seconds,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            processes,
+            env_vars: env_vars.unwrap_or_default(),
+            network_enabled,
+            session_key,
+            labels: labels.unwrap_or_default(),
+        }
+    }
+}
+
+/// What to change; what is left out stays.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PatchBody {
+    idle_timeout_seconds: Option<u32>,
+    memory_mb: Option<u64>,
+    cpu_cores: Option<f64>,
+    /// Fixed at creation: always refused.
+    disk_mb: Option<u64>,
+    env_vars: Option<Map>,
+    network_enabled: Option<bool>,
+    labels: Option<Map>,
+}
+
+impl From<PatchBody> for PatchSandbox {
+    fn from(body: PatchBody) -> Self {
+        let PatchBody {
+            idle_timeout_seconds,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            env_vars,
+            network_enabled,
+            labels,
+        } = body;
+        Self { idle_timeout_seconds, memory_mb, cpu_cores, disk_mb, env_vars, network_enabled, labels }
+    }
+}
+
+/// A sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Sandbox {
+    id: Uuid,
+    user_id: String,
+    user_name: String,
+    /// creating, running, paused, stopped, dead, destroyed or error.
+    status: &'static str,
+    /// Why it has that status, where that needs saying.
+    status_reason: Option<String>,
+    image: String,
+    container_id: Option<String>,
+    volume_name: String,
+    workspace_path: &'static str,
+    created_at: String,
+    last_activity_at: String,
+    stopped_at: Option<String>,
+    memory_mb: u64,
+    cpu_cores: f64,
+    disk_mb: u64,
+    processes: u32,
+    idle_timeout_seconds: u32,
+    network_enabled: bool,
+    exec_count: u64,
+    exec_total_ms: u64,
+    bytes_uploaded: u64,
+    bytes_downloaded: u64,
+    session_key: Option<String>,
+    labels: Map,
+    skills: Vec<String>,
+}
+
+/// The names that this API has for the core's statuses.
+pub(crate) fn status_name(status: Status) -> &'static str {
+    match status {
+        Status::Provisioning => "creating",
+        Status::Ready | Status::Running => "running",
+        Status::Paused => "paused",
+        Status::Stopped => "stopped",
+        Status::Dead => "dead",
+        Status::Destroyed => "destroyed",
+        Status::Error => "error",
+    }
+}
+
+/// The statuses that a name of this API means.
+pub(crate) fn statuses_of(name: &str) -> Option<Vec<Status>> {
+    let all: Vec<Status> = Status::ALL.iter().copied().filter(|s| status_name(*s) == name).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+impl From<SandboxRecord> for Sandbox {
+    fn from(record: SandboxRecord) -> Self {
+        let SandboxRecord {
+            id,
+            owner,
+            owner_name,
+            status,
+            status_reason,
+            image,
+            profile: _,
+            container,
+            volume,
+            limits,
+            idle_timeout_seconds,
+            network_enabled,
+            session_key,
+            labels,
+            environment: _,
+            created_at,
+            last_activity_at,
+            stopped_at,
+            destroyed_at: _,
+            exec_count,
+            exec_total_ms,
+            bytes_uploaded,
+            bytes_downloaded,
+            revision: _,
+        } = record;
+        Self {
+            id: id.uuid(),
+            user_id: owner,
+            user_name: owner_name,
+            status: status_name(status),
+            status_reason,
+            image,
+            container_id: container.map(|c| c.to_string()),
+            volume_name: volume.to_string(),
+            workspace_path: "/workspace",
+            created_at: rfc3339(created_at),
+            last_activity_at: rfc3339(last_activity_at),
+            stopped_at: stopped_at.map(rfc3339),
+            memory_mb: limits.memory_bytes >> 20,
+            cpu_cores: f64::from(limits.cpu_millis) / 1000.0,
+            disk_mb: limits.disk_bytes >> 20,
+            processes: limits.processes,
+            idle_timeout_seconds,
+            network_enabled,
+            exec_count,
+            exec_total_ms,
+            bytes_uploaded,
+            bytes_downloaded,
+            session_key,
+            labels,
+            skills: Vec::new(),
+        }
+    }
+}
+
+/// One page of sandboxes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SandboxPage {
+    pub(crate) items: Vec<Sandbox>,
+    pub(crate) total: u64,
+    pub(crate) page: u64,
+    pub(crate) page_size: u32,
+    /// How many there are of each status, by the same filter but for the status.
+    pub(crate) status_counts: BTreeMap<&'static str, u64>,
+}
+
+/// A command.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ExecBody {
+    /// A line for the shell.
+    command: Option<String>,
+    /// Or a program and its arguments.
+    arguments: Option<Vec<String>>,
+    #[schema(minimum = 1, maximum = 86_400)]
+    timeout_seconds: Option<u64>,
+    /// Absolute, or relative to /workspace.
+    working_directory: Option<String>,
+    env_vars: Option<Map>,
+    /// What the command reads.
+    stdin: Option<String>,
+    /// A name, UID or UID:GID.
+    user: Option<String>,
+}
+
+impl From<ExecBody> for ExecCommand {
+    fn from(body: ExecBody) -> Self {
+        let ExecBody { command, arguments, timeout_seconds, working_directory, env_vars, stdin, user } = body;
+        let env_vars = env_vars.unwrap_or_default();
+        let stdin = stdin.map(bytes::Bytes::from);
+        Self { command, arguments, timeout_seconds, working_directory, env_vars, stdin, user }
+    }
+}
+
+/// How a command went.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExecResult {
+    /// The command's own; 124 after a timeout, 127 or 126 when it could not start, 128 and the signal.
+    exit_code: i32,
+    stdout: String,
+    stderr: String,
+    duration_ms: u64,
+    timed_out: bool,
+    /// The memory limit ended it.
+    oom_killed: bool,
+    signal: Option<i32>,
+    /// Whether some output is missing.
+    truncated: bool,
+}
+
+impl From<ExecOutcome> for ExecResult {
+    fn from(outcome: ExecOutcome) -> Self {
+        let ExecOutcome { report, stdout, stderr, truncated } = outcome;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let mut stderr = text(stderr);
+        // A program that is not there is an ordinary failure of a command line, as a shell has it.
+        let exit_code = match &report.failure {
+            Some(failure) => {
+                stderr.push_str(&failure.message);
+                if failure.errno == 2 { 127 } else { 126 }
+            }
+            None => report.shell_code(),
+        };
+        Self {
+            exit_code,
+            stdout: text(stdout),
+            stderr,
+            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+            timed_out: report.timed_out,
+            oom_killed: report.oom_killed,
+            signal: report.signal,
+            truncated,
+        }
+    }
+}
+
+/// Something that happened in a sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ActivityItem {
+    number: u64,
+    kind: &'static str,
+    at: String,
+    detail: String,
+    exit_code: Option<i32>,
+    duration_ms: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl From<ActivityEntry> for ActivityItem {
+    fn from(entry: ActivityEntry) -> Self {
+        let ActivityEntry { number, activity } = entry;
+        let atoll_store::Activity { sandbox: _, kind, at, detail, exit_code, duration_ms, bytes } = activity;
+        Self { number, kind: kind.as_str(), at: rfc3339(at), detail, exit_code, duration_ms, bytes }
+    }
+}
+
+/// A file, folder or link.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FileItem {
+    name: String,
+    /// file, directory, symlink or other.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    size: u64,
+    is_directory: bool,
+    /// Permission bits, in octal.
+    mode: String,
+    uid: u32,
+    gid: u32,
+    modified_at: String,
+    /// Where a link leads.
+    target: Option<String>,
+}
+
+impl From<Entry> for FileItem {
+    fn from(entry: Entry) -> Self {
+        let Entry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
+        let is_directory = kind == EntryKind::Directory;
+        let kind = match kind {
+            EntryKind::File => "file",
+            EntryKind::Directory => "directory",
+            EntryKind::Symlink => "symlink",
+            EntryKind::Other => "other",
+        };
+        let modified_at =
+            rfc3339(modified_unix_ns.div_euclid(1_000_000).clamp(-62_135_596_800_000, 253_402_300_799_999));
+        Self { name, kind, size, is_directory, mode: format!("{mode:04o}"), uid, gid, modified_at, target }
+    }
+}
+
+/// A key, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct KeyItem {
+    id: Uuid,
+    name: String,
+    owner: String,
+    owner_id: String,
+    scope: &'static str,
+    tier: String,
+    /// Its first characters.
+    prefix: String,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+    last_used_at: Option<String>,
+}
+
+impl From<ApiKey> for KeyItem {
+    fn from(key: ApiKey) -> Self {
+        let ApiKey {
+            id,
+            name,
+            owner,
+            owner_name,
+            scope,
+            tier,
+            prefix,
+            hash: _,
+            created_at,
+            expires_at,
+            revoked_at,
+            last_used_at,
+        } = key;
+        Self {
+            id: id.uuid(),
+            name,
+            owner: owner_name,
+            owner_id: owner,
+            scope: scope.as_str(),
+            tier,
+            prefix,
+            created_at: rfc3339(created_at),
+            expires_at: expires_at.map(rfc3339),
+            revoked_at: revoked_at.map(rfc3339),
+            last_used_at: last_used_at.map(rfc3339),
+        }
+    }
+}

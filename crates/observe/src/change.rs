@@ -1,0 +1,141 @@
+//! The answer, and how a before and an after at each path become one. What a path held in between does
+//! not matter: created and deleted again is nothing, deleted and created again is modified.
+
+use crate::found::Found;
+use std::{collections::HashMap, ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
+
+/// What came of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Action {
+    /// It was not there.
+    Created,
+    /// Its content, its owner, its mode or its times are others, or it is another file of that name.
+    Modified,
+    /// It is not there any more.
+    Deleted,
+}
+
+/// The sorts of files that are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A symbolic link, itself.
+    Symlink,
+}
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Change {
+    /// Where it is, relative to the folder that was asked about. Any bytes but zero.
+    pub path: PathBuf,
+    /// What came of it.
+    pub action: Action,
+    /// Its size now; zero when it was deleted.
+    pub size_bytes: u64,
+    /// What it is now; nobody knows what a deleted one was.
+    pub kind: Option<Kind>,
+}
+
+/// What changed between two questions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// By path; one entry a path.
+    pub entries: Vec<Change>,
+    /// There may be more. Every entry that is here is true.
+    pub truncated: bool,
+}
+
+impl Changes {
+    /// Nothing is known.
+    pub(crate) fn unknown() -> Self {
+        Self { entries: Vec::new(), truncated: true }
+    }
+}
+
+/// Before and after of one path.
+#[derive(Default)]
+struct Outcome {
+    before: bool,
+    after: Option<Found>,
+}
+
+/// Before and after of every path that may have changed, below one folder.
+pub(crate) struct Ledger {
+    folder: Vec<u8>,
+    paths: HashMap<Vec<u8>, Outcome>,
+    most: usize,
+    full: bool,
+}
+
+impl Ledger {
+    /// `folder` is relative to the tree, and so are the paths that follow.
+    pub(crate) fn new(folder: &str, most: usize) -> Self {
+        let mut folder = folder.trim_matches('/').as_bytes().to_vec();
+        if !folder.is_empty() {
+            folder.push(b'/');
+        }
+        Self { folder, paths: HashMap::new(), most, full: false }
+    }
+
+    fn outcome(&mut self, dir: &[u8], name: &[u8]) -> Option<&mut Outcome> {
+        let path = join(dir, name);
+        let relative = path.strip_prefix(self.folder.as_slice())?;
+        if !self.paths.contains_key(relative) && self.paths.len() >= self.most {
+            self.full = true;
+            return None;
+        }
+        Some(self.paths.entry(relative.to_vec()).or_default())
+    }
+
+    /// There was a file.
+    pub(crate) fn before(&mut self, dir: &[u8], name: &[u8]) {
+        if let Some(outcome) = self.outcome(dir, name) {
+            outcome.before = true;
+        }
+    }
+
+    /// There is one, and if there was one before, it is not the same.
+    pub(crate) fn after(&mut self, dir: &[u8], name: &[u8], found: &Found) {
+        if let Some(outcome) = self.outcome(dir, name) {
+            outcome.after = Some(found.clone());
+        }
+    }
+
+    /// Nothing more is taken in.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// The files that are there now.
+    pub(crate) fn found(&self) -> impl Iterator<Item = &Found> {
+        self.paths.values().filter_map(|outcome| outcome.after.as_ref())
+    }
+
+    /// The answer. A truncated one keeps to itself what was deleted: the path that a deleted file had
+    /// is worked out from all events, and some of them are missing.
+    pub(crate) fn close(self, truncated: bool) -> Changes {
+        let truncated = truncated || self.full;
+        let change = |(path, outcome): (Vec<u8>, Outcome)| {
+            let Outcome { before, after } = outcome;
+            let action = match (before, &after) {
+                (false, None) => return None,
+                (true, None) if truncated => return None,
+                (true, None) => Action::Deleted,
+                (false, Some(_)) => Action::Created,
+                (true, Some(_)) => Action::Modified,
+            };
+            let size_bytes = after.as_ref().map_or(0, |found| found.size);
+            let kind = after.and_then(|found| found.kind);
+            Some(Change { path: OsString::from_vec(path).into(), action, size_bytes, kind })
+        };
+        let mut entries: Vec<Change> = self.paths.into_iter().filter_map(change).collect();
+        entries.sort_unstable();
+        Changes { entries, truncated }
+    }
+}
+
+/// A path of bytes.
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}

@@ -1,0 +1,27 @@
+//! Which files of a sandbox's volume changed since the last question: [`Observer`] for btrfs, where the
+//! kernel tells the launcher, and [`Scanner`] for every other file system, where somebody has to look.
+//!
+//! Linked only into the root launcher; synchronous, one thread. Nothing here runs in a sandbox, follows
+//! a sandbox's symbolic link or trusts a path of its making. The invariant: a change is told once, or
+//! the answer says `truncated`.
+
+mod change;
+mod doubt;
+mod event;
+mod found;
+mod life;
+mod mapped;
+mod net;
+mod observer;
+mod places;
+mod scanner;
+mod sys;
+mod told;
+mod touched;
+mod tree;
+mod walk;
+mod window;
+
+pub use change::{Action, Change, Changes, Kind};
+pub use observer::{Limits, Observer};
+pub use scanner::Scanner;

@@ -1,0 +1,106 @@
+//! From a closed window to an answer: names first, then folders that moved, then files that were written
+//! to. Every name is looked up once, in a folder opened by its number.
+
+use crate::{
+    change::{Changes, Ledger},
+    found::{self, Found},
+    life::{Life, Start},
+    places::Places,
+    told::Told,
+    touched,
+    tree::Tree,
+    walk,
+    window::{Ahead, Name, Window},
+};
+use std::collections::HashSet;
+
+/// How many things that are no files are remembered.
+const MOST_SPECIAL: usize = 4096;
+
+/// What is kept of a tree from one window to the next.
+pub(crate) struct Memory {
+    pub(crate) told: Told,
+    /// Sockets, pipes and the like: when one is deleted, no file was.
+    pub(crate) special: HashSet<u64>,
+}
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        Self { told: Told::new(), special: HashSet::new() }
+    }
+
+    fn note_special(&mut self, inode: u64) {
+        if self.special.len() < MOST_SPECIAL {
+            self.special.insert(inode);
+        }
+    }
+}
+
+/// The work on one answer.
+pub(crate) struct Net<'a> {
+    pub(crate) places: Places<'a>,
+    pub(crate) window: &'a Window,
+    pub(crate) memory: &'a mut Memory,
+    pub(crate) ledger: Ledger,
+    ahead: Ahead,
+}
+
+/// What a window comes to, and what this answer knew ahead of the events.
+pub(crate) fn net(tree: &Tree, window: &Window, memory: &mut Memory, ledger: Ledger) -> (Changes, Ahead) {
+    let places = Places::new(tree, window);
+    let mut net = Net { places, window, memory, ledger, ahead: Ahead::new() };
+    for (dir, names) in &window.names {
+        for (name, life) in names {
+            net.name(*dir, name, *life);
+        }
+    }
+    walk::moved(&mut net);
+    touched::touched(&mut net);
+    let Net { places, memory, ledger, ahead, .. } = net;
+    memory.told.tell(ledger.found());
+    (ledger.close(window.over || window.nested || places.lost), ahead)
+}
+
+impl Net<'_> {
+    fn name(&mut self, dir: u64, name: &Name, life: Life) {
+        let found = self.look(dir, name).filter(|found| !found.is_dir);
+        if found.is_some() != life.there {
+            self.ahead.insert((dir, name.clone()), found.as_ref().map(|found| found.inode));
+        }
+        if let Start::Was(inode) = life.start
+            && !self.memory.special.contains(&inode)
+        {
+            self.before(dir, name);
+        }
+        match found {
+            Some(found) if found.kind.is_some() => self.after(dir, name, &found),
+            Some(found) => self.memory.note_special(found.inode),
+            None => {}
+        }
+    }
+
+    /// What is at a name now.
+    pub(crate) fn look(&mut self, dir: u64, name: &[u8]) -> Option<Found> {
+        let looked = found::look(self.places.open(dir)?, name);
+        self.places.known(looked).flatten()
+    }
+
+    pub(crate) fn before(&mut self, dir: u64, name: &[u8]) {
+        match self.places.before(dir) {
+            Some(path) => self.ledger.before(&path, name),
+            // A file cannot have been where no folder was: an event is missing.
+            None => self.places.lost |= !self.window.dirs.contains_key(&dir),
+        }
+    }
+
+    pub(crate) fn after(&mut self, dir: u64, name: &[u8], found: &Found) {
+        if let Some(path) = self.places.now(dir) {
+            self.ledger.after(&path, name, found);
+        }
+    }
+
+    /// Whether files appeared at this name or left it.
+    pub(crate) fn turned(&self, dir: u64, name: &[u8]) -> bool {
+        self.window.names.get(&dir).is_some_and(|names| names.contains_key(name))
+    }
+}

@@ -1,0 +1,206 @@
+//! The observer of a btrfs file system: one fanotify group with one mark, and a window for every tree
+//! that is watched. It holds the group and nothing else open.
+
+use crate::{
+    change::{Changes, Ledger},
+    doubt,
+    event::Events,
+    mapped::mapped,
+    net::{Memory, net},
+    sys,
+    tree::{TOP, Tree, open_dir},
+    window::Window,
+};
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    io::{Errno, ioctl_fionread, read},
+};
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+};
+
+const MASK: u64 = libc::FAN_CREATE
+    | libc::FAN_DELETE
+    | libc::FAN_RENAME
+    | libc::FAN_MODIFY
+    | libc::FAN_ATTRIB
+    | libc::FAN_CLOSE_WRITE
+    | libc::FAN_ONDIR;
+const TOP_LEVEL: u64 = 5;
+const BUFFER: usize = 256 << 10;
+
+/// How much may be kept, whatever sandboxes do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes for the events of one tree.
+    pub tree_bytes: usize,
+    /// Bytes for the events of all trees; the tree with the most loses its own.
+    pub all_bytes: usize,
+    /// Paths in one answer.
+    pub entries: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { tree_bytes: 32 << 20, all_bytes: 256 << 20, entries: 100_000 }
+    }
+}
+
+struct Watched {
+    window: Window,
+    memory: Memory,
+}
+
+/// Sees what happens in every subvolume of a btrfs file system.
+pub struct Observer {
+    group: OwnedFd,
+    limits: Limits,
+    paths: HashMap<PathBuf, u64>,
+    watched: HashMap<u64, Watched>,
+    cost: usize,
+    buffer: Vec<u8>,
+}
+
+impl AsFd for Observer {
+    /// Readable when there is something to [`Observer::drain`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.group.as_fd()
+    }
+}
+
+impl Observer {
+    /// Watches the btrfs file system that a folder is on, whichever of its subvolumes that is. An error
+    /// where it is none, or where the kernel is older than 5.17.
+    pub fn new(pool_root: &Path) -> io::Result<Self> {
+        Self::with_limits(pool_root, Limits::default())
+    }
+
+    /// The same with other limits.
+    pub fn with_limits(pool_root: &Path, limits: Limits) -> io::Result<Self> {
+        let folder = open_dir(pool_root)?;
+        sys::identity(&folder)?;
+        let group = sys::fanotify_group()?;
+        // The mark must be on the top level, to which there may be no path.
+        let top = sys::open_folder(&folder, TOP_LEVEL, TOP)?;
+        sys::mark_filesystem(&group, &top, MASK)?;
+        let (paths, watched) = (HashMap::new(), HashMap::new());
+        Ok(Self { group, limits, paths, watched, cost: 0, buffer: vec![0; BUFFER] })
+    }
+
+    /// Begins to keep what happens in a tree. Before its sandbox starts; not an error if it is watched.
+    pub fn watch(&mut self, tree: &Path) -> io::Result<()> {
+        let opened = Tree::open(tree)?;
+        if self.paths.get(tree) == Some(&opened.root) {
+            return Ok(());
+        }
+        self.drain()?;
+        self.forget(tree);
+        let nested = sys::has_nested(&opened.fd)?;
+        let window = Window::new(nested);
+        self.paths.insert(tree.to_owned(), opened.root);
+        self.watched.insert(opened.root, Watched { window, memory: Memory::new() });
+        Ok(())
+    }
+
+    /// Forgets a tree. Not an error where it is not watched.
+    pub fn forget(&mut self, tree: &Path) {
+        if let Some(gone) = self.paths.remove(tree).and_then(|root| self.watched.remove(&root)) {
+            self.cost -= gone.window.cost;
+        }
+    }
+
+    /// Reads what has happened until now. Call it when [`Observer::as_fd`] is readable: what is not read
+    /// is kept by the kernel, at the launcher's cost.
+    pub fn drain(&mut self) -> io::Result<()> {
+        // What is added meanwhile waits for the next call, so that nobody can keep us here.
+        let mut left = ioctl_fionread(&self.group)?;
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = loop {
+            match read(&self.group, &mut buffer) {
+                Ok(length) => {
+                    self.fold(buffer.get(..length).unwrap_or_default());
+                    left = left.saturating_sub(length as u64);
+                    if left == 0 {
+                        break Ok(());
+                    }
+                }
+                Err(Errno::AGAIN) => break Ok(()),
+                Err(Errno::INTR) => {}
+                Err(cause) => break Err(cause.into()),
+            }
+        };
+        self.buffer = buffer;
+        result
+    }
+
+    fn fold(&mut self, events: &[u8]) {
+        for event in Events(events) {
+            if std::env::var_os("TRACE").is_some() {
+                eprintln!(
+                    "EV {:x} {} at {:?} to {:?} ino {:?}",
+                    event.mask,
+                    event.thread,
+                    event.at.map(|a| (a.dir.number, String::from_utf8_lossy(a.name))),
+                    event.to.map(|a| (a.dir.number, String::from_utf8_lossy(a.name))),
+                    event.inode.map(|i| i.number)
+                );
+            }
+            if event.has(libc::FAN_Q_OVERFLOW) {
+                self.lose_all();
+                continue;
+            }
+            let Some(watched) = event.root().and_then(|root| self.watched.get_mut(&root)) else { continue };
+            let before = watched.window.cost;
+            watched.window.fold(&event);
+            self.cost += watched.window.cost - before;
+            // What it has is true and stays; what comes now is not taken in.
+            watched.window.over |= watched.window.cost > self.limits.tree_bytes;
+            if self.cost > self.limits.all_bytes {
+                self.lose_largest();
+            }
+        }
+    }
+
+    fn lose_all(&mut self) {
+        self.watched.values_mut().for_each(|watched| watched.window.overflow());
+        self.cost = 0;
+    }
+
+    fn lose_largest(&mut self) {
+        if let Some(largest) = self.watched.values_mut().max_by_key(|watched| watched.window.cost) {
+            self.cost -= largest.window.cost;
+            largest.window.overflow();
+        }
+    }
+
+    /// What changed below a folder of a tree since the last call or since [`Observer::watch`]; what
+    /// changed elsewhere in the tree is forgotten. `processes` are those of the sandbox that live: their
+    /// mappings are looked at, since writes to those make no event. A tree that is not watched, or is
+    /// another than it was, is from now on, and nothing is known about it yet.
+    pub fn take(&mut self, tree: &Path, folder: &str, processes: &[i32]) -> io::Result<Changes> {
+        let opened = Tree::open(tree)?;
+        if self.paths.get(tree) != Some(&opened.root) {
+            self.watch(tree)?;
+            return Ok(Changes::unknown());
+        }
+        // Before the events are read: whoever ends after this leaves one.
+        let mapped = mapped(processes, opened.device);
+        self.drain()?;
+        let Some(watched) = self.watched.get_mut(&opened.root) else { return Ok(Changes::unknown()) };
+        let Watched { window, memory } = watched;
+        let mut closed = std::mem::replace(window, Window::new(false));
+        self.cost -= closed.cost;
+        closed.finish();
+        doubt::settle(&opened, &mut closed);
+        mapped.files.iter().for_each(|(inode, surely)| closed.suspect(*inode, *surely));
+        closed.over |= mapped.lost;
+        let ledger = Ledger::new(folder, self.limits.entries);
+        let (changes, ahead) = net(&opened, &closed, memory, ledger);
+        window.ahead = ahead;
+        // As long as there are subvolumes inside, they may change unseen.
+        window.nested = closed.nested && sys::has_nested(&opened.fd).unwrap_or(true);
+        Ok(changes)
+    }
+}

@@ -1,0 +1,36 @@
+//! When each file that was told about was last written to. A program that opened a file for writing and
+//! closes it may have written without an event: through a mapping, or with the old asynchronous calls.
+//! Whether it did is told by the file's time, since setting that back makes an event itself.
+
+use crate::found::{Found, Moment, now};
+use std::collections::HashMap;
+
+const MOST: usize = 65_536;
+
+/// What was told about files, and since when.
+pub(crate) struct Told {
+    since: Moment,
+    files: HashMap<u64, Moment>,
+}
+
+impl Told {
+    pub(crate) fn new() -> Self {
+        Self { since: now(), files: HashMap::new() }
+    }
+
+    /// Whether a file was written to since it was told about, or since the beginning.
+    pub(crate) fn is_news(&self, found: &Found) -> bool {
+        match self.files.get(&found.inode) {
+            Some(moment) => *moment != found.modified,
+            None => found.modified >= self.since,
+        }
+    }
+
+    pub(crate) fn tell<'a>(&mut self, found: impl Iterator<Item = &'a Found>) {
+        self.files.extend(found.map(|found| (found.inode, found.modified)));
+        if self.files.len() > MOST {
+            // What is older than this is taken as told.
+            *self = Self::new();
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Files that were written to without appearing or leaving. The name they were reached by may be gone,
+//! taken by another file, or one of several: the number of the file decides, and btrfs knows its names.
+
+use crate::{
+    found::{self, Found},
+    net::Net,
+    sys,
+    tree::Tree,
+};
+use rustix::{
+    fd::AsFd,
+    fs::{Mode, OFlags, ResolveFlags, openat2},
+    io::Errno,
+};
+
+/// A name of a file now: folder, name, what is there.
+pub(crate) type Place = (u64, Vec<u8>, Found);
+
+pub(crate) fn touched(net: &mut Net<'_>) {
+    let window = net.window;
+    let mut inodes: Vec<u64> = window.touched.keys().copied().collect();
+    // Folder by folder, so that each is opened once.
+    inodes.sort_unstable_by_key(|inode| window.touched[inode].by.as_ref().map(|(dir, _)| *dir));
+    for inode in inodes {
+        let touch = &window.touched[&inode];
+        let first = touch.by.as_ref().and_then(|(dir, name)| {
+            let found = net.look(*dir, name).filter(|found| found.inode == inode)?;
+            Some((*dir, name.to_vec(), found))
+        });
+        let places = match first {
+            Some(place) if place.2.links == 1 => vec![place],
+            _ => {
+                let (names, more) = names_of(net.places.tree, inode);
+                net.places.lost |= more;
+                names
+            }
+        };
+        for (dir, name, found) in places {
+            let changed = touch.surely || net.memory.told.is_news(&found);
+            if changed && found.kind.is_some() && !net.turned(dir, &name) {
+                net.before(dir, &name);
+                net.after(dir, &name, &found);
+            }
+        }
+    }
+}
+
+/// Every name that a file has now, and whether there may be more.
+pub(crate) fn names_of(tree: &Tree, inode: u64) -> (Vec<Place>, bool) {
+    let (paths, mut more) = match sys::paths_of(&tree.fd, inode) {
+        Ok(paths) => paths,
+        Err(cause) => return (Vec::new(), cause != Errno::NOENT),
+    };
+    let mut names = Vec::new();
+    for path in paths {
+        match place_of(&tree.fd, &path) {
+            // A path may be one that the file had until a moment ago.
+            Ok(place) => names.extend(place.filter(|(_, _, found)| found.inode == inode)),
+            Err(_) => more = true,
+        }
+    }
+    (names, more)
+}
+
+fn place_of(tree: impl AsFd, path: &[u8]) -> Result<Option<Place>, Errno> {
+    let (dir, name) = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b".".as_slice(), path),
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let dir = match openat2(tree, dir, flags, Mode::empty(), resolve) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(None),
+        other => other?,
+    };
+    let Some(found) = found::look(&dir, name)? else { return Ok(None) };
+    Ok(Some((sys::identity(&dir)?.1, name.to_vec(), found)))
+}

@@ -1,0 +1,47 @@
+//! A watched tree: a subvolume that has been opened for one question. Held open no longer than that, so
+//! that watching keeps no pool from being unmounted.
+
+use crate::{found, sys};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{CWD, Mode, OFlags, open, readlinkat},
+    io::Errno,
+};
+use std::{io, os::fd::AsRawFd, path::Path};
+
+/// The number of the root folder of every subvolume.
+pub(crate) const TOP: u64 = 256;
+
+/// An open subvolume.
+pub(crate) struct Tree {
+    pub(crate) fd: OwnedFd,
+    /// The id of the subvolume.
+    pub(crate) root: u64,
+    pub(crate) device: (u32, u32),
+    /// Its path as the kernel spells it.
+    pub(crate) path: Vec<u8>,
+}
+
+impl Tree {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let fd = open_dir(path)?;
+        let (root, inode) = sys::identity(&fd)?;
+        if inode != TOP {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a tree must be a whole subvolume"));
+        }
+        let device = found::look(&fd, b"")?.ok_or(Errno::NOENT)?.device;
+        let path = path_of(&fd)?;
+        Ok(Self { fd, root, device, path })
+    }
+}
+
+/// Opens a folder of ours.
+pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
+    open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+}
+
+/// Where an open file is, as the kernel spells it.
+pub(crate) fn path_of(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
+    let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    Ok(readlinkat(CWD, link, Vec::with_capacity(256))?.into_bytes())
+}

@@ -1,0 +1,56 @@
+//! What moved with a folder: the files in it have no events of their own, so a folder that was renamed
+//! is walked, and nothing but it. Folders are opened by number, so depth and links are no matter.
+
+use crate::net::Net;
+use rustix::{
+    fs::{Dir, FileType},
+    io::Errno,
+};
+use std::collections::HashSet;
+
+/// What one folder holds that matters here.
+type Entry = (Vec<u8>, FileType);
+
+pub(crate) fn moved(net: &mut Net<'_>) {
+    let mut seen = HashSet::new();
+    let mut todo: Vec<u64> = net.window.moved.iter().copied().collect();
+    while let Some(dir) = todo.pop() {
+        let (before, now) = (net.places.before(dir), net.places.now(dir));
+        if now.is_some() && before != now && seen.insert(dir) && !net.ledger.is_full() {
+            let entries = read(net, dir);
+            for (name, kind) in entries.unwrap_or_default() {
+                visit(net, dir, &name, kind, &mut todo);
+            }
+        }
+    }
+}
+
+fn read(net: &mut Net<'_>, dir: u64) -> Option<Vec<Entry>> {
+    let opened = Dir::read_from(net.places.open(dir)?);
+    let listed = opened.and_then(|listing| {
+        let entry = |entry: Result<rustix::fs::DirEntry, Errno>| {
+            entry.map(|entry| (entry.file_name().to_bytes().to_vec(), entry.file_type()))
+        };
+        listing.map(entry).collect()
+    });
+    net.places.known(listed)
+}
+
+fn visit(net: &mut Net<'_>, dir: u64, name: &[u8], kind: FileType, todo: &mut Vec<u64>) {
+    let wanted = matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink);
+    if !wanted || name == b"." || name == b".." || net.turned(dir, name) {
+        return;
+    }
+    let Some(found) = net.look(dir, name).filter(|found| found.device == net.places.tree.device) else {
+        return;
+    };
+    if found.is_dir {
+        // One that was made in this window has only files that were too, or that have events.
+        if net.window.dirs.get(&found.inode) != Some(&None) {
+            todo.push(found.inode);
+        }
+    } else if found.kind.is_some() {
+        net.before(dir, name);
+        net.after(dir, name, &found);
+    }
+}

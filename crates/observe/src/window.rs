@@ -1,0 +1,247 @@
+//! What happened in one tree since the last question, folded as it comes: bounded, keyed by inode
+//! numbers, without a path. Paths are found at the end, when it is known what is still worth one.
+//!
+//! The kernel merges what one thread does to one name into the first such event. So an event's place in
+//! the queue is that of its first part, and only the first event on a name is trusted to say what was
+//! there before.
+
+use crate::{
+    event::{Event, Named, Thread},
+    found::{Moment, now},
+    life::{Life, Start, Turn},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+pub(crate) type Name = Arc<[u8]>;
+/// What the last answer said about names whose events it had not seen yet.
+pub(crate) type Ahead = HashMap<(u64, Name), Option<u64>>;
+
+/// What an entry costs beside its name; an estimate.
+const ENTRY: usize = 96;
+const CONTENT: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB;
+
+/// A file that was written to, or may have been.
+#[derive(Debug, Default)]
+pub(crate) struct Touch {
+    /// It was; otherwise somebody who could have has closed it.
+    pub(crate) surely: bool,
+    /// The folder and name it was reached by, which it may not have any more.
+    pub(crate) by: Option<(u64, Name)>,
+}
+
+/// A rename whose victim, if there is one, is the next thing its thread reports.
+struct Pending {
+    dir: u64,
+    name: Name,
+    is_dir: bool,
+    victim: Option<u64>,
+}
+
+/// What happened in one tree.
+#[derive(Default)]
+pub(crate) struct Window {
+    /// Names at which files appeared or from which they left, by folder.
+    pub(crate) names: HashMap<u64, HashMap<Name, Life>>,
+    /// Folders that came (`None`) or went, with the place where they were before.
+    pub(crate) dirs: HashMap<u64, Option<(u64, Name)>>,
+    /// Folders that were there before and have been renamed.
+    pub(crate) moved: HashSet<u64>,
+    /// Folders whose place was taken by another, if they are gone: a change of mode looks the same.
+    pub(crate) replaced: HashMap<u64, (u64, Name)>,
+    pub(crate) touched: HashMap<u64, Touch>,
+    /// Files that appeared at a name or left one.
+    turned: HashSet<u64>,
+    pending: HashMap<Thread, Pending>,
+    /// The last file whose count of links each thread changed.
+    counted: HashMap<Thread, u64>,
+    /// Older files that got another name, and who gave it.
+    pub(crate) linked: HashMap<u64, Thread>,
+    /// Renames after which no victim was reported, by threads that had made links.
+    pub(crate) doubtful: Vec<(Thread, u64, Name)>,
+    pub(crate) ahead: Ahead,
+    /// A subvolume was made inside this one, and tells us nothing.
+    pub(crate) nested: bool,
+    /// Events are missing.
+    pub(crate) over: bool,
+    pub(crate) cost: usize,
+    /// When it opened.
+    pub(crate) opened: Moment,
+}
+
+impl Window {
+    /// A window that opens now.
+    pub(crate) fn new(nested: bool) -> Self {
+        Self { nested, opened: now(), ..Self::default() }
+    }
+
+    /// Everything may have happened.
+    pub(crate) fn overflow(&mut self) {
+        *self = Self { over: true, ..Self::new(self.nested) };
+    }
+
+    /// Takes one event of this tree in.
+    pub(crate) fn fold(&mut self, event: &Event<'_>) {
+        if self.settle(event) || self.over {
+            return;
+        }
+        let Some(inode) = event.inode else { return };
+        let is_dir = event.has(libc::FAN_ONDIR);
+        if event.at.is_some_and(|at| at.dir.root != inode.root) {
+            return self.nested = true;
+        }
+        match (event.at, event.to) {
+            (Some(from), Some(to)) if is_dir => self.move_dir(from, to, inode.number, event),
+            (Some(from), Some(to)) => {
+                self.turn(from, inode.number, Turn::MovedAway(inode.number));
+                self.turn(to, inode.number, Turn::MovedHere(inode.number));
+                self.expect_victim(to, event.thread, false);
+            }
+            (Some(at), None) if is_dir => self.turn_dir(at, inode.number, event),
+            (Some(at), None) => {
+                let counted = self.counted.get(&event.thread) == Some(&inode.number);
+                if counted && event.has(libc::FAN_CREATE) && !self.turned.contains(&inode.number) {
+                    self.cost += ENTRY;
+                    self.linked.insert(inode.number, event.thread);
+                }
+                if let Some(turn) = turn_of(event, inode.number) {
+                    self.turn(at, inode.number, turn);
+                }
+                if event.has(CONTENT | libc::FAN_CLOSE_WRITE) {
+                    self.touch(inode.number, Some(at), event.has(CONTENT));
+                }
+            }
+            // At no name, ATTRIB is a count of links.
+            _ if is_dir => {}
+            _ => {
+                self.count(event.thread, inode.number);
+                if event.has(libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE) {
+                    self.touch(inode.number, None, event.has(libc::FAN_MODIFY));
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, thread: Thread, inode: u64) {
+        if self.counted.insert(thread, inode).is_none() {
+            self.cost += ENTRY / 2;
+        }
+    }
+
+    fn turn(&mut self, at: Named<'_>, inode: u64, turn: Turn) {
+        self.cost += if self.turned.insert(inode) { ENTRY / 2 } else { 0 };
+        let names = self.names.entry(at.dir.number).or_default();
+        if let Some(life) = names.get_mut(at.name) {
+            return life.go_on(turn);
+        }
+        let name = Name::from(at.name);
+        self.cost += ENTRY + name.len();
+        let told = self.ahead.get(&(at.dir.number, name.clone())).copied();
+        names.insert(name, Life::begin(turn, told));
+    }
+
+    fn turn_dir(&mut self, at: Named<'_>, inode: u64, event: &Event<'_>) {
+        if !event.has(libc::FAN_CREATE | libc::FAN_DELETE) || self.dirs.contains_key(&inode) {
+            return;
+        }
+        self.cost += ENTRY + at.name.len();
+        let before = !event.has(libc::FAN_CREATE);
+        self.dirs.insert(inode, before.then(|| (at.dir.number, Name::from(at.name))));
+    }
+
+    fn move_dir(&mut self, from: Named<'_>, to: Named<'_>, inode: u64, event: &Event<'_>) {
+        let cost = ENTRY * 2 + from.name.len();
+        let before = self.dirs.entry(inode).or_insert_with(|| {
+            self.cost += cost;
+            Some((from.dir.number, Name::from(from.name)))
+        });
+        if before.is_some() {
+            self.moved.insert(inode);
+        }
+        self.expect_victim(to, event.thread, true);
+    }
+
+    fn touch(&mut self, inode: u64, at: Option<Named<'_>>, surely: bool) {
+        let touch = self.touched.entry(inode).or_insert_with(|| {
+            self.cost += ENTRY + at.map_or(0, |at| at.name.len());
+            Touch::default()
+        });
+        touch.surely |= surely;
+        if let Some(at) = at
+            && touch.by.as_ref().is_none_or(|(dir, name)| (*dir, &**name) != (at.dir.number, at.name))
+        {
+            touch.by = Some((at.dir.number, Name::from(at.name)));
+        }
+    }
+
+    /// Somebody who lives may have written to this file without an event.
+    pub(crate) fn suspect(&mut self, inode: u64, surely: bool) {
+        self.touch(inode, None, surely);
+    }
+
+    fn expect_victim(&mut self, to: Named<'_>, thread: Thread, is_dir: bool) {
+        let unsure = || {
+            let life = self.names.get(&to.dir.number)?.get(to.name)?;
+            Some(matches!(life.start, Start::Unsure(_)))
+        };
+        if is_dir || unsure() == Some(true) {
+            let pending = Pending { dir: to.dir.number, name: to.name.into(), is_dir, victim: None };
+            self.cost += ENTRY + to.name.len();
+            self.pending.insert(thread, pending);
+        }
+    }
+
+    /// After a rename over another file, the kernel reports that the other has one link less, by the same
+    /// thread and at no name. Creating and deleting a link report the same, but then name the file.
+    fn settle(&mut self, event: &Event<'_>) -> bool {
+        let Some(pending) = self.pending.get_mut(&event.thread) else { return false };
+        let nameless =
+            event.at.is_none() && event.has(libc::FAN_ATTRIB) && event.has(libc::FAN_ONDIR) == pending.is_dir;
+        if let (true, None, Some(inode)) = (nameless, pending.victim, event.inode) {
+            pending.victim = Some(inode.number);
+            self.count(event.thread, inode.number);
+            return !event.has(libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE);
+        }
+        let renamed = event.has(libc::FAN_CREATE | libc::FAN_DELETE).then_some(event.inode).flatten();
+        if let Some(pending) = self.pending.remove(&event.thread) {
+            self.conclude(event.thread, pending, renamed.map(|inode| inode.number));
+        }
+        false
+    }
+
+    fn conclude(&mut self, thread: Thread, pending: Pending, renamed: Option<u64>) {
+        let Pending { dir, name, is_dir, victim } = pending;
+        let Some(victim) = victim.filter(|victim| renamed != Some(*victim)) else {
+            if !is_dir && self.linked.values().any(|linker| *linker == thread) {
+                self.cost += ENTRY + name.len();
+                self.doubtful.push((thread, dir, name));
+            }
+            return;
+        };
+        if is_dir {
+            self.replaced.insert(victim, (dir, name));
+        } else if !self.turned.contains(&victim)
+            && let Some(life) = self.names.get_mut(&dir).and_then(|names| names.get_mut(&name))
+        {
+            life.replaced(victim);
+        }
+    }
+
+    /// No more events will come.
+    pub(crate) fn finish(&mut self) {
+        for (thread, pending) in std::mem::take(&mut self.pending) {
+            self.conclude(thread, pending, None);
+        }
+    }
+}
+
+fn turn_of(event: &Event<'_>, inode: u64) -> Option<Turn> {
+    match (event.has(libc::FAN_CREATE), event.has(libc::FAN_DELETE)) {
+        (true, true) => Some(Turn::CreatedAndDeleted),
+        (true, false) => Some(Turn::Created),
+        (false, true) => Some(Turn::Deleted(inode)),
+        (false, false) => None,
+    }
+}

@@ -1,0 +1,131 @@
+//! API keys. What adds or revokes one waits for the disk.
+
+use crate::{SqliteStore, error::failed, row};
+use async_trait::async_trait;
+use atoll_store::{ApiKey, KeyHash, KeyId, Keys, Millis, Result, StoreError, Thing};
+use sqlx::SqliteConnection;
+use std::collections::BTreeMap;
+
+const DOING: &str = "writing a key";
+
+async fn insert(conn: &mut SqliteConnection, key: ApiKey) -> Result<()> {
+    let ApiKey {
+        id,
+        name,
+        owner,
+        owner_name,
+        scope,
+        tier,
+        prefix,
+        hash: KeyHash(hash),
+        created_at,
+        expires_at,
+        revoked_at,
+        last_used_at,
+    } = key;
+    sqlx::query(
+        "INSERT INTO keys (id, name, owner, owner_name, scope, tier, prefix, hash, created_at, expires_at, \
+         revoked_at, last_used_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(&id.uuid().as_bytes()[..])
+    .bind(name)
+    .bind(owner)
+    .bind(owner_name)
+    .bind(scope.as_str())
+    .bind(tier)
+    .bind(prefix)
+    .bind(&hash[..])
+    .bind(created_at)
+    .bind(expires_at)
+    .bind(revoked_at)
+    .bind(last_used_at)
+    .execute(conn)
+    .await
+    .map_err(failed(DOING))?;
+    Ok(())
+}
+
+async fn insert_first(conn: &mut SqliteConnection, key: ApiKey) -> Result<bool> {
+    let any: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM keys)")
+        .fetch_one(&mut *conn)
+        .await
+        .map_err(failed(DOING))?;
+    if !any {
+        insert(conn, key).await?;
+    }
+    Ok(!any)
+}
+
+async fn revoke(conn: &mut SqliteConnection, id: KeyId, now: Millis) -> Result<ApiKey> {
+    let changed =
+        sqlx::query("UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ? RETURNING *")
+            .bind(now)
+            .bind(&id.uuid().as_bytes()[..])
+            .fetch_optional(conn)
+            .await
+            .map_err(failed(DOING))?;
+    row::key(&changed.ok_or(StoreError::NotFound(Thing::Key))?)
+}
+
+async fn touch(conn: &mut SqliteConnection, used: BTreeMap<KeyId, Millis>) -> Result<()> {
+    for (id, at) in used {
+        sqlx::query("UPDATE keys SET last_used_at = max(coalesce(last_used_at, ?1), ?1) WHERE id = ?2")
+            .bind(at)
+            .bind(&id.uuid().as_bytes()[..])
+            .execute(&mut *conn)
+            .await
+            .map_err(failed(DOING))?;
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Keys for SqliteStore {
+    async fn insert_key(&self, key: ApiKey) -> Result<()> {
+        self.writer.write(DOING, |conn| Box::pin(insert(conn, key))).await?;
+        self.reach_disk().await
+    }
+
+    async fn insert_first_key(&self, key: ApiKey) -> Result<bool> {
+        let made = self.writer.write(DOING, |conn| Box::pin(insert_first(conn, key))).await?;
+        if made {
+            self.reach_disk().await?;
+        }
+        Ok(made)
+    }
+
+    async fn key_by_hash(&self, hash: KeyHash, now: Millis) -> Result<Option<ApiKey>> {
+        let found = sqlx::query("SELECT * FROM keys WHERE hash = ?")
+            .bind(&hash.0[..])
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failed("finding a key"))?;
+        let key = found.as_ref().map(row::key).transpose()?;
+        Ok(key.filter(|key| key.is_usable(now)))
+    }
+
+    async fn list_keys(&self, owner: Option<&str>) -> Result<Vec<ApiKey>> {
+        let rows = sqlx::query(
+            "SELECT * FROM keys WHERE ?1 IS NULL OR owner = ?1 ORDER BY created_at DESC, id DESC",
+        )
+        .bind(owner)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failed("listing keys"))?;
+        rows.iter().map(row::key).collect()
+    }
+
+    async fn revoke_key(&self, id: KeyId, now: Millis) -> Result<ApiKey> {
+        let key = self.writer.write(DOING, move |conn| Box::pin(revoke(conn, id, now))).await?;
+        self.reach_disk().await?;
+        Ok(key)
+    }
+
+    async fn touch_keys(&self, used: &BTreeMap<KeyId, Millis>) -> Result<()> {
+        if used.is_empty() {
+            return Ok(());
+        }
+        let used = used.clone();
+        self.writer.write(DOING, |conn| Box::pin(touch(conn, used))).await
+    }
+}

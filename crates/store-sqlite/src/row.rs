@@ -1,0 +1,118 @@
+//! Rows into records. A row that cannot be read is damage, and says which part of it.
+
+use crate::error::failed;
+use atoll_store::{
+    Activity, ActivityEntry, ActivityKind, ApiKey, KeyHash, KeyId, Result, SandboxId, SandboxRecord, Scope,
+    Sealed, Status, StoreError,
+};
+use atoll_types::{ContainerId, VolumeId};
+use serde::de::DeserializeOwned;
+use sqlx::{Decode, Row, Sqlite, Type, sqlite::SqliteRow};
+use uuid::Uuid;
+
+/// The columns of a sandbox.
+pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
+     exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
+     destroyed_at, idle_timeout_seconds, network_enabled, owner_name, status_reason, limits, labels, profile, \
+     environment";
+
+pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
+    row: &'r SqliteRow,
+    column: &'static str,
+) -> Result<T> {
+    row.try_get(column).map_err(failed("reading a row"))
+}
+
+fn damaged(column: &'static str) -> StoreError {
+    StoreError::Corrupt(format!("a {column} cannot be read"), None)
+}
+
+fn json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<T> {
+    let text: &str = get(row, column)?;
+    serde_json::from_str(text)
+        .map_err(|e| StoreError::Corrupt(format!("a {column} cannot be read"), Some(e.into())))
+}
+
+pub(crate) fn bytes32(row: &SqliteRow, column: &'static str) -> Result<[u8; 32]> {
+    get::<&[u8]>(row, column)?.try_into().map_err(|_| damaged(column))
+}
+
+fn uuid(row: &SqliteRow, column: &'static str) -> Result<Uuid> {
+    Uuid::from_slice(get(row, column)?).map_err(|_| damaged(column))
+}
+
+pub(crate) fn count(row: &SqliteRow, column: &'static str) -> Result<u64> {
+    u64::try_from(get::<i64>(row, column)?).map_err(|_| damaged(column))
+}
+
+fn name<T>(row: &SqliteRow, column: &'static str, parse: fn(&str) -> Option<T>) -> Result<T> {
+    parse(get(row, column)?).ok_or_else(|| damaged(column))
+}
+
+pub(crate) fn status(row: &SqliteRow) -> Result<Status> {
+    name(row, "status", Status::from_name)
+}
+
+pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
+    let container: Option<&[u8]> = get(row, "container")?;
+    let container = container.map(Uuid::from_slice).transpose().map_err(|_| damaged("container"))?;
+    Ok(SandboxRecord {
+        id: SandboxId::from_uuid(uuid(row, "id")?),
+        owner: get(row, "owner")?,
+        owner_name: get(row, "owner_name")?,
+        status: status(row)?,
+        status_reason: get(row, "status_reason")?,
+        image: get(row, "image")?,
+        profile: json(row, "profile")?,
+        container: container.map(ContainerId::from_uuid),
+        volume: VolumeId::from_uuid(uuid(row, "volume")?),
+        limits: json(row, "limits")?,
+        idle_timeout_seconds: get(row, "idle_timeout_seconds")?,
+        network_enabled: get(row, "network_enabled")?,
+        session_key: get(row, "session_key")?,
+        labels: json(row, "labels")?,
+        environment: Sealed(get(row, "environment")?),
+        created_at: get(row, "created_at")?,
+        last_activity_at: get(row, "last_activity_at")?,
+        stopped_at: get(row, "stopped_at")?,
+        destroyed_at: get(row, "destroyed_at")?,
+        exec_count: count(row, "exec_count")?,
+        exec_total_ms: count(row, "exec_total_ms")?,
+        bytes_uploaded: count(row, "bytes_uploaded")?,
+        bytes_downloaded: count(row, "bytes_downloaded")?,
+        revision: count(row, "revision")?,
+    })
+}
+
+pub(crate) fn activity(sandbox: SandboxId, row: &SqliteRow) -> Result<ActivityEntry> {
+    let figure = |column| -> Result<Option<u64>> {
+        get::<Option<i64>>(row, column)?.map(u64::try_from).transpose().map_err(|_| damaged(column))
+    };
+    let activity = Activity {
+        sandbox,
+        kind: name(row, "kind", ActivityKind::from_name)?,
+        at: get(row, "at")?,
+        detail: get(row, "detail")?,
+        exit_code: get(row, "exit_code")?,
+        duration_ms: figure("duration_ms")?,
+        bytes: figure("bytes")?,
+    };
+    Ok(ActivityEntry { number: count(row, "number")?, activity })
+}
+
+pub(crate) fn key(row: &SqliteRow) -> Result<ApiKey> {
+    Ok(ApiKey {
+        id: KeyId::from_uuid(uuid(row, "id")?),
+        name: get(row, "name")?,
+        owner: get(row, "owner")?,
+        owner_name: get(row, "owner_name")?,
+        scope: name(row, "scope", Scope::from_name)?,
+        tier: get(row, "tier")?,
+        prefix: get(row, "prefix")?,
+        hash: KeyHash(bytes32(row, "hash")?),
+        created_at: get(row, "created_at")?,
+        expires_at: get(row, "expires_at")?,
+        revoked_at: get(row, "revoked_at")?,
+        last_used_at: get(row, "last_used_at")?,
+    })
+}

@@ -1,0 +1,120 @@
+//! Making, finding and changing the records of sandboxes.
+
+use crate::{
+    SqliteStore,
+    error::failed,
+    list,
+    row::{self, SANDBOX},
+    write,
+};
+use async_trait::async_trait;
+use atoll_store::{
+    Change, Inserted, ListQuery, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes, StoreError,
+    Thing,
+};
+use atoll_types::ContainerId;
+use sqlx::SqliteConnection;
+use std::sync::LazyLock;
+
+static BY_ID: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT seq, {SANDBOX} FROM sandboxes WHERE id = ?"));
+static BY_CONTAINER: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {SANDBOX} FROM sandboxes WHERE container = ?"));
+static BY_SESSION: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {SANDBOX} FROM sandboxes \
+         WHERE owner = ? AND session_key = ? AND image = ? AND status <> 'destroyed'"
+    )
+});
+static LIVE: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {SANDBOX} FROM sandboxes WHERE status NOT IN ('stopped', 'destroyed') ORDER BY seq")
+});
+
+async fn of_session(conn: &mut SqliteConnection, wanted: &SandboxRecord) -> Result<SandboxRecord> {
+    let row = sqlx::query(&BY_SESSION)
+        .bind(&wanted.owner)
+        .bind(&wanted.session_key)
+        .bind(&wanted.image)
+        .fetch_one(conn)
+        .await
+        .map_err(failed("finding a session's sandbox"))?;
+    row::sandbox(&row)
+}
+
+async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<Inserted> {
+    let Some(seq) = write::insert(conn, &record).await? else {
+        return Ok(Inserted::Existing(of_session(conn, &record).await?));
+    };
+    if !record.labels.is_empty() {
+        write::labels(conn, seq, &record.labels).await?;
+    }
+    Ok(Inserted::New(record))
+}
+
+async fn update(
+    conn: &mut SqliteConnection,
+    id: SandboxId,
+    expected_revision: u64,
+    change: Change,
+) -> Result<SandboxRecord> {
+    let relabelled = change.labels.is_some();
+    let found = sqlx::query(&BY_ID)
+        .bind(&id.uuid().as_bytes()[..])
+        .fetch_optional(&mut *conn)
+        .await
+        .map_err(failed("changing a sandbox"))?;
+    let found = found.ok_or(StoreError::NotFound(Thing::Sandbox))?;
+    let seq = row::get(&found, "seq")?;
+    let record = row::sandbox(&found)?.changed(expected_revision, change)?;
+    write::update(conn, seq, &record).await?;
+    if relabelled {
+        write::labels(conn, seq, &record.labels).await?;
+    }
+    Ok(record)
+}
+
+#[async_trait]
+impl Sandboxes for SqliteStore {
+    async fn insert_sandbox(&self, new: NewSandbox) -> Result<Inserted> {
+        let record = SandboxRecord::new(new);
+        self.writer.write("adding a sandbox", |conn| Box::pin(insert(conn, record))).await
+    }
+
+    async fn sandbox(&self, id: SandboxId) -> Result<Option<SandboxRecord>> {
+        let found = sqlx::query(&BY_ID)
+            .bind(&id.uuid().as_bytes()[..])
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failed("finding a sandbox"))?;
+        found.as_ref().map(row::sandbox).transpose()
+    }
+
+    async fn sandbox_by_container(&self, id: ContainerId) -> Result<Option<SandboxRecord>> {
+        let found = sqlx::query(&BY_CONTAINER)
+            .bind(&id.uuid().as_bytes()[..])
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failed("finding a container's sandbox"))?;
+        found.as_ref().map(row::sandbox).transpose()
+    }
+
+    async fn list_sandboxes(&self, query: &ListQuery) -> Result<Page> {
+        list::page(&self.readers, query).await
+    }
+
+    async fn update_sandbox(
+        &self,
+        id: SandboxId,
+        expected_revision: u64,
+        change: Change,
+    ) -> Result<SandboxRecord> {
+        self.writer
+            .write("changing a sandbox", move |conn| Box::pin(update(conn, id, expected_revision, change)))
+            .await
+    }
+
+    async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>> {
+        let rows = sqlx::query(&LIVE).fetch_all(&self.readers).await.map_err(failed("listing what lives"))?;
+        rows.iter().map(row::sandbox).collect()
+    }
+}

@@ -1,0 +1,116 @@
+//! Records into rows. Every record is taken apart without `..`, so that a new field that no column takes
+//! breaks the build.
+
+use crate::error::failed;
+use atoll_store::{Result, SandboxRecord, Sealed, StoreError, search_text};
+use serde::Serialize;
+use sqlx::SqliteConnection;
+use std::collections::BTreeMap;
+
+/// A number as SQLite keeps it. What is larger than it can keep is kept as the largest.
+pub(crate) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn json<T: Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| StoreError::Internal("writing JSON", e.into()))
+}
+
+const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, image, profile, container, \
+     volume, limits, idle_timeout_seconds, network_enabled, session_key, labels, environment, created_at, \
+     last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
+     bytes_downloaded, revision, search) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
+     DO NOTHING RETURNING seq";
+
+/// Adds a record, and returns its row's number; `None` when its session has one already.
+pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) -> Result<Option<i64>> {
+    #[rustfmt::skip] // One a line would be longer than the rest.
+    let SandboxRecord {
+        id, owner, owner_name, status, status_reason, image, profile, container, volume, limits,
+        idle_timeout_seconds, network_enabled, session_key, labels, environment: Sealed(environment),
+        created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
+        bytes_uploaded, bytes_downloaded, revision,
+    } = record;
+    sqlx::query_scalar(INSERT)
+        .bind(&id.uuid().as_bytes()[..])
+        .bind(owner)
+        .bind(owner_name)
+        .bind(status.as_str())
+        .bind(status_reason)
+        .bind(image)
+        .bind(json(profile)?)
+        .bind(container.map(|c| c.uuid().as_bytes().to_vec()))
+        .bind(&volume.uuid().as_bytes()[..])
+        .bind(json(limits)?)
+        .bind(idle_timeout_seconds)
+        .bind(network_enabled)
+        .bind(session_key)
+        .bind(json(labels)?)
+        .bind(environment)
+        .bind(created_at)
+        .bind(last_activity_at)
+        .bind(stopped_at)
+        .bind(destroyed_at)
+        .bind(number(*exec_count))
+        .bind(number(*exec_total_ms))
+        .bind(number(*bytes_uploaded))
+        .bind(number(*bytes_downloaded))
+        .bind(number(*revision))
+        .bind(search_text(record))
+        .fetch_optional(conn)
+        .await
+        .map_err(failed("adding a sandbox"))
+}
+
+/// Writes what a change can change.
+pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &SandboxRecord) -> Result<()> {
+    sqlx::query(
+        "UPDATE sandboxes SET status = ?, status_reason = ?, container = ?, limits = ?, \
+         idle_timeout_seconds = ?, network_enabled = ?, labels = ?, search = ?, environment = ?, \
+         last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ? WHERE seq = ?",
+    )
+    .bind(record.status.as_str())
+    .bind(&record.status_reason)
+    .bind(record.container.map(|c| c.uuid().as_bytes().to_vec()))
+    .bind(json(&record.limits)?)
+    .bind(record.idle_timeout_seconds)
+    .bind(record.network_enabled)
+    .bind(json(&record.labels)?)
+    .bind(search_text(record))
+    .bind(&record.environment.0)
+    .bind(record.last_activity_at)
+    .bind(record.stopped_at)
+    .bind(record.destroyed_at)
+    .bind(number(record.revision))
+    .bind(seq)
+    .execute(conn)
+    .await
+    .map_err(failed("changing a sandbox"))?;
+    Ok(())
+}
+
+/// Replaces the labels that a sandbox is found by.
+pub(crate) async fn labels(
+    conn: &mut SqliteConnection,
+    seq: i64,
+    labels: &BTreeMap<String, String>,
+) -> Result<()> {
+    let doing = "writing labels";
+    sqlx::query("DELETE FROM labels WHERE sandbox = ?")
+        .bind(seq)
+        .execute(&mut *conn)
+        .await
+        .map_err(failed(doing))?;
+    for (name, value) in labels {
+        sqlx::query("INSERT INTO labels (sandbox, name, value) VALUES (?, ?, ?)")
+            .bind(seq)
+            .bind(name)
+            .bind(value)
+            .execute(&mut *conn)
+            .await
+            .map_err(failed(doing))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! The one connection that writes. Work that has begun goes on to its end in a task of its own, whatever
+//! becomes of the caller: a client that hangs up drops the futures of its request, and the driver does
+//! not take that well in the middle of a transaction (its pool loses the connection).
+
+use crate::error::failed;
+use atoll_store::{Outage, Result, StoreError};
+use sqlx::{Connection, SqliteConnection};
+use std::{pin::Pin, sync::Arc, time::Duration};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::timeout,
+};
+
+/// What happens in a transaction.
+pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'c>>;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    // Fair: whoever waits longest is next. None: closed.
+    seat: Arc<Mutex<Option<Seat>>>,
+    turn_timeout: Duration,
+}
+
+#[derive(Debug)]
+struct Seat {
+    conn: SqliteConnection,
+    /// Whether a transaction is open. Found so only when the work before panicked.
+    busy: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(conn: SqliteConnection, turn_timeout: Duration) -> Self {
+        Self { seat: Arc::new(Mutex::new(Some(Seat { conn, busy: false }))), turn_timeout }
+    }
+
+    /// Does the work in a transaction, which is kept if the work succeeds and undone if it fails.
+    pub(crate) async fn write<T, F>(&self, doing: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
+    {
+        let turn = timeout(self.turn_timeout, self.seat.clone().lock_owned());
+        let seat = turn.await.map_err(|late| StoreError::Unavailable(Outage::Busy, late.into()))?;
+        let task = tokio::spawn(transact(seat, doing, work));
+        task.await.map_err(|panic| StoreError::Internal(doing, panic.into()))?
+    }
+
+    pub(crate) async fn close(&self) {
+        if let Some(seat) = self.seat.lock().await.take() {
+            // What was committed is safe; a log that could not be folded in is read at the next start.
+            let _ = seat.conn.close().await;
+        }
+    }
+}
+
+async fn transact<T, F>(mut seat: OwnedMutexGuard<Option<Seat>>, doing: &'static str, work: F) -> Result<T>
+where
+    F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send,
+{
+    let Some(seat) = seat.as_mut() else {
+        return Err(StoreError::Unavailable(Outage::NoAccess, "the store is closed".into()));
+    };
+    if seat.busy {
+        undo(&mut seat.conn).await;
+    }
+    seat.busy = true;
+    // Immediate: one that reads first could otherwise not become a writing one when another program wrote
+    // meanwhile.
+    let result = match say(&mut seat.conn, "BEGIN IMMEDIATE", doing).await {
+        Ok(()) => work(&mut seat.conn).await,
+        Err(error) => Err(error),
+    };
+    let result = match result {
+        Ok(value) => say(&mut seat.conn, "COMMIT", doing).await.map(|()| value),
+        Err(error) => Err(error),
+    };
+    if result.is_err() {
+        undo(&mut seat.conn).await;
+    }
+    seat.busy = false;
+    result
+}
+
+async fn say(conn: &mut SqliteConnection, sql: &'static str, doing: &'static str) -> Result<()> {
+    sqlx::query(sql).execute(conn).await.map(|_| ()).map_err(failed(doing))
+}
+
+async fn undo(conn: &mut SqliteConnection) {
+    // Fails where SQLite has undone it already, as it does when the disk is full.
+    let _ = say(conn, "ROLLBACK", "undoing").await;
+}

@@ -1,0 +1,87 @@
+//! A store that is right but for one fault.
+
+mod rest;
+mod sandboxes;
+
+use atoll_store::{KeyId, Millis};
+use atoll_store_sqlite::SqliteStore;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, atomic::AtomicU64},
+};
+
+/// A way to be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    ForgetsTheContainer,
+    LosesTheEnvironment,
+    IgnoresTheSession,
+    KeepsTheSessionOfTheDestroyed,
+    CallsEveryoneNew,
+    AllowsWhatIsTaken,
+    CallsTheStoppedLive,
+    KeepsOldLabels,
+    IgnoresTheRevision,
+    RevivesTheDestroyed,
+    SharesContainers,
+    PagesOverlap,
+    SortsOneWayOnly,
+    ShowsTheDestroyed,
+    CountsOneStatus,
+    IgnoresLabels,
+    TakesTextForAPattern,
+    CountsNothing,
+    IgnoresBefore,
+    KeepsOneTooMany,
+    CutsNothing,
+    RecordsForNobody,
+    LosesSomeActivities,
+    StopsHalfway,
+    FindsExpiredKeys,
+    FindsRevokedKeys,
+    RevokesAnew,
+    AllowsTheSameHash,
+    AllowsManyFirstKeys,
+    OpensTheDoorAgain,
+    ListsEverybodysKeys,
+    TouchesBackwards,
+    TakesAnyRequest,
+    KeepsNoAnswer,
+    BeginsForEverybody,
+    AbandonsNothing,
+    NeverGivesUp,
+    AnyTicketAnswers,
+    SweepsNothing,
+    CutsLargeAnswers,
+    PutsOnce,
+    HasNoVersion,
+}
+
+pub(crate) struct Broken {
+    inner: SqliteStore,
+    fault: Fault,
+    calls: AtomicU64,
+    halves: AtomicU64,
+    detail: Mutex<String>,
+    touched: Mutex<BTreeMap<KeyId, Millis>>,
+    began: Mutex<Option<Millis>>,
+}
+
+impl Broken {
+    pub(crate) fn new(inner: SqliteStore, fault: Fault) -> Self {
+        Self {
+            inner,
+            fault,
+            calls: AtomicU64::new(0),
+            halves: AtomicU64::new(0),
+            detail: Mutex::default(),
+            touched: Mutex::default(),
+            began: Mutex::default(),
+        }
+    }
+
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+}

@@ -1,0 +1,82 @@
+//! SQLite does what every store must, and the suite that says so notices a store that does not.
+
+use crate::{broken::Broken, broken::Fault, fixture::Folder};
+use atoll_store::conformance::{self, Shared};
+use std::{collections::BTreeSet, sync::Arc};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn sqlite_conforms() {
+    let folder = Folder::new();
+    let failed = conformance::run(async || Arc::new(folder.fresh().await) as Shared).await;
+    assert_eq!(failed, vec![]);
+}
+
+/// Each fault, with the check that must notice it.
+const CAUGHT_BY: &[(Fault, &str)] = &[
+    (Fault::ForgetsTheContainer, "a_record_comes_back_as_it_went_in"),
+    (Fault::LosesTheEnvironment, "a_record_comes_back_as_it_went_in"),
+    (Fault::IgnoresTheSession, "a_session_key_is_one_sandbox"),
+    (Fault::KeepsTheSessionOfTheDestroyed, "a_session_key_is_one_sandbox"),
+    (Fault::CallsEveryoneNew, "many_with_one_session_key_make_one"),
+    (Fault::AllowsWhatIsTaken, "what_is_taken_is_refused_and_leaves_nothing"),
+    (Fault::CallsTheStoppedLive, "what_lives_is_all_but_stopped_and_destroyed"),
+    (Fault::KeepsOldLabels, "a_change_changes_what_it_says_and_nothing_else"),
+    (Fault::KeepsOldLabels, "labels_are_found_as_they_are_now"),
+    (Fault::IgnoresTheRevision, "an_old_revision_is_refused"),
+    (Fault::IgnoresTheRevision, "of_many_changes_one_wins_each_revision"),
+    (Fault::RevivesTheDestroyed, "destroyed_is_final"),
+    (Fault::SharesContainers, "another_ones_container_is_refused"),
+    (Fault::PagesOverlap, "pages_show_each_record_once_in_order"),
+    (Fault::SortsOneWayOnly, "pages_show_each_record_once_in_order"),
+    (Fault::ShowsTheDestroyed, "filters_narrow_and_the_counts_ignore_the_status"),
+    (Fault::CountsOneStatus, "filters_narrow_and_the_counts_ignore_the_status"),
+    (Fault::IgnoresLabels, "filters_narrow_and_the_counts_ignore_the_status"),
+    (Fault::TakesTextForAPattern, "text_is_found_as_it_is_written"),
+    (Fault::CountsNothing, "an_activity_is_listed_and_counted"),
+    (Fault::IgnoresBefore, "activities_page_backwards"),
+    (Fault::KeepsOneTooMany, "the_last_ones_are_kept"),
+    (Fault::CutsNothing, "a_detail_is_cut_between_letters"),
+    (Fault::RecordsForNobody, "an_activity_of_nobody_leaves_nothing"),
+    (Fault::LosesSomeActivities, "many_activities_at_once_all_count"),
+    (Fault::StopsHalfway, "a_dropped_call_happens_wholly_or_not_at_all"),
+    (Fault::FindsExpiredKeys, "a_key_is_found_while_it_is_usable"),
+    (Fault::FindsRevokedKeys, "a_revoked_key_stays_revoked"),
+    (Fault::RevokesAnew, "a_revoked_key_stays_revoked"),
+    (Fault::AllowsTheSameHash, "a_hash_is_unique"),
+    (Fault::AllowsManyFirstKeys, "the_first_key_is_first_only_once"),
+    (Fault::OpensTheDoorAgain, "the_first_key_is_first_only_once"),
+    (Fault::ListsEverybodysKeys, "a_key_is_listed_for_its_owner"),
+    (Fault::TouchesBackwards, "a_touch_never_moves_back"),
+    (Fault::TakesAnyRequest, "a_request_is_carried_out_once"),
+    (Fault::KeepsNoAnswer, "a_request_is_carried_out_once"),
+    (Fault::BeginsForEverybody, "of_many_who_begin_one_carries_out"),
+    (Fault::AbandonsNothing, "an_abandoned_request_begins_again"),
+    (Fault::NeverGivesUp, "a_lost_attempt_is_taken_over_and_cannot_answer"),
+    (Fault::AnyTicketAnswers, "a_lost_attempt_is_taken_over_and_cannot_answer"),
+    (Fault::NeverGivesUp, "answers_expire_and_are_swept"),
+    (Fault::SweepsNothing, "answers_expire_and_are_swept"),
+    (Fault::CutsLargeAnswers, "an_answer_too_large_is_done_without_its_body"),
+    (Fault::PutsOnce, "a_setting_is_what_was_put_last"),
+    (Fault::HasNoVersion, "the_schema_has_a_version"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_fault_is_noticed() {
+    let folder = Folder::new();
+    let checks = conformance::checks();
+    for (fault, name) in CAUGHT_BY {
+        let check = checks.iter().find(|check| check.name == *name).unwrap();
+        let broken = Broken::new(folder.fresh().await, *fault);
+        assert!(check.run(Arc::new(broken)).await.is_err(), "{fault:?} was not noticed by {name}");
+    }
+    // It is the fault that fails a check, and not the wrapper.
+    let sound = async || Arc::new(Broken::new(folder.fresh().await, Fault::None)) as Shared;
+    assert_eq!(conformance::run(sound).await, vec![]);
+}
+
+#[test]
+fn every_check_notices_something() {
+    let named: BTreeSet<&str> = CAUGHT_BY.iter().map(|(_, name)| *name).collect();
+    let all: BTreeSet<&str> = conformance::checks().iter().map(|check| check.name).collect();
+    assert_eq!(named, all);
+}

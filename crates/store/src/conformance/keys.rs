@@ -1,0 +1,103 @@
+//! Keys.
+
+use super::{NOW, Outcome, Shared, clashes, crowd, ensure, same};
+use crate::{ApiKey, Clash, KeyHash, KeyId, Scope, StoreError, Thing};
+
+fn key() -> ApiKey {
+    let id = KeyId::random();
+    let mut hash = [0; 32];
+    hash[..16].copy_from_slice(id.uuid().as_bytes());
+    ApiKey {
+        id,
+        name: "laptop".into(),
+        owner: "owner".into(),
+        owner_name: "Ada".into(),
+        scope: Scope::User,
+        tier: "standard".into(),
+        prefix: "atl_1234".into(),
+        hash: KeyHash(hash),
+        created_at: NOW,
+        expires_at: None,
+        revoked_at: None,
+        last_used_at: None,
+    }
+}
+
+pub(super) async fn a_key_is_found_while_it_is_usable(store: Shared) -> Outcome {
+    let cases = [
+        (key(), true),
+        (ApiKey { scope: Scope::Admin, expires_at: Some(NOW + 1), last_used_at: Some(3), ..key() }, true),
+        (ApiKey { scope: Scope::ReadOnly, expires_at: Some(NOW), ..key() }, false),
+        (ApiKey { expires_at: Some(NOW - 1), ..key() }, false),
+        (ApiKey { revoked_at: Some(NOW + 9), ..key() }, false),
+    ];
+    for (key, usable) in cases {
+        store.insert_key(key.clone()).await?;
+        let found = store.key_by_hash(key.hash, NOW).await?;
+        same("found", found, usable.then_some(key))?;
+    }
+    same("an unknown one", store.key_by_hash(KeyHash([9; 32]), NOW).await?, None)
+}
+
+pub(super) async fn a_revoked_key_stays_revoked(store: Shared) -> Outcome {
+    let one = key();
+    let other = key();
+    store.insert_key(one.clone()).await?;
+    store.insert_key(other.clone()).await?;
+    let revoked = ApiKey { revoked_at: Some(NOW), ..one.clone() };
+    same("the answer", store.revoke_key(one.id, NOW).await?, revoked.clone())?;
+    same("again", store.revoke_key(one.id, NOW + 5).await?, revoked)?;
+    same("by hash", store.key_by_hash(one.hash, NOW).await?, None)?;
+    same("another", store.key_by_hash(other.hash, NOW).await?, Some(other))?;
+    let nobody = store.revoke_key(KeyId::random(), NOW).await;
+    ensure(matches!(nobody, Err(StoreError::NotFound(Thing::Key))), || format!("unknown: {nobody:?}"))
+}
+
+pub(super) async fn a_hash_is_unique(store: Shared) -> Outcome {
+    let one = key();
+    store.insert_key(one.clone()).await?;
+    clashes("the hash", store.insert_key(ApiKey { hash: one.hash, ..key() }).await, Clash::Taken)?;
+    clashes("the id", store.insert_key(ApiKey { id: one.id, ..key() }).await, Clash::Taken)?;
+    same("keys", store.list_keys(None).await?, vec![one])
+}
+
+pub(super) async fn the_first_key_is_first_only_once(store: Shared) -> Outcome {
+    let all = crowd(|_| {
+        let store = store.clone();
+        async move { store.insert_first_key(key()).await }
+    })
+    .await?;
+    let made = all.into_iter().collect::<Result<Vec<_>, _>>()?;
+    same("how many were first", made.iter().filter(|first| **first).count(), 1)?;
+    let keys = store.list_keys(None).await?;
+    same("keys", keys.len(), 1)?;
+    // Or else whoever revokes the last key opens the door.
+    store.revoke_key(keys[0].id, NOW).await?;
+    same("after revoking", store.insert_first_key(key()).await?, false)
+}
+
+pub(super) async fn a_key_is_listed_for_its_owner(store: Shared) -> Outcome {
+    let old = ApiKey { created_at: 1, ..key() };
+    let new = ApiKey { created_at: 2, ..key() };
+    let other = ApiKey { created_at: 3, owner: "other".into(), expires_at: Some(0), ..key() };
+    for one in [&new, &old, &other] {
+        store.insert_key(one.clone()).await?;
+    }
+    same("the owner's", store.list_keys(Some("owner")).await?, vec![new.clone(), old.clone()])?;
+    same("everybody's", store.list_keys(None).await?, vec![other, new, old])?;
+    same("nobody's", store.list_keys(Some("")).await?, vec![])
+}
+
+pub(super) async fn a_touch_never_moves_back(store: Shared) -> Outcome {
+    let (one, other) = (key(), key());
+    store.insert_key(one.clone()).await?;
+    store.insert_key(other.clone()).await?;
+    store.touch_keys(&[(one.id, 5), (KeyId::random(), 9)].into()).await?;
+    store.touch_keys(&[(one.id, 3), (other.id, 4)].into()).await?;
+    store.touch_keys(&[].into()).await?;
+    let used = async |key: &ApiKey| {
+        let found = store.key_by_hash(key.hash, NOW).await?;
+        Ok::<_, StoreError>(found.and_then(|key| key.last_used_at))
+    };
+    same("used", (used(&one).await?, used(&other).await?), (Some(5), Some(4)))
+}

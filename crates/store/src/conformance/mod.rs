@@ -1,0 +1,175 @@
+//! What every store must do, as checks that run against a real one. A check is given an empty store of
+//! its own. It runs on a runtime with several threads where it can, and starts tasks of its own to
+//! collide with itself.
+
+mod activity;
+mod idempotency;
+mod keys;
+mod listing;
+mod model;
+mod sandboxes;
+mod settings;
+mod updates;
+
+pub use model::expected;
+
+use crate::{Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status, Store, StoreError};
+use atoll_types::{Limits, Profile, VolumeId};
+use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc};
+
+/// Why a check failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+/// What a check says.
+pub type Outcome = Result<(), Failure>;
+
+type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// The store that a check runs on.
+pub type Shared = Arc<dyn Store>;
+
+/// One thing that every store must do.
+#[derive(Clone, Copy)]
+pub struct Check {
+    /// What it is called.
+    pub name: &'static str,
+    run: fn(Shared) -> Running,
+}
+
+impl Check {
+    /// Runs it against an empty store.
+    pub async fn run(&self, store: Shared) -> Outcome {
+        (self.run)(store).await
+    }
+}
+
+macro_rules! checks {
+    ($($module:ident :: $name:ident),+ $(,)?) => {
+        /// Every check.
+        #[must_use]
+        pub fn checks() -> Vec<Check> {
+            vec![$(Check { name: stringify!($name), run: |store| Box::pin($module::$name(store)) }),+]
+        }
+    };
+}
+
+checks![
+    sandboxes::a_record_comes_back_as_it_went_in,
+    sandboxes::a_session_key_is_one_sandbox,
+    sandboxes::many_with_one_session_key_make_one,
+    sandboxes::what_is_taken_is_refused_and_leaves_nothing,
+    sandboxes::what_lives_is_all_but_stopped_and_destroyed,
+    updates::a_change_changes_what_it_says_and_nothing_else,
+    updates::an_old_revision_is_refused,
+    updates::destroyed_is_final,
+    updates::of_many_changes_one_wins_each_revision,
+    updates::another_ones_container_is_refused,
+    listing::pages_show_each_record_once_in_order,
+    listing::filters_narrow_and_the_counts_ignore_the_status,
+    listing::text_is_found_as_it_is_written,
+    listing::labels_are_found_as_they_are_now,
+    activity::an_activity_is_listed_and_counted,
+    activity::activities_page_backwards,
+    activity::the_last_ones_are_kept,
+    activity::a_detail_is_cut_between_letters,
+    activity::an_activity_of_nobody_leaves_nothing,
+    activity::many_activities_at_once_all_count,
+    activity::a_dropped_call_happens_wholly_or_not_at_all,
+    keys::a_key_is_found_while_it_is_usable,
+    keys::a_revoked_key_stays_revoked,
+    keys::a_hash_is_unique,
+    keys::the_first_key_is_first_only_once,
+    keys::a_key_is_listed_for_its_owner,
+    keys::a_touch_never_moves_back,
+    idempotency::a_request_is_carried_out_once,
+    idempotency::of_many_who_begin_one_carries_out,
+    idempotency::an_abandoned_request_begins_again,
+    idempotency::a_lost_attempt_is_taken_over_and_cannot_answer,
+    idempotency::answers_expire_and_are_swept,
+    idempotency::an_answer_too_large_is_done_without_its_body,
+    settings::a_setting_is_what_was_put_last,
+    settings::the_schema_has_a_version,
+];
+
+/// Runs every check on a fresh store each, and returns those that failed with their reasons.
+pub async fn run<F: AsyncFn() -> Shared>(fresh: F) -> Vec<(&'static str, Failure)> {
+    let mut failed = Vec::new();
+    for check in checks() {
+        if let Err(why) = check.run(fresh().await).await {
+            failed.push((check.name, why));
+        }
+    }
+    failed
+}
+
+/// When checks happen.
+const NOW: i64 = 1_800_000_000_000;
+
+/// How many collide where a check collides with itself.
+const CROWD: usize = 50;
+
+/// A sandbox that checks start from.
+#[must_use]
+pub fn sandbox() -> NewSandbox {
+    NewSandbox {
+        id: SandboxId::random(),
+        owner: "owner".into(),
+        owner_name: "Ada".into(),
+        status: Status::Provisioning,
+        image: "host".into(),
+        profile: Profile::builtin("default").unwrap_or_else(|| unreachable!("it ships")),
+        container: None,
+        volume: VolumeId::random(),
+        limits: Limits::default(),
+        idle_timeout_seconds: 1800,
+        network_enabled: false,
+        session_key: None,
+        labels: BTreeMap::new(),
+        environment: Sealed::default(),
+        created_at: NOW,
+    }
+}
+
+async fn add(store: &Shared, new: NewSandbox) -> Result<SandboxRecord, Failure> {
+    match store.insert_sandbox(new).await? {
+        Inserted::New(record) => Ok(record),
+        Inserted::Existing(record) => Err(Failure(format!("there was one already: {record:?}"))),
+    }
+}
+
+/// The record, read again.
+async fn read(store: &Shared, id: SandboxId) -> Result<SandboxRecord, Failure> {
+    store.sandbox(id).await?.ok_or_else(|| Failure("the sandbox is gone".into()))
+}
+
+/// What a crowd of tasks came to, each told its number.
+async fn crowd<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    one: impl Fn(usize) -> F,
+) -> Result<Vec<T>, Failure> {
+    let tasks: Vec<_> = (0..CROWD).map(|number| tokio::spawn(one(number))).collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.map_err(|e| Failure(format!("a task failed: {e}")))?);
+    }
+    Ok(results)
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(Failure(otherwise())) }
+}
+
+fn same<T: PartialEq + fmt::Debug>(what: &str, got: T, wanted: T) -> Outcome {
+    ensure(got == wanted, || format!("{what}: got {got:?}, wanted {wanted:?}"))
+}
+
+fn clashes<T: fmt::Debug>(what: &str, got: crate::Result<T>, wanted: Clash) -> Outcome {
+    let right = matches!(&got, Err(StoreError::Conflict(clash)) if *clash == wanted);
+    ensure(right, || format!("{what}: got {got:?}, wanted {wanted:?}"))
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self(format!("{error}: {error:?}"))
+    }
+}

@@ -1,0 +1,169 @@
+//! What can go wrong with a database. The text of an error tells the operator what to do; it holds no
+//! SQL and no path. What the driver said is the source, for the log. A caller of the API sees neither:
+//! the conversion at the end decides what may leave the machine.
+
+use atoll_types::ErrorCode;
+use std::fmt;
+
+/// What the driver said.
+pub type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The result of anything that is asked of a store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Why a store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such thing.
+    #[error("no such {0}")]
+    NotFound(Thing),
+    /// It fights what is there.
+    #[error("{0}")]
+    Conflict(Clash),
+    /// It may work later, or once the operator has done something.
+    #[error("{0}")]
+    Unavailable(Outage, #[source] Source),
+    /// What is stored cannot be read.
+    #[error(
+        "the database is damaged: {0}; stop Atoll, put the database aside, and restore a backup or start with \
+         a new one"
+    )]
+    Corrupt(String, #[source] Option<Source>),
+    /// A later release has written here.
+    #[error(
+        "the database has schema version {found} and this release knows versions up to {known}; use the \
+         release that wrote it, or restore a backup from before the upgrade"
+    )]
+    Newer {
+        /// The version found.
+        found: u32,
+        /// The latest version that this release knows.
+        known: u32,
+    },
+    /// A fault of ours.
+    #[error("the store failed while {0}")]
+    Internal(&'static str, #[source] Source),
+}
+
+/// What can be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thing {
+    /// A sandbox.
+    Sandbox,
+    /// An API key.
+    Key,
+}
+
+/// What a write can fight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clash {
+    /// The record has another revision: read it again.
+    Revision,
+    /// The sandbox is destroyed, and that is final.
+    Destroyed,
+    /// The id, container, volume or key belongs to somebody else.
+    Taken,
+    /// Another attempt took over, and its answer counts.
+    Overtaken,
+}
+
+/// Why a database cannot be used now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outage {
+    /// Somebody holds it, or too many wait for it.
+    Busy,
+    /// No space.
+    DiskFull,
+    /// It is missing, or its permissions are wrong.
+    NoAccess,
+    /// The disk, or the connection, fails.
+    Failing,
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Thing::Sandbox => "sandbox",
+            Thing::Key => "key",
+        })
+    }
+}
+
+impl fmt::Display for Clash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Clash::Revision => "somebody changed the sandbox meanwhile; read it again",
+            Clash::Destroyed => "the sandbox is destroyed",
+            Clash::Taken => "an id, container, volume or key is taken",
+            Clash::Overtaken => "another attempt with the same idempotency key took over",
+        })
+    }
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Outage::Busy => "the database is locked; stop the other program that uses it, or wait for it",
+            Outage::DiskFull => "the disk that holds the database is full; free some space",
+            Outage::NoAccess => {
+                "the database cannot be opened or written; check that its folder exists and that both belong \
+                 to the user that runs Atoll"
+            }
+            Outage::Failing => "the database's disk or connection fails; the machine's log says more",
+        })
+    }
+}
+
+impl From<StoreError> for atoll_types::Error {
+    fn from(error: StoreError) -> Self {
+        let new = |code, message: &str| atoll_types::Error::new(code, message);
+        match error {
+            StoreError::NotFound(thing) => new(ErrorCode::NotFound, &format!("no such {thing}")),
+            StoreError::Conflict(Clash::Taken) => new(ErrorCode::AlreadyExists, &Clash::Taken.to_string()),
+            StoreError::Conflict(clash @ (Clash::Revision | Clash::Destroyed | Clash::Overtaken)) => {
+                new(ErrorCode::Conflict, &clash.to_string())
+            }
+            StoreError::Unavailable(Outage::DiskFull, _) => {
+                // Not DiskFull: the caller's own disk is not the one that is full.
+                new(ErrorCode::Unavailable, "the control plane's disk is full")
+            }
+            StoreError::Unavailable(Outage::Busy | Outage::NoAccess | Outage::Failing, _) => {
+                new(ErrorCode::Unavailable, "the control plane's database does not answer; try again")
+            }
+            StoreError::Corrupt(..) | StoreError::Newer { .. } | StoreError::Internal(..) => {
+                new(ErrorCode::Internal, "the control plane's database failed; the operator's log says why")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_private_reaches_the_caller() {
+        let private = || Source::from("/var/lib/atoll/atoll.db: SELECT * FROM keys");
+        let errors = [
+            StoreError::Unavailable(Outage::DiskFull, private()),
+            StoreError::Unavailable(Outage::NoAccess, private()),
+            StoreError::Corrupt("/var/lib/atoll: SELECT".into(), Some(private())),
+            StoreError::Internal("running SELECT on /var", private()),
+        ];
+        for error in errors {
+            let shown = atoll_types::Error::from(error);
+            let text = format!("{shown:?}");
+            assert!(!text.contains("SELECT") && !text.contains("/var"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_code_says_what_the_caller_can_do() {
+        let code = |error| atoll_types::Error::from(error).code;
+        assert_eq!(code(StoreError::NotFound(Thing::Key)), ErrorCode::NotFound);
+        assert_eq!(code(StoreError::Conflict(Clash::Revision)), ErrorCode::Conflict);
+        assert_eq!(code(StoreError::Conflict(Clash::Taken)), ErrorCode::AlreadyExists);
+        assert_eq!(code(StoreError::Unavailable(Outage::DiskFull, "".into())), ErrorCode::Unavailable);
+        assert_eq!(code(StoreError::Newer { found: 2, known: 1 }), ErrorCode::Internal);
+    }
+}

@@ -1,0 +1,105 @@
+//! Requests that a client may repeat: the first one is carried out, the others get its answer. A ticket
+//! stands for the attempt that carries out, so that one that was given up on cannot answer for the one
+//! that took over.
+
+use crate::{Millis, Result};
+use async_trait::async_trait;
+use uuid::Uuid;
+
+/// How long an answer is kept, from the beginning of the request.
+pub const EXPIRES_AFTER_MS: Millis = 24 * 3600 * 1000;
+
+/// How long an attempt may take before it counts as lost in a crash.
+pub const GIVEN_UP_AFTER_MS: Millis = 3600 * 1000;
+
+/// The largest answer that is kept.
+pub const REPLY_BYTES: usize = 1024 * 1024;
+
+/// The right to answer a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// Whose request.
+    pub owner: String,
+    /// The client's key for it.
+    pub key: String,
+    /// Which attempt at it.
+    pub attempt: Uuid,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// Its status.
+    pub status: u16,
+    /// Its body; `None` when it was larger than [`REPLY_BYTES`]: the work is done, the answer lost.
+    pub body: Option<Vec<u8>>,
+}
+
+/// Where a request stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Begun {
+    /// It is yours to carry out, and then to finish or abandon.
+    New(Ticket),
+    /// Somebody carries it out.
+    InProgress,
+    /// It was carried out.
+    Done(Reply),
+    /// The key was used for another request.
+    Mismatch,
+}
+
+impl Reply {
+    /// The answer as it is kept.
+    #[must_use]
+    pub fn kept(self) -> Self {
+        Self { status: self.status, body: self.body.filter(|body| body.len() <= REPLY_BYTES) }
+    }
+}
+
+/// What a store keeps of a request that was begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// The hash of what was asked.
+    pub request_hash: [u8; 32],
+    /// When it was begun.
+    pub begun_at: Millis,
+    /// The answer, once there is one.
+    pub reply: Option<Reply>,
+}
+
+impl Attempt {
+    /// Where the request stands for somebody who asks now; `None`: as if it had never been.
+    #[must_use]
+    pub fn standing(self, request_hash: [u8; 32], now: Millis) -> Option<Begun> {
+        let lasts = if self.reply.is_some() { EXPIRES_AFTER_MS } else { GIVEN_UP_AFTER_MS };
+        if now.saturating_sub(self.begun_at) >= lasts {
+            return None;
+        }
+        if self.request_hash != request_hash {
+            return Some(Begun::Mismatch);
+        }
+        Some(self.reply.map_or(Begun::InProgress, Begun::Done))
+    }
+}
+
+/// Requests that may be repeated.
+#[async_trait]
+pub trait Idempotency: Send + Sync {
+    /// Says where a request stands, and begins it where nobody did. Of many who begin at once one gets
+    /// the ticket. What is older than [`EXPIRES_AFTER_MS`], or begun more than [`GIVEN_UP_AFTER_MS`] ago
+    /// and never finished, is as if it had never been.
+    async fn begin_idempotent(
+        &self,
+        owner: &str,
+        key: &str,
+        request_hash: [u8; 32],
+        now: Millis,
+    ) -> Result<Begun>;
+    /// Keeps the answer. `Conflict(Overtaken)` when the ticket is not the present one.
+    async fn finish_idempotent(&self, ticket: &Ticket, reply: Reply) -> Result<()>;
+    /// Gives the key back, so that the request can be repeated. Fine when the ticket is not the present
+    /// one.
+    async fn abandon_idempotent(&self, ticket: &Ticket) -> Result<()>;
+    /// Forgets what is older than [`EXPIRES_AFTER_MS`], and says how many there were.
+    async fn sweep_idempotent(&self, now: Millis) -> Result<u64>;
+}

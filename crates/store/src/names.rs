@@ -1,0 +1,57 @@
+//! Closed sets of names, each with the spelling that databases and wires share. A spelling never
+//! changes: old rows carry it.
+
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// Every one, for tables that must be complete.
+            pub const ALL: &[$name] = &[$($name::$variant),+];
+
+            /// Its spelling.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+
+            /// The one with this spelling.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($text => Some($name::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+pub(crate) use names;
+
+#[cfg(test)]
+mod tests {
+    use crate::{ActivityKind, Scope, SortBy, Status};
+
+    #[test]
+    fn spellings_are_unique_and_lead_back() {
+        for status in Status::ALL {
+            assert_eq!(Status::from_name(status.as_str()), Some(*status));
+        }
+        for kind in ActivityKind::ALL {
+            assert_eq!(ActivityKind::from_name(kind.as_str()), Some(*kind));
+        }
+        for scope in Scope::ALL {
+            assert_eq!(Scope::from_name(scope.as_str()), Some(*scope));
+        }
+        for sort in SortBy::ALL {
+            assert_eq!(SortBy::from_name(sort.as_str()), Some(*sort));
+        }
+        assert_eq!(Status::from_name("Ready"), None);
+    }
+}

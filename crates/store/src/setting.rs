@@ -1,0 +1,14 @@
+//! What an administrator sets while the server runs. What a setting means is its reader's business.
+
+use crate::Result;
+use async_trait::async_trait;
+use serde_json::Value;
+
+/// Named values.
+#[async_trait]
+pub trait Settings: Send + Sync {
+    /// The value, if it was ever set.
+    async fn get_setting(&self, name: &str) -> Result<Option<Value>>;
+    /// Sets it.
+    async fn put_setting(&self, name: &str, value: Value) -> Result<()>;
+}
