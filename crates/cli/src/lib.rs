@@ -1,1 +1,49 @@
+//! The commands of `atoll` that talk to a server. Everything goes through the REST client; nothing here
+//! knows the core, a store or a provider. What a server or a sandbox wrote is escaped before it is
+//! shown, except a command's own output and a file's own bytes.
 
+mod args;
+mod copy;
+mod create;
+mod exec;
+mod failure;
+mod keys;
+mod life;
+mod list;
+mod pairs;
+mod place;
+mod progress;
+mod resolve;
+mod server;
+pub mod size;
+mod table;
+mod terminal;
+mod view;
+mod when;
+
+pub use args::Remote;
+use failure::Failure;
+
+/// Carries out a command and returns the exit code: 0, 1 when the server says no, 2 for what cannot be
+/// asked, 125 when no server answers, and for `exec` the command's own. Errors are already printed.
+pub async fn run(command: Remote) -> u8 {
+    let json = command.json();
+    match dispatch(command).await {
+        Ok(code) => code,
+        Err(failure) => failure.report(json),
+    }
+}
+
+async fn dispatch(command: Remote) -> Result<u8, Failure> {
+    match command {
+        Remote::Create(options) => create::run(options).await,
+        Remote::Ls(options) => list::run(options).await,
+        Remote::Inspect(options) => view::run(options).await,
+        Remote::Exec(options) => exec::run(options).await,
+        Remote::Cp(options) => copy::run(options).await,
+        Remote::Stop(options) => life::run(options, life::Act::Stop).await,
+        Remote::Resume(options) => life::run(options, life::Act::Resume).await,
+        Remote::Rm(options) => life::run(options, life::Act::Remove).await,
+        Remote::Keys(options) => keys::run(options.command).await,
+    }
+}

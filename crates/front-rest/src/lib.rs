@@ -72,14 +72,16 @@ fn routes() -> OpenApiRouter<App> {
 /// The document that describes the API.
 #[must_use]
 pub fn openapi() -> String {
-    let (_, document) = routes().split_for_parts();
+    let (_, mut document) = routes().split_for_parts();
+    docs::plain_paths(&mut document);
     document.to_pretty_json().unwrap_or_default()
 }
 
 /// The whole API over a core.
 pub fn router(core: Core, access: Access) -> Router {
     let app = App { core, access, metrics: Arc::default(), rates: Arc::default() };
-    let (router, document) = routes().split_for_parts();
+    let (router, mut document) = routes().split_for_parts();
+    docs::plain_paths(&mut document);
     let document = document.to_json().unwrap_or_default();
     router
         .merge(docs::router(document))

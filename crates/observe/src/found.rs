@@ -12,9 +12,18 @@ use rustix::{
 /// A moment on the file system's clock: seconds and nanoseconds.
 pub(crate) type Moment = (i64, u32);
 
-/// The file system's clock, which goes by ticks.
+/// The file system's clock, which goes by ticks: nothing that happens now is dated before it.
+pub(crate) fn tick() -> Moment {
+    moment(ClockId::RealtimeCoarse)
+}
+
+/// The time: nothing that has happened is dated after it.
 pub(crate) fn now() -> Moment {
-    let time = clock_gettime(ClockId::RealtimeCoarse);
+    moment(ClockId::Realtime)
+}
+
+fn moment(clock: ClockId) -> Moment {
+    let time = clock_gettime(clock);
     (time.tv_sec, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 

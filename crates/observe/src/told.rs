@@ -2,7 +2,7 @@
 //! closes it may have written without an event: through a mapping, or with the old asynchronous calls.
 //! Whether it did is told by the file's time, since setting that back makes an event itself.
 
-use crate::found::{Found, Moment, now};
+use crate::found::{Found, Moment, tick};
 use std::collections::HashMap;
 
 const MOST: usize = 65_536;
@@ -15,7 +15,7 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn new() -> Self {
-        Self { since: now(), files: HashMap::new() }
+        Self { since: tick(), files: HashMap::new() }
     }
 
     /// Whether a file was written to since it was told about, or since the beginning.

@@ -181,7 +181,8 @@ fn several_at_once() {
                     let top = &top;
                     scope.spawn(move || {
                         let mut held = None;
-                        for op in ops {
+                        // A store behind the end of a file that another cuts off would end us.
+                        for op in ops.iter().filter(|op| !matches!(op, Op::Map(_))) {
                             let _ = perform(top, op, &mut held);
                         }
                     });

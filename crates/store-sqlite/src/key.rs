@@ -67,15 +67,17 @@ async fn revoke(conn: &mut SqliteConnection, id: KeyId, now: Millis) -> Result<A
     row::key(&changed.ok_or(StoreError::NotFound(Thing::Key))?)
 }
 
+/// One statement however many there are: everybody else who writes waits for it.
 async fn touch(conn: &mut SqliteConnection, used: BTreeMap<KeyId, Millis>) -> Result<()> {
-    for (id, at) in used {
-        sqlx::query("UPDATE keys SET last_used_at = max(coalesce(last_used_at, ?1), ?1) WHERE id = ?2")
-            .bind(at)
-            .bind(&id.uuid().as_bytes()[..])
-            .execute(&mut *conn)
-            .await
-            .map_err(failed(DOING))?;
-    }
+    let used = serde_json::to_string(&used).map_err(|e| StoreError::Internal(DOING, e.into()))?;
+    sqlx::query(
+        "UPDATE keys SET last_used_at = max(coalesce(last_used_at, used.at), used.at) \
+         FROM (SELECT unhex(key) AS id, value AS at FROM json_each(?)) AS used WHERE keys.id = used.id",
+    )
+    .bind(used)
+    .execute(conn)
+    .await
+    .map_err(failed(DOING))?;
     Ok(())
 }
 

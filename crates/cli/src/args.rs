@@ -1,0 +1,291 @@
+//! What can be typed.
+
+use crate::{
+    list::{Sort, Status},
+    pairs::{self, Pair},
+    place::{self, Place},
+    server::Server,
+    size,
+};
+use clap::{Args, Subcommand};
+use std::time::Duration;
+
+/// A command for a server.
+#[derive(Debug, Subcommand)]
+pub enum Remote {
+    /// Creates a sandbox and prints its id
+    Create(Create),
+    /// Lists sandboxes
+    Ls(Ls),
+    /// Shows all about a sandbox
+    Inspect(Inspect),
+    /// Runs a command in a sandbox; its exit code becomes this one's
+    Exec(Exec),
+    /// Copies a file into a sandbox or out of it
+    Cp(Cp),
+    /// Stops sandboxes; their files stay
+    Stop(Several),
+    /// Starts stopped sandboxes again
+    Resume(Several),
+    /// Removes sandboxes and their files
+    Rm(Several),
+    /// Makes, lists and revokes API keys
+    Keys(Keys),
+}
+
+impl Remote {
+    /// Whether programs read the output.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Create(Create { server, .. })
+            | Self::Ls(Ls { server, .. })
+            | Self::Inspect(Inspect { server, .. })
+            | Self::Exec(Exec { server, .. })
+            | Self::Cp(Cp { server, .. })
+            | Self::Stop(Several { server, .. })
+            | Self::Resume(Several { server, .. })
+            | Self::Rm(Several { server, .. }) => server.json,
+            Self::Keys(keys) => match &keys.command {
+                KeysCommand::Create(KeysCreate { server, .. })
+                | KeysCommand::Ls(KeysLs { server })
+                | KeysCommand::Revoke(KeysRevoke { server, .. }) => server.json,
+            },
+        }
+    }
+}
+
+/// `create`.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// An image, or an alias of one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) image: Option<String>,
+    /// Memory, such as 512m or 2g
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub(crate) memory: Option<u64>,
+    /// Cores, such as 0.5 or 2
+    #[arg(long, value_name = "CORES", value_parser = size::cores)]
+    pub(crate) cpus: Option<u32>,
+    /// What may be written, such as 1g
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub(crate) disk: Option<u64>,
+    /// Stop it after this long without a request, such as 30m
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) idle_timeout: Option<Duration>,
+    /// An environment variable: NAME=VALUE, or NAME to pass yours on
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = pairs::environment)]
+    pub(crate) env: Vec<Pair>,
+    /// A label: NAME=VALUE
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = pairs::label)]
+    pub(crate) label: Vec<Pair>,
+    /// A name of your own: asking again with it gives the same sandbox
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session_key: Option<String>,
+    /// Let it reach the network
+    #[arg(long)]
+    pub(crate) network: bool,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `ls`.
+#[derive(Debug, Args)]
+pub struct Ls {
+    /// Only with this status; may be given several times or separated by commas
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    pub(crate) status: Vec<Status>,
+    /// Only with this text in the id, image, session key, owner's name or a label
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+    /// Only of this image
+    #[arg(long, value_name = "NAME")]
+    pub(crate) image: Option<String>,
+    /// Only with this label: NAME=VALUE; all that are given must match
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = pairs::label)]
+    pub(crate) label: Vec<Pair>,
+    /// By created, activity, status, image or execs; with :asc or :desc for the order
+    #[arg(long, value_name = "FIELD[:ORDER]")]
+    pub(crate) sort: Option<Sort>,
+    /// All pages, not the first alone
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `inspect`.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `exec`.
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// End the command after this long, such as 30s or 5m
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// An environment variable: NAME=VALUE, or NAME to pass yours on
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = pairs::environment)]
+    pub(crate) env: Vec<Pair>,
+    /// Where to run, absolute or relative to /workspace
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) workdir: Option<String>,
+    /// Who runs it inside: a name, UID or UID:GID
+    #[arg(short, long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Read standard input to its end and give it to the command
+    #[arg(long)]
+    pub(crate) stdin: bool,
+    /// A line for the shell, instead of a command
+    #[arg(long, value_name = "LINE", conflicts_with = "command", required_unless_present = "command")]
+    pub(crate) shell: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+/// `cp`.
+#[derive(Debug, Args)]
+pub struct Cp {
+    /// What to copy: a file here, ID:PATH inside, or - for standard input
+    #[arg(value_name = "SOURCE", value_parser = place::parser())]
+    pub(crate) source: Place,
+    /// Where to: a file or folder here, ID:PATH inside, or - for standard output
+    #[arg(value_name = "DESTINATION", value_parser = place::parser())]
+    pub(crate) destination: Place,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `stop`, `resume` and `rm`.
+#[derive(Debug, Args)]
+pub struct Several {
+    /// Ids, starts of them, or session keys
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `keys`.
+#[derive(Debug, Args)]
+pub struct Keys {
+    #[command(subcommand)]
+    pub(crate) command: KeysCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Makes a key and prints its secret, which is never shown again
+    Create(KeysCreate),
+    /// Lists keys, without their secrets
+    Ls(KeysLs),
+    /// Makes a key worthless
+    Revoke(KeysRevoke),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysCreate {
+    /// What to call it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Whose it is, if not yours; for admins
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
+    /// What it may do
+    #[arg(long, value_parser = ["admin", "user", "read_only"])]
+    pub(crate) scope: Option<String>,
+    /// The ceiling of its limits
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tier: Option<String>,
+    /// For how long it is worth anything, such as 24h
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) expires_in: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysLs {
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysRevoke {
+    /// An id, the start of one, a name, or the characters that `keys ls` shows
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser, error::ErrorKind};
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(subcommand)]
+        command: Remote,
+    }
+
+    fn parse(line: &str) -> Result<Remote, ErrorKind> {
+        let words = std::iter::once("atoll").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.command).map_err(|e| e.kind())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_is_arguments_or_a_line() {
+        let Ok(Remote::Exec(exec)) = parse("exec abcd -e A=1 -w sub -u root --timeout 2m -- ls -l --json")
+        else {
+            panic!("refused");
+        };
+        assert_eq!(exec.command, ["ls", "-l", "--json"]);
+        assert_eq!((exec.id.as_str(), exec.server.json, exec.shell), ("abcd", false, None));
+        assert_eq!(exec.env, [Pair { name: "A".into(), value: "1".into() }]);
+        assert!(matches!(parse("exec abcd --shell ls --json"), Ok(Remote::Exec(e)) if e.server.json));
+        assert_eq!(parse("exec abcd").unwrap_err(), ErrorKind::MissingRequiredArgument);
+        assert_eq!(parse("exec abcd --shell ls -- ls").unwrap_err(), ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn mistakes_are_found_before_anything_is_sent() {
+        for line in [
+            "create --memory lots",
+            "create --label x",
+            "ls --status asleep",
+            "ls --sort colour",
+            "ls --sort created:up",
+            "ls --label a=b,c",
+            "keys create x --scope god",
+        ] {
+            assert_eq!(parse(line).unwrap_err(), ErrorKind::ValueValidation, "{line}");
+        }
+        for line in ["rm", "keys create", "cp a", "inspect"] {
+            assert_eq!(parse(line).unwrap_err(), ErrorKind::MissingRequiredArgument, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        let command = parse("ls --api-key atoll_secret").unwrap();
+        assert!(!format!("{command:?}").contains("atoll_secret"));
+    }
+}

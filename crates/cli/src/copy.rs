@@ -1,0 +1,190 @@
+//! `atoll cp`: one file, of any size, streamed. A file that does not arrive whole does not arrive: here
+//! it is written beside its place and renamed, and inside the server does the same.
+
+use crate::{Failure, args::Cp, place::Place, progress, resolve};
+use atoll_client::{Client, Uuid};
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, stream};
+use indicatif::ProgressBar;
+use std::{io, path::Path};
+use tokio::{
+    fs::File,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+};
+
+const PIECE: usize = 256 << 10;
+
+pub(crate) async fn run(options: Cp) -> Result<u8, Failure> {
+    let Cp { source, destination, server } = options;
+    let client = server.client()?;
+    let json = server.json;
+    match (source, destination) {
+        (Place::Inside { id, path }, Place::Inside { .. }) => {
+            let message = format!("both ends are in sandboxes; copy {id}:{path} here first, and then on");
+            Err(Failure::usage("DESTINATION", message))
+        }
+        (Place::Inside { id, path }, to) => {
+            let sandbox = resolve::sandbox(&client, &id).await?;
+            download(&client, sandbox, &path, to, json).await.map_err(|e| e.about(&id))
+        }
+        (from, Place::Inside { id, path }) => {
+            let sandbox = resolve::sandbox(&client, &id).await?;
+            upload(&client, sandbox, from, &path, json).await.map_err(|e| e.about(&id))
+        }
+        _ => Err(Failure::usage("DESTINATION", "one of the two must be in a sandbox, as in ID:/path")),
+    }?;
+    Ok(0)
+}
+
+/// The last name of a path inside; none for a folder's own names.
+fn last_name(path: &str) -> Option<&str> {
+    path.rsplit('/').next().filter(|name| !matches!(*name, "" | "." | ".."))
+}
+
+async fn upload(client: &Client, id: Uuid, from: Place, path: &str, json: bool) -> Result<(), Failure> {
+    let Place::Here(from) = from else {
+        let target = target(client, id, path, None).await?;
+        return send(client, id, &target, tokio::io::stdin(), progress::bar(&target, None, json)).await;
+    };
+    let failed = |e: io::Error| Failure::file(&from, &e);
+    let file = File::open(&from).await.map_err(failed)?;
+    let about = file.metadata().await.map_err(failed)?;
+    if about.is_dir() {
+        let message = format!("{} is a folder; pack it with tar and copy that", from.display());
+        return Err(Failure::usage("SOURCE", message));
+    }
+    let name = from.file_name().and_then(|n| n.to_str());
+    let target = target(client, id, path, name).await?;
+    let total = about.is_file().then_some(about.len());
+    send(client, id, &target, file, progress::bar(&target, total, json)).await
+}
+
+/// Where a file goes: the path itself, or below it under its own name when that is a folder. Asking first
+/// also finds out what would refuse the file before all of it is on its way.
+async fn target(client: &Client, id: Uuid, path: &str, name: Option<&str>) -> Result<String, Failure> {
+    let probe = if path.is_empty() { "/workspace" } else { path };
+    let is_folder = match client.stat(id, probe, true).await.map_err(Failure::from) {
+        Ok(entry) => entry.is_directory,
+        Err(failure) if failure.code() == Some("not_found") => path.ends_with('/'),
+        Err(failure) => return Err(failure),
+    };
+    match (is_folder, name) {
+        (false, _) => Ok(path.to_owned()),
+        (true, Some(name)) if path.is_empty() || path.ends_with('/') => Ok(format!("{path}{name}")),
+        (true, Some(name)) => Ok(format!("{path}/{name}")),
+        (true, None) => Err(Failure::usage("DESTINATION", "it is a folder; say which file in it")),
+    }
+}
+
+async fn send(
+    client: &Client,
+    id: Uuid,
+    path: &str,
+    from: impl AsyncRead + Unpin + Send + 'static,
+    bar: ProgressBar,
+) -> Result<(), Failure> {
+    let result = client.upload(id, path, pieces(from, bar.clone())).await;
+    bar.finish_and_clear();
+    Ok(result?)
+}
+
+fn pieces(
+    from: impl AsyncRead + Unpin + Send + 'static,
+    bar: ProgressBar,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    stream::try_unfold((from, bar), |(mut from, bar)| async move {
+        let mut buffer = BytesMut::with_capacity(PIECE);
+        let count = from.read_buf(&mut buffer).await?;
+        bar.inc(count as u64);
+        Ok((count > 0).then(|| (buffer.freeze(), (from, bar))))
+    })
+}
+
+async fn download(client: &Client, id: Uuid, path: &str, to: Place, json: bool) -> Result<(), Failure> {
+    if path.is_empty() {
+        return Err(Failure::usage("SOURCE", "say which file, as in ID:/path"));
+    }
+    let entry = client.stat(id, path, true).await?;
+    if entry.is_directory {
+        return Err(Failure::usage("SOURCE", format!("{path} is a folder; pack it with tar and copy that")));
+    }
+    let bar = progress::bar(path, Some(entry.size), json);
+    let result = match to {
+        Place::Here(to) => {
+            let to = match (tokio::fs::metadata(&to).await.is_ok_and(|m| m.is_dir()), last_name(path)) {
+                (false, _) => to,
+                (true, Some(name)) => to.join(name),
+                (true, None) => {
+                    return Err(Failure::usage("DESTINATION", "it is a folder; say which file in it"));
+                }
+            };
+            receive_file(client, id, path, &to, &bar).await
+        }
+        _ => receive(client, id, path, &mut tokio::io::stdout(), &bar, Failure::output).await,
+    };
+    bar.finish_and_clear();
+    result
+}
+
+async fn receive(
+    client: &Client,
+    id: Uuid,
+    path: &str,
+    to: &mut (impl AsyncWrite + Unpin),
+    bar: &ProgressBar,
+    failed: impl Fn(io::Error) -> Failure,
+) -> Result<(), Failure> {
+    let mut download = client.download(id, path).await?;
+    while let Some(bytes) = download.next().await? {
+        to.write_all(&bytes).await.map_err(&failed)?;
+        bar.inc(bytes.len() as u64);
+    }
+    to.flush().await.map_err(failed)
+}
+
+async fn receive_file(
+    client: &Client,
+    id: Uuid,
+    path: &str,
+    to: &Path,
+    bar: &ProgressBar,
+) -> Result<(), Failure> {
+    let failed = |e: io::Error| Failure::file(to, &e);
+    let existing = tokio::fs::metadata(to).await.ok();
+    // A device or a pipe is written to, not replaced.
+    if existing.as_ref().is_some_and(|m| !m.is_file()) {
+        let mut file = File::options().write(true).open(to).await.map_err(failed)?;
+        return receive(client, id, path, &mut file, bar, failed).await;
+    }
+    // A link stays, and what it leads to is replaced.
+    let to =
+        if existing.is_some() { tokio::fs::canonicalize(to).await.map_err(failed)? } else { to.to_owned() };
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".atoll-{}", Uuid::new_v4().simple()));
+    let beside = to.with_file_name(name);
+    let result = async {
+        let mut file = File::options().write(true).create_new(true).open(&beside).await.map_err(failed)?;
+        receive(client, id, path, &mut file, bar, failed).await?;
+        if let Some(existing) = existing {
+            file.set_permissions(existing.permissions()).await.map_err(failed)?;
+        }
+        tokio::fs::rename(&beside, &to).await.map_err(failed)
+    };
+    let result = result.await;
+    if result.is_err() {
+        let _ = tokio::fs::remove_file(&beside).await;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_name;
+
+    #[test]
+    fn folders_have_no_last_name() {
+        assert_eq!(last_name("/a/b.txt"), Some("b.txt"));
+        assert_eq!(last_name("b"), Some("b"));
+        assert!(["/", "a/", "a/..", "."].into_iter().all(|p| last_name(p).is_none()));
+    }
+}

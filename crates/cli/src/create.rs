@@ -1,0 +1,68 @@
+//! `atoll create`.
+
+use crate::{Failure, args::Create, pairs, terminal};
+use atoll_client::CreateSandbox;
+
+fn request(options: Create) -> Result<CreateSandbox, Failure> {
+    let Create { image, memory, cpus, disk, idle_timeout, env, label, session_key, network, server: _ } =
+        options;
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    let seconds = idle_timeout.map(|time| u32::try_from(time.as_secs_f64().ceil() as u64));
+    let seconds =
+        seconds.transpose().map_err(|_| Failure::usage("idle-timeout", "--idle-timeout is too long"))?;
+    Ok(CreateSandbox {
+        image,
+        idle_timeout_seconds: seconds,
+        memory_mb: memory.map(mebibytes),
+        cpu_cores: cpus.map(|millis| f64::from(millis) / 1000.0),
+        disk_mb: disk.map(mebibytes),
+        processes: None,
+        env_vars: pairs::map(env),
+        network_enabled: network.then_some(true),
+        session_key,
+        labels: pairs::map(label),
+    })
+}
+
+pub(crate) async fn run(options: Create) -> Result<u8, Failure> {
+    let client = options.server.client()?;
+    let json = options.server.json;
+    let sandbox = client.create(&request(options)?).await?;
+    if json {
+        terminal::print_json(&sandbox.json)?;
+    } else {
+        // Whole, because scripts keep it.
+        terminal::print(&format!("{}\n", sandbox.id))?;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Remote;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(subcommand)]
+        command: Remote,
+    }
+
+    fn sent(line: &str) -> serde_json::Value {
+        let words = ["atoll", "create"].into_iter().chain(line.split_whitespace());
+        let Remote::Create(options) = Cli::parse_from(words).command else { panic!("another command") };
+        serde_json::to_value(request(options).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_sent() {
+        assert_eq!(sent(""), serde_json::json!({}));
+        let line = "--memory 1g --cpus 0.5 --disk 1.5m --idle-timeout 1500ms -e A=1 --label k=v --network";
+        let wanted = serde_json::json!({
+            "memory_mb": 1024, "cpu_cores": 0.5, "disk_mb": 2, "idle_timeout_seconds": 2,
+            "env_vars": { "A": "1" }, "labels": { "k": "v" }, "network_enabled": true,
+        });
+        assert_eq!(sent(line), wanted);
+    }
+}

@@ -1,0 +1,182 @@
+//! What is said when something goes wrong: the reason, what to do about it, and the exit code.
+
+use crate::terminal::{plain, plain_json};
+use atoll_client::{ApiError, Error as ClientError};
+use atoll_types::{Error, ErrorCode};
+use serde_json::json;
+use std::io::{self, Write};
+
+/// The server says no.
+const REFUSED: u8 = 1;
+/// What was asked cannot be right.
+const USAGE: u8 = 2;
+/// No server answers.
+const NO_SERVER: u8 = 125;
+
+/// Why a command did not do what it should.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    /// The sandbox, as it was typed.
+    subject: Option<String>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Client(ClientError),
+    Local(Error),
+    Output(io::Error),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self { kind: Kind::Client(error), subject: None }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { kind: Kind::Local(error), subject: None }
+    }
+}
+
+impl Failure {
+    /// Our own output cannot be written.
+    pub(crate) fn output(error: io::Error) -> Self {
+        Self { kind: Kind::Output(error), subject: None }
+    }
+
+    /// What was asked cannot be right.
+    pub(crate) fn usage(field: &str, message: impl Into<String>) -> Self {
+        Error::invalid(field, message).into()
+    }
+
+    /// A file of this machine.
+    pub(crate) fn file(path: &std::path::Path, error: &io::Error) -> Self {
+        Error::new(ErrorCode::Unavailable, format!("{}: {error}", path.display())).into()
+    }
+
+    /// The same, about a sandbox.
+    pub(crate) fn about(self, sandbox: &str) -> Self {
+        Self { subject: Some(sandbox.to_owned()), ..self }
+    }
+
+    /// The server's code, where it said no.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Client(ClientError::Api(error)) => Some(&error.code),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody reads our output any more, as in `atoll ls | head`.
+    pub(crate) fn is_broken_pipe(&self) -> bool {
+        matches!(&self.kind, Kind::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// Whether the next request would fail in the same way.
+    pub(crate) fn is_fatal(&self) -> bool {
+        self.exit_code() == NO_SERVER || self.code() == Some("unauthorized")
+    }
+
+    /// Says it, and returns the exit code.
+    pub(crate) fn report(&self, json: bool) -> u8 {
+        if self.is_broken_pipe() {
+            return 0;
+        }
+        let line =
+            if json { plain_json(&self.json()) } else { plain(&format!("atoll: {}", self.sentence())) };
+        let _ = writeln!(io::stderr(), "{line}");
+        self.exit_code()
+    }
+
+    fn exit_code(&self) -> u8 {
+        match &self.kind {
+            Kind::Client(ClientError::Api(_)) => REFUSED,
+            Kind::Client(ClientError::Url(_)) => USAGE,
+            Kind::Client(_) | Kind::Output(_) => NO_SERVER,
+            Kind::Local(error) if error.code == ErrorCode::InvalidArgument => USAGE,
+            Kind::Local(_) => REFUSED,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let message = match &self.kind {
+            Kind::Client(error) => error.to_string(),
+            Kind::Local(error) => error.to_string(),
+            Kind::Output(error) => format!("the output cannot be written: {error}"),
+        };
+        match self.hint() {
+            Some(hint) if !message.contains(&hint) => format!("{message}; {hint}"),
+            _ => message,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match &self.kind {
+            Kind::Client(ClientError::Unreachable { .. }) => {
+                Some("start one with `atoll serve`, or name another with --url or ATOLL_URL".into())
+            }
+            Kind::Client(ClientError::Api(error)) => self.hint_for(error),
+            _ => None,
+        }
+    }
+
+    fn hint_for(&self, error: &ApiError) -> Option<String> {
+        let subject = self.subject.as_deref().unwrap_or("ID");
+        match error.code.as_str() {
+            "unauthorized" => Some("put a key into ATOLL_API_KEY, or give --api-key".into()),
+            "not_running" | "container_died" => Some(format!("start it with `atoll resume {subject}`")),
+            _ => error.details.get("hint").and_then(|h| h.as_str()).map(str::to_owned),
+        }
+    }
+
+    /// The server's own words where there are some, and its shape in any case.
+    fn json(&self) -> String {
+        if let Kind::Client(ClientError::Api(error)) = &self.kind
+            && let Some(json) = &error.json
+        {
+            return json.trim_end().to_owned();
+        }
+        let (code, message) = match &self.kind {
+            Kind::Client(ClientError::Api(error)) => (error.code.as_str(), error.to_string()),
+            Kind::Client(ClientError::Url(message)) => ("invalid_argument", message.clone()),
+            Kind::Client(error) => ("unavailable", error.to_string()),
+            Kind::Local(error) => (error.code.as_str(), error.to_string()),
+            Kind::Output(error) => ("internal", error.to_string()),
+        };
+        let details = self.hint().map_or_else(|| json!({}), |hint| json!({ "hint": hint }));
+        json!({ "error": { "code": code, "message": message, "details": details } }).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: &str, status: u16, message: &str) -> Failure {
+        let error = ApiError { status, code: code.into(), message: message.into(), ..ApiError::default() };
+        ClientError::Api(Box::new(error)).into()
+    }
+
+    #[test]
+    fn every_error_says_what_to_do() {
+        let gone: Failure =
+            ClientError::Unreachable { url: "http://h:1".into(), cause: "Connection refused".into() }.into();
+        assert_eq!(gone.exit_code(), 125);
+        insta::assert_snapshot!(gone.sentence(), @"");
+        let stopped = refused("not_running", 409, "the sandbox is stopped").about("3f2a");
+        assert_eq!(stopped.exit_code(), 1);
+        insta::assert_snapshot!(stopped.sentence(), @"");
+        insta::assert_snapshot!(refused("unauthorized", 401, "send a key").sentence(), @"");
+        assert_eq!(Failure::usage("cp", "no").exit_code(), 2);
+        insta::assert_snapshot!(gone.json(), @"");
+    }
+
+    #[test]
+    fn the_servers_json_is_passed_on() {
+        let json = Some(r#"{"error":{"code":"x","new":1}}"#.to_owned());
+        let error = ApiError { json: json.clone(), ..ApiError::default() };
+        assert_eq!(Some(Failure::from(ClientError::Api(Box::new(error))).json()), json);
+    }
+}

@@ -1,0 +1,90 @@
+//! `atoll keys`.
+
+use crate::{
+    Failure,
+    args::{KeysCommand, KeysCreate, KeysLs, KeysRevoke},
+    resolve, table, terminal, when,
+};
+use atoll_client::{CreateKey, Key};
+
+pub(crate) async fn run(command: KeysCommand) -> Result<u8, Failure> {
+    match command {
+        KeysCommand::Create(options) => create(options).await,
+        KeysCommand::Ls(options) => list(options).await,
+        KeysCommand::Revoke(options) => revoke(options).await,
+    }
+}
+
+async fn create(options: KeysCreate) -> Result<u8, Failure> {
+    let KeysCreate { name, owner, scope, tier, expires_in, server } = options;
+    let expires_in_seconds = expires_in.map(|time| time.as_secs_f64().ceil() as u64);
+    let new = CreateKey { name, owner, scope, tier, expires_in_seconds };
+    let issued = server.client()?.create_key(&new).await?;
+    if server.json {
+        terminal::print_json(&issued.json)?;
+        return Ok(0);
+    }
+    // Alone on standard output, so that a script can keep it.
+    terminal::print(&format!("{}\n", terminal::plain(&issued.secret)))?;
+    let id = resolve::short(issued.key.id);
+    terminal::note(&format!("this is shown only once; `atoll keys revoke {id}` makes it worthless"));
+    Ok(0)
+}
+
+async fn list(options: KeysLs) -> Result<u8, Failure> {
+    let keys = options.server.client()?.list_keys().await?;
+    if options.server.json {
+        terminal::print_json(&keys.json)?;
+    } else {
+        terminal::print(&rendered(&keys))?;
+    }
+    Ok(0)
+}
+
+async fn revoke(options: KeysRevoke) -> Result<u8, Failure> {
+    let client = options.server.client()?;
+    let keys = client.list_keys().await?.value;
+    let revoked = client.revoke_key(resolve::key(keys, &options.key)?).await?;
+    if options.server.json {
+        terminal::print_json(&revoked.json)?;
+    } else {
+        terminal::print(&format!("{}\n", resolve::short(revoked.id)))?;
+    }
+    Ok(0)
+}
+
+fn rendered(keys: &[Key]) -> String {
+    let time = |time: &Option<String>| time.as_deref().map(when::since).unwrap_or_default();
+    let row = |key: &Key| {
+        [
+            resolve::short(key.id),
+            key.name.clone(),
+            key.owner.clone(),
+            key.scope.clone(),
+            key.tier.clone(),
+            format!("{}…", key.prefix),
+            when::since(&key.created_at),
+            time(&key.last_used_at),
+            time(&key.expires_at),
+            time(&key.revoked_at),
+        ]
+    };
+    let rows: Vec<_> = keys.iter().map(row).collect();
+    let heading = ["ID", "NAME", "OWNER", "SCOPE", "TIER", "KEY", "CREATED", "USED", "EXPIRES", "REVOKED"];
+    table::render(heading, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_for_people() {
+        let key: Key = serde_json::from_value(serde_json::json!({
+            "id": "3f2a11bc-0000-4000-8000-000000000001", "name": "ci", "owner": "ann", "scope": "user",
+            "tier": "standard", "prefix": "atoll_0a1b2c", "created_at": "then", "revoked_at": null,
+        }))
+        .unwrap();
+        insta::assert_snapshot!(rendered(&[key]), @"");
+    }
+}

@@ -1,0 +1,41 @@
+//! `atoll stop`, `resume` and `rm`. One that fails does not keep the others from their turn.
+
+use crate::{Failure, args::Several, resolve, terminal};
+use atoll_client::Client;
+
+/// What to do to each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Act {
+    Stop,
+    Resume,
+    Remove,
+}
+
+async fn one(client: &Client, act: Act, typed: &str, json: bool) -> Result<(), Failure> {
+    let id = resolve::sandbox(client, typed).await?;
+    let reply = match act {
+        Act::Stop => client.stop(id).await.map(Some),
+        Act::Resume => client.resume(id).await.map(Some),
+        Act::Remove => client.destroy(id).await.map(|()| None),
+    };
+    match (reply.map_err(|e| Failure::from(e).about(typed))?, json) {
+        (Some(reply), true) => terminal::print_json(&reply.json),
+        // The server says nothing about what is gone.
+        (None, true) => Ok(()),
+        (_, false) => terminal::print(&format!("{}\n", resolve::short(id))),
+    }
+}
+
+pub(crate) async fn run(options: Several, act: Act) -> Result<u8, Failure> {
+    let client = options.server.client()?;
+    let mut worst = 0;
+    for typed in &options.ids {
+        if let Err(failure) = one(&client, act, typed, options.server.json).await {
+            worst = worst.max(failure.report(options.server.json));
+            if failure.is_fatal() {
+                break;
+            }
+        }
+    }
+    Ok(worst)
+}

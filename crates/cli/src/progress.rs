@@ -1,0 +1,21 @@
+//! How far a copy is, for people who watch: drawn on standard error, and only when that is a terminal.
+
+use crate::terminal::plain;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, stderr};
+
+/// A bar for so many bytes, where that is known.
+pub(crate) fn bar(name: &str, total: Option<u64>, json: bool) -> ProgressBar {
+    if json || !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match total {
+        Some(total) => {
+            let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+            (ProgressBar::new(total), template)
+        }
+        None => (ProgressBar::no_length(), "{msg} {bytes} {bytes_per_sec}"),
+    };
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(style).with_message(plain(name))
+}

@@ -1,0 +1,168 @@
+//! From what people type to an id: a whole id, the start of one, or a name. What could mean two things
+//! means neither, so that `rm` never guesses.
+
+use crate::{Failure, when};
+use atoll_client::{Client, Key, ListSandboxes, Sandbox, Uuid};
+use atoll_types::{Error, ErrorCode};
+use std::collections::BTreeMap;
+
+const SHORTEST: usize = 4;
+const PAGE: u32 = 200;
+/// Candidates that an error lists.
+const SHOWN: usize = 10;
+
+/// The id as people see it.
+pub(crate) fn short(id: Uuid) -> String {
+    id.simple().to_string()[..8].to_owned()
+}
+
+struct Candidate {
+    id: Uuid,
+    names: Vec<String>,
+    /// What tells it from others.
+    about: String,
+}
+
+/// The digits of an id's start, if the text can be one.
+fn digits(text: &str) -> Option<String> {
+    let digits = text.replace('-', "").to_ascii_lowercase();
+    let fits = (SHORTEST..=32).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    fits.then_some(digits)
+}
+
+fn pick(what: &str, lister: &str, text: &str, candidates: Vec<Candidate>) -> Result<Uuid, Failure> {
+    let start = digits(text);
+    let matches = |c: &Candidate| {
+        let by_id = start.as_ref().is_some_and(|d| c.id.simple().to_string().starts_with(d));
+        by_id || c.names.iter().any(|name| name == text)
+    };
+    let found: BTreeMap<Uuid, Candidate> =
+        candidates.into_iter().filter(matches).map(|c| (c.id, c)).collect();
+    let mut ids = found.keys();
+    match (ids.next(), found.len()) {
+        (Some(id), 1) => Ok(*id),
+        (None, _) => Err(missing(what, lister, text)),
+        (Some(_), many) => {
+            let shown = found.values().take(SHOWN);
+            let lines: Vec<String> = shown.map(|c| format!("{} ({})", c.id, c.about)).collect();
+            let more = if many > SHOWN { format!(" and {} more", many - SHOWN) } else { String::new() };
+            let message = format!(
+                "{text:?} could mean {many} of them: {}{more}; type more of the id",
+                lines.join(", ")
+            );
+            Err(Error::new(ErrorCode::Conflict, message).into())
+        }
+    }
+}
+
+fn missing(what: &str, lister: &str, text: &str) -> Failure {
+    let message = format!("there is no {what} {text:?}; `{lister}` lists them");
+    let hexadecimal = text.bytes().all(|b| b.is_ascii_hexdigit());
+    let message = match text.len() {
+        1..SHORTEST if hexadecimal => {
+            format!("{message}, and the start of an id has at least {SHORTEST} digits")
+        }
+        _ => message,
+    };
+    Error::new(ErrorCode::NotFound, message).into()
+}
+
+fn candidate(sandbox: Sandbox) -> Candidate {
+    let Sandbox { id, status, image, created_at, session_key, .. } = sandbox;
+    let about = format!("{status}, {image}, created {}", when::since(&created_at));
+    Candidate { id, names: session_key.into_iter().collect(), about }
+}
+
+async fn gather(client: &Client, which: ListSandboxes) -> Result<Vec<Candidate>, Failure> {
+    let mut found = Vec::new();
+    for page in 1.. {
+        let query = ListSandboxes { page: Some(page), page_size: Some(PAGE), ..which.clone() };
+        let items = client.list(&query).await?.value.items;
+        let last = items.len() < PAGE as usize;
+        found.extend(items.into_iter().map(candidate));
+        if last {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The sandbox that the text means.
+pub(crate) async fn sandbox(client: &Client, text: &str) -> Result<Uuid, Failure> {
+    // A whole id needs no looking up; whether it is there is seen soon enough.
+    if let Ok(id) = Uuid::try_parse(text) {
+        return Ok(id);
+    }
+    let mut candidates = Vec::new();
+    if !text.is_empty() {
+        let named = ListSandboxes { session_key: Some(text.to_owned()), ..ListSandboxes::default() };
+        candidates.extend(gather(client, named).await?);
+    }
+    if let Some(digits) = digits(text) {
+        let started = ListSandboxes { search: Some(digits), ..ListSandboxes::default() };
+        candidates.extend(gather(client, started).await?);
+    }
+    pick("sandbox", "atoll ls", text, candidates)
+}
+
+/// The key that the text means, of all that the caller sees.
+pub(crate) fn key(keys: Vec<Key>, text: &str) -> Result<Uuid, Failure> {
+    let live = |key: &Key| key.revoked_at.is_none();
+    let candidates = keys.into_iter().filter(live).map(|key| {
+        let about = format!("{}, of {}, {}…", key.name, key.owner, key.prefix);
+        Candidate { id: key.id, names: vec![key.name, key.prefix], about }
+    });
+    pick("key", "atoll keys ls", text, candidates.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> Vec<Candidate> {
+        let one = |id: &str, name: &str| Candidate {
+            id: id.parse().unwrap(),
+            names: vec![name.into()],
+            about: format!("about {name}"),
+        };
+        vec![
+            one("3f2a11bc-0000-4000-8000-000000000001", "alpha"),
+            one("3f2a22bc-0000-4000-8000-000000000002", "beta"),
+            one("beef22bc-0000-4000-8000-000000000003", "3f2a11"),
+            // The server finds text anywhere; only the start counts.
+            one("00003f2a-0000-4000-8000-000000000004", "beta"),
+            one("3f2a11bc-0000-4000-8000-000000000001", "alpha"),
+        ]
+    }
+
+    fn picked(text: &str) -> Result<String, String> {
+        let result = pick("sandbox", "atoll ls", text, candidates());
+        result.map(short).map_err(|e| format!("{e:?}"))
+    }
+
+    #[test]
+    fn starts_and_names_are_found() {
+        assert_eq!(picked("3f2a2"), Ok("3f2a22bc".into()));
+        assert_eq!(picked("3F2A22BC-00"), Ok("3f2a22bc".into()));
+        assert_eq!(picked("alpha"), Ok("3f2a11bc".into()));
+        assert_eq!(picked("0000"), Ok("00003f2a".into()));
+    }
+
+    #[test]
+    fn what_could_mean_two_things_means_neither() {
+        let error = picked("3f2a").unwrap_err();
+        assert!(error.contains("2 of them"), "{error}");
+        assert!(error.contains("3f2a11bc-0000") && error.contains("3f2a22bc-0000"), "{error}");
+        assert!(!error.contains("beef22bc") && !error.contains("00003f2a"), "{error}");
+        // A session key that looks like an id's start, two with one name.
+        assert!(picked("3f2a11").unwrap_err().contains("beef22bc"));
+        assert!(picked("beta").unwrap_err().contains("00003f2a"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        assert!(picked("3f2").unwrap_err().contains("at least 4 digits"));
+        assert!(picked("gamma").unwrap_err().contains("`atoll ls` lists them"));
+        assert!(picked("").is_err() && picked("alph").is_err() && picked("----").is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! `atoll inspect`.
+
+use crate::{
+    Failure,
+    args::Inspect,
+    list::{labels, mebibytes},
+    resolve, table, terminal, when,
+};
+use atoll_client::Sandbox;
+
+pub(crate) async fn run(options: Inspect) -> Result<u8, Failure> {
+    let client = options.server.client()?;
+    let id = resolve::sandbox(&client, &options.id).await?;
+    let sandbox = client.get(id).await.map_err(|e| Failure::from(e).about(&options.id))?;
+    if options.server.json {
+        terminal::print_json(&sandbox.json)?;
+    } else {
+        terminal::print(&rendered(&sandbox))?;
+    }
+    Ok(0)
+}
+
+fn at(time: &str) -> String {
+    format!("{time} ({})", when::since(time))
+}
+
+fn rendered(s: &Sandbox) -> String {
+    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
+    let status = match &s.status_reason {
+        Some(reason) => format!("{} ({reason})", s.status),
+        None => s.status.clone(),
+    };
+    let rows = [
+        ("Id", Some(s.id.to_string())),
+        ("Status", Some(status)),
+        ("Image", Some(s.image.clone())),
+        ("Session key", s.session_key.clone()),
+        ("Labels", (!s.labels.is_empty()).then(|| labels(s))),
+        ("Owner", Some(s.user_name.clone())),
+        ("Created", Some(at(&s.created_at))),
+        ("Last active", Some(at(&s.last_activity_at))),
+        ("Stopped", s.stopped_at.as_deref().map(at)),
+        ("Memory", Some(mebibytes(s.memory_mb))),
+        ("Cpus", Some(s.cpu_cores.to_string())),
+        ("Disk", Some(mebibytes(s.disk_mb))),
+        ("Processes", Some(s.processes.to_string())),
+        ("Idle timeout", Some(format!("{}s", s.idle_timeout_seconds))),
+        ("Network", Some(yes_no(s.network_enabled))),
+        ("Commands", Some(format!("{} in {} ms", s.exec_count, s.exec_total_ms))),
+        ("Uploaded", Some(format!("{} bytes", s.bytes_uploaded))),
+        ("Downloaded", Some(format!("{} bytes", s.bytes_downloaded))),
+        ("Container", s.container_id.clone()),
+        ("Volume", Some(s.volume_name.clone())),
+    ];
+    let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    table::fields(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_about_one() {
+        let sandbox: Sandbox = serde_json::from_value(serde_json::json!({
+            "id": "3f2a11bc-0000-4000-8000-000000000001", "status": "error", "status_reason": "bad\nluck",
+            "image": "host", "user_name": "ann", "created_at": "then", "last_activity_at": "now",
+            "memory_mb": 1536, "cpu_cores": 2.0, "disk_mb": 1024, "processes": 512,
+            "idle_timeout_seconds": 1800, "labels": { "a": "b" }, "volume_name": "v1",
+        }))
+        .unwrap();
+        insta::assert_snapshot!(rendered(&sandbox), @"");
+    }
+}
