@@ -8,10 +8,10 @@ export CARGO_INCREMENTAL ?= 1
 
 # What the tests drive beside Atoll itself.
 TEST_PACKAGES := btrfs-progs runc runsc python3 python3-venv procps util-linux
-TEST_PYTHON := mcpgateway-sdk==0.30.0
+TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve python build test lint unit bench bench-quick fuzz clean-machine setup-tests nextest
+.PHONY: help serve python build test lint unit bench bench-quick fuzz-api setup-tests nextest
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,10 @@ lint: ## formatting, clippy, and the crates' boundaries
 
 bench: build ## every figure, each beside a baseline of the same run
 	$(SUDO) target/release/atoll-bench
+
+fuzz-api: build python ## every request that the API's description allows, for longer than make test does
+	cargo build --workspace --bins
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_TEST_EXAMPLES=200 cargo nextest run -p atoll no_request_that
 
 # A smoke run: that every figure can be taken, not how fast it is.
 bench-quick:

@@ -1,6 +1,6 @@
 //! What can be typed.
 
-use crate::size;
+use atoll_cli::size;
 use clap::{Args, Parser, Subcommand};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -22,6 +22,10 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Ends the server and everything that it started.
     Down(Down),
+    /// Prints a completion script for a shell.
+    Completion(Completion),
+    #[command(flatten)]
+    Remote(atoll_cli::Remote),
 }
 
 #[derive(Debug, Args)]
@@ -126,6 +130,12 @@ pub(crate) struct Down {
     /// Delete the data folder too: records, keys, volumes
     #[arg(long)]
     pub(crate) purge: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completion {
+    /// bash, zsh, fish, elvish or powershell
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[cfg(test)]

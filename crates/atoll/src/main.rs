@@ -7,10 +7,9 @@ mod doctor;
 mod down;
 mod run;
 mod serve;
-mod size;
 
 use atoll_types::Result;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 /// What went wrong was ours or the machine's, and not the command's.
@@ -22,6 +21,11 @@ fn main() -> ExitCode {
         cli::Command::Doctor(options) => alone(doctor::run(&options)),
         cli::Command::Down(options) => alone(down::run(&options)),
         cli::Command::Serve(options) => serve::start(&options),
+        cli::Command::Completion(options) => {
+            clap_complete::generate(options.shell, &mut cli::Cli::command(), "atoll", &mut std::io::stdout());
+            Ok(0)
+        }
+        cli::Command::Remote(command) => alone(async { Ok(atoll_cli::run(command).await) }),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -62,10 +62,7 @@ impl Instance {
 
     /// Where a container's own files lie on this machine.
     pub(crate) fn scratch(&self, id: ContainerId) -> Result<PathBuf> {
-        let storage = self.layout.data().join("storage");
-        let roots = [self.layout.run().join("pool"), storage.join("subvolumes"), storage.join("dir")];
-        let mut trees = roots.iter().map(|root| root.join("scratch").join(id.to_string()));
-        trees.find(|tree| tree.is_dir()).ok_or_else(|| "the container's files are not to be found".into())
+        tree(&self.layout, "scratch", &id.to_string())
     }
 
     /// Ends the launcher and every container, and waits until nothing is left.
@@ -73,17 +70,28 @@ impl Instance {
         // Started once more if it was killed, to end everything.
         ensure_launcher(&options(self.layout.data())).await?;
         self.client.ask(Request::Shutdown).await?;
-        let began = Instant::now();
-        let mut left = leftovers(&self.layout);
-        while !left.is_empty() && began.elapsed() < PATIENCE {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            left = leftovers(&self.layout);
-        }
-        if !left.is_empty() {
-            return Err(format!("left behind: {}", left.join("; ")).into());
-        }
+        wait_until_gone(&self.layout).await?;
         Ok(self.folder.close()?)
     }
+}
+
+/// Where the files of a volume or of a container lie on this machine.
+pub(crate) fn tree(layout: &Layout, kind: &str, id: &str) -> Result<PathBuf> {
+    let storage = layout.data().join("storage");
+    let roots = [layout.run().join("pool"), storage.join("subvolumes"), storage.join("dir")];
+    let mut trees = roots.iter().map(|root| root.join(kind).join(id));
+    trees.find(|tree| tree.is_dir()).ok_or_else(|| format!("no files of {kind} {id} are to be found").into())
+}
+
+/// Waits for the last of an instance that was told to end.
+pub(crate) async fn wait_until_gone(layout: &Layout) -> Result<()> {
+    let began = Instant::now();
+    let mut left = leftovers(layout);
+    while !left.is_empty() && began.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        left = leftovers(layout);
+    }
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {}", left.join("; ")).into()) }
 }
 
 /// What is left of an instance outside its data folder.

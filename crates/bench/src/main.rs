@@ -4,6 +4,8 @@
 
 mod baseline;
 mod figures;
+mod file_server;
+mod http;
 mod instance;
 mod machine;
 mod options;
@@ -11,6 +13,7 @@ mod pace;
 mod promises;
 mod report;
 mod runc;
+mod server;
 mod stats;
 mod table;
 

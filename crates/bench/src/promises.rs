@@ -3,57 +3,75 @@
 
 use crate::{
     figures::Figure,
-    report::{Compare, Row, Unit},
+    report::{Row, Unit},
 };
 use serde::Serialize;
 
-/// What of a row the promise is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Measure {
-    /// Its median.
-    Median,
-    /// By how much its median is over that of its first baseline.
-    OverBaseline,
+/// What a row's median keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bound {
+    /// At most so much.
+    AtMost(f64),
+    /// At most so much more than its first baseline.
+    AtMostMore(f64),
+    /// At least this part of its first baseline.
+    AtLeastOf(f64),
 }
 
-/// At most so much.
+/// What a row is held against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Promise {
     pub(crate) figure: Figure,
     pub(crate) row: &'static str,
-    measure: Measure,
-    most: f64,
+    bound: Bound,
+    /// Whether the row is there at every scale.
+    pub(crate) always: bool,
+}
+
+impl Promise {
+    const fn of(figure: Figure, row: &'static str, bound: Bound) -> Self {
+        Self { figure, row, bound, always: true }
+    }
+
+    /// Of a row that only `--full` takes.
+    const fn in_full(figure: Figure, row: &'static str, bound: Bound) -> Self {
+        Self { figure, row, bound, always: false }
+    }
 }
 
 /// Every promise of this benchmark.
 pub(crate) const PROMISES: &[Promise] = &[
-    Promise { figure: Figure::Create, row: "create", measure: Measure::Median, most: 20.0 },
-    Promise { figure: Figure::Exec, row: "exec true", measure: Measure::OverBaseline, most: 2.0 },
-    Promise { figure: Figure::Memory, row: "memory, cgroup", measure: Measure::Median, most: 3.0 },
+    Promise::of(Figure::Create, "create", Bound::AtMost(20.0)),
+    Promise::of(Figure::Exec, "exec true", Bound::AtMostMore(2.0)),
+    Promise::of(Figure::Memory, "memory, cgroup", Bound::AtMost(3.0)),
+    Promise::of(Figure::RestCreate, "rest create", Bound::AtMost(20.0)),
+    Promise::of(Figure::RestExec, "rest exec true", Bound::AtMostMore(2.0)),
+    Promise::of(Figure::RestFiles, "rest upload", Bound::AtLeastOf(0.6)),
+    Promise::of(Figure::RestFiles, "rest download", Bound::AtLeastOf(0.6)),
+    Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::AtMost(2000.0)),
 ];
 
 /// A promise held against a row.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Judgement {
-    pub(crate) most: f64,
+    pub(crate) bound: Bound,
     pub(crate) unit: Unit,
-    pub(crate) over_baseline: bool,
     pub(crate) kept: bool,
 }
 
 impl Judgement {
     /// What is promised of a row, if anything is.
     pub(crate) fn of(row: &Row) -> Option<Self> {
-        let Promise { measure, most, .. } = PROMISES.iter().find(|p| p.row == row.name)?;
-        let value = match measure {
-            Measure::Median => row.samples.median(),
-            Measure::OverBaseline => {
-                let first = row.baselines.first()?;
-                Row { compare: Compare::Difference, ..row.clone() }.beside(first)
-            }
+        let bound = PROMISES.iter().find(|p| p.row == row.name)?.bound;
+        let own = row.samples.median();
+        let first = || row.baselines.first().map(|b| b.samples.median());
+        let kept = match bound {
+            Bound::AtMost(most) => own <= most,
+            Bound::AtMostMore(most) => own - first()? <= most,
+            Bound::AtLeastOf(part) => own >= part * first()?,
         };
-        let over_baseline = *measure == Measure::OverBaseline;
-        Some(Self { most: *most, unit: row.unit, over_baseline, kept: value <= *most })
+        Some(Self { bound, unit: row.unit, kept })
     }
 }
 
@@ -74,6 +92,8 @@ mod tests {
         assert_eq!(kept(row("create", 20.1, 1.0)), Some(false));
         assert_eq!(kept(row("exec true", 21.0, 19.5)), Some(true));
         assert_eq!(kept(row("exec true", 3.1, 1.0)), Some(false));
+        assert_eq!(kept(row("rest upload", 600.0, 1000.0)), Some(true));
+        assert_eq!(kept(row("rest upload", 590.0, 1000.0)), Some(false));
         assert_eq!(kept(row("destroy", 1000.0, 1.0)), None);
     }
 }

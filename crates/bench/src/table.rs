@@ -2,7 +2,7 @@
 
 use crate::{
     machine::Machine,
-    promises::Judgement,
+    promises::{Bound, Judgement},
     report::{Compare, Report, Row, Unit},
 };
 
@@ -55,7 +55,7 @@ fn lines(row: &Row) -> Vec<[String; 9]> {
 fn line(cells: [&str; 9]) {
     let [name, pace, count, p50, p95, baseline, its, beside, promise] = cells;
     let text = format!(
-        "{name:<22} {pace:<6} {count:>4} {p50:>11} {p95:>11}  {baseline:<30} {its:>11} {beside:>11}  {promise}"
+        "{name:<24} {pace:<6} {count:>4} {p50:>11} {p95:>11}  {baseline:<30} {its:>11} {beside:>11}  {promise}"
     );
     println!("{}", text.trim_end());
 }
@@ -77,15 +77,19 @@ fn beside(amount: f64, row: &Row) -> String {
 }
 
 fn promise(judgement: Judgement) -> String {
-    let Judgement { most, unit, over_baseline, kept } = judgement;
+    let Judgement { bound, unit, kept } = judgement;
     let unit = match unit {
         Unit::Milliseconds => "ms",
         Unit::Mebibytes => "MiB",
         Unit::MebibytesPerSecond => "MiB/s",
     };
-    let over = if over_baseline { " more" } else { "" };
+    let bound = match bound {
+        Bound::AtMost(most) => format!("<={most} {unit}"),
+        Bound::AtMostMore(most) => format!("<={most} {unit} more"),
+        Bound::AtLeastOf(part) => format!(">={:.0} % of it", part * 100.0),
+    };
     let kept = if kept { "kept" } else { "missed" };
-    format!("promise: <={most} {unit}{over}, {kept}")
+    format!("promise: {bound}, {kept}")
 }
 
 /// What is left to say.
@@ -118,5 +122,8 @@ mod tests {
         assert_eq!(lines[1].join("|"), "|||||runc|40.00 ms|0.25 x|");
         let row = row.by_difference();
         assert_eq!((beside(1.5, &row), beside(-1.5, &row)), ("+1.50 ms".into(), "-1.50 ms".into()));
+        let judged = |bound| promise(Judgement { bound, unit: Unit::Milliseconds, kept: false });
+        assert_eq!(judged(Bound::AtMostMore(2.0)), "promise: <=2 ms more, missed");
+        assert_eq!(judged(Bound::AtLeastOf(0.6)), "promise: >=60 % of it, missed");
     }
 }

@@ -106,9 +106,14 @@ impl Failure {
             Kind::Local(error) => error.to_string(),
             Kind::Output(error) => format!("the output cannot be written: {error}"),
         };
-        match self.hint() {
+        let sentence = match self.hint() {
             Some(hint) if !message.contains(&hint) => format!("{message}; {hint}"),
             _ => message,
+        };
+        // One of several sandboxes must say which it is.
+        match &self.subject {
+            Some(subject) if !sentence.contains(subject.as_str()) => format!("{subject}: {sentence}"),
+            _ => sentence,
         }
     }
 
@@ -145,7 +150,11 @@ impl Failure {
             Kind::Local(error) => (error.code.as_str(), error.to_string()),
             Kind::Output(error) => ("internal", error.to_string()),
         };
-        let details = self.hint().map_or_else(|| json!({}), |hint| json!({ "hint": hint }));
+        let mut details = serde_json::Map::new();
+        details.extend(self.hint().map(|hint| ("hint".to_owned(), hint.into())));
+        if let Kind::Local(Error { field: Some(field), .. }) = &self.kind {
+            details.extend([("field".to_owned(), field.as_str().into())]);
+        }
         json!({ "error": { "code": code, "message": message, "details": details } }).to_string()
     }
 }
@@ -164,13 +173,13 @@ mod tests {
         let gone: Failure =
             ClientError::Unreachable { url: "http://h:1".into(), cause: "Connection refused".into() }.into();
         assert_eq!(gone.exit_code(), 125);
-        insta::assert_snapshot!(gone.sentence(), @"");
+        insta::assert_snapshot!(gone.sentence(), @"no server answers at http://h:1 (Connection refused); start one with `atoll serve`, or name another with --url or ATOLL_URL");
         let stopped = refused("not_running", 409, "the sandbox is stopped").about("3f2a");
         assert_eq!(stopped.exit_code(), 1);
-        insta::assert_snapshot!(stopped.sentence(), @"");
-        insta::assert_snapshot!(refused("unauthorized", 401, "send a key").sentence(), @"");
+        insta::assert_snapshot!(stopped.sentence(), @"the sandbox is stopped; start it with `atoll resume 3f2a`");
+        insta::assert_snapshot!(refused("unauthorized", 401, "send a key").sentence(), @"send a key; put a key into ATOLL_API_KEY, or give --api-key");
         assert_eq!(Failure::usage("cp", "no").exit_code(), 2);
-        insta::assert_snapshot!(gone.json(), @"");
+        insta::assert_snapshot!(gone.json(), @r#"{"error":{"code":"unavailable","details":{"hint":"start one with `atoll serve`, or name another with --url or ATOLL_URL"},"message":"no server answers at http://h:1 (Connection refused)"}}"#);
     }
 
     #[test]

@@ -85,6 +85,9 @@ mod tests {
             "tier": "standard", "prefix": "atoll_0a1b2c", "created_at": "then", "revoked_at": null,
         }))
         .unwrap();
-        insta::assert_snapshot!(rendered(&[key]), @"");
+        insta::assert_snapshot!(rendered(&[key]), @r"
+        ID        NAME  OWNER  SCOPE  TIER      KEY            CREATED  USED  EXPIRES  REVOKED
+        3f2a11bc  ci    ann    user   standard  atoll_0a1b2c…  then     -     -        -
+        ");
     }
 }

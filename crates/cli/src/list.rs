@@ -155,8 +155,12 @@ mod tests {
         }))
         .unwrap();
         let other = Sandbox { memory_mb: 2048, session_key: Some("chat-7".into()), ..one.clone() };
-        insta::assert_snapshot!(rendered(&[&one, &other]), @"");
-        insta::assert_snapshot!(rendered(&[]), @"");
+        insta::assert_snapshot!(rendered(&[&one, &other]), @r"
+        ID        STATUS   IMAGE  CREATED  ACTIVE    MEMORY  CPUS  SESSION KEY  LABELS
+        3f2a11bc  running  host   then     just now  512m    0.5   -            a=b,team=blue\u{1b}[5m
+        3f2a11bc  running  host   then     just now  2g      0.5   chat-7       a=b,team=blue\u{1b}[5m
+        ");
+        insta::assert_snapshot!(rendered(&[]), @"ID  STATUS  IMAGE  CREATED  ACTIVE  MEMORY  CPUS  SESSION KEY  LABELS");
     }
 
     #[test]

@@ -77,10 +77,10 @@ async fn gather(client: &Client, which: ListSandboxes) -> Result<Vec<Candidate>,
     let mut found = Vec::new();
     for page in 1.. {
         let query = ListSandboxes { page: Some(page), page_size: Some(PAGE), ..which.clone() };
-        let items = client.list(&query).await?.value.items;
-        let last = items.len() < PAGE as usize;
-        found.extend(items.into_iter().map(candidate));
-        if last {
+        let reply = client.list(&query).await?.value;
+        let empty = reply.items.is_empty();
+        found.extend(reply.items.into_iter().map(candidate));
+        if empty || found.len() as u64 >= reply.total {
             break;
         }
     }

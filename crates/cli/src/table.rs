@@ -47,7 +47,14 @@ mod tests {
             ["3f2a11bc".to_owned(), "running".into(), "x\x1b[31m".into()],
             ["00112233".to_owned(), String::new(), "l".repeat(60)],
         ];
-        insta::assert_snapshot!(render(["ID", "STATUS", "LABELS"], &rows), @"");
-        insta::assert_snapshot!(fields(&[("id", "1".into()), ("status", "a\nb".into())]), @"");
+        insta::assert_snapshot!(render(["ID", "STATUS", "LABELS"], &rows), @r"
+        ID        STATUS   LABELS
+        3f2a11bc  running  x\u{1b}[31m
+        00112233  -        lllllllllllllllllllllllllllllllllllllll…
+        ");
+        insta::assert_snapshot!(fields(&[("id", "1".into()), ("status", "a\nb".into())]), @r"
+        id      1
+        status  a\nb
+        ");
     }
 }

@@ -69,6 +69,24 @@ mod tests {
             "idle_timeout_seconds": 1800, "labels": { "a": "b" }, "volume_name": "v1",
         }))
         .unwrap();
-        insta::assert_snapshot!(rendered(&sandbox), @"");
+        insta::assert_snapshot!(rendered(&sandbox), @r"
+        Id            3f2a11bc-0000-4000-8000-000000000001
+        Status        error (bad\nluck)
+        Image         host
+        Labels        a=b
+        Owner         ann
+        Created       then (then)
+        Last active   now (now)
+        Memory        1536m
+        Cpus          2
+        Disk          1g
+        Processes     512
+        Idle timeout  1800s
+        Network       no
+        Commands      0 in 0 ms
+        Uploaded      0 bytes
+        Downloaded    0 bytes
+        Volume        v1
+        ");
     }
 }

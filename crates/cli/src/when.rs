@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn people_think_in_distances() {
-        let at = |now| relative("2000-02-29T00:00:00Z", 951_782_400 + now);
+        let at = |now: i64| relative("2000-02-29T00:00:00Z", 951_782_400 + now);
         let said = [at(-90), at(-2), at(59), at(61), at(7200), at(86_400 * 3)];
         assert_eq!(said, ["in 1m", "0s ago", "59s ago", "1m ago", "2h ago", "3d ago"]);
         assert_eq!(relative("soon", 0), "soon");

@@ -317,7 +317,13 @@ impl Desk {
             volume: Some(record.volume),
             environment: self.shared.vault.open(&self.id.to_string(), &record.environment)?,
         };
-        let container = self.shared.provider.create(spec).await?;
+        let container = self.shared.provider.create(spec).await.map_err(|e| match e.code {
+            // The machine's disk, and not one that the caller has filled.
+            ErrorCode::DiskFull => {
+                Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..e }
+            }
+            _ => e,
+        })?;
         self.container = Some(container);
         self.change(&record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
     }

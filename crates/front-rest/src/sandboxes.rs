@@ -80,7 +80,7 @@ impl ListParams {
     fn query(self) -> Result<(ListQuery, u64, u32), Failure> {
         let Self { page, page_size, status, search, image, session_key, labels, sort_by, sort_order } = self;
         let (page, size) = (page.unwrap_or(1), page_size.unwrap_or(20));
-        if page < 1 || page > 1 << 40 {
+        if !(1..=1 << 40).contains(&page) {
             return Err(wrong("page", "page starts at 1"));
         }
         let mut statuses = Vec::new();

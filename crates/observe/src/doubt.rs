@@ -1,34 +1,86 @@
-//! A rename over a file with several names. The kernel reports the victim's lost link at no name, and
-//! merges it into an earlier report of the same thread on the same file: `ln f f.bak; mv new f` looks as
-//! if there had been no `f`. But a file that was there before must have had a name then; when all names
-//! that it is known to have had are new, the rename took its old one.
+//! Settles what merged events left in doubt. `ln f f.bak; mv new f` looks as if there had been no `f`,
+//! since the count of links that `f` loses is merged into the one that it had gained. But a file that
+//! was there before had as many names as the last answer found, or one at least: when fewer are known,
+//! the others are among the names in doubt.
 //!
-//! What stays in doubt: a victim that had two names or more when the window opened, and whose other
-//! names were linked or deleted by the same thread. Its place is then said to be created, not modified.
+//! What stays in doubt: a file with several names that it had before it was watched, some of which the
+//! same thread linked or deleted. A name of it that was taken by a rename then counts as new.
 
-use crate::{life::Start, touched::names_of, tree::Tree, window::Window};
+use crate::{
+    life::Start,
+    links::{Doubt, Links, Suspect},
+    touched::names_of,
+    tree::Tree,
+    window::{Name, Window},
+};
+use std::collections::HashMap;
 
-/// Settles the renames in doubt.
-pub(crate) fn settle(tree: &Tree, window: &mut Window) {
-    for (thread, dir, name) in std::mem::take(&mut window.doubtful) {
-        let mine = window.linked.iter().filter(|(_, linker)| **linker == thread);
-        let victim = mine.map(|(inode, _)| *inode).find(|inode| lost_its_name(tree, window, *inode));
-        let life = window.names.get_mut(&dir).and_then(|names| names.get_mut(&name));
-        if let (Some(victim), Some(life)) = (victim, life)
-            && life.start != Start::Unsure(victim)
-        {
-            life.replaced(victim);
-            window.linked.remove(&victim);
+/// Places by the files that may have been there.
+type Perhaps = HashMap<u64, Vec<(u64, Name)>>;
+
+/// Settles the names in doubt. True: a name is missing that cannot be found.
+pub(crate) fn settle(tree: &Tree, window: &mut Window) -> bool {
+    let mut links = std::mem::take(&mut window.links);
+    let mut lost = false;
+    if !links.suspects.is_empty() {
+        let (was, mut perhaps) = look_through(window);
+        for (inode, suspect) in std::mem::take(&mut links.suspects) {
+            let known = links.several.contains_key(&inode);
+            if known || !links.doubts.is_empty() || perhaps.contains_key(&inode) {
+                let known = was.get(&inode).copied().unwrap_or(0);
+                lost |= settle_one(tree, window, &mut links, &mut perhaps, (inode, &suspect, known));
+            }
         }
     }
+    window.links = links;
+    lost
 }
 
-/// Whether a file is older than the window and all the names that it has are not.
-fn lost_its_name(tree: &Tree, window: &Window, inode: u64) -> bool {
-    let turned = |dir: &u64, name: &[u8]| window.names.get(dir).is_some_and(|names| names.contains_key(name));
+fn settle_one(
+    tree: &Tree,
+    window: &mut Window,
+    links: &mut Links,
+    perhaps: &mut Perhaps,
+    (inode, suspect, known): (u64, &Suspect, u32),
+) -> bool {
     let (names, more) = names_of(tree, inode);
-    let lives = || window.names.values().flat_map(|names| names.values());
-    !more
-        && names.iter().all(|(dir, name, found)| turned(dir, name) && found.born < window.opened)
-        && lives().all(|life| life.start != Start::Was(inode))
+    let is_new = |dir: &u64, name: &[u8]| window.names.get(dir).is_some_and(|names| names.contains_key(name));
+    let kept = names.iter().filter(|(dir, name, _)| !is_new(dir, name)).count();
+    let older = names.first().map_or(suspect.older, |(_, _, found)| window.is_older(found));
+    let several = links.several.get(&inode).copied();
+    let had = several.unwrap_or(u32::from(older));
+    links.remember(inode, u32::try_from(names.len()).unwrap_or(u32::MAX));
+    for _ in known.saturating_add(u32::try_from(kept).unwrap_or(u32::MAX))..had {
+        let place = take_doubt(&mut links.doubts, inode, suspect).or_else(|| perhaps.get_mut(&inode)?.pop());
+        let life = place.and_then(|(dir, name)| window.names.get_mut(&dir)?.get_mut(&name));
+        match life {
+            Some(life) => life.was(inode),
+            None => return several.is_some() || more,
+        }
+    }
+    more
+}
+
+/// A rename that may have had this file for a victim; rather one that names it.
+fn take_doubt(doubts: &mut Vec<Doubt>, inode: u64, suspect: &Suspect) -> Option<(u64, Name)> {
+    let named = doubts.iter().position(|doubt| doubt.victim == Some(inode));
+    let by_thread = |doubt: &Doubt| doubt.victim.is_none() && suspect.threads.contains(&doubt.thread);
+    let doubt = doubts.swap_remove(named.or_else(|| doubts.iter().position(by_thread))?);
+    Some((doubt.dir, doubt.name))
+}
+
+/// At how many names files are known to have been, and the places where others may have been.
+fn look_through(window: &Window) -> (HashMap<u64, u32>, Perhaps) {
+    let (mut was, mut perhaps) = (HashMap::new(), Perhaps::new());
+    for (dir, names) in &window.names {
+        for (name, life) in names {
+            if let Start::Was(inode) = life.start {
+                *was.entry(inode).or_default() += 1;
+            }
+            if let Some(inode) = life.perhaps() {
+                perhaps.entry(inode).or_default().push((*dir, name.clone()));
+            }
+        }
+    }
+    (was, perhaps)
 }

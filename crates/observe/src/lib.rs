@@ -10,6 +10,7 @@ mod doubt;
 mod event;
 mod found;
 mod life;
+mod links;
 mod mapped;
 mod net;
 mod observer;

@@ -7,19 +7,22 @@ pub(crate) enum Start {
     Absent,
     /// This inode.
     Was(u64),
-    /// Nothing, unless it turns out that this inode, renamed to here, took another's place.
-    Unsure(u64),
+    /// Nothing, unless it turns out otherwise.
+    Unsure,
 }
 
 /// A file that appeared at a name or left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     Created,
+    /// In one event with other things done to the same file there, which may have come first: the file
+    /// was there, left, and got another link.
+    CreatedMaybeAgain(u64),
+    /// Both in one event, most likely in this order.
+    CreatedAndDeleted(u64),
     Deleted(u64),
     MovedAway(u64),
     MovedHere(u64),
-    /// Both in one event, in this order: only a second link to the same file can come back.
-    CreatedAndDeleted,
 }
 
 /// The life of a name.
@@ -28,6 +31,8 @@ pub(crate) struct Life {
     pub(crate) start: Start,
     /// Whether a file is there, by the last event.
     pub(crate) there: bool,
+    first: Turn,
+    turns: bool,
 }
 
 impl Life {
@@ -35,29 +40,41 @@ impl Life {
     /// ahead of the events.
     pub(crate) fn begin(turn: Turn, told: Option<Option<u64>>) -> Self {
         let start = match (told, turn) {
-            (Some(Some(inode)), _) => Start::Was(inode),
-            (Some(None), _) | (None, Turn::Created | Turn::CreatedAndDeleted) => Start::Absent,
-            (None, Turn::Deleted(inode) | Turn::MovedAway(inode)) => Start::Was(inode),
-            (None, Turn::MovedHere(inode)) => Start::Unsure(inode),
+            (Some(Some(inode)), _) | (None, Turn::Deleted(inode) | Turn::MovedAway(inode)) => {
+                Start::Was(inode)
+            }
+            (Some(None), _) | (None, Turn::Created) => Start::Absent,
+            (None, Turn::MovedHere(_) | Turn::CreatedMaybeAgain(_) | Turn::CreatedAndDeleted(_)) => {
+                Start::Unsure
+            }
         };
-        Self { start, there: turn.leaves() }
+        Self { start, there: turn.leaves(), first: turn, turns: false }
     }
 
-    /// The next turn can only settle what was unsure.
+    /// What comes later says nothing about the start, but for an exchange, which is two renames in one:
+    /// what leaves is not what came.
     pub(crate) fn go_on(&mut self, turn: Turn) {
         self.there = turn.leaves();
-        let Start::Unsure(here) = self.start else { return };
-        self.start = match turn {
-            // An exchange: what leaves is not what came.
-            Turn::MovedAway(inode) if inode != here => Start::Was(inode),
-            _ => Start::Absent,
-        };
+        if let (false, Turn::MovedHere(here), Turn::MovedAway(inode)) = (self.turns, self.first, turn)
+            && here != inode
+        {
+            self.was(inode);
+        }
+        self.turns = true;
     }
 
-    /// The renamed file took the place of this one.
-    pub(crate) fn replaced(&mut self, victim: u64) {
-        if matches!(self.start, Start::Unsure(_)) {
-            self.start = Start::Was(victim);
+    /// It turns out that this file was there.
+    pub(crate) fn was(&mut self, inode: u64) {
+        if self.start == Start::Unsure {
+            self.start = Start::Was(inode);
+        }
+    }
+
+    /// The file that was there, if it was created again.
+    pub(crate) fn perhaps(&self) -> Option<u64> {
+        match (self.start, self.first) {
+            (Start::Unsure, Turn::CreatedMaybeAgain(inode) | Turn::CreatedAndDeleted(inode)) => Some(inode),
+            _ => None,
         }
     }
 }
@@ -65,7 +82,7 @@ impl Life {
 impl Turn {
     /// Whether a file is at the name afterwards.
     fn leaves(self) -> bool {
-        matches!(self, Turn::Created | Turn::MovedHere(_))
+        matches!(self, Turn::Created | Turn::CreatedMaybeAgain(_) | Turn::MovedHere(_))
     }
 }
 
@@ -81,15 +98,24 @@ mod tests {
 
     #[test]
     fn the_first_turn_decides() {
-        assert_eq!(after(&[Turn::Created, Turn::Deleted(7)]), Life { start: Start::Absent, there: false });
-        assert_eq!(after(&[Turn::Deleted(7), Turn::Created]), Life { start: Start::Was(7), there: true });
+        let life = after(&[Turn::Created, Turn::Deleted(7)]);
+        assert_eq!((life.start, life.there), (Start::Absent, false));
+        let life = after(&[Turn::Deleted(7), Turn::Created]);
+        assert_eq!((life.start, life.there), (Start::Was(7), true));
     }
 
     #[test]
     fn an_exchange_is_told_from_a_rename() {
         assert_eq!(after(&[Turn::MovedHere(7), Turn::MovedAway(8)]).start, Start::Was(8));
-        assert_eq!(after(&[Turn::MovedHere(7), Turn::MovedAway(7)]).start, Start::Absent);
-        assert_eq!(after(&[Turn::MovedHere(7), Turn::Deleted(7), Turn::MovedAway(8)]).start, Start::Absent);
+        assert_eq!(after(&[Turn::MovedHere(7), Turn::MovedAway(7)]).start, Start::Unsure);
+        assert_eq!(after(&[Turn::MovedHere(7), Turn::Deleted(7), Turn::MovedAway(8)]).start, Start::Unsure);
+    }
+
+    #[test]
+    fn a_victim_may_be_reported_late() {
+        let mut life = after(&[Turn::MovedHere(7), Turn::MovedAway(7)]);
+        life.was(8);
+        assert_eq!(life.start, Start::Was(8));
     }
 
     #[test]

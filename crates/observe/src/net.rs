@@ -43,12 +43,22 @@ pub(crate) struct Net<'a> {
     pub(crate) memory: &'a mut Memory,
     pub(crate) ledger: Ledger,
     ahead: Ahead,
+    several: Vec<(u64, u32)>,
 }
 
-/// What a window comes to, and what this answer knew ahead of the events.
-pub(crate) fn net(tree: &Tree, window: &Window, memory: &mut Memory, ledger: Ledger) -> (Changes, Ahead) {
+/// What a window comes to.
+pub(crate) struct Netted {
+    pub(crate) changes: Changes,
+    /// What this answer knew ahead of the events.
+    pub(crate) ahead: Ahead,
+    /// Files with several names, and how many.
+    pub(crate) several: Vec<(u64, u32)>,
+}
+
+/// Nets a window.
+pub(crate) fn net(tree: &Tree, window: &Window, memory: &mut Memory, ledger: Ledger) -> Netted {
     let places = Places::new(tree, window);
-    let mut net = Net { places, window, memory, ledger, ahead: Ahead::new() };
+    let mut net = Net { places, window, memory, ledger, ahead: Ahead::new(), several: Vec::new() };
     for (dir, names) in &window.names {
         for (name, life) in names {
             net.name(*dir, name, *life);
@@ -56,9 +66,10 @@ pub(crate) fn net(tree: &Tree, window: &Window, memory: &mut Memory, ledger: Led
     }
     walk::moved(&mut net);
     touched::touched(&mut net);
-    let Net { places, memory, ledger, ahead, .. } = net;
+    let Net { places, memory, ledger, ahead, several, .. } = net;
     memory.told.tell(ledger.found());
-    (ledger.close(window.over || window.nested || places.lost), ahead)
+    let changes = ledger.close(window.over || window.nested || places.lost);
+    Netted { changes, ahead, several }
 }
 
 impl Net<'_> {
@@ -71,6 +82,9 @@ impl Net<'_> {
             && !self.memory.special.contains(&inode)
         {
             self.before(dir, name);
+        }
+        if let Some(found) = found.as_ref().filter(|found| found.links > 1) {
+            self.several.push((found.inode, found.links));
         }
         match found {
             Some(found) if found.kind.is_some() => self.after(dir, name, &found),

@@ -6,7 +6,7 @@ use crate::{
     doubt,
     event::Events,
     mapped::mapped,
-    net::{Memory, net},
+    net::{Memory, Netted, net},
     sys,
     tree::{TOP, Tree, open_dir},
     window::Window,
@@ -98,7 +98,7 @@ impl Observer {
         self.drain()?;
         self.forget(tree);
         let nested = sys::has_nested(&opened.fd)?;
-        let window = Window::new(nested);
+        let window = Window::new(nested, 0);
         self.paths.insert(tree.to_owned(), opened.root);
         self.watched.insert(opened.root, Watched { window, memory: Memory::new() });
         Ok(())
@@ -190,15 +190,18 @@ impl Observer {
         self.drain()?;
         let Some(watched) = self.watched.get_mut(&opened.root) else { return Ok(Changes::unknown()) };
         let Watched { window, memory } = watched;
-        let mut closed = std::mem::replace(window, Window::new(false));
+        let next = Window::new(false, window.highest);
+        let mut closed = std::mem::replace(window, next);
         self.cost -= closed.cost;
         closed.finish();
-        doubt::settle(&opened, &mut closed);
+        closed.over |= doubt::settle(&opened, &mut closed);
         mapped.files.iter().for_each(|(inode, surely)| closed.suspect(*inode, *surely));
         closed.over |= mapped.lost;
         let ledger = Ledger::new(folder, self.limits.entries);
-        let (changes, ahead) = net(&opened, &closed, memory, ledger);
+        let Netted { changes, ahead, several } = net(&opened, &closed, memory, ledger);
         window.ahead = ahead;
+        window.links.several = std::mem::take(&mut closed.links.several);
+        several.iter().for_each(|(inode, names)| window.links.remember(*inode, *names));
         // As long as there are subvolumes inside, they may change unseen.
         window.nested = closed.nested && sys::has_nested(&opened.fd).unwrap_or(true);
         Ok(changes)

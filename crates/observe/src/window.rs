@@ -7,8 +7,9 @@
 
 use crate::{
     event::{Event, Named, Thread},
-    found::{Moment, now},
-    life::{Life, Start, Turn},
+    found::{Found, Moment, now},
+    life::{Life, Turn},
+    links::{Doubt, Links},
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -21,6 +22,8 @@ pub(crate) type Ahead = HashMap<(u64, Name), Option<u64>>;
 
 /// What an entry costs beside its name; an estimate.
 const ENTRY: usize = 96;
+/// The file system's clock may be late by this many nanoseconds.
+const TICK: u32 = 20_000_000;
 const CONTENT: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB;
 
 /// A file that was written to, or may have been.
@@ -55,39 +58,49 @@ pub(crate) struct Window {
     /// Files that appeared at a name or left one.
     turned: HashSet<u64>,
     pending: HashMap<Thread, Pending>,
-    /// The last file whose count of links each thread changed.
-    counted: HashMap<Thread, u64>,
-    /// Older files that got another name, and who gave it.
-    pub(crate) linked: HashMap<u64, Thread>,
-    /// Renames after which no victim was reported, by threads that had made links.
-    pub(crate) doubtful: Vec<(Thread, u64, Name)>,
+    pub(crate) links: Links,
     pub(crate) ahead: Ahead,
     /// A subvolume was made inside this one, and tells us nothing.
     pub(crate) nested: bool,
     /// Events are missing.
     pub(crate) over: bool,
     pub(crate) cost: usize,
-    /// When it opened.
-    pub(crate) opened: Moment,
+    /// When it opened, and the highest number that had been given to a file by then.
+    opened: Moment,
+    older: u64,
+    pub(crate) highest: u64,
 }
 
 impl Window {
     /// A window that opens now.
-    pub(crate) fn new(nested: bool) -> Self {
-        Self { nested, opened: now(), ..Self::default() }
+    pub(crate) fn new(nested: bool, highest: u64) -> Self {
+        Self { nested, opened: now(), older: highest, highest, ..Self::default() }
+    }
+
+    /// Whether a file was there when the window opened. Numbers only grow, but not all have been seen.
+    pub(crate) fn is_older(&self, found: &Found) -> bool {
+        let (seconds, nanos) = found.born;
+        found.inode <= self.older || (seconds, nanos.saturating_add(TICK)) < self.opened
     }
 
     /// Everything may have happened.
     pub(crate) fn overflow(&mut self) {
-        *self = Self { over: true, ..Self::new(self.nested) };
+        *self = Self { over: true, ..Self::new(self.nested, self.highest) };
     }
 
     /// Takes one event of this tree in.
     pub(crate) fn fold(&mut self, event: &Event<'_>) {
-        if self.settle(event) || self.over {
+        if self.over {
+            return;
+        }
+        let known = self.links.suspects.len();
+        self.links.see(event, |inode| self.turned.contains(&inode));
+        self.cost += (self.links.suspects.len() - known) * ENTRY;
+        if self.settle(event) {
             return;
         }
         let Some(inode) = event.inode else { return };
+        self.highest = self.highest.max(inode.number);
         let is_dir = event.has(libc::FAN_ONDIR);
         if event.at.is_some_and(|at| at.dir.root != inode.root) {
             return self.nested = true;
@@ -96,16 +109,12 @@ impl Window {
             (Some(from), Some(to)) if is_dir => self.move_dir(from, to, inode.number, event),
             (Some(from), Some(to)) => {
                 self.turn(from, inode.number, Turn::MovedAway(inode.number));
-                self.turn(to, inode.number, Turn::MovedHere(inode.number));
-                self.expect_victim(to, event.thread, false);
+                if self.turn(to, inode.number, Turn::MovedHere(inode.number)) {
+                    self.expect_victim(to, event.thread, false);
+                }
             }
             (Some(at), None) if is_dir => self.turn_dir(at, inode.number, event),
             (Some(at), None) => {
-                let counted = self.counted.get(&event.thread) == Some(&inode.number);
-                if counted && event.has(libc::FAN_CREATE) && !self.turned.contains(&inode.number) {
-                    self.cost += ENTRY;
-                    self.linked.insert(inode.number, event.thread);
-                }
                 if let Some(turn) = turn_of(event, inode.number) {
                     self.turn(at, inode.number, turn);
                 }
@@ -113,33 +122,27 @@ impl Window {
                     self.touch(inode.number, Some(at), event.has(CONTENT));
                 }
             }
-            // At no name, ATTRIB is a count of links.
             _ if is_dir => {}
-            _ => {
-                self.count(event.thread, inode.number);
-                if event.has(libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE) {
-                    self.touch(inode.number, None, event.has(libc::FAN_MODIFY));
-                }
+            _ if event.has(libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE) => {
+                self.touch(inode.number, None, event.has(libc::FAN_MODIFY));
             }
+            _ => {}
         }
     }
 
-    fn count(&mut self, thread: Thread, inode: u64) {
-        if self.counted.insert(thread, inode).is_none() {
-            self.cost += ENTRY / 2;
-        }
-    }
-
-    fn turn(&mut self, at: Named<'_>, inode: u64, turn: Turn) {
+    /// True: it is the first turn of this name.
+    fn turn(&mut self, at: Named<'_>, inode: u64, turn: Turn) -> bool {
         self.cost += if self.turned.insert(inode) { ENTRY / 2 } else { 0 };
         let names = self.names.entry(at.dir.number).or_default();
         if let Some(life) = names.get_mut(at.name) {
-            return life.go_on(turn);
+            life.go_on(turn);
+            return false;
         }
         let name = Name::from(at.name);
         self.cost += ENTRY + name.len();
         let told = self.ahead.get(&(at.dir.number, name.clone())).copied();
         names.insert(name, Life::begin(turn, told));
+        true
     }
 
     fn turn_dir(&mut self, at: Named<'_>, inode: u64, event: &Event<'_>) {
@@ -182,15 +185,9 @@ impl Window {
     }
 
     fn expect_victim(&mut self, to: Named<'_>, thread: Thread, is_dir: bool) {
-        let unsure = || {
-            let life = self.names.get(&to.dir.number)?.get(to.name)?;
-            Some(matches!(life.start, Start::Unsure(_)))
-        };
-        if is_dir || unsure() == Some(true) {
-            let pending = Pending { dir: to.dir.number, name: to.name.into(), is_dir, victim: None };
-            self.cost += ENTRY + to.name.len();
-            self.pending.insert(thread, pending);
-        }
+        let pending = Pending { dir: to.dir.number, name: to.name.into(), is_dir, victim: None };
+        self.cost += ENTRY + to.name.len();
+        self.pending.insert(thread, pending);
     }
 
     /// After a rename over another file, the kernel reports that the other has one link less, by the same
@@ -201,7 +198,6 @@ impl Window {
             event.at.is_none() && event.has(libc::FAN_ATTRIB) && event.has(libc::FAN_ONDIR) == pending.is_dir;
         if let (true, None, Some(inode)) = (nameless, pending.victim, event.inode) {
             pending.victim = Some(inode.number);
-            self.count(event.thread, inode.number);
             return !event.has(libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE);
         }
         let renamed = event.has(libc::FAN_CREATE | libc::FAN_DELETE).then_some(event.inode).flatten();
@@ -213,19 +209,19 @@ impl Window {
 
     fn conclude(&mut self, thread: Thread, pending: Pending, renamed: Option<u64>) {
         let Pending { dir, name, is_dir, victim } = pending;
-        let Some(victim) = victim.filter(|victim| renamed != Some(*victim)) else {
-            if !is_dir && self.linked.values().any(|linker| *linker == thread) {
-                self.cost += ENTRY + name.len();
-                self.doubtful.push((thread, dir, name));
+        let victim = victim.filter(|victim| renamed != Some(*victim));
+        match victim {
+            Some(victim) if is_dir => _ = self.replaced.insert(victim, (dir, name)),
+            Some(victim) if !self.turned.contains(&victim) => {
+                if let Some(life) = self.names.get_mut(&dir).and_then(|names| names.get_mut(&name)) {
+                    life.was(victim);
+                }
             }
-            return;
-        };
-        if is_dir {
-            self.replaced.insert(victim, (dir, name));
-        } else if !self.turned.contains(&victim)
-            && let Some(life) = self.names.get_mut(&dir).and_then(|names| names.get_mut(&name))
-        {
-            life.replaced(victim);
+            _ if !is_dir && !self.links.suspects.is_empty() => {
+                self.cost += ENTRY + name.len();
+                self.links.doubts.push(Doubt { dir, name, thread, victim });
+            }
+            _ => {}
         }
     }
 
@@ -234,12 +230,14 @@ impl Window {
         for (thread, pending) in std::mem::take(&mut self.pending) {
             self.conclude(thread, pending, None);
         }
+        self.links.finish();
     }
 }
 
 fn turn_of(event: &Event<'_>, inode: u64) -> Option<Turn> {
     match (event.has(libc::FAN_CREATE), event.has(libc::FAN_DELETE)) {
-        (true, true) => Some(Turn::CreatedAndDeleted),
+        (true, true) => Some(Turn::CreatedAndDeleted(inode)),
+        (true, false) if event.has(CONTENT | libc::FAN_CLOSE_WRITE) => Some(Turn::CreatedMaybeAgain(inode)),
         (true, false) => Some(Turn::Created),
         (false, true) => Some(Turn::Deleted(inode)),
         (false, false) => None,

@@ -72,8 +72,6 @@ pub(crate) fn check(before: &Scan, after: &Scan, changes: &Changes) -> Result<()
                 match said {
                     None if !same => return fault("modified"),
                     Some(Action::Modified) if old == new => return fault("nothing"),
-                    // In doubt: see `doubt.rs`.
-                    Some(Action::Created) if old.links > 1 && old.inode != new.inode => {}
                     Some(Action::Created | Action::Deleted) => return fault("modified or nothing"),
                     _ => {}
                 }

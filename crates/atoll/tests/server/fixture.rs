@@ -46,7 +46,7 @@ fn spawn(data: &Path, arguments: &[String]) -> (Child, SocketAddr) {
     // Somebody must read, or the server would wait.
     let stderr = child.stderr.take().unwrap();
     thread::spawn(move || {
-        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|l| eprintln!("server: {l}"))
+        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|l| eprintln!("server: {l}"));
     });
     thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(drop));
     (child, address)

@@ -1,8 +1,8 @@
-//! The published client of this API, as its users have it: `mcpgateway-sdk` 0.30.0, with its defaults.
+//! Clients that we did not write. The published client of this API, as its users have it: `mcpgateway-sdk` 0.30.0, with its defaults.
 //! `make test` installs it into a folder beside the build.
 
 use super::fixture::{KEY, Server};
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 const PROGRAM: &str = r#"
 import asyncio, sys
@@ -35,21 +35,51 @@ async def main():
 asyncio.run(main())
 "#;
 
+/// A program of the Python folder that `make test` makes beside the build.
+fn python(program: &str) -> Command {
+    let target = Path::new(env!("CARGO_BIN_EXE_atoll")).ancestors().nth(2).unwrap();
+    let path = target.join("python/bin").join(program);
+    assert!(path.exists(), "{}: `make python` installs it", path.display());
+    Command::new(path)
+}
+
 #[test]
 fn it_works_with_its_defaults() {
-    let python = std::env::var("ATOLL_TEST_PYTHON").unwrap_or_else(|_| {
-        let target = std::path::Path::new(env!("CARGO_BIN_EXE_atoll")).ancestors().nth(2).unwrap();
-        target.join("python/bin/python").display().to_string()
-    });
     let server = Server::start();
-    let ran = Command::new(&python)
-        .args(["-c", PROGRAM, &format!("http://{}", server.address), KEY])
-        .output()
-        .unwrap_or_else(|e| panic!("{python}: {e}; `make test` installs it"));
+    let ran =
+        python("python").args(["-c", PROGRAM, &format!("http://{}", server.address), KEY]).output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&ran.stdout),
         "all of it\n",
         "{}",
         String::from_utf8_lossy(&ran.stderr)
     );
+}
+
+/// A short form: `make fuzz-api` runs it for longer.
+#[test]
+fn no_request_that_the_description_allows_breaks_the_server() {
+    let server = Server::start();
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let examples = std::env::var("ATOLL_TEST_EXAMPLES").unwrap_or_else(|_| "3".into());
+    let folder = tempfile::tempdir().unwrap();
+    let ran = python("schemathesis")
+        .current_dir(folder.path())
+        .arg("run")
+        .arg(document)
+        .args(["--url", &format!("http://{}", server.address)])
+        .args(["--header", &format!("Authorization: Bearer {KEY}")])
+        .args([
+            "--checks",
+            "not_a_server_error",
+            "--max-examples",
+            &examples,
+            "--suppress-health-check",
+            "all",
+        ])
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{said}");
+    assert!(said.contains("Tested: 21"), "every operation was tried: {said}");
 }

@@ -55,7 +55,7 @@ async fn round(guest: &Guest, folder: &Path, size: u64) -> Result<Vec<f64>> {
 }
 
 /// Bytes that no file system can make fewer of.
-fn noise() -> Bytes {
+pub(super) fn noise() -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
         state ^= state << 13;
@@ -75,7 +75,7 @@ fn body(
 }
 
 /// Waits until earlier writes are on the disk, so that nobody pays for another's.
-fn settle(folder: &Path) -> Result<()> {
+pub(super) fn settle(folder: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(File::open(folder)?)?)
 }
 

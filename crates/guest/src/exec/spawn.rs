@@ -49,7 +49,7 @@ fn pipe(plan: &Plan) -> Result<(OwnedFd, OwnedFd)> {
     match rustix::fs::fchown(&read, Some(owner.0), Some(owner.1)) {
         // gVisor's pipes have no owner to change, and anyone may open them.
         Ok(()) | Err(rustix::io::Errno::PERM) => {}
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(e),
     }
     Ok((read, write))
 }

@@ -1,0 +1,36 @@
+//! The same through the REST API, over loopback and a connection that stays open. Each figure has a
+//! server of its own, so that none finds what another left.
+
+mod burst;
+mod create;
+mod exec;
+mod files;
+
+use super::Bench;
+use crate::{Result, report::Row, server::Server};
+
+pub(super) async fn create(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| create::take(bench, server).await).await
+}
+
+pub(super) async fn exec(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| exec::take(bench, server).await).await
+}
+
+pub(super) async fn files(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| files::take(bench, server).await).await
+}
+
+pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| burst::take(bench, server).await).await
+}
+
+async fn with_server(work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
+    let server = Server::start().await?;
+    let taken = work(&server).await;
+    // Also after a failure, which says more than what the end says then.
+    let ended = server.end().await;
+    let rows = taken?;
+    ended?;
+    Ok(rows)
+}

@@ -1,0 +1,178 @@
+//! An `atoll serve` for one figure: a data folder of its own, and at the end, however that comes,
+//! `atoll down --purge`.
+
+use crate::{
+    Result,
+    http::Client,
+    instance::{tree, wait_until_gone},
+};
+use atoll_launch_proto::Layout;
+use serde::Deserialize;
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, ChildStdout},
+    time::timeout,
+};
+
+/// The first key of every server here.
+const KEY: &str = "bootstrap-key-of-a-benchmark";
+/// How long the server may take to say its address, and to answer at all.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running server.
+pub(crate) struct Server {
+    address: SocketAddr,
+    // A reader must be there, or the server could not print.
+    _stdout: BufReader<ChildStdout>,
+    end: End,
+}
+
+/// A sandbox, as far as it matters here.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Sandbox {
+    id: String,
+    volume_name: String,
+}
+
+impl Sandbox {
+    /// Its path, with what is below it.
+    pub(crate) fn path(&self, below: &str) -> String {
+        format!("/api/v1/sandboxes/{}{below}", self.id)
+    }
+}
+
+/// Ends a server and all that belongs to it, whether it ever answered or not.
+struct End {
+    child: Child,
+    program: PathBuf,
+    layout: Layout,
+    _folder: tempfile::TempDir,
+    done: bool,
+}
+
+impl End {
+    fn down(&mut self) -> Result<()> {
+        self.done = true;
+        let down = Command::new(&self.program)
+            .args(["down", "--purge", "--data-dir"])
+            .arg(self.layout.data())
+            .output()?;
+        // Where it could not be ended in peace.
+        let _ = self.child.start_kill();
+        if down.status.success() {
+            return Ok(());
+        }
+        Err(format!("atoll down: {}: {}", down.status, String::from_utf8_lossy(&down.stderr).trim()).into())
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if !self.done
+            && let Err(error) = self.down()
+        {
+            eprintln!("atoll-bench: {error}");
+        }
+    }
+}
+
+/// The program beside this one.
+fn program() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folder = own.parent().ok_or("this program is nowhere")?;
+    for name in ["atoll", "atoll-launch"] {
+        if !folder.join(name).is_file() {
+            let folder = folder.display();
+            return Err(
+                format!("there is no {name} in {folder}; cargo build -p atoll -p atoll-launch").into()
+            );
+        }
+    }
+    Ok(folder.join("atoll"))
+}
+
+fn spawn(program: &Path, data: &Path, log: File) -> Result<Child> {
+    let mut command = tokio::process::Command::new(program);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
+    command.env("ATOLL_BOOTSTRAP_KEY", KEY).env("ATOLL_LOG", "warn");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
+    Ok(command.spawn()?)
+}
+
+impl Server {
+    pub(crate) async fn start() -> Result<Self> {
+        let program = program()?;
+        let folder = tempfile::Builder::new().prefix("atoll-bench-rest-").tempdir()?;
+        let (data, log) = (folder.path().join("data"), folder.path().join("server.log"));
+        fs::create_dir(&data)?;
+        let layout = Layout::new(&data.canonicalize()?);
+        let child = spawn(&program, layout.data(), File::create(&log)?)?;
+        let mut end = End { child, program, layout, _folder: folder, done: false };
+        let mut stdout = BufReader::new(end.child.stdout.take().ok_or("the server has no output")?);
+        let mut first = String::new();
+        let said = timeout(PATIENCE, stdout.read_line(&mut first)).await;
+        let address = first.split("http://").nth(1).and_then(|t| t.split([' ', '\n']).next()?.parse().ok());
+        match (said, address) {
+            (Ok(Ok(_)), Some(address)) => Ok(Self { address, _stdout: stdout, end }),
+            _ => {
+                let log = fs::read_to_string(&log).unwrap_or_default();
+                Err(format!("atoll serve did not start: {}{}", first.trim(), log.trim()).into())
+            }
+        }
+    }
+
+    /// A connection that stays open, and is warm.
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        let mut client = Client::connect(self.address, Some(KEY)).await?;
+        timeout(PATIENCE, client.ask("GET", "/health", "")).await??.expect(200)?;
+        Ok(client)
+    }
+
+    /// Where the files of a sandbox's volume lie on this machine.
+    pub(crate) fn volume(&self, sandbox: &Sandbox) -> Result<PathBuf> {
+        tree(&self.end.layout, "volumes", &sandbox.volume_name)
+    }
+
+    /// Ends it and waits until nothing is left.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        self.end.down()?;
+        self.end.child.wait().await?;
+        wait_until_gone(&self.end.layout).await?;
+        if self.end.layout.data().exists() {
+            return Err("atoll down --purge left the data folder".into());
+        }
+        // The rest is a log, which goes with the value.
+        Ok(())
+    }
+}
+
+/// Makes a sandbox.
+pub(crate) async fn create(client: &mut Client, body: &str) -> Result<Sandbox> {
+    let answer = client.ask("POST", "/api/v1/sandboxes", body).await?;
+    Ok(serde_json::from_slice(&answer.expect(201)?)?)
+}
+
+/// Ends a sandbox.
+pub(crate) async fn delete(client: &mut Client, sandbox: &Sandbox) -> Result<()> {
+    client.ask("DELETE", &sandbox.path(""), "").await?.expect(204).map(drop)
+}
+
+/// Runs a command that must succeed.
+pub(crate) async fn exec(client: &mut Client, sandbox: &Sandbox, body: &str) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Ended {
+        exit_code: i32,
+    }
+    let answer = client.ask("POST", &sandbox.path("/exec"), body).await?.expect(200)?;
+    match serde_json::from_slice::<Ended>(&answer)?.exit_code {
+        0 => Ok(()),
+        _ => Err(format!("{body} went wrong: {}", String::from_utf8_lossy(&answer)).into()),
+    }
+}

@@ -1,0 +1,91 @@
+//! Whose count of links changed, and who changed it. The kernel reports a changed count at no name: once
+//! for a new link, then naming it; once for a deleted one, the same; and once for the victim of a rename,
+//! without. Each of these may have been merged into an earlier event of the same thread, and then all
+//! that is left is a doubt, kept here until the window closes.
+
+use crate::{
+    event::{Event, Thread},
+    window::Name,
+};
+use std::collections::HashMap;
+
+/// How many threads are remembered for one file.
+const MOST: usize = 8;
+/// How many files with several names are remembered.
+const MOST_SEVERAL: usize = 65_536;
+
+/// A file that may have had a name that no event tells of.
+#[derive(Debug, Default)]
+pub(crate) struct Suspect {
+    /// Who changed its count of links.
+    pub(crate) threads: Vec<Thread>,
+    /// It got a link before anything else happened to its names, so it was there before.
+    pub(crate) older: bool,
+}
+
+/// A rename to a name, with the victim that was reported, which had other turns.
+pub(crate) struct Doubt {
+    pub(crate) dir: u64,
+    pub(crate) name: Name,
+    pub(crate) thread: Thread,
+    pub(crate) victim: Option<u64>,
+}
+
+/// What is in doubt.
+#[derive(Default)]
+pub(crate) struct Links {
+    last: HashMap<Thread, u64>,
+    pub(crate) suspects: HashMap<u64, Suspect>,
+    pub(crate) doubts: Vec<Doubt>,
+    /// How many names files had when the window opened, of those that are known to have had several.
+    pub(crate) several: HashMap<u64, u32>,
+}
+
+/// Whether an event is a changed count of links.
+pub(crate) fn is_count(event: &Event<'_>) -> bool {
+    event.at.is_none() && event.has(libc::FAN_ATTRIB) && !event.has(libc::FAN_ONDIR)
+}
+
+impl Links {
+    /// Sees an event before it is folded; `turned` tells which files had turns before it.
+    pub(crate) fn see(&mut self, event: &Event<'_>, turned: impl Fn(u64) -> bool) {
+        if let Some(counted) = self.last.remove(&event.thread) {
+            let named = event.has(libc::FAN_CREATE | libc::FAN_DELETE)
+                && event.inode.is_some_and(|inode| inode.number == counted);
+            let linked = named && event.has(libc::FAN_CREATE) && !turned(counted);
+            if linked || !named {
+                self.suspect(counted, event.thread, linked);
+            }
+        }
+        if let (true, Some(inode)) = (is_count(event), event.inode) {
+            self.last.insert(event.thread, inode.number);
+            if self.suspects.contains_key(&inode.number) || self.several.contains_key(&inode.number) {
+                self.suspect(inode.number, event.thread, false);
+            }
+        }
+    }
+
+    fn suspect(&mut self, inode: u64, thread: Thread, older: bool) {
+        let suspect = self.suspects.entry(inode).or_default();
+        suspect.older |= older;
+        if !suspect.threads.contains(&thread) && suspect.threads.len() < MOST {
+            suspect.threads.push(thread);
+        }
+    }
+
+    /// Remembers how many names a file has now.
+    pub(crate) fn remember(&mut self, inode: u64, names: u32) {
+        if names < 2 {
+            self.several.remove(&inode);
+        } else if self.several.len() < MOST_SEVERAL || self.several.contains_key(&inode) {
+            self.several.insert(inode, names);
+        }
+    }
+
+    /// No more events will come.
+    pub(crate) fn finish(&mut self) {
+        for (thread, inode) in std::mem::take(&mut self.last) {
+            self.suspect(inode, thread, false);
+        }
+    }
+}
