@@ -12,11 +12,11 @@ use serde::Serialize;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
     /// At most so much.
-    AtMost(f64),
+    Most(f64),
     /// At most so much more than its first baseline.
-    AtMostMore(f64),
+    MostMore(f64),
     /// At least this part of its first baseline.
-    AtLeastOf(f64),
+    LeastPart(f64),
 }
 
 /// What a row is held against.
@@ -42,14 +42,14 @@ impl Promise {
 
 /// Every promise of this benchmark.
 pub(crate) const PROMISES: &[Promise] = &[
-    Promise::of(Figure::Create, "create", Bound::AtMost(20.0)),
-    Promise::of(Figure::Exec, "exec true", Bound::AtMostMore(2.0)),
-    Promise::of(Figure::Memory, "memory, cgroup", Bound::AtMost(3.0)),
-    Promise::of(Figure::RestCreate, "rest create", Bound::AtMost(20.0)),
-    Promise::of(Figure::RestExec, "rest exec true", Bound::AtMostMore(2.0)),
-    Promise::of(Figure::RestFiles, "rest upload", Bound::AtLeastOf(0.6)),
-    Promise::of(Figure::RestFiles, "rest download", Bound::AtLeastOf(0.6)),
-    Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::AtMost(2000.0)),
+    Promise::of(Figure::Create, "create", Bound::Most(20.0)),
+    Promise::of(Figure::Exec, "exec true", Bound::MostMore(2.0)),
+    Promise::of(Figure::Memory, "memory, cgroup", Bound::Most(3.0)),
+    Promise::of(Figure::RestCreate, "rest create", Bound::Most(20.0)),
+    Promise::of(Figure::RestExec, "rest exec true", Bound::MostMore(2.0)),
+    Promise::of(Figure::RestFiles, "rest upload", Bound::LeastPart(0.6)),
+    Promise::of(Figure::RestFiles, "rest download", Bound::LeastPart(0.6)),
+    Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];
 
 /// A promise held against a row.
@@ -67,9 +67,9 @@ impl Judgement {
         let own = row.samples.median();
         let first = || row.baselines.first().map(|b| b.samples.median());
         let kept = match bound {
-            Bound::AtMost(most) => own <= most,
-            Bound::AtMostMore(most) => own - first()? <= most,
-            Bound::AtLeastOf(part) => own >= part * first()?,
+            Bound::Most(most) => own <= most,
+            Bound::MostMore(most) => own - first()? <= most,
+            Bound::LeastPart(part) => own >= part * first()?,
         };
         Some(Self { bound, unit: row.unit, kept })
     }

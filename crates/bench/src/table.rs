@@ -84,9 +84,9 @@ fn promise(judgement: Judgement) -> String {
         Unit::MebibytesPerSecond => "MiB/s",
     };
     let bound = match bound {
-        Bound::AtMost(most) => format!("<={most} {unit}"),
-        Bound::AtMostMore(most) => format!("<={most} {unit} more"),
-        Bound::AtLeastOf(part) => format!(">={:.0} % of it", part * 100.0),
+        Bound::Most(most) => format!("<={most} {unit}"),
+        Bound::MostMore(most) => format!("<={most} {unit} more"),
+        Bound::LeastPart(part) => format!(">={:.0} % of it", part * 100.0),
     };
     let kept = if kept { "kept" } else { "missed" };
     format!("promise: {bound}, {kept}")
@@ -123,7 +123,7 @@ mod tests {
         let row = row.by_difference();
         assert_eq!((beside(1.5, &row), beside(-1.5, &row)), ("+1.50 ms".into(), "-1.50 ms".into()));
         let judged = |bound| promise(Judgement { bound, unit: Unit::Milliseconds, kept: false });
-        assert_eq!(judged(Bound::AtMostMore(2.0)), "promise: <=2 ms more, missed");
-        assert_eq!(judged(Bound::AtLeastOf(0.6)), "promise: >=60 % of it, missed");
+        assert_eq!(judged(Bound::MostMore(2.0)), "promise: <=2 ms more, missed");
+        assert_eq!(judged(Bound::LeastPart(0.6)), "promise: >=60 % of it, missed");
     }
 }

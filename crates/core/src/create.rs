@@ -249,6 +249,7 @@ impl Core {
     /// Ends its container; the volume waits.
     pub async fn stop(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
         self.writable(caller, id).await?;
+        self.forget_changes(id);
         self.desks.stop(id).await
     }
 
@@ -264,6 +265,7 @@ impl Core {
         if record.status == Status::Destroyed {
             return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
         }
+        self.forget_changes(id);
         self.desks.destroy(id).await.map(|_| ())
     }
 }

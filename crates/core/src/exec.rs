@@ -1,7 +1,7 @@
 //! Commands. A caller that goes away takes its command with it.
 
 use crate::{Caller, Core, now};
-use atoll_provider::{Command, Container, ExecEvent, ExecReport, OutputStream, Program};
+use atoll_provider::{Changed, Command, Container, ExecEvent, ExecReport, OutputStream, Program};
 use atoll_store::{Activity, ActivityKind, SandboxId};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
@@ -45,6 +45,8 @@ pub struct ExecOutcome {
     pub stderr: Vec<u8>,
     /// Whether some of either is missing.
     pub truncated: bool,
+    /// Which files changed since the command before; none where nobody can tell.
+    pub changed: Option<Changed>,
 }
 
 impl ExecCommand {
@@ -137,7 +139,8 @@ impl Core {
         let command = request.build()?;
         self.writable(caller, id).await?;
         let container = self.desks.container(id).await?;
-        let outcome = run(container, &command, request.stdin.clone()).await?;
+        let mut outcome = run(Arc::clone(&container), &command, request.stdin.clone()).await?;
+        outcome.changed = self.take_changes(id, &container).await;
         if let Some(failure) = &outcome.report.failure
             && failure.stage != "exec"
         {
@@ -196,7 +199,7 @@ async fn run(container: Arc<dyn Container>, command: &Command, stdin: Option<Byt
                 tokio::spawn(async move { guest.forget_exec(id).await });
                 let Printed { stdout, stderr, truncated } = printed;
                 let truncated = truncated || report.dropped_bytes > 0;
-                return Ok(ExecOutcome { report, stdout, stderr, truncated });
+                return Ok(ExecOutcome { report, stdout, stderr, truncated, changed: None });
             }
             None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }

@@ -122,6 +122,7 @@ impl Core {
             counter.fetch_add(bytes, Ordering::Relaxed);
         });
         let entry = container.guest().write_file(path, options, body).await?;
+        self.set_aside(id, &container, &[path]).await;
         self.note_transfer(id, ActivityKind::Upload, path.to_owned(), count.load(Ordering::Relaxed)).await;
         Ok(entry)
     }
@@ -134,7 +135,10 @@ impl Core {
         path: &str,
         recursive: bool,
     ) -> Result<()> {
-        self.reach_to_write(caller, id, &[path]).await?.guest().remove(path, recursive).await
+        let container = self.reach_to_write(caller, id, &[path]).await?;
+        container.guest().remove(path, recursive).await?;
+        self.set_aside(id, &container, &[path]).await;
+        Ok(())
     }
 
     /// Makes a folder.
@@ -151,6 +155,9 @@ impl Core {
         to: &str,
         overwrite: bool,
     ) -> Result<Entry> {
-        self.reach_to_write(caller, id, &[from, to]).await?.guest().rename(from, to, overwrite).await
+        let container = self.reach_to_write(caller, id, &[from, to]).await?;
+        let entry = container.guest().rename(from, to, overwrite).await?;
+        self.set_aside(id, &container, &[from, to]).await;
+        Ok(entry)
     }
 }

@@ -6,6 +6,7 @@
 //! only ask it for the container and then work beside it.
 
 mod caller;
+mod changes;
 mod create;
 mod desk;
 mod exec;
@@ -42,6 +43,7 @@ pub struct Core {
     vault: Arc<Vault>,
     settings: Arc<CoreSettings>,
     desks: Arc<Desks>,
+    pending: Arc<changes::Pending>,
 }
 
 /// Milliseconds since 1970.
@@ -60,7 +62,7 @@ impl Core {
     ) -> Self {
         let vault = Arc::new(vault);
         let desks = Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&provider), Arc::clone(&vault)));
-        Self { store, provider, vault, settings: Arc::new(settings), desks }
+        Self { store, provider, vault, settings: Arc::new(settings), desks, pending: Arc::default() }
     }
 
     /// The record of a sandbox that this caller may see. One that it may not see does not exist for it.

@@ -39,6 +39,10 @@ fn field_of(message: &str) -> Option<&str> {
 /// JSON of a body. An empty one counts as `{}`.
 pub(crate) fn json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     let body: &[u8] = if body.iter().all(u8::is_ascii_whitespace) { b"{}" } else { body };
+    // Serde would read a list as the fields in their order.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::invalid("body", "expected a JSON object").into());
+    }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let wrong = |path: String, message: String| {
         let field = if path == "." { field_of(&message).unwrap_or("body").to_owned() } else { path };

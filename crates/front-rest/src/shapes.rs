@@ -3,7 +3,7 @@
 
 use crate::time::rfc3339;
 use atoll_core::{CreateSandbox, ExecCommand, ExecOutcome, PatchSandbox};
-use atoll_provider::{Entry, EntryKind};
+use atoll_provider::{Changed, Entry, EntryKind, FileAction, FileChange};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -259,11 +259,39 @@ pub(crate) struct ExecResult {
     signal: Option<i32>,
     /// Whether some output is missing.
     truncated: bool,
+    /// Files of /workspace that changed since the command before.
+    files_changed: Vec<ChangedFile>,
+    /// Whether there may be more of them.
+    files_changed_truncated: bool,
+}
+
+/// A file that changed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ChangedFile {
+    /// Relative to /workspace.
+    path: String,
+    /// created, modified or deleted.
+    action: &'static str,
+    /// Zero when it was deleted.
+    size_bytes: u64,
+}
+
+impl From<FileChange> for ChangedFile {
+    fn from(change: FileChange) -> Self {
+        let FileChange { path, action, size_bytes } = change;
+        let action = match action {
+            FileAction::Created => "created",
+            FileAction::Modified => "modified",
+            FileAction::Deleted => "deleted",
+        };
+        Self { path, action, size_bytes }
+    }
 }
 
 impl From<ExecOutcome> for ExecResult {
     fn from(outcome: ExecOutcome) -> Self {
-        let ExecOutcome { report, stdout, stderr, truncated } = outcome;
+        let ExecOutcome { report, stdout, stderr, truncated, changed } = outcome;
+        let changed = changed.unwrap_or(Changed { files: Vec::new(), truncated: true });
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let mut stderr = text(stderr);
         // A program that is not there is an ordinary failure of a command line, as a shell has it.
@@ -283,6 +311,8 @@ impl From<ExecOutcome> for ExecResult {
             oom_killed: report.oom_killed,
             signal: report.signal,
             truncated,
+            files_changed: changed.files.into_iter().map(ChangedFile::from).collect(),
+            files_changed_truncated: changed.truncated,
         }
     }
 }

@@ -52,6 +52,12 @@ impl Layout {
     pub fn socket(&self) -> PathBuf {
         self.run().join("launch.sock")
     }
+
+    /// Where the observer of file changes listens.
+    #[must_use]
+    pub fn observer(&self) -> PathBuf {
+        self.run().join("observe.sock")
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod frame;
 mod layout;
 mod message;
+mod observe;
 
 pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
 pub use layout::Layout;
@@ -14,6 +15,7 @@ pub use message::{
     Answer, ContainerState, ContainerStatus, CreateRequest, Envelope, Launcher, Reply, Report, Request,
     VolumeStatus,
 };
+pub use observe::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;

@@ -246,6 +246,11 @@ fn processes(context: &Folders, container: ContainerId) -> Vec<Pid> {
     all.into_iter().filter_map(Pid::from_raw).collect()
 }
 
+/// The processes of a container, as the machine numbers them.
+pub(crate) fn process_ids(context: &Folders, container: ContainerId) -> Vec<i32> {
+    processes(context, container).into_iter().map(|pid| pid.as_raw_nonzero().get()).collect()
+}
+
 fn try_remove(context: &Folders, container: ContainerId) -> Result<()> {
     for folder in folders(context, container) {
         match fs::remove_dir(&folder) {

@@ -10,6 +10,7 @@ mod init;
 mod monitor;
 mod mounts;
 mod net;
+mod observe;
 mod ops;
 mod options;
 mod reap;

@@ -6,7 +6,7 @@ use crate::{
     context::{Context, Folders},
     images::Images,
     init::InitProgram,
-    ops,
+    observe, ops,
     options::Options,
     reap, record, repair, sys, wire, worker,
 };
@@ -14,7 +14,7 @@ use atoll_launch_proto::Layout;
 use atoll_storage::{Storage, StorageConfig};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fd::{AsFd, OwnedFd},
+    fd::{AsFd, BorrowedFd, OwnedFd},
     process::{Pid, Signal, getpid, kill_process, set_child_subreaper},
 };
 use std::{
@@ -25,6 +25,7 @@ use std::{
         fs::{DirBuilderExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
+    time::Duration,
 };
 
 /// The exit status that makes the monitor start another one.
@@ -38,6 +39,8 @@ struct Server {
     listener: UnixListener,
     signals: OwnedFd,
     workers: BTreeSet<i32>,
+    /// The child that watches volumes.
+    observer: Option<i32>,
     served: bool,
     lock: fs::File,
 }
@@ -63,7 +66,10 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
             return FAULT;
         }
     };
-    let server = Server { context, listener, signals, workers: BTreeSet::new(), served: false, lock };
+    let workers = BTreeSet::new();
+    let mut server = Server { context, listener, signals, workers, observer: None, served: false, lock };
+    // It must not keep whoever waits for the word waiting.
+    server.start_observer(ready.as_ref().map(AsFd::as_fd));
     // After the signals are blocked: its workers' ends must not be missed.
     repair::half_made(&server.context);
     repair::orphans(&server.context);
@@ -175,7 +181,10 @@ impl Server {
     fn reap(&mut self) -> bool {
         let (mut end, mut crashed) = (false, false);
         while let Ok(Some(ended)) = sys::reap_one(-1, false) {
-            if self.workers.remove(&ended.pid) {
+            if self.observer == Some(ended.pid) {
+                tracing::error!("the observer ended; starting it again");
+                self.start_observer(None);
+            } else if self.workers.remove(&ended.pid) {
                 end |= ended.exit_status == Some(worker::SHUT_DOWN);
                 crashed |= ended.signal.is_some();
             } else {
@@ -187,6 +196,34 @@ impl Server {
             self.repair_in_worker();
         }
         end
+    }
+
+    /// Starts the child that watches volumes, and waits until it listens: a container that is made
+    /// before that would not be watched from its beginning.
+    fn start_observer(&mut self, waited_on: Option<BorrowedFd<'_>>) {
+        let _ = fs::remove_file(self.context.layout.observer());
+        match sys::fork() {
+            Ok(sys::Fork::Child) => {
+                sys::end_with_parent();
+                sys::unblock_signals();
+                sys::close_in_child(&[self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()]);
+                waited_on.into_iter().for_each(|fd| sys::close_in_child(&[fd]));
+                if let Err(error) = observe::run(&self.context) {
+                    tracing::error!(%error, "changes cannot be observed");
+                    // So that one which can never work is not started in a tight circle.
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                sys::exit_now(1);
+            }
+            Ok(sys::Fork::Parent(pid)) => self.observer = Some(pid),
+            Err(error) => tracing::error!(%error, "cannot fork the observer"),
+        }
+        for _ in 0..200 {
+            if self.context.layout.observer().exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn repair_in_worker(&mut self) {
@@ -206,6 +243,7 @@ impl Server {
 
     /// Ends what still works, and every container with it.
     fn end_workers(&mut self) {
+        self.workers.extend(self.observer.take());
         for worker in &self.workers {
             if let Some(pid) = Pid::from_raw(*worker) {
                 let _ = kill_process(pid, Signal::KILL);

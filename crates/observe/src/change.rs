@@ -102,9 +102,10 @@ impl Ledger {
         }
     }
 
-    /// Nothing more is taken in.
-    pub(crate) fn is_full(&self) -> bool {
-        self.full
+    /// Whether what is below a folder can matter.
+    pub(crate) fn wants(&self, dir: &[u8]) -> bool {
+        let dir = join(dir, b"");
+        !self.full && (dir.starts_with(&self.folder) || self.folder.starts_with(&dir))
     }
 
     /// The files that are there now.

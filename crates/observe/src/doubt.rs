@@ -8,15 +8,15 @@
 
 use crate::{
     life::Start,
-    links::{Doubt, Links, Suspect},
+    links::{Links, Place, Suspect},
     touched::names_of,
     tree::Tree,
-    window::{Name, Window},
+    window::Window,
 };
 use std::collections::HashMap;
 
 /// Places by the files that may have been there.
-type Perhaps = HashMap<u64, Vec<(u64, Name)>>;
+type Perhaps = HashMap<u64, Vec<Place>>;
 
 /// Settles the names in doubt. True: a name is missing that cannot be found.
 pub(crate) fn settle(tree: &Tree, window: &mut Window) -> bool {
@@ -26,7 +26,7 @@ pub(crate) fn settle(tree: &Tree, window: &mut Window) -> bool {
         let (was, mut perhaps) = look_through(window);
         for (inode, suspect) in std::mem::take(&mut links.suspects) {
             let known = links.several.contains_key(&inode);
-            if known || !links.doubts.is_empty() || perhaps.contains_key(&inode) {
+            if known || links.has_doubts() || perhaps.contains_key(&inode) {
                 let known = was.get(&inode).copied().unwrap_or(0);
                 lost |= settle_one(tree, window, &mut links, &mut perhaps, (inode, &suspect, known));
             }
@@ -51,7 +51,7 @@ fn settle_one(
     let had = several.unwrap_or(u32::from(older));
     links.remember(inode, u32::try_from(names.len()).unwrap_or(u32::MAX));
     for _ in known.saturating_add(u32::try_from(kept).unwrap_or(u32::MAX))..had {
-        let place = take_doubt(&mut links.doubts, inode, suspect).or_else(|| perhaps.get_mut(&inode)?.pop());
+        let place = links.take_doubt(inode, suspect).or_else(|| perhaps.get_mut(&inode)?.pop());
         let life = place.and_then(|(dir, name)| window.names.get_mut(&dir)?.get_mut(&name));
         match life {
             Some(life) => life.was(inode),
@@ -59,14 +59,6 @@ fn settle_one(
         }
     }
     more
-}
-
-/// A rename that may have had this file for a victim; rather one that names it.
-fn take_doubt(doubts: &mut Vec<Doubt>, inode: u64, suspect: &Suspect) -> Option<(u64, Name)> {
-    let named = doubts.iter().position(|doubt| doubt.victim == Some(inode));
-    let by_thread = |doubt: &Doubt| doubt.victim.is_none() && suspect.threads.contains(&doubt.thread);
-    let doubt = doubts.swap_remove(named.or_else(|| doubts.iter().position(by_thread))?);
-    Some((doubt.dir, doubt.name))
 }
 
 /// At how many names files are known to have been, and the places where others may have been.

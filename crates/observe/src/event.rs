@@ -5,7 +5,8 @@
 pub(crate) type Thread = i32;
 
 const VERSION: u8 = 3;
-const METADATA: usize = 24;
+/// What an event has at least.
+pub(crate) const METADATA: usize = 24;
 /// Type, length and file-system id before each handle, then its own length and type.
 const INFO: usize = 20;
 const BTRFS_HANDLE: i32 = 0x4d;

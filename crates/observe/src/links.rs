@@ -23,20 +23,18 @@ pub(crate) struct Suspect {
     pub(crate) older: bool,
 }
 
-/// A rename to a name, with the victim that was reported, which had other turns.
-pub(crate) struct Doubt {
-    pub(crate) dir: u64,
-    pub(crate) name: Name,
-    pub(crate) thread: Thread,
-    pub(crate) victim: Option<u64>,
-}
+/// A name to which a file was renamed, by folder.
+pub(crate) type Place = (u64, Name);
 
 /// What is in doubt.
 #[derive(Default)]
 pub(crate) struct Links {
     last: HashMap<Thread, u64>,
     pub(crate) suspects: HashMap<u64, Suspect>,
-    pub(crate) doubts: Vec<Doubt>,
+    /// Renames by the victim that was reported, which had other turns.
+    victims: HashMap<u64, Vec<Place>>,
+    /// Renames without, by thread.
+    unnamed: HashMap<Thread, Vec<Place>>,
     /// How many names files had when the window opened, of those that are known to have had several.
     pub(crate) several: HashMap<u64, u32>,
 }
@@ -71,6 +69,29 @@ impl Links {
         if !suspect.threads.contains(&thread) && suspect.threads.len() < MOST {
             suspect.threads.push(thread);
         }
+    }
+
+    /// A rename may have had one of the suspects for a victim.
+    pub(crate) fn doubt(&mut self, thread: Thread, victim: Option<u64>, place: Place) {
+        match victim {
+            Some(victim) => self.victims.entry(victim).or_default().push(place),
+            None => self.unnamed.entry(thread).or_default().push(place),
+        }
+    }
+
+    pub(crate) fn has_doubts(&self) -> bool {
+        !self.victims.is_empty() || !self.unnamed.is_empty()
+    }
+
+    /// A rename that may have had this file for a victim; rather one that names it.
+    pub(crate) fn take_doubt(&mut self, inode: u64, suspect: &Suspect) -> Option<Place> {
+        let named = self.victims.get_mut(&inode).and_then(Vec::pop);
+        named.or_else(|| suspect.threads.iter().find_map(|thread| self.unnamed.get_mut(thread)?.pop()))
+    }
+
+    /// How much is kept of this window's events.
+    pub(crate) fn len(&self) -> usize {
+        self.last.len() + self.suspects.len()
     }
 
     /// Remembers how many names a file has now.

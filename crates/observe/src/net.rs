@@ -1,5 +1,5 @@
 //! From a closed window to an answer: names first, then folders that moved, then files that were written
-//! to. Every name is looked up once, in a folder opened by its number.
+//! to. Names are looked up in folders that are opened by their numbers; no path is walked.
 
 use crate::{
     change::{Changes, Ledger},

@@ -4,7 +4,7 @@
 use crate::{
     change::{Changes, Ledger},
     doubt,
-    event::Events,
+    event::{Events, METADATA},
     mapped::mapped,
     net::{Memory, Netted, net},
     sys,
@@ -54,6 +54,13 @@ struct Watched {
 }
 
 /// Sees what happens in every subvolume of a btrfs file system.
+///
+/// An answer is `truncated` while a sandbox has subvolumes of its own in its tree, when a path is longer
+/// than the kernel can name, when a thread changes a folder's mode and then renames another folder over
+/// it, and when the limits are reached. Reported too often: a file of which more than 64 MiB are mapped,
+/// at every question. Reported late: a write with the old asynchronous calls, when the file is closed.
+/// Not told apart, of a file that had several names before it was watched: a name that a rename takes
+/// counts as new, if the same thread had just linked or deleted another.
 pub struct Observer {
     group: OwnedFd,
     limits: Limits,
@@ -114,14 +121,14 @@ impl Observer {
     /// Reads what has happened until now. Call it when [`Observer::as_fd`] is readable: what is not read
     /// is kept by the kernel, at the launcher's cost.
     pub fn drain(&mut self) -> io::Result<()> {
-        // What is added meanwhile waits for the next call, so that nobody can keep us here.
-        let mut left = ioctl_fionread(&self.group)?;
+        // What is added meanwhile waits for the next call, so that nobody can keep us here. The kernel
+        // says how much there is as if events had no handles.
+        let mut left = ioctl_fionread(&self.group)? / METADATA as u64;
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = loop {
             match read(&self.group, &mut buffer) {
                 Ok(length) => {
-                    self.fold(buffer.get(..length).unwrap_or_default());
-                    left = left.saturating_sub(length as u64);
+                    left = left.saturating_sub(self.fold(buffer.get(..length).unwrap_or_default()));
                     if left == 0 {
                         break Ok(());
                     }
@@ -135,18 +142,11 @@ impl Observer {
         result
     }
 
-    fn fold(&mut self, events: &[u8]) {
+    /// Takes events in, and says how many.
+    fn fold(&mut self, events: &[u8]) -> u64 {
+        let mut count = 0;
         for event in Events(events) {
-            if std::env::var_os("TRACE").is_some() {
-                eprintln!(
-                    "EV {:x} {} at {:?} to {:?} ino {:?}",
-                    event.mask,
-                    event.thread,
-                    event.at.map(|a| (a.dir.number, String::from_utf8_lossy(a.name))),
-                    event.to.map(|a| (a.dir.number, String::from_utf8_lossy(a.name))),
-                    event.inode.map(|i| i.number)
-                );
-            }
+            count += 1;
             if event.has(libc::FAN_Q_OVERFLOW) {
                 self.lose_all();
                 continue;
@@ -161,6 +161,7 @@ impl Observer {
                 self.lose_largest();
             }
         }
+        count
     }
 
     fn lose_all(&mut self) {
@@ -200,10 +201,13 @@ impl Observer {
         let ledger = Ledger::new(folder, self.limits.entries);
         let Netted { changes, ahead, several } = net(&opened, &closed, memory, ledger);
         window.ahead = ahead;
-        window.links.several = std::mem::take(&mut closed.links.several);
+        // What was not seen may have changed how many names a file has, or made a subvolume.
+        if !closed.over {
+            window.links.several = std::mem::take(&mut closed.links.several);
+        }
         several.iter().for_each(|(inode, names)| window.links.remember(*inode, *names));
         // As long as there are subvolumes inside, they may change unseen.
-        window.nested = closed.nested && sys::has_nested(&opened.fd).unwrap_or(true);
+        window.nested = (closed.nested || closed.over) && sys::has_nested(&opened.fd).unwrap_or(true);
         Ok(changes)
     }
 }

@@ -94,9 +94,15 @@ const _: () = assert!(size_of::<InoPaths>() == 56);
 /// The paths of an inode, relative to the subvolume of `tree`; old ones may be among them. `true`: there
 /// are more than fit.
 pub(crate) fn paths_of(tree: impl AsFd, inode: u64) -> Result<(Vec<Vec<u8>>, bool), Errno> {
+    let few = some_paths(&tree, inode, 512)?;
+    if few.1 { some_paths(&tree, inode, 8192) } else { Ok(few) }
+}
+
+/// The same, as far as they fit into so many words.
+fn some_paths(tree: impl AsFd, inode: u64, words: usize) -> Result<(Vec<Vec<u8>>, bool), Errno> {
     // The header is two words: bytes left and missing, elements given and missed.
-    let mut room = vec![0_u64; 8192];
-    let size = (room.len() * 8) as u64;
+    let mut room = vec![0_u64; words];
+    let size = (words * 8) as u64;
     let mut args = InoPaths { inode, size, reserved: [0; 4], to: room.as_mut_ptr() as u64 };
     // SAFETY: INO_PATHS reads one `btrfs_ioctl_ino_path_args` and writes at most `size` bytes to `room`.
     unsafe { ioctl(tree, INO_PATHS, &raw mut args)? };

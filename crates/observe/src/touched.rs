@@ -51,6 +51,9 @@ pub(crate) fn names_of(tree: &Tree, inode: u64) -> (Vec<Place>, bool) {
         Ok(paths) => paths,
         Err(cause) => return (Vec::new(), cause != Errno::NOENT),
     };
+    if !tree.afford(paths.len()) {
+        return (Vec::new(), true);
+    }
     let mut names = Vec::new();
     for path in paths {
         match place_of(&tree.fd, &path) {

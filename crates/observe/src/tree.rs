@@ -7,10 +7,12 @@ use rustix::{
     fs::{CWD, Mode, OFlags, open, readlinkat},
     io::Errno,
 };
-use std::{io, os::fd::AsRawFd, path::Path};
+use std::{cell::Cell, io, os::fd::AsRawFd, path::Path};
 
 /// The number of the root folder of every subvolume.
 pub(crate) const TOP: u64 = 256;
+/// How many other names of files are looked up for one question.
+const LOOKUPS: usize = 100_000;
 
 /// An open subvolume.
 pub(crate) struct Tree {
@@ -20,6 +22,7 @@ pub(crate) struct Tree {
     pub(crate) device: (u32, u32),
     /// Its path as the kernel spells it.
     pub(crate) path: Vec<u8>,
+    lookups: Cell<usize>,
 }
 
 impl Tree {
@@ -31,7 +34,15 @@ impl Tree {
         }
         let device = found::look(&fd, b"")?.ok_or(Errno::NOENT)?.device;
         let path = path_of(&fd)?;
-        Ok(Self { fd, root, device, path })
+        Ok(Self { fd, root, device, path, lookups: Cell::new(LOOKUPS) })
+    }
+
+    /// Whether so many other names of files may still be looked up for this question: a file can have
+    /// thousands.
+    pub(crate) fn afford(&self, lookups: usize) -> bool {
+        let left = self.lookups.get().checked_sub(lookups);
+        self.lookups.set(left.unwrap_or(0));
+        left.is_some()
     }
 }
 

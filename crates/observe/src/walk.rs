@@ -16,7 +16,8 @@ pub(crate) fn moved(net: &mut Net<'_>) {
     let mut todo: Vec<u64> = net.window.moved.iter().copied().collect();
     while let Some(dir) = todo.pop() {
         let (before, now) = (net.places.before(dir), net.places.now(dir));
-        if now.is_some() && before != now && seen.insert(dir) && !net.ledger.is_full() {
+        let wanted = [&before, &now].into_iter().flatten().any(|path| net.ledger.wants(path));
+        if now.is_some() && before != now && wanted && seen.insert(dir) {
             let entries = read(net, dir);
             for (name, kind) in entries.unwrap_or_default() {
                 visit(net, dir, &name, kind, &mut todo);

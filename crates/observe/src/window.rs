@@ -9,7 +9,7 @@ use crate::{
     event::{Event, Named, Thread},
     found::{Found, Moment, now},
     life::{Life, Turn},
-    links::{Doubt, Links},
+    links::Links,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -23,7 +23,7 @@ pub(crate) type Ahead = HashMap<(u64, Name), Option<u64>>;
 /// What an entry costs beside its name; an estimate.
 const ENTRY: usize = 96;
 /// The file system's clock may be late by this many nanoseconds.
-const TICK: u32 = 20_000_000;
+const TICK: i128 = 20_000_000;
 const CONTENT: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB;
 
 /// A file that was written to, or may have been.
@@ -79,8 +79,8 @@ impl Window {
 
     /// Whether a file was there when the window opened. Numbers only grow, but not all have been seen.
     pub(crate) fn is_older(&self, found: &Found) -> bool {
-        let (seconds, nanos) = found.born;
-        found.inode <= self.older || (seconds, nanos.saturating_add(TICK)) < self.opened
+        let nanos = |(seconds, nanos): Moment| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        found.inode <= self.older || nanos(found.born) + TICK < nanos(self.opened)
     }
 
     /// Everything may have happened.
@@ -93,9 +93,9 @@ impl Window {
         if self.over {
             return;
         }
-        let known = self.links.suspects.len();
+        let known = self.links.len();
         self.links.see(event, |inode| self.turned.contains(&inode));
-        self.cost += (self.links.suspects.len() - known) * ENTRY;
+        self.cost += self.links.len().saturating_sub(known) * ENTRY;
         if self.settle(event) {
             return;
         }
@@ -219,7 +219,7 @@ impl Window {
             }
             _ if !is_dir && !self.links.suspects.is_empty() => {
                 self.cost += ENTRY + name.len();
-                self.links.doubts.push(Doubt { dir, name, thread, victim });
+                self.links.doubt(thread, victim, (dir, name));
             }
             _ => {}
         }

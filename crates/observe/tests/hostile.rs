@@ -193,3 +193,55 @@ fn answers_that_overlap_with_work_add_up() {
     let there = fs::read_dir(sandbox.at("")).unwrap().map(|entry| entry.unwrap().file_name().into());
     assert_eq!(there.collect::<std::collections::BTreeSet<std::path::PathBuf>>(), known);
 }
+
+#[test]
+fn files_with_many_names_are_not_looked_up_for_ever() {
+    let mut sandbox = Sandbox::new();
+    for file in 0..60 {
+        fs::create_dir(sandbox.at(&format!("{file}"))).unwrap();
+        sandbox.write(&format!("{file}/f"), "x");
+        for link in 0..100 {
+            fs::hard_link(sandbox.at(&format!("{file}/f")), sandbox.at(&format!("{file}/{link}"))).unwrap();
+        }
+    }
+    assert_eq!(sandbox.changes().len(), 60 * 101);
+    for file in 0..60 {
+        sandbox.write(&format!("{file}/f"), "xy");
+    }
+    let start = Instant::now();
+    assert_eq!(sandbox.changes().len(), 60 * 101);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn links_and_renames_in_doubt_cost_no_square() {
+    let mut sandbox = Sandbox::new();
+    for n in 0..3000 {
+        sandbox.write(&format!("{n}"), "x");
+    }
+    sandbox.take();
+    for n in 0..3000 {
+        fs::hard_link(sandbox.at(&format!("{n}")), sandbox.at(&format!("{n}.bak"))).unwrap();
+        sandbox.write("tmp", "xy");
+        fs::rename(sandbox.at("tmp"), sandbox.at(&format!("{n}"))).unwrap();
+    }
+    let (start, changes) = (Instant::now(), sandbox.changes());
+    assert_eq!(changes.iter().filter(|line| line.starts_with('~')).count(), 3000);
+    assert_eq!(changes.iter().filter(|line| line.starts_with('+')).count(), 3000);
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_folder_that_moves_elsewhere_is_not_walked() {
+    let mut sandbox = Sandbox::new();
+    let home = sandbox.tree.join("home");
+    fs::create_dir(home.join("a")).unwrap();
+    for n in 0..20_000 {
+        fs::write(home.join("a").join(n.to_string()), "x").unwrap();
+    }
+    sandbox.changes();
+    fs::rename(home.join("a"), home.join("b")).unwrap();
+    let start = Instant::now();
+    assert_eq!(sandbox.changes(), NOTHING);
+    assert!(start.elapsed() < Duration::from_millis(20), "{:?}", start.elapsed());
+}

@@ -4,7 +4,7 @@ use crate::{
     fixture::{NOTHING, Pool, Sandbox, lines, run},
     raw,
 };
-use atoll_observe::Observer;
+use atoll_observe::{Limits, Observer};
 use rustix::{
     fd::AsFd,
     fs::CWD,
@@ -65,12 +65,9 @@ fn a_bind_mount_and_an_idmapped_one_are_seen() {
         }
         let (file, created) = (point.join(name), format!("+{name} 1"));
         let write = format!("printf 1 > {}", file.display());
-        match mapped {
-            false => run("sh", &["-c", &write]),
-            true => {
-                run("setpriv", &["--reuid=100000", "--regid=100000", "--clear-groups", "sh", "-c", &write])
-            }
-        }
+        let user = ["--reuid=100000", "--regid=100000", "--clear-groups"];
+        let command = ["sh", "-c", &write];
+        run("setpriv", &[if mapped { &user[..] } else { &[] }, &command].concat());
         assert_eq!(sandbox.changes(), [created]);
         run("umount", &[point.to_str().unwrap()]);
     }
@@ -125,6 +122,16 @@ fn a_subvolume_inside_hides_nothing_in_silence() {
     run("btrfs", &["subvolume", "delete", &inner]);
     sandbox.take();
     assert_eq!(sandbox.changes(), NOTHING);
+}
+
+#[test]
+fn a_subvolume_that_was_made_while_too_much_happened_is_found() {
+    let mut sandbox = Sandbox::with_limits(Limits { tree_bytes: 4096, ..Limits::default() });
+    (0..100).for_each(|n| sandbox.write(&format!("{n}"), "x"));
+    sandbox.observer.drain().unwrap();
+    run("btrfs", &["subvolume", "create", sandbox.at("inner").to_str().unwrap()]);
+    assert!(sandbox.take().truncated);
+    assert!(sandbox.take().truncated, "it is still there");
 }
 
 #[test]

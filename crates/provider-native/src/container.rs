@@ -1,9 +1,9 @@
 //! A handle on one container: the channel to its PID 1, remade through the launcher when it breaks.
 
-use crate::{launcher::LauncherClient, state, unexpected};
+use crate::{changes::ContainerChanges, launcher::LauncherClient, state, unexpected};
 use async_trait::async_trait;
 use atoll_launch_proto::{Reply, Request};
-use atoll_provider::{Container, Guest, LiveLimits, Lost, State};
+use atoll_provider::{Container, FileChanges, Guest, LiveLimits, Lost, State};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
 use std::{sync::Arc, time::Duration};
@@ -16,6 +16,7 @@ pub(crate) struct NativeContainer {
     id: ContainerId,
     launcher: Arc<LauncherClient>,
     guest: Guest,
+    changes: ContainerChanges,
 }
 
 /// Asks the launcher why PID 1 is silent.
@@ -61,7 +62,8 @@ impl NativeContainer {
         let channel = channel(Arc::clone(&launcher), id, first).await?;
         let lost = Arc::new(AskLauncher { id, launcher: Arc::clone(&launcher) });
         let guest = Guest::greet(channel, token.as_deref(), lost).await?;
-        Ok(Self { id, launcher, guest })
+        let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
+        Ok(Self { id, launcher, guest, changes })
     }
 }
 
@@ -114,6 +116,10 @@ impl Container for NativeContainer {
 
     fn live_limits(&self) -> Option<&dyn LiveLimits> {
         Some(self)
+    }
+
+    fn changes(&self) -> Option<&dyn FileChanges> {
+        Some(&self.changes)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Asking the launcher: one connection for one request, as its protocol has it.
 
+use crate::changes::ObserverClient;
 use atoll_launch_proto::{
     Answer, Envelope, HEADER, Layout, MAX_ANSWER, MAX_PROTOCOL, MAX_REQUEST, Reply, Request, decode, encode,
     frame_length,
@@ -9,7 +10,7 @@ use rustix::{
     fd::OwnedFd,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
 };
-use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, pin::Pin, time::Duration};
+use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest},
     net::{TcpStream, UnixStream},
@@ -24,9 +25,11 @@ pub(crate) type GuestStream = Pin<Box<dyn Both>>;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks one launcher.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct LauncherClient {
     socket: PathBuf,
+    /// Beside the launcher, who watches volumes.
+    pub(crate) observer: Arc<ObserverClient>,
 }
 
 /// A container that goes when this does.
@@ -43,7 +46,7 @@ impl LauncherClient {
     /// The launcher of an instance.
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
-        Self { socket: layout.socket() }
+        Self { socket: layout.socket(), observer: Arc::new(ObserverClient::new(layout)) }
     }
 
     /// Asks, and waits for the answer.

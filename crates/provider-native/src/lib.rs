@@ -1,6 +1,7 @@
 //! Containers of this machine. The work is the root launcher's; this side asks it, connects to PID 1,
 //! and holds no privilege.
 
+mod changes;
 mod container;
 mod launcher;
 mod start;

@@ -110,6 +110,47 @@ pub trait Container: Send + Sync {
     async fn died(&self) -> Result<Death>;
     /// Changing limits while it runs, where the provider can.
     fn live_limits(&self) -> Option<&dyn LiveLimits>;
+    /// Finding which files changed, where the provider can.
+    fn changes(&self) -> Option<&dyn FileChanges>;
+}
+
+/// What came of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileAction {
+    /// It was not there.
+    Created,
+    /// It is another than it was.
+    Modified,
+    /// It is not there any more.
+    Deleted,
+}
+
+/// One file of /workspace that changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChange {
+    /// Relative to /workspace.
+    pub path: String,
+    /// What came of it.
+    pub action: FileAction,
+    /// Its size now; zero when it is gone.
+    pub size_bytes: u64,
+}
+
+/// What changed between two questions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Changed {
+    /// By path.
+    pub files: Vec<FileChange>,
+    /// There may be more.
+    pub truncated: bool,
+}
+
+/// The power to find which files changed, without asking anything inside.
+#[async_trait]
+pub trait FileChanges: Send + Sync {
+    /// What changed in /workspace since the last question, or since the container began. Each change is
+    /// told once.
+    async fn take(&self) -> Result<Changed>;
 }
 
 /// The power to change limits while a container runs.

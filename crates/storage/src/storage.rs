@@ -5,7 +5,7 @@ use crate::config::StorageConfig;
 use crate::driver::{Care, Driver, Room};
 use crate::error::{below_use, disk_full, no_tree};
 use crate::lock::Lock;
-use crate::report::{StorageReport, Usage};
+use crate::report::{DriverKind, StorageReport, Usage};
 use crate::tree::{Tree, TreeKind};
 use atoll_types::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -41,6 +41,12 @@ impl Storage {
     pub fn create(&self, tree: Tree, limit_bytes: u64) -> Result<PathBuf> {
         self.fit(tree, limit_bytes, Missing::Make)?;
         Ok(self.driver.path(tree))
+    }
+
+    /// What the trees are made of.
+    #[must_use]
+    pub fn kind(&self) -> DriverKind {
+        self.driver.kind()
     }
 
     /// Where a tree is or would be.

@@ -4,7 +4,8 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Container, ContainerSpec, Guest, Listed, LiveLimits, Provider, State, Volumes,
+    Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
+    Provider, State, Volumes,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, VolumeId};
@@ -39,6 +40,7 @@ enum Fault {
     GivesEveryoneRoot,
     ReusesTakenIds,
     HidesTheField,
+    TellsChangesTwice,
 }
 
 /// A provider that is right but for one fault.
@@ -51,6 +53,7 @@ struct Broken<'a> {
 struct BrokenContainer {
     inner: Arc<dyn Container>,
     fault: Fault,
+    told: Mutex<Vec<FileChange>>,
 }
 
 #[async_trait]
@@ -82,7 +85,7 @@ impl Provider for Broken<'_> {
             _ => e,
         })?;
         self.made.lock().unwrap().push(listed);
-        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault }))
+        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault, told: Mutex::default() }))
     }
 
     async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>> {
@@ -156,6 +159,24 @@ impl Container for BrokenContainer {
     fn live_limits(&self) -> Option<&dyn LiveLimits> {
         Some(self)
     }
+
+    fn changes(&self) -> Option<&dyn FileChanges> {
+        match self.fault {
+            Fault::TellsChangesTwice => Some(self),
+            _ => self.inner.changes(),
+        }
+    }
+}
+
+#[async_trait]
+impl FileChanges for BrokenContainer {
+    async fn take(&self) -> Result<Changed> {
+        let mut changed = self.inner.changes().unwrap().take().await?;
+        let mut before = self.told.lock().unwrap();
+        changed.files.extend(before.drain(..));
+        before.clone_from(&changed.files);
+        Ok(changed)
+    }
 }
 
 #[async_trait]
@@ -183,6 +204,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::GivesEveryoneRoot, "the_user_is_the_profiles_and_has_no_power"),
     (Fault::ReusesTakenIds, "a_taken_id_is_refused_and_its_owner_lives"),
     (Fault::HidesTheField, "a_refused_spec_names_its_field_and_leaves_nothing"),
+    (Fault::TellsChangesTwice, "changes_are_told_once"),
 ];
 
 #[tokio::test]

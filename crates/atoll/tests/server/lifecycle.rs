@@ -225,3 +225,43 @@ fn files_of_any_size_and_every_operation() {
     }
     assert_eq!(server.ask("GET", &format!("{path}/files/nothing"), "").status, 404);
 }
+
+/// The files that an exec changed, as `action path size`.
+fn changed(answer: &serde_json::Value) -> Vec<String> {
+    assert_eq!(answer["files_changed_truncated"], false, "{answer}");
+    let line = |f: &serde_json::Value| {
+        format!("{} {} {}", f["action"].as_str().unwrap(), f["path"].as_str().unwrap(), f["size_bytes"])
+    };
+    answer["files_changed"].as_array().unwrap().iter().map(line).collect()
+}
+
+#[test]
+fn files_changed_are_the_commands_and_told_once() {
+    let mut server = Server::start();
+    let path = server.create("{}");
+    assert_eq!(changed(&server.exec(&path, "true")), Vec::<String>::new());
+    let made = server
+        .exec(&path, "mkdir -p out; echo hello > out/a.txt; echo x > b; rm b; head -c 5000 /dev/zero > c");
+    assert_eq!(changed(&made), ["created c 5000", "created out/a.txt 6"]);
+    assert_eq!(changed(&server.exec(&path, "true")), Vec::<String>::new());
+    let program = "import mmap,os\nf=open('c','r+b')\nm=mmap.mmap(f.fileno(),0)\nm[0]=1\nm.flush()";
+    let line = format!("python3 -c \"{program}\"; mv out new; chmod 600 new/a.txt");
+    assert_eq!(
+        changed(&server.exec(&path, &line)),
+        ["modified c 5000", "created new/a.txt 6", "deleted out/a.txt 0"]
+    );
+    // What is uploaded is nobody's command's; what a background process writes is the next one's.
+    server.exec(&path, "(setsid sh -c 'sleep 0.3; echo late > late' >/dev/null 2>&1 &)");
+    crate::engine::fixture::eventually("the file", || {
+        server.ask("GET", &format!("{path}/fs/stat?path=late"), "").status == 200
+    });
+    server.ask("PUT", &format!("{path}/files/up.bin"), "uploaded");
+    assert_eq!(changed(&server.exec(&path, "true")), ["created late 5"]);
+    assert_eq!(changed(&server.exec(&path, "echo more >> up.bin")), ["modified up.bin 13"]);
+    // And a server that was killed between loses nothing of it.
+    server.exec(&path, "(setsid sh -c 'sleep 0.5; echo x > meanwhile' >/dev/null 2>&1 &)");
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    server.restart();
+    assert_eq!(changed(&server.exec(&path, "true")), ["created meanwhile 2"]);
+}

@@ -6,14 +6,14 @@ use crate::{
     cgroup,
     context::Context,
     mounts::{self, Attributes},
-    net,
+    net, observe,
     record::{self, Record},
     rootfs,
     runtime::Start,
     spec, sys, uids, userns,
 };
 use atoll_guest_proto::{GuestConfig, Listen};
-use atoll_launch_proto::{ContainerStatus, CreateRequest};
+use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest};
 use atoll_storage::{Image, Tree};
 use atoll_types::{Error, ErrorCode, Result, RootMode, Storage};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -179,6 +179,8 @@ fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>>
     }
     let path = context.storage.create(record.tree(), record.limits.disk_bytes)?;
     rootfs::prepare_volume(&path, &record.profile)?;
+    // Before anything runs there: what is not seen from the beginning cannot be told exactly.
+    observe::tell(context, ObserveRequest::Watch(record.container));
     Ok(Some(path))
 }
 

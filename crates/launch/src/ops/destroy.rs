@@ -1,11 +1,12 @@
 //! Ends a container and frees everything that it had. This is the one place that frees; it may be
 //! repeated, and it works from what is there rather than from what should be.
 
-use crate::{cgroup, context::Context, record, runtime::Start, uids, wire};
+use crate::{cgroup, context::Context, observe, record, runtime::Start, uids, wire};
+use atoll_launch_proto::ObserveRequest;
 use atoll_storage::Tree;
-use atoll_types::{ContainerId, Error, Result};
+use atoll_types::{ContainerId, Error, Result, Storage};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use std::{fs, io, os::unix::net::UnixStream, time::Duration};
+use std::{fs, io, os::unix::net::UnixStream, path::Path, thread::sleep, time::Duration};
 
 /// Ends a container and frees all that it had; fine when there is none.
 pub(crate) fn destroy(context: &Context, container: ContainerId) -> Result<()> {
@@ -55,12 +56,12 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     {
         start.forget(context, container).map_err(fault("the runtime's state"))?;
     }
+    if record.as_ref().is_some_and(|r| r.profile.storage == Storage::Volume) {
+        observe::tell(context, ObserveRequest::Forget(container));
+    }
     context.storage.remove(Tree::Spool(container))?;
     context.storage.remove(Tree::Scratch(container))?;
-    match fs::remove_dir_all(context.container(container)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(fault("the container's folder")(e)),
-        _ => {}
-    }
+    remove_folder(&context.container(container)).map_err(fault("the container's folder"))?;
     match record {
         Some(record) => uids::release(&context.layout, record.slot, container).map_err(fault("the user ids")),
         // Cut off before the record was written: the slot names a container that is gone now.
@@ -68,6 +69,19 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
             uids::repair();
             Ok(())
         }
+    }
+}
+
+/// Removes a container's folder. Whoever reaps PID 1 may write down its end there at this moment.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        match fs::remove_dir_all(folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty && tries < 100 => tries += 1,
+            other => return other,
+        }
+        sleep(Duration::from_millis(2));
     }
 }
 

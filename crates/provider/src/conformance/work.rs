@@ -1,7 +1,7 @@
 //! Commands, files and limits, over the guest stream.
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
-use crate::{Command, ContainerSpec, Provider, WriteOptions};
+use crate::{Command, ContainerSpec, FileAction, Provider, WriteOptions};
 use atoll_types::{ExecId, Limits};
 use bytes::Bytes;
 use futures_util::stream;
@@ -101,6 +101,34 @@ pub(super) async fn limits_change_while_it_runs(provider: &dyn Provider) -> Outc
         ensure(!after.stderr.is_empty(), || "60 processes fit into a limit of 20".into())?;
         let wrong = power.set_limits(Limits { cpu_millis: 0, ..fewer }).await;
         same("a wrong one", wrong.err().and_then(|e| e.field), Some("cpu_millis".into()))
+    })
+    .await
+}
+
+pub(super) async fn changes_are_told_once(provider: &dyn Provider) -> Outcome {
+    with(provider, spec(), async |container| {
+        let Some(power) = container.changes() else { return Ok(()) };
+        let take = async || {
+            let changed = power.take().await.map_err(|e| format!("take: {e}"))?;
+            ensure(!changed.truncated, || "something was not seen".into())?;
+            let mut files: Vec<_> =
+                changed.files.into_iter().map(|f| (f.path, f.action, f.size_bytes)).collect();
+            files.sort_by(|a, b| a.0.cmp(&b.0));
+            Ok::<_, String>(files)
+        };
+        same("at first", take().await?, vec![])?;
+        says(&container, "mkdir d; echo one > d/a; echo two > b; echo gone > c; rm c; touch /tmp/elsewhere")
+            .await?;
+        let made = vec![("b".to_owned(), FileAction::Created, 4), ("d/a".to_owned(), FileAction::Created, 4)];
+        same("made", take().await?, made)?;
+        same("told once", take().await?, vec![])?;
+        says(&container, "echo more >> b; mv d e; chmod 600 b").await?;
+        let moved = vec![
+            ("b".to_owned(), FileAction::Modified, 9),
+            ("d/a".to_owned(), FileAction::Deleted, 0),
+            ("e/a".to_owned(), FileAction::Created, 4),
+        ];
+        same("moved", take().await?, moved)
     })
     .await
 }
