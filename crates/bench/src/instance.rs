@@ -66,13 +66,26 @@ impl Instance {
     }
 
     /// Ends the launcher and every container, and waits until nothing is left.
-    pub(crate) async fn end(self) -> Result<()> {
+    pub(crate) async fn end(mut self) -> Result<()> {
+        if let Err(error) = self.end_launcher().await {
+            keep(&mut self.folder);
+            return Err(error);
+        }
+        Ok(self.folder.close()?)
+    }
+
+    async fn end_launcher(&self) -> Result<()> {
         // Started once more if it was killed, to end everything.
         ensure_launcher(&options(self.layout.data())).await?;
         self.client.ask(Request::Shutdown).await?;
-        wait_until_gone(&self.layout).await?;
-        Ok(self.folder.close()?)
+        wait_until_gone(&self.layout).await
     }
+}
+
+/// Leaves the data folder of an instance that could not be ended: without it nothing could end the rest.
+pub(crate) fn keep(folder: &mut tempfile::TempDir) {
+    folder.disable_cleanup(true);
+    eprintln!("atoll-bench: {} is kept, for atoll down --purge --data-dir", folder.path().display());
 }
 
 /// Where the files of a volume or of a container lie on this machine.

@@ -4,7 +4,7 @@
 use crate::{
     Result,
     http::Client,
-    instance::{tree, wait_until_gone},
+    instance::{keep, tree, wait_until_gone},
 };
 use atoll_launch_proto::Layout;
 use serde::Deserialize;
@@ -53,7 +53,7 @@ struct End {
     child: Child,
     program: PathBuf,
     layout: Layout,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     done: bool,
 }
 
@@ -69,6 +69,7 @@ impl End {
         if down.status.success() {
             return Ok(());
         }
+        keep(&mut self.folder);
         Err(format!("atoll down: {}: {}", down.status, String::from_utf8_lossy(&down.stderr).trim()).into())
     }
 }
@@ -114,7 +115,7 @@ impl Server {
         fs::create_dir(&data)?;
         let layout = Layout::new(&data.canonicalize()?);
         let child = spawn(&program, layout.data(), File::create(&log)?)?;
-        let mut end = End { child, program, layout, _folder: folder, done: false };
+        let mut end = End { child, program, layout, folder, done: false };
         let mut stdout = BufReader::new(end.child.stdout.take().ok_or("the server has no output")?);
         let mut first = String::new();
         let said = timeout(PATIENCE, stdout.read_line(&mut first)).await;

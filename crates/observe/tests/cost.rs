@@ -86,7 +86,7 @@ fn being_watched_costs_little() {
         time
     };
     let (mut bare, mut watched) = (Vec::new(), Vec::new());
-    for _ in 0..5 {
+    for _ in 0..3 {
         bare.push(work(None));
         let mut observer = Observer::new(&pool.root()).unwrap();
         watched.push(work(Some(&mut observer)));

@@ -3,11 +3,7 @@
 use std::process::Command;
 
 fn help(arguments: &[&str]) -> String {
-    let ran = Command::new(env!("CARGO_BIN_EXE_atoll"))
-        .args(arguments)
-        .env_remove("ATOLL_DATA_DIR")
-        .output()
-        .unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_atoll")).args(arguments).env_clear().output().unwrap();
     assert!(ran.status.success());
     String::from_utf8(ran.stdout).unwrap()
 }
@@ -16,5 +12,7 @@ fn help(arguments: &[&str]) -> String {
 fn the_help_is_as_it_was() {
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help_run", help(&["run", "--help"]));
-    insta::assert_snapshot!("help_doctor", help(&["doctor", "--help"]));
+    for command in ["doctor", "serve", "down", "create", "ls", "exec", "cp", "keys"] {
+        insta::assert_snapshot!(format!("help_{command}"), help(&[command, "--help"]));
+    }
 }

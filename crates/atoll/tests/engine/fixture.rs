@@ -70,8 +70,9 @@ impl Instance {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let fields: Vec<i32> =
                 stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|f| f.parse().ok()).collect();
-            let [parent, _group, session] = fields[..3] else { return false };
-            *pid == session || parent == session || !all.contains(&parent)
+            // It may have ended since it was listed.
+            let Some([parent, _group, session]) = fields.first_chunk() else { return false };
+            pid == session || parent == session || !all.contains(parent)
         });
         pids
     }

@@ -5,4 +5,5 @@ mod access;
 mod crashes;
 mod lifecycle;
 mod published_client;
+mod readme;
 mod wrong_input;
