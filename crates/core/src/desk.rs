@@ -164,16 +164,23 @@ async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
 
 impl Desk {
     async fn serve(mut self, mut questions: mpsc::Receiver<Ask>) {
-        // Who has a container keeps watching it, so that its death is noticed.
+        // Who has a container keeps watching it, so that its death is noticed. The watch is kept across
+        // questions: a new one would cost the launcher a worker each time.
+        let mut watched: Option<ContainerId> = None;
+        let mut death = Box::pin(death_of(None));
         loop {
-            let idle = self.container.is_none();
+            let present = self.container.as_ref().map(|container| container.id());
+            if present != watched {
+                watched = present;
+                death = Box::pin(death_of(self.container.clone()));
+            }
             tokio::select! {
                 question = questions.recv() => match question {
                     Some(question) => self.answer(question).await,
                     None => return,
                 },
-                death = death_of(self.container.clone()) => self.bury(&death).await,
-                () = tokio::time::sleep(PATIENCE), if idle => {
+                death = &mut death => self.bury(&death).await,
+                () = tokio::time::sleep(PATIENCE), if present.is_none() => {
                     questions.close();
                     while let Some(question) = questions.recv().await {
                         self.answer(question).await;

@@ -18,8 +18,9 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use futures_util::TryStreamExt;
+use futures_util::{Stream, StreamExt};
 use serde::Deserialize;
+use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -116,11 +117,27 @@ pub(crate) async fn upload(
     Path((id, path)): Path<(String, String)>,
     body: Body,
 ) -> Result<StatusCode, Failure> {
-    let body =
-        body.into_data_stream().map_err(|_| Error::new(ErrorCode::Unavailable, "the upload was cut off"));
+    let body = steady(body);
     let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
     app.core.upload(&caller, sandbox_id(&id)?, &path, options, body).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// How long an upload may stand still.
+const STILL: Duration = Duration::from_secs(60);
+
+/// The pieces of a body; an error where it breaks off or stands still.
+fn steady(body: Body) -> impl Stream<Item = atoll_types::Result<bytes::Bytes>> + Send + 'static {
+    futures_util::stream::unfold(Some(body.into_data_stream()), |stream| async {
+        let mut stream = stream?;
+        let cut = |why| (Err(Error::new(ErrorCode::Unavailable, why)), None);
+        match tokio::time::timeout(STILL, stream.next()).await {
+            Ok(None) => None,
+            Ok(Some(Ok(bytes))) => Some((Ok(bytes), Some(stream))),
+            Ok(Some(Err(_))) => Some(cut("the upload was cut off")),
+            Err(_) => Some(cut("the upload stood still for too long")),
+        }
+    })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -10,7 +10,11 @@ use axum::{
 };
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 use uuid::Uuid;
+
+/// How long a body that is not a file may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A body as it came, within the limit.
 pub(crate) struct Raw(pub(crate) Bytes);
@@ -19,7 +23,10 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        match Bytes::from_request(request, state).await {
+        let Ok(read) = tokio::time::timeout(PATIENCE, Bytes::from_request(request, state)).await else {
+            return Err(Error::invalid("body", "the body took too long").into());
+        };
+        match read {
             Ok(bytes) => Ok(Self(bytes)),
             Err(BytesRejection::FailedToBufferBody(e)) if e.status() == 413 => {
                 Err(Error::new(ErrorCode::TooLarge, "the body is larger than 4 MiB").into())

@@ -54,6 +54,8 @@ async fn inspect(launcher: &LauncherClient, id: ContainerId) -> Result<State> {
 /// Room for data on the way, so that a bulk transfer is not stopped by round trips.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Larger than usual: a bulk transfer in small frames spends its time on their headers.
+const LARGEST_FRAME: u32 = 256 << 10;
 
 impl NativeContainer {
     /// Connects to PID 1 and greets it.
@@ -88,6 +90,7 @@ async fn channel(
     Endpoint::from_static("http://sandbox")
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(LARGEST_FRAME)
         .connect_with_connector(connector)
         .await
         .map_err(|e| Error::new(ErrorCode::Unavailable, format!("PID 1 does not answer: {e}")))

@@ -16,15 +16,11 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
-
-/// How long requests may take to end when the server is told to.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the server keeps its own things.
 pub(crate) fn folder(data_dir: &Path) -> PathBuf {
@@ -85,22 +81,9 @@ async fn serve(config: &Config) -> Result<()> {
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     greet(address, config, first.as_ref(), alive);
     let access = if config.no_auth { Access::Open } else { Access::Keys };
-    let app = atoll_front_rest::router(core, access).into_make_service_with_connect_info::<SocketAddr>();
-    let (ending, ended) = tokio::sync::oneshot::channel();
-    let server = axum::serve(listener, app).with_graceful_shutdown(async {
-        told_to_end().await;
-        let _ = ending.send(());
-    });
-    // A client that never lets go does not keep the server.
-    let result = tokio::select! {
-        result = server => result,
-        () = async {
-            let _ = ended.await;
-            tokio::time::sleep(PATIENCE).await;
-        } => Ok(()),
-    };
+    atoll_front_rest::serve(listener, atoll_front_rest::router(core, access), told_to_end()).await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
-    result.map_err(|e| Error::internal(format!("the server ended: {e}")))
+    Ok(())
 }
 
 async fn told_to_end() {
