@@ -6,17 +6,19 @@ SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= always
 export CARGO_INCREMENTAL ?= 1
 
+# What the server wants: a linker for the build, and cheap volumes.
+PACKAGES := gcc libc6-dev btrfs-progs python3
 # What the tests drive beside Atoll itself.
-TEST_PACKAGES := btrfs-progs runc runsc python3 python3-venv procps util-linux
+TEST_PACKAGES := gcc libc6-dev btrfs-progs curl runc runsc python3 python3-venv procps util-linux
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve python build test lint unit bench bench-quick fuzz-api setup-tests nextest
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api setup-tests nextest
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-serve: build ## starts the server on 127.0.0.1:7300
+serve: setup build ## starts the server on 127.0.0.1:7300
 	target/release/atoll serve
 
 build: ## the release programs in target/release
@@ -46,8 +48,13 @@ fuzz-api: build python ## every request that the API's description allows, for l
 bench-quick:
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo run --quiet -p atoll-bench -- --quick
 
+# An ordinary user without sudo, or a machine without apt, goes on with what is there.
+setup:
+	@$(MAKE) --no-print-directory setup-tests TEST_PACKAGES="$(PACKAGES)" || echo "going on without: $(PACKAGES)"
+
 setup-tests:
-	@missing=$$(for p in $(TEST_PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	@command -v dpkg-query >/dev/null || exit 0; \
+	missing=$$(for p in $(TEST_PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
 	  echo "installing:" $$missing; \
 	  export DEBIAN_FRONTEND=noninteractive; \

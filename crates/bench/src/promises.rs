@@ -49,6 +49,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     Promise::of(Figure::RestExec, "rest exec true", Bound::MostMore(2.0)),
     Promise::of(Figure::RestFiles, "rest upload", Bound::LeastPart(0.6)),
     Promise::of(Figure::RestFiles, "rest download", Bound::LeastPart(0.6)),
+    Promise::of(Figure::RestChanges, "rest exec, 100,000 files", Bound::MostMore(10.0)),
     Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];
 

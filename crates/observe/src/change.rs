@@ -108,6 +108,13 @@ impl Ledger {
         !self.full && (dir.starts_with(&self.folder) || self.folder.starts_with(&dir))
     }
 
+    /// Takes back what was said about a path.
+    pub(crate) fn forget(&mut self, dir: &[u8], name: &[u8]) {
+        if let Some(relative) = join(dir, name).strip_prefix(self.folder.as_slice()) {
+            self.paths.remove(relative);
+        }
+    }
+
     /// The files that are there now.
     pub(crate) fn found(&self) -> impl Iterator<Item = &Found> {
         self.paths.values().filter_map(|outcome| outcome.after.as_ref())

@@ -103,6 +103,13 @@ impl Links {
         }
     }
 
+    /// A count that was taken just now is not that of when the window opened, if it has changed since.
+    pub(crate) fn doubt_count(&mut self, inode: u64) {
+        if self.suspects.contains_key(&inode) {
+            self.several.remove(&inode);
+        }
+    }
+
     /// No more events will come.
     pub(crate) fn finish(&mut self) {
         for (thread, inode) in std::mem::take(&mut self.last) {

@@ -2,7 +2,7 @@
 //! to. Names are looked up in folders that are opened by their numbers; no path is walked.
 
 use crate::{
-    change::{Changes, Ledger},
+    change::Ledger,
     found::{self, Found},
     life::{Life, Start},
     places::Places,
@@ -12,7 +12,7 @@ use crate::{
     walk,
     window::{Ahead, Name, Window},
 };
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 /// How many things that are no files are remembered.
 const MOST_SPECIAL: usize = 4096;
@@ -44,21 +44,33 @@ pub(crate) struct Net<'a> {
     pub(crate) ledger: Ledger,
     ahead: Ahead,
     several: Vec<(u64, u32)>,
+    surprises: Vec<Surprise>,
+}
+
+/// A name that no event of the window tells of, but that a file has now: it may have got it since.
+pub(crate) struct Surprise {
+    pub(crate) dir: u64,
+    pub(crate) name: Name,
+    /// Where that is, and was.
+    pub(crate) paths: [Option<Arc<[u8]>>; 2],
 }
 
 /// What a window comes to.
 pub(crate) struct Netted {
-    pub(crate) changes: Changes,
+    pub(crate) ledger: Ledger,
+    pub(crate) truncated: bool,
     /// What this answer knew ahead of the events.
     pub(crate) ahead: Ahead,
     /// Files with several names, and how many.
     pub(crate) several: Vec<(u64, u32)>,
+    pub(crate) surprises: Vec<Surprise>,
 }
 
 /// Nets a window.
 pub(crate) fn net(tree: &Tree, window: &Window, memory: &mut Memory, ledger: Ledger) -> Netted {
     let places = Places::new(tree, window);
-    let mut net = Net { places, window, memory, ledger, ahead: Ahead::new(), several: Vec::new() };
+    let (ahead, several, surprises) = (Ahead::new(), Vec::new(), Vec::new());
+    let mut net = Net { places, window, memory, ledger, ahead, several, surprises };
     for (dir, names) in &window.names {
         for (name, life) in names {
             net.name(*dir, name, *life);
@@ -66,10 +78,10 @@ pub(crate) fn net(tree: &Tree, window: &Window, memory: &mut Memory, ledger: Led
     }
     walk::moved(&mut net);
     touched::touched(&mut net);
-    let Net { places, memory, ledger, ahead, several, .. } = net;
-    memory.told.tell(ledger.found());
-    let changes = ledger.close(window.over || window.nested || places.lost);
-    Netted { changes, ahead, several }
+    net.wait_for_events();
+    let Net { places, ledger, ahead, several, surprises, .. } = net;
+    let truncated = window.over || window.nested || places.lost;
+    Netted { ledger, truncated, ahead, several, surprises }
 }
 
 impl Net<'_> {
@@ -111,6 +123,20 @@ impl Net<'_> {
         if let Some(path) = self.places.now(dir) {
             self.ledger.after(&path, name, found);
         }
+    }
+
+    /// A file that may have come to its name after the last event that was read.
+    pub(crate) fn surprise(&mut self, dir: u64, name: &[u8], found: &Found) {
+        self.before(dir, name);
+        self.after(dir, name, found);
+        let paths = [self.places.now(dir), self.places.before(dir)];
+        self.surprises.push(Surprise { dir, name: name.into(), paths });
+    }
+
+    /// After this, there are events for whatever was a surprise.
+    fn wait_for_events(&mut self) {
+        let dirs: HashSet<u64> = self.surprises.iter().map(|surprise| surprise.dir).collect();
+        dirs.into_iter().for_each(|dir| self.places.tree.wait(dir));
     }
 
     /// Whether files appeared at this name or left it.

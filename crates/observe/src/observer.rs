@@ -5,8 +5,8 @@ use crate::{
     change::{Changes, Ledger},
     doubt,
     event::{Events, METADATA},
-    mapped::mapped,
-    net::{Memory, Netted, net},
+    mapped::{Mapped, mapped},
+    net::{Memory, Netted, Surprise, net},
     sys,
     tree::{TOP, Tree, open_dir},
     window::Window,
@@ -29,6 +29,8 @@ const MASK: u64 = libc::FAN_CREATE
     | libc::FAN_CLOSE_WRITE
     | libc::FAN_ONDIR;
 const TOP_LEVEL: u64 = 5;
+/// How often the end of a rename is waited for.
+const MOST_WAITS: usize = 2;
 const BUFFER: usize = 256 << 10;
 
 /// How much may be kept, whatever sandboxes do.
@@ -189,17 +191,28 @@ impl Observer {
         // Before the events are read: whoever ends after this leaves one.
         let mapped = mapped(processes, opened.device);
         self.drain()?;
-        let Some(watched) = self.watched.get_mut(&opened.root) else { return Ok(Changes::unknown()) };
-        let Watched { window, memory } = watched;
+        for _ in 0..MOST_WAITS {
+            let waits = self.watched.get(&opened.root).map(|watched| watched.window.waits_for());
+            let Some(waits) = waits.filter(|waits| !waits.is_empty()) else { break };
+            waits.into_iter().for_each(|dir| opened.wait(dir));
+            self.drain()?;
+        }
+        let ledger = Ledger::new(folder, self.limits.entries);
+        Ok(self.answer(&opened, ledger, &mapped).unwrap_or_else(Changes::unknown))
+    }
+
+    /// Closes the window of a tree and says what it comes to.
+    fn answer(&mut self, tree: &Tree, ledger: Ledger, mapped: &Mapped) -> Option<Changes> {
+        let Watched { window, memory } = self.watched.get_mut(&tree.root)?;
         let next = Window::new(false, window.highest);
         let mut closed = std::mem::replace(window, next);
         self.cost -= closed.cost;
         closed.finish();
-        closed.over |= doubt::settle(&opened, &mut closed);
+        closed.over |= doubt::settle(tree, &mut closed);
         mapped.files.iter().for_each(|(inode, surely)| closed.suspect(*inode, *surely));
         closed.over |= mapped.lost;
-        let ledger = Ledger::new(folder, self.limits.entries);
-        let Netted { changes, ahead, several } = net(&opened, &closed, memory, ledger);
+        let Netted { mut ledger, mut truncated, ahead, several, surprises } =
+            net(tree, &closed, memory, ledger);
         window.ahead = ahead;
         // What was not seen may have changed how many names a file has, or made a subvolume.
         if !closed.over {
@@ -207,7 +220,15 @@ impl Observer {
         }
         several.iter().for_each(|(inode, names)| window.links.remember(*inode, *names));
         // As long as there are subvolumes inside, they may change unseen.
-        window.nested = (closed.nested || closed.over) && sys::has_nested(&opened.fd).unwrap_or(true);
-        Ok(changes)
+        window.nested = (closed.nested || closed.over) && sys::has_nested(&tree.fd).unwrap_or(true);
+        truncated |= !(surprises.is_empty() && several.is_empty()) && self.drain().is_err();
+        let Watched { window, memory } = self.watched.get_mut(&tree.root)?;
+        several.iter().for_each(|(inode, _)| window.links.doubt_count(*inode));
+        for Surprise { name, paths, .. } in surprises.iter().filter(|it| window.is_new(it.dir, &it.name)) {
+            // The next answer tells it.
+            paths.iter().flatten().for_each(|path| ledger.forget(path, name));
+        }
+        memory.told.tell(ledger.found());
+        Some(ledger.close(truncated))
     }
 }

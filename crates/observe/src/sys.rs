@@ -94,28 +94,30 @@ const _: () = assert!(size_of::<InoPaths>() == 56);
 /// The paths of an inode, relative to the subvolume of `tree`; old ones may be among them. `true`: there
 /// are more than fit.
 pub(crate) fn paths_of(tree: impl AsFd, inode: u64) -> Result<(Vec<Vec<u8>>, bool), Errno> {
-    let few = some_paths(&tree, inode, 512)?;
-    if few.1 { some_paths(&tree, inode, 8192) } else { Ok(few) }
+    let few = some_paths(&tree, inode, 4096)?;
+    if few.1 { some_paths(&tree, inode, 65536) } else { Ok(few) }
 }
 
-/// The same, as far as they fit into so many words.
-fn some_paths(tree: impl AsFd, inode: u64, words: usize) -> Result<(Vec<Vec<u8>>, bool), Errno> {
-    // The header is two words: bytes left and missing, elements given and missed.
-    let mut room = vec![0_u64; words];
-    let size = (words * 8) as u64;
-    let mut args = InoPaths { inode, size, reserved: [0; 4], to: room.as_mut_ptr() as u64 };
+/// The same, as far as they fit into so many bytes.
+fn some_paths(tree: impl AsFd, inode: u64, size: usize) -> Result<(Vec<Vec<u8>>, bool), Errno> {
+    let mut room = vec![0_u8; size];
+    let to = room.as_mut_ptr() as u64;
+    let mut args = InoPaths { inode, size: size as u64, reserved: [0; 4], to };
     // SAFETY: INO_PATHS reads one `btrfs_ioctl_ino_path_args` and writes at most `size` bytes to `room`.
     unsafe { ioctl(tree, INO_PATHS, &raw mut args)? };
-    let count = (room[1] & 0xffff_ffff) as usize;
-    let missed = room[1] >> 32 != 0 || room[0] >> 32 != 0;
-    let text: Vec<u8> = room.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // Each element is the place of a string, counted from the end of the header.
-    let path = |place: &u64| {
-        let from = text.get(16_usize.checked_add(usize::try_from(*place).ok()?)?..)?;
-        Some(from.split(|byte| *byte == 0).next()?.to_vec())
+    // Bytes left and missing, elements given and missed; then the elements, each the place of a string,
+    // counted from the end of this header.
+    let (header, body) = room.split_at_checked(16).ok_or(Errno::IO)?;
+    let number = |at: usize| header.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes);
+    let (Some(missing), Some(count), Some(missed)) = (number(4), number(8), number(12)) else {
+        return Err(Errno::IO);
     };
-    let places = room.get(2..).unwrap_or_default().iter().take(count);
-    Ok((places.filter_map(path).collect(), missed))
+    let path = |element: &[u8]| {
+        let place = usize::try_from(u64::from_ne_bytes(element.try_into().ok()?)).ok()?;
+        Some(body.get(place..)?.split(|byte| *byte == 0).next()?.to_vec())
+    };
+    let paths = body.chunks_exact(8).take(count as usize).filter_map(path).collect();
+    Ok((paths, missing != 0 || missed != 0))
 }
 
 #[repr(C)]

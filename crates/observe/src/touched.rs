@@ -37,9 +37,14 @@ pub(crate) fn touched(net: &mut Net<'_>) {
         };
         for (dir, name, found) in places {
             let changed = touch.surely || net.memory.told.is_news(&found);
-            if changed && found.kind.is_some() && !net.turned(dir, &name) {
+            if !changed || found.kind.is_none() || net.turned(dir, &name) {
+                continue;
+            }
+            if touch.by.as_ref().is_some_and(|by| (by.0, &*by.1) == (dir, name.as_slice())) {
                 net.before(dir, &name);
                 net.after(dir, &name, &found);
+            } else {
+                net.surprise(dir, &name, &found);
             }
         }
     }

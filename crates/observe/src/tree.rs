@@ -4,7 +4,7 @@
 use crate::{found, sys};
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{CWD, Mode, OFlags, open, readlinkat},
+    fs::{CWD, Dir, Mode, OFlags, open, readlinkat},
     io::Errno,
 };
 use std::{cell::Cell, io, os::fd::AsRawFd, path::Path};
@@ -35,6 +35,14 @@ impl Tree {
         let device = found::look(&fd, b"")?.ok_or(Errno::NOENT)?.device;
         let path = path_of(&fd)?;
         Ok(Self { fd, root, device, path, lookups: Cell::new(LOOKUPS) })
+    }
+
+    /// Waits until what is being done to the names of a folder is done and its events are queued: whoever
+    /// does it holds the folder's lock for so long, and reading a folder takes it.
+    pub(crate) fn wait(&self, dir: u64) {
+        if let Ok(mut listing) = sys::open_folder(&self.fd, self.root, dir).and_then(Dir::read_from) {
+            let _ = listing.next();
+        }
     }
 
     /// Whether so many other names of files may still be looked up for this question: a file can have

@@ -51,7 +51,6 @@ fn visit(net: &mut Net<'_>, dir: u64, name: &[u8], kind: FileType, todo: &mut Ve
             todo.push(found.inode);
         }
     } else if found.kind.is_some() {
-        net.before(dir, name);
-        net.after(dir, name, &found);
+        net.surprise(dir, name, &found);
     }
 }

@@ -8,7 +8,7 @@
 use crate::{
     event::{Event, Named, Thread},
     found::{Found, Moment, now},
-    life::{Life, Turn},
+    life::{Life, Start, Turn},
     links::Links,
 };
 use std::{
@@ -22,6 +22,8 @@ pub(crate) type Ahead = HashMap<(u64, Name), Option<u64>>;
 
 /// What an entry costs beside its name; an estimate.
 const ENTRY: usize = 96;
+/// How many renames are waited for.
+const MOST_WAITING: usize = 16;
 /// The file system's clock may be late by this many nanoseconds.
 const TICK: i128 = 20_000_000;
 const CONTENT: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB;
@@ -81,6 +83,12 @@ impl Window {
     pub(crate) fn is_older(&self, found: &Found) -> bool {
         let nanos = |(seconds, nanos): Moment| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
         found.inode <= self.older || nanos(found.born) + TICK < nanos(self.opened)
+    }
+
+    /// Whether a name got a file in this window and had none before.
+    pub(crate) fn is_new(&self, dir: u64, name: &[u8]) -> bool {
+        let life = self.names.get(&dir).and_then(|names| names.get(name));
+        life.is_some_and(|life| !matches!(life.start, Start::Was(_)))
     }
 
     /// Everything may have happened.
@@ -223,6 +231,12 @@ impl Window {
             }
             _ => {}
         }
+    }
+
+    /// The folders of renames whose victims may have been cut off by the end of the events.
+    pub(crate) fn waits_for(&self) -> HashSet<u64> {
+        let waiting = self.pending.values().filter(|pending| pending.victim.is_none());
+        waiting.map(|pending| pending.dir).take(MOST_WAITING).collect()
     }
 
     /// No more events will come.

@@ -5,6 +5,7 @@ use atoll_observe::Limits;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use std::{
     fs,
+    io::Write,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -139,17 +140,26 @@ fn nobody_can_keep_us_reading() {
                 }
             });
         }
+        let _guard = Guard(&stop);
         for _ in 0..20 {
             let start = Instant::now();
             let taken = sandbox.take();
             assert!(taken.entries.len() <= 100);
             assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
         }
-        stop.store(true, Ordering::Relaxed);
     });
     // Every file that was told as created is told as deleted or is there, and the end is quiet.
     sandbox.take();
     assert_eq!(sandbox.changes(), NOTHING);
+}
+
+/// Stops the others, also when the test fails.
+struct Guard<'a>(&'a AtomicBool);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -175,18 +185,23 @@ fn answers_that_overlap_with_work_add_up() {
                     break;
                 }
                 let at = |n: u64| folder.join((n % 7).to_string());
-                match n % 3 {
+                match n % 5 {
                     0 => fs::write(at(n), "x").unwrap(),
                     1 => _ = fs::rename(at(n * 5 + 2), at(n)),
-                    _ => _ = fs::remove_file(at(n * 3)),
+                    2 => _ = fs::remove_file(at(n * 3)),
+                    3 => _ = fs::hard_link(at(n + 3), at(n * 2)),
+                    _ => {
+                        let file = fs::File::options().append(true).open(at(n));
+                        let _ = file.map(|mut file| file.write_all(b"x"));
+                    }
                 }
             }
         });
-        for _ in 0..300 {
+        let _guard = Guard(stop);
+        for _ in 0..1000 {
             let taken = sandbox.take();
             fold(&mut known, taken);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     let taken = sandbox.take();
     fold(&mut known, taken);
@@ -228,7 +243,7 @@ fn links_and_renames_in_doubt_cost_no_square() {
     let (start, changes) = (Instant::now(), sandbox.changes());
     assert_eq!(changes.iter().filter(|line| line.starts_with('~')).count(), 3000);
     assert_eq!(changes.iter().filter(|line| line.starts_with('+')).count(), 3000);
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -243,5 +258,5 @@ fn a_folder_that_moves_elsewhere_is_not_walked() {
     fs::rename(home.join("a"), home.join("b")).unwrap();
     let start = Instant::now();
     assert_eq!(sandbox.changes(), NOTHING);
-    assert!(start.elapsed() < Duration::from_millis(20), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
 }

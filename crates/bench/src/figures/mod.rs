@@ -47,6 +47,8 @@ pub(crate) enum Figure {
     RestExec,
     /// Uploading and downloading a file through REST
     RestFiles,
+    /// Saying which files a command changed, through REST
+    RestChanges,
     /// Making many sandboxes at once through REST
     RestBurst,
 }
@@ -58,7 +60,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -69,6 +71,7 @@ impl Figure {
         Self::RestCreate,
         Self::RestExec,
         Self::RestFiles,
+        Self::RestChanges,
         Self::RestBurst,
     ];
 
@@ -84,6 +87,7 @@ impl Figure {
             Self::RestCreate => rest::create(bench).await,
             Self::RestExec => rest::exec(bench).await,
             Self::RestFiles => rest::files(bench).await,
+            Self::RestChanges => rest::changes(bench).await,
             Self::RestBurst => rest::burst(bench).await,
         }
     }

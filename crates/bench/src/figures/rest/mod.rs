@@ -2,6 +2,7 @@
 //! server of its own, so that none finds what another left.
 
 mod burst;
+mod changes;
 mod create;
 mod exec;
 mod files;
@@ -19,6 +20,10 @@ pub(super) async fn exec(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn files(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| files::take(bench, server).await).await
+}
+
+pub(super) async fn changes(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| changes::take(bench, server).await).await
 }
 
 pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
