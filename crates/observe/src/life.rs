@@ -36,8 +36,8 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// The first turn decides. `told` is what the last answer said about the name, where that may be
-    /// ahead of the events.
+    /// The first turn decides. `told` is what an earlier answer said about the name: it may have been
+    /// ahead of the events, and it knows more than a merged one.
     pub(crate) fn begin(turn: Turn, told: Option<Option<u64>>) -> Self {
         let start = match (told, turn) {
             (Some(Some(inode)), _) | (None, Turn::Deleted(inode) | Turn::MovedAway(inode)) => {

@@ -16,6 +16,8 @@ use std::{collections::HashSet, sync::Arc};
 
 /// How many things that are no files are remembered.
 const MOST_SPECIAL: usize = 4096;
+/// How many names are remembered from one answer to the next.
+pub(crate) const MOST_NAMES: usize = 4096;
 
 /// What is kept of a tree from one window to the next.
 pub(crate) struct Memory {
@@ -59,7 +61,7 @@ pub(crate) struct Surprise {
 pub(crate) struct Netted {
     pub(crate) ledger: Ledger,
     pub(crate) truncated: bool,
-    /// What this answer knew ahead of the events.
+    /// What this answer says of names: always where it is ahead of the events.
     pub(crate) ahead: Ahead,
     /// Files with several names, and how many.
     pub(crate) several: Vec<(u64, u32)>,
@@ -87,7 +89,7 @@ pub(crate) fn net(tree: &Tree, window: &Window, memory: &mut Memory, ledger: Led
 impl Net<'_> {
     fn name(&mut self, dir: u64, name: &Name, life: Life) {
         let found = self.look(dir, name).filter(|found| !found.is_dir);
-        if found.is_some() != life.there {
+        if found.is_some() != life.there || self.ahead.len() < MOST_NAMES {
             self.ahead.insert((dir, name.clone()), found.as_ref().map(|found| found.inode));
         }
         if let Start::Was(inode) = life.start
@@ -127,6 +129,9 @@ impl Net<'_> {
 
     /// A file that may have come to its name after the last event that was read.
     pub(crate) fn surprise(&mut self, dir: u64, name: &[u8], found: &Found) {
+        if self.window.ahead.get(&(dir, name.into())) == Some(&None) {
+            return;
+        }
         self.before(dir, name);
         self.after(dir, name, found);
         let paths = [self.places.now(dir), self.places.before(dir)];

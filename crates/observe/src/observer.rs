@@ -6,7 +6,7 @@ use crate::{
     doubt,
     event::{Events, METADATA},
     mapped::{Mapped, mapped},
-    net::{Memory, Netted, Surprise, net},
+    net::{MOST_NAMES, Memory, Netted, Surprise, net},
     sys,
     tree::{TOP, Tree, open_dir},
     window::Window,
@@ -213,11 +213,15 @@ impl Observer {
         closed.over |= mapped.lost;
         let Netted { mut ledger, mut truncated, ahead, several, surprises } =
             net(tree, &closed, memory, ledger);
-        window.ahead = ahead;
-        // What was not seen may have changed how many names a file has, or made a subvolume.
+        // What was not seen may have changed what a name holds, how many a file has, or made a subvolume.
         if !closed.over {
             window.links.several = std::mem::take(&mut closed.links.several);
+            window.ahead = std::mem::take(&mut closed.ahead);
         }
+        if window.ahead.len() > MOST_NAMES {
+            window.ahead.clear();
+        }
+        window.ahead.extend(ahead);
         several.iter().for_each(|(inode, names)| window.links.remember(*inode, *names));
         // As long as there are subvolumes inside, they may change unseen.
         window.nested = (closed.nested || closed.over) && sys::has_nested(&tree.fd).unwrap_or(true);

@@ -17,7 +17,7 @@ use std::{
 };
 
 pub(crate) type Name = Arc<[u8]>;
-/// What the last answer said about names whose events it had not seen yet.
+/// What the last answers said about some names: which file is there, if one is.
 pub(crate) type Ahead = HashMap<(u64, Name), Option<u64>>;
 
 /// What an entry costs beside its name; an estimate.

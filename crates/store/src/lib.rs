@@ -9,7 +9,6 @@ mod activity;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
-mod id;
 mod idempotency;
 mod key;
 mod list;
@@ -22,8 +21,8 @@ mod setting;
 pub use activity::{
     ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Counted, DETAIL_BYTES,
 };
+pub use atoll_types::{IdError, KeyId, SandboxId};
 pub use error::{Clash, Outage, Result, Source, StoreError, Thing};
-pub use id::{IdError, KeyId, SandboxId};
 pub use idempotency::{
     Attempt, Begun, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLY_BYTES, Reply, Ticket,
 };

@@ -74,6 +74,14 @@ macro_rules! id {
 }
 
 id!(
+    /// The durable record and its volume.
+    SandboxId
+);
+id!(
+    /// One API key; never the key itself.
+    KeyId
+);
+id!(
     /// One running incarnation of a sandbox.
     ContainerId
 );
