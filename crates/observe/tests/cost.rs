@@ -1,6 +1,6 @@
 //! Answers about large trees. `--nocapture` shows what each cost; nothing here asserts on time.
 
-use crate::fixture::{Pool, Sandbox};
+use crate::fixture::Sandbox;
 use atoll_observe::Scanner;
 use std::{
     fs,
