@@ -35,8 +35,12 @@ const SHOWN: usize = 12;
 /// Names the space in which owners' names become ids.
 const OWNERS: Uuid = Uuid::from_u128(0x6b1f_2f60_9d0f_4a7c_8f52_0d9e_61a7_0001);
 
-/// The id of an owner, from its name: a UUID, as the published clients expect one.
-pub(crate) fn owner_id(name: &str) -> String {
+/// The id of an owner, from its name: a UUID, as the published clients expect one. An id is its own.
+#[must_use]
+pub fn owner_id(name: &str) -> String {
+    if let Ok(id) = Uuid::try_parse(name) {
+        return id.hyphenated().to_string();
+    }
     Uuid::new_v5(&OWNERS, name.as_bytes()).hyphenated().to_string()
 }
 

@@ -22,7 +22,7 @@ pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use exec::{ExecCommand, ExecOutcome, MAX_TIMEOUT_SECONDS};
 pub use files::Download;
-pub use keys::{IssuedKey, NewKey};
+pub use keys::{IssuedKey, NewKey, owner_id};
 pub use settings::CoreSettings;
 pub use vault::Vault;
 

@@ -17,6 +17,10 @@ impl Core {
             ));
         }
         if caller.scope != Scope::Admin {
+            // Somebody else's are as if they were not there.
+            if query.owner.as_ref().is_some_and(|owner| *owner != caller.owner) {
+                return Ok(Page::default());
+            }
             query.owner = Some(caller.owner.clone());
         }
         Ok(self.store.list_sandboxes(&query).await?)

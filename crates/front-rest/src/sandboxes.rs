@@ -54,6 +54,8 @@ pub(crate) struct ListParams {
     /// Part of an id, image, session key, owner's name or label.
     search: Option<String>,
     image: Option<String>,
+    /// An owner's name or id. Only an admin sees others' sandboxes.
+    owner: Option<String>,
     session_key: Option<String>,
     /// `name=value`, several separated by commas; all must match.
     labels: Option<String>,
@@ -78,7 +80,8 @@ fn labels_of(text: Option<&str>) -> Result<BTreeMap<String, String>, Failure> {
 
 impl ListParams {
     fn query(self) -> Result<(ListQuery, u64, u32), Failure> {
-        let Self { page, page_size, status, search, image, session_key, labels, sort_by, sort_order } = self;
+        let Self { page, page_size, status, search, image, owner, session_key, labels, sort_by, sort_order } =
+            self;
         let (page, size) = (page.unwrap_or(1), page_size.unwrap_or(20));
         if !(1..=1 << 40).contains(&page) {
             return Err(wrong("page", "page starts at 1"));
@@ -99,7 +102,7 @@ impl ListParams {
             Some(_) => return Err(wrong("sort_order", "expected asc or desc")),
         };
         let query = ListQuery {
-            owner: None,
+            owner: owner.as_deref().map(atoll_core::owner_id),
             statuses,
             image,
             session_key,

@@ -46,6 +46,14 @@ fn a_key_sees_its_owners_sandboxes_and_does_what_its_scope_allows() {
     }
     assert_eq!(server.ask_as(&bob, "GET", "/api/v1/sandboxes", "").json()["total"], 0);
     assert_eq!(server.ask("GET", "/api/v1/sandboxes", "").json()["total"], 1, "an admin sees all");
+    let of = |key: &str, owner: &str| {
+        server.ask_as(key, "GET", &format!("/api/v1/sandboxes?owner={owner}"), "").json()["total"].clone()
+    };
+    assert_eq!(
+        (of(KEY, "ann"), of(KEY, "bob"), of(&bob, "ann"), of(&ann, "ann")),
+        (1.into(), 0.into(), 0.into(), 1.into())
+    );
+    assert_eq!(of(KEY, made["user_id"].as_str().unwrap()), 1, "by its id as well");
     for (method, tail, body) in [
         ("POST", "/exec", r#"{"command":"true"}"#),
         ("POST", "/stop", ""),
