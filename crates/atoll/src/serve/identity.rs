@@ -70,15 +70,17 @@ pub(super) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// Starts this program anew as the user, in place of itself. Returns only when that failed.
-pub(super) fn become_user(identity: &Identity) -> Error {
+/// Starts this program anew as the user, in place of itself, on the same data folder: the usual one of
+/// that user would be another. Returns only when that failed.
+pub(super) fn become_user(identity: &Identity, data_dir: &Path) -> Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(e) => return Error::internal(format!("where is this program? {e}")),
     };
     // Supplementary groups go with the uid: the standard library drops them.
-    let error =
-        Command::new(program).args(std::env::args_os().skip(1)).uid(identity.uid).gid(identity.gid).exec();
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1)).env("ATOLL_DATA_DIR", data_dir);
+    let error = command.uid(identity.uid).gid(identity.gid).exec();
     Error::internal(format!("cannot become an ordinary user: {error}; can that user read the program?"))
 }
 

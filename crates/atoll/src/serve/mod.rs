@@ -44,7 +44,7 @@ pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
         runtime.block_on(launcher(&config, vec![identity.uid]))?;
         runtime.shutdown_background();
         identity::prepare(&folder(&config.data_dir), &identity)?;
-        return Err(identity::become_user(&identity));
+        return Err(identity::become_user(&identity, &config.data_dir));
     }
     runtime.block_on(serve(&config)).map(|()| 0)
 }

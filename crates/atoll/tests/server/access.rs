@@ -155,3 +155,22 @@ fn without_keys_only_this_machine_by_its_own_name() {
         .unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("loopback"));
 }
+
+/// The usual data folder is another for root than for whom the server becomes; both must mean root's.
+/// In a mount namespace of its own, so that the machine's own instance is neither met nor made.
+#[test]
+fn started_plainly_as_root_it_serves_from_the_machines_folder() {
+    let script = "mount -t tmpfs tmpfs /var/lib && mount -t tmpfs tmpfs /run && \
+                  { \"$ATOLL\" serve --listen 127.0.0.1:0 & } > /run/said 2>&1; \
+                  for i in $(seq 300); do grep -q 'data folder' /run/said && break; sleep 0.1; done; \
+                  cat /run/said; \"$ATOLL\" down --purge; ls /var/lib";
+    let ran = std::process::Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "bash", "-c", script])
+        .env("ATOLL", env!("CARGO_BIN_EXE_atoll"))
+        .env_remove("ATOLL_DATA_DIR")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(said.contains("Atoll listens") && said.contains("data folder: /var/lib/atoll;"), "{ran:?}");
+    assert!(said.ends_with("down, and nothing is left\n"), "{ran:?}");
+}
