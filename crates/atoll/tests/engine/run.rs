@@ -68,6 +68,8 @@ fn mistakes_are_explained() {
         assert!(matches!(ran.status.code(), Some(2 | 125)), "{arguments:?}: {ran:?}");
         assert!(text(&ran.stderr).contains(word), "{arguments:?}: {}", text(&ran.stderr));
     }
+    // Only then may the folder go: a launcher that is still ending would write there.
+    assert_nothing_left(data.path());
 }
 
 #[test]
