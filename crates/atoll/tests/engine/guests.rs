@@ -1,7 +1,7 @@
 //! Commands and files through the whole stack; the finer points are the guest's own tests.
 
 use super::fixture::{Instance, says, shell};
-use atoll_provider::{Command, EntryKind, ExecEvent, WriteOptions};
+use atoll_provider::{Command, EntryKind, ExecEvent, OutputStream, WriteOptions};
 use atoll_types::{ErrorCode, ExecId};
 use bytes::Bytes;
 use futures_util::stream;
@@ -28,7 +28,21 @@ async fn output_can_be_joined_at_any_offset_by_anyone() {
         all
     };
     let whole = collect(0).await;
-    assert!(whole.ends_with(b"line 1000\nend\n"));
+    // Each output is in its own order; between the two pipes there is none to keep.
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let mut events = c.guest().attach(id, 0, true).await.unwrap();
+    while let Some(event) = events.next().await.unwrap() {
+        match event {
+            ExecEvent::Output { stream: OutputStream::Stdout, data, .. } => stdout.extend_from_slice(&data),
+            ExecEvent::Output { stream: OutputStream::Stderr, data, .. } => stderr.extend_from_slice(&data),
+            _ => {}
+        }
+    }
+    let lines: String = (1..=1000).map(|n| format!("line {n}\n")).collect();
+    assert_eq!(
+        (stdout, stderr, whole.len()),
+        (lines.clone().into_bytes(), b"end\n".to_vec(), lines.len() + 4)
+    );
     for from in [1, 7, 4000, whole.len() as u64] {
         assert_eq!(collect(from).await, &whole[usize::try_from(from).unwrap()..]);
     }
