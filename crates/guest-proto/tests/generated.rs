@@ -17,6 +17,9 @@ fn generated_code_is_current() {
     fs::create_dir_all(&out).unwrap();
     tonic_prost_build::configure()
         .bytes("Output.data")
+        .bytes("FileChunk.data")
+        .bytes("WriteChunk.data")
+        .bytes("StdinChunk.data")
         .out_dir(&out)
         .compile_fds(compile("proto/guest.proto"))
         .unwrap();

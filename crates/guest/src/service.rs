@@ -10,8 +10,8 @@ use atoll_guest_proto::{
     v1::{
         AttachRequest, ConfigureReply, ConfigureRequest, ExecInfo, ExecRef, ExecRequest, FileEntry,
         ForgetReply, HelloReply, HelloRequest, ListDirRequest, ListExecsReply, ListExecsRequest,
-        MakeDirRequest, MoveRequest, ReadFileRequest, RemoveReply, RemoveRequest, SignalReply, SignalRequest,
-        StatRequest, StdinChunk, StdinReply, WriteChunk, guest_server::Guest,
+        MakeDirRequest, MoveRequest, ReadFileRequest, RemoveReply, RemoveRequest, ResizeReply, ResizeRequest,
+        SignalReply, SignalRequest, StatRequest, StdinChunk, StdinReply, WriteChunk, guest_server::Guest,
     },
 };
 use atoll_types::{Error, ErrorCode};
@@ -105,6 +105,12 @@ impl Guest for GuestService {
     async fn signal_exec(&self, request: Request<SignalRequest>) -> Reply<SignalReply> {
         let SignalRequest { exec_id, signal } = request.into_inner();
         reply(self.execs.get(&exec_id).and_then(|exec| exec.signal(signal)).map(|()| SignalReply {}))
+    }
+
+    async fn resize_exec(&self, request: Request<ResizeRequest>) -> Reply<ResizeReply> {
+        let ResizeRequest { exec_id, terminal: _ } = request.into_inner();
+        let unsupported = Error::new(ErrorCode::Unsupported, "the command has no terminal");
+        reply(self.execs.get(&exec_id).and(Err(unsupported)))
     }
 
     async fn kill_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {

@@ -18,7 +18,7 @@ pub(crate) fn head(path: &str) -> WriteHead {
 
 pub(crate) async fn write(guest: &Guest, head: WriteHead, data: &[&[u8]]) -> Result<FileEntry, Status> {
     let mut parts = vec![Part::Head(head)];
-    parts.extend(data.iter().map(|d| Part::Data(d.to_vec())));
+    parts.extend(data.iter().map(|d| Part::Data(d.to_vec().into())));
     let stream = tokio_stream::iter(parts.into_iter().map(|part| WriteChunk { part: Some(part) }));
     Ok(guest.client.clone().write_file(stream).await?.into_inner())
 }
@@ -131,7 +131,7 @@ async fn a_file_appears_whole_or_not_at_all() {
     let writing = tokio::spawn(async move {
         client.write_file(tokio_stream::wrappers::ReceiverStream::new(receiver)).await.map(|_| ())
     });
-    for part in [Part::Head(head("f")), Part::Data(b"new".to_vec())] {
+    for part in [Part::Head(head("f")), Part::Data(b"new"[..].into())] {
         sender.send(WriteChunk { part: Some(part) }).await.unwrap();
     }
     eventually("the upload has begun", async || guest.output("ls -A | wc -l").await == "2").await;
@@ -313,7 +313,7 @@ async fn many_uploads_at_once_hold_no_thread() {
     write(&guest, head("other"), &[b"x"]).await.unwrap();
     assert_eq!(read(&guest, "other").await.unwrap(), b"x");
     for (sender, writing) in uploads {
-        sender.send(WriteChunk { part: Some(Part::Data(b"data".to_vec())) }).await.unwrap();
+        sender.send(WriteChunk { part: Some(Part::Data(b"data"[..].into())) }).await.unwrap();
         drop(sender);
         writing.await.unwrap().unwrap();
     }

@@ -69,7 +69,7 @@ async fn files() {
     let guest = Guest::start().await;
     let chunk = vec![7u8; 1 << 20];
     let parts = std::iter::once(Part::Head(WriteHead { path: "big".into(), ..WriteHead::default() }))
-        .chain((0..256).map(move |_| Part::Data(chunk.clone())));
+        .chain((0..256).map(move |_| Part::Data(chunk.clone().into())));
     let start = Instant::now();
     let stream = tokio_stream::iter(parts.map(|part| WriteChunk { part: Some(part) }));
     guest.client.clone().write_file(stream).await.unwrap();

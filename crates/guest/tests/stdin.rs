@@ -11,7 +11,8 @@ pub(crate) async fn write(guest: &Guest, id: &str, chunks: &[&[u8]], close: bool
 
 async fn try_write(guest: &Guest, id: &str, chunks: &[&[u8]], close: bool) -> Result<u64, tonic::Status> {
     let mut messages = vec![StdinChunk { exec_id: id.into(), ..StdinChunk::default() }];
-    messages.extend(chunks.iter().map(|data| StdinChunk { data: data.to_vec(), ..StdinChunk::default() }));
+    messages
+        .extend(chunks.iter().map(|data| StdinChunk { data: data.to_vec().into(), ..StdinChunk::default() }));
     messages.push(StdinChunk { close, ..StdinChunk::default() });
     let stream = tokio_stream::iter(messages);
     Ok(guest.client.clone().write_stdin(stream).await?.into_inner().written)

@@ -64,7 +64,13 @@ pub struct ExecRequest {
     /// command waits for it as it would for a pipe, and what the slowest follower has read is freed.
     #[prost(bool, tag = "10")]
     pub lossless: bool,
-    #[prost(oneof = "exec_request::Program", tags = "2, 3")]
+    /// Its three streams are a terminal of this size. All output is then stdout, and stdin is open.
+    #[prost(message, optional, tag = "11")]
+    pub terminal: ::core::option::Option<Terminal>,
+    /// When there is more output than output_limit, the oldest goes instead of the newest.
+    #[prost(bool, tag = "12")]
+    pub keep_newest: bool,
+    #[prost(oneof = "exec_request::Program", tags = "2, 3, 13")]
     pub program: ::core::option::Option<exec_request::Program>,
 }
 /// Nested message and enum types in `ExecRequest`.
@@ -76,7 +82,27 @@ pub mod exec_request {
         /// Run by the image's shell: /bin/bash -c where there is one, else /bin/sh -c.
         #[prost(string, tag = "3")]
         Shell(::prost::alloc::string::String),
+        /// A program of atoll-init's own, run as the user like any other command.
+        #[prost(message, tag = "13")]
+        Tool(super::Tool),
     }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Terminal {
+    /// From 1 to 10000 each.
+    #[prost(uint32, tag = "1")]
+    pub rows: u32,
+    #[prost(uint32, tag = "2")]
+    pub columns: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tool {
+    /// find, grep, pack, unpack, watch
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// What it is to do, as JSON. Its answer is its output.
+    #[prost(bytes = "vec", tag = "2")]
+    pub request: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Arguments {
@@ -162,7 +188,7 @@ pub struct ExecInfo {
     /// Set when it never ran.
     #[prost(message, optional, tag = "9")]
     pub failure: ::core::option::Option<StartFailure>,
-    /// Bytes of output kept, and bytes beyond the cap that were dropped.
+    /// Bytes of output that came, those freed since included, and bytes beyond the cap that were dropped.
     #[prost(uint64, tag = "10")]
     pub output_bytes: u64,
     #[prost(uint64, tag = "11")]
@@ -186,6 +212,12 @@ pub struct ExecInfo {
     /// Whether something that it started still runs.
     #[prost(bool, tag = "19")]
     pub descendants_alive: bool,
+    /// Set when its streams are a terminal.
+    #[prost(message, optional, tag = "20")]
+    pub terminal: ::core::option::Option<Terminal>,
+    /// The first byte of output that is still there: those before it made room for newer ones.
+    #[prost(uint64, tag = "21")]
+    pub first_offset: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StartFailure {
@@ -202,8 +234,8 @@ pub struct StdinChunk {
     /// Named by the first message only.
     #[prost(string, tag = "1")]
     pub exec_id: ::prost::alloc::string::String,
-    #[prost(bytes = "vec", tag = "2")]
-    pub data: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub data: ::prost::bytes::Bytes,
     #[prost(bool, tag = "3")]
     pub close: bool,
 }
@@ -221,6 +253,15 @@ pub struct SignalRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SignalReply {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResizeRequest {
+    #[prost(string, tag = "1")]
+    pub exec_id: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub terminal: ::core::option::Option<Terminal>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResizeReply {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ForgetReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -281,7 +322,7 @@ pub mod file_chunk {
         #[prost(message, tag = "1")]
         Head(super::FileEntry),
         #[prost(bytes, tag = "2")]
-        Data(::prost::alloc::vec::Vec<u8>),
+        Data(::prost::bytes::Bytes),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -296,7 +337,7 @@ pub mod write_chunk {
         #[prost(message, tag = "1")]
         Head(super::WriteHead),
         #[prost(bytes, tag = "2")]
-        Data(::prost::alloc::vec::Vec<u8>),
+        Data(::prost::bytes::Bytes),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -719,6 +760,28 @@ pub mod guest_client {
                 .insert(GrpcMethod::new("atoll.guest.v1.Guest", "SignalExec"));
             self.inner.unary(req, path, codec).await
         }
+        /// Tells a command's terminal its new size.
+        pub async fn resize_exec(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResizeRequest>,
+        ) -> std::result::Result<tonic::Response<super::ResizeReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/atoll.guest.v1.Guest/ResizeExec",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("atoll.guest.v1.Guest", "ResizeExec"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Kills the command and everything it ever started. Answers when none of it is left.
         pub async fn kill_exec(
             &mut self,
@@ -987,6 +1050,11 @@ pub mod guest_server {
             &self,
             request: tonic::Request<super::SignalRequest>,
         ) -> std::result::Result<tonic::Response<super::SignalReply>, tonic::Status>;
+        /// Tells a command's terminal its new size.
+        async fn resize_exec(
+            &self,
+            request: tonic::Request<super::ResizeRequest>,
+        ) -> std::result::Result<tonic::Response<super::ResizeReply>, tonic::Status>;
         /// Kills the command and everything it ever started. Answers when none of it is left.
         async fn kill_exec(
             &self,
@@ -1495,6 +1563,49 @@ pub mod guest_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = SignalExecSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/atoll.guest.v1.Guest/ResizeExec" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResizeExecSvc<T: Guest>(pub Arc<T>);
+                    impl<T: Guest> tonic::server::UnaryService<super::ResizeRequest>
+                    for ResizeExecSvc<T> {
+                        type Response = super::ResizeReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResizeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Guest>::resize_exec(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResizeExecSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

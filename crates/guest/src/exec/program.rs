@@ -24,6 +24,9 @@ impl Program {
                 let command = c_string("shell", text)?;
                 Ok(Self { argv: vec![shell(), c"-c".into(), command], display })
             }
+            Some(exec_request::Program::Tool(_)) => {
+                Err(Error::new(atoll_types::ErrorCode::Unsupported, "there are no tools yet").at("tool"))
+            }
             Some(exec_request::Program::Arguments(Arguments { argv })) => {
                 if argv.is_empty() {
                     return Err(Error::invalid("arguments", "the program's name is missing"));

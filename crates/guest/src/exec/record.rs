@@ -172,6 +172,8 @@ impl Exec {
             pid: u32::try_from(status.pid).unwrap_or(0),
             command: self.command.clone(),
             descendants_alive: ended && !status.gone,
+            terminal: None,
+            first_offset: status.extent.freed,
         }
     }
 }

@@ -51,7 +51,12 @@ impl Execs {
             timeout_ms,
             output_limit,
             lossless,
+            terminal,
+            keep_newest: _,
         } = request;
+        if terminal.is_some() {
+            return Err(Error::new(ErrorCode::Unsupported, "there are no terminals yet").at("terminal"));
+        }
         let program = Program::parse(program)?;
         environment::validate(&environment)?;
         let directory = working_directory(&directory)?;

@@ -58,7 +58,7 @@ impl Files {
                 Ok(bytes) => {
                     offset += bytes.len() as u64;
                     left -= bytes.len() as u64;
-                    permit.send(Ok(FileChunk { part: Some(Part::Data(bytes)) }));
+                    permit.send(Ok(FileChunk { part: Some(Part::Data(bytes.into())) }));
                 }
                 Err(error) => {
                     permit.send(Err(to_status(&error)));

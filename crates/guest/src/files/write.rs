@@ -6,6 +6,7 @@ use atoll_guest_proto::{
     v1::{FileEntry, WriteChunk, write_chunk::Part},
 };
 use atoll_types::{Error, Result};
+use bytes::Bytes;
 use tonic::{Status, Streaming};
 
 /// An upload between two chunks. When the client goes away it is dropped here, on the thread that
@@ -20,7 +21,7 @@ impl Waiting {
         self.upload.take().ok_or_else(|| Error::internal("the upload is gone"))
     }
 
-    async fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
         let upload = self.take()?;
         self.upload = Some(self.files.run(move || upload.write(&bytes)).await?);
         Ok(())

@@ -16,6 +16,21 @@ pub enum Program {
     Arguments(Vec<Vec<u8>>),
     /// A line for the image's shell.
     Shell(String),
+    /// A program of PID 1's own, run as the user like any other.
+    Tool {
+        /// find, grep, pack, unpack, watch.
+        name: String,
+        /// What it is to do, as JSON.
+        request: Vec<u8>,
+    },
+}
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub columns: u16,
 }
 
 /// A command and how to run it.
@@ -37,6 +52,10 @@ pub struct Command {
     pub output_limit: Option<u64>,
     /// Whether the command waits for its readers, as with a pipe, instead of losing output.
     pub lossless: bool,
+    /// Its three streams are a terminal of this size. All output is then stdout, and stdin is open.
+    pub terminal: Option<TerminalSize>,
+    /// When there is more output than is kept, the oldest goes instead of the newest.
+    pub keep_newest: bool,
 }
 
 impl Command {
@@ -60,15 +79,28 @@ impl Command {
             timeout: None,
             output_limit: None,
             lossless: false,
+            terminal: None,
+            keep_newest: false,
         }
     }
 
     fn request(&self, id: ExecId) -> v1::ExecRequest {
-        let Self { program, working_directory, environment, user, stdin, timeout, output_limit, lossless } =
-            self.clone();
+        let Self {
+            program,
+            working_directory,
+            environment,
+            user,
+            stdin,
+            timeout,
+            output_limit,
+            lossless,
+            terminal,
+            keep_newest,
+        } = self.clone();
         let program = match program {
             Program::Arguments(argv) => v1::exec_request::Program::Arguments(v1::Arguments { argv }),
             Program::Shell(line) => v1::exec_request::Program::Shell(line),
+            Program::Tool { name, request } => v1::exec_request::Program::Tool(v1::Tool { name, request }),
         };
         // Zero means none, so the shortest timeout is a millisecond.
         let timeout_ms = timeout.map_or(0, |t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX).max(1));
@@ -82,7 +114,20 @@ impl Command {
             timeout_ms,
             output_limit: output_limit.unwrap_or(0),
             lossless,
+            terminal: terminal.map(TerminalSize::message),
+            keep_newest,
         }
+    }
+}
+
+impl TerminalSize {
+    fn message(self) -> v1::Terminal {
+        v1::Terminal { rows: self.rows.into(), columns: self.columns.into() }
+    }
+
+    fn read(terminal: v1::Terminal) -> Result<Self> {
+        let side = |n: u32| u16::try_from(n).map_err(|_| hostile("a terminal's size"));
+        Ok(Self { rows: side(terminal.rows)?, columns: side(terminal.columns)? })
     }
 }
 
@@ -126,7 +171,7 @@ pub struct ExecReport {
     pub oom_kills: u64,
     /// Why it never ran.
     pub failure: Option<StartFailure>,
-    /// Bytes of output kept.
+    /// Bytes of output that came and were kept, at least for a while.
     pub output_bytes: u64,
     /// Bytes beyond the cap.
     pub dropped_bytes: u64,
@@ -146,6 +191,10 @@ pub struct ExecReport {
     pub command: String,
     /// Whether something that it started still runs.
     pub descendants_alive: bool,
+    /// Its terminal, where it has one.
+    pub terminal: Option<TerminalSize>,
+    /// The first byte of output that is still there.
+    pub first_offset: u64,
 }
 
 impl ExecReport {
@@ -181,6 +230,8 @@ impl ExecReport {
             pid,
             command,
             descendants_alive,
+            terminal,
+            first_offset,
         } = info;
         let failure =
             failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
@@ -204,6 +255,8 @@ impl ExecReport {
             pid,
             command,
             descendants_alive,
+            terminal: terminal.map(TerminalSize::read).transpose()?,
+            first_offset,
         })
     }
 }
@@ -331,9 +384,27 @@ impl Guest {
         id: ExecId,
         data: impl Stream<Item = Bytes> + Send + 'static,
     ) -> Result<u64> {
-        let first = v1::StdinChunk { exec_id: id.to_string(), data: Vec::new(), close: false };
-        let last = v1::StdinChunk { exec_id: String::new(), data: Vec::new(), close: true };
-        let middle = data.map(|b| v1::StdinChunk { exec_id: String::new(), data: b.to_vec(), close: false });
+        self.feed(id, data, true).await
+    }
+
+    /// Sends input to a command and leaves its stdin open. Returns how much it took.
+    pub async fn add_stdin(
+        &self,
+        id: ExecId,
+        data: impl Stream<Item = Bytes> + Send + 'static,
+    ) -> Result<u64> {
+        self.feed(id, data, false).await
+    }
+
+    async fn feed(
+        &self,
+        id: ExecId,
+        data: impl Stream<Item = Bytes> + Send + 'static,
+        close: bool,
+    ) -> Result<u64> {
+        let first = v1::StdinChunk { exec_id: id.to_string(), data: Bytes::new(), close: false };
+        let last = v1::StdinChunk { exec_id: String::new(), data: Bytes::new(), close };
+        let middle = data.map(|data| v1::StdinChunk { exec_id: String::new(), data, close: false });
         let all = futures_util::stream::once(async { first })
             .chain(middle)
             .chain(futures_util::stream::once(async { last }));
@@ -344,6 +415,13 @@ impl Guest {
     /// Sends a signal to a command's own processes.
     pub async fn signal(&self, id: ExecId, signal: i32) -> Result<()> {
         let reply = self.client().signal_exec(v1::SignalRequest { exec_id: id.to_string(), signal }).await;
+        self.check(reply).await.map(|_| ())
+    }
+
+    /// Tells a command's terminal its new size.
+    pub async fn resize(&self, id: ExecId, size: TerminalSize) -> Result<()> {
+        let request = v1::ResizeRequest { exec_id: id.to_string(), terminal: Some(size.message()) };
+        let reply = self.client().resize_exec(request).await;
         self.check(reply).await.map(|_| ())
     }
 

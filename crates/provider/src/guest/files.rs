@@ -85,7 +85,7 @@ impl FileReader {
         let message = self.inner.message().await;
         match self.guest.check(message).await?.map(|m| m.part) {
             None => Ok(None),
-            Some(Some(v1::file_chunk::Part::Data(data))) => Ok(Some(data.into())),
+            Some(Some(v1::file_chunk::Part::Data(data))) => Ok(Some(data)),
             Some(_) => Err(hostile("a piece of a file")),
         }
     }
@@ -150,7 +150,7 @@ impl Guest {
         let chunk = |part| v1::WriteChunk { part: Some(part) };
         let head = chunk(v1::write_chunk::Part::Head(head));
         let (failed, failure) = oneshot::channel();
-        let body = until_failure(data, failed).map(move |b| chunk(v1::write_chunk::Part::Data(b.to_vec())));
+        let body = until_failure(data, failed).map(move |b| chunk(v1::write_chunk::Part::Data(b)));
         let mut client = self.client();
         let call = client.write_file(futures_util::stream::once(async { head }).chain(body));
         tokio::select! {

@@ -10,7 +10,9 @@ use atoll_guest_proto::{
     v1::{ConfigureRequest, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
-pub use exec::{Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure};
+pub use exec::{
+    Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure, TerminalSize,
+};
 pub use files::{Entry, EntryKind, FileReader, WriteOptions};
 use std::{collections::BTreeMap, sync::Arc};
 use tonic::{
