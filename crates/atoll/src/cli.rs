@@ -20,7 +20,7 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Starts the server.
     Serve(Serve),
-    /// Ends the server and everything that it started.
+    /// Ends every server and sandbox on this machine, or those of one data folder.
     Down(Down),
     /// Prints a completion script for a shell.
     Completion(Completion),
@@ -125,9 +125,10 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Down {
-    #[command(flatten)]
-    pub(crate) data: Data,
-    /// Delete the data folder too: records, keys, volumes
+    /// Only what belongs to this data folder [default: everything that Atoll started on this machine]
+    #[arg(long, value_name = "DIR", env = "ATOLL_DATA_DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Delete the data folders too: records, keys, volumes
     #[arg(long)]
     pub(crate) purge: bool,
 }

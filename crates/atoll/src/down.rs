@@ -1,33 +1,68 @@
-//! `atoll down`: ends the server and every sandbox of a data folder, and with `--purge` the folder too.
+//! `atoll down`: ends every server and sandbox on this machine, or those of one data folder, and with
+//! `--purge` their data folders too.
 
 use crate::{cli, serve};
 use atoll_launch_proto::{Layout, Request};
 use atoll_provider_native::{LaunchOptions, LauncherClient, ensure_launcher};
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use std::{fs, io, path::Path, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How long the server may take to end.
 const TRIES: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Ends everything that was started for a data folder.
+/// Ends what was asked for. What cannot be ended does not keep the rest alive.
 pub(crate) async fn run(options: &cli::Down) -> Result<u8> {
-    let data = options.data.dir();
-    let Ok(data) = data.canonicalize() else {
-        println!("nothing to end: {} does not exist", data.display());
-        return Ok(0);
+    let folders = match &options.data_dir {
+        Some(named) => vec![named.clone()],
+        None => started_here(),
     };
-    end_server(&data).await?;
-    end_launcher(&data).await?;
-    if options.purge {
-        purge(&data)?;
+    let mut failed = 0;
+    for folder in &folders {
+        // A data folder that is gone may have left a launcher behind.
+        let data = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        match end(&data, options.purge).await {
+            Ok(said) => println!("{}: {said}", data.display()),
+            Err(error) => {
+                eprintln!("atoll: {}: {}", data.display(), error.message);
+                failed += 1;
+            }
+        }
     }
-    println!(
-        "down{}",
-        if options.purge { ", and nothing is left" } else { "; volumes and records are kept" }
-    );
-    Ok(0)
+    if folders.is_empty() {
+        println!("nothing to end: Atoll has started nothing on this machine");
+    }
+    Ok(u8::from(failed > 0))
+}
+
+/// The data folders of everything that runs, and the usual one, which may hold what does not.
+fn started_here() -> Vec<PathBuf> {
+    let running = Layout::all().into_iter().map(|layout| layout.data().to_owned());
+    let usual = cli::default_data_dir();
+    let usual = usual.canonicalize().ok();
+    let mut folders: Vec<PathBuf> = running.chain(usual).collect();
+    folders.sort();
+    folders.dedup();
+    folders
+}
+
+/// Ends everything that was started for a data folder; says what came of it.
+async fn end(data: &Path, with_data: bool) -> Result<&'static str> {
+    if !data.exists() && !Layout::new(data).run().exists() {
+        return Ok("nothing to end: there is no such folder");
+    }
+    end_server(data).await?;
+    end_launcher(data, with_data).await?;
+    if with_data {
+        purge(data)?;
+        return Ok("down, and nothing is left");
+    }
+    Ok("down; volumes and records are kept")
 }
 
 /// Whether a process is an `atoll serve` and not somebody who got its number.
@@ -60,7 +95,7 @@ async fn end_server(data: &Path) -> Result<()> {
 }
 
 /// Starts the launcher where none runs: only it can free what a dead one left.
-async fn end_launcher(data: &Path) -> Result<()> {
+async fn end_launcher(data: &Path, with_data: bool) -> Result<()> {
     let layout = Layout::new(data);
     if !layout.run().exists() && !data.join("storage").exists() {
         return Ok(());
@@ -72,7 +107,7 @@ async fn end_launcher(data: &Path) -> Result<()> {
         extra: vec!["--permit-missing".into(), "memory,pids,cpu,cpuset".into()],
     };
     ensure_launcher(&options).await?;
-    LauncherClient::new(&layout).ask(Request::Shutdown).await?;
+    LauncherClient::new(&layout).ask(if with_data { Request::Purge } else { Request::Shutdown }).await?;
     for _ in 0..TRIES {
         if !layout.run().exists() {
             return Ok(());
@@ -84,9 +119,7 @@ async fn end_launcher(data: &Path) -> Result<()> {
 
 fn purge(data: &Path) -> Result<()> {
     // Only what is ours: a data folder that somebody chose badly may hold other things.
-    for name in ["server", "storage"] {
-        remove(fs::remove_dir_all(data.join(name)))?;
-    }
+    remove(fs::remove_dir_all(data.join("server")))?;
     remove(fs::remove_file(data.join("launch.log")))?;
     match fs::remove_dir(data) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),

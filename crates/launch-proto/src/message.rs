@@ -42,6 +42,8 @@ pub enum Request {
     Report,
     /// Destroys every container, unmounts, and ends the launcher and its monitor. [`Reply::Done`].
     Shutdown,
+    /// The same, and deletes all volumes and images. [`Reply::Done`].
+    Purge,
 }
 
 /// What a new container needs.

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ObserveRequest {
+    /// Whether the observer is the one that a launcher of this fingerprint would start. From root only.
+    /// [`ObserveAnswer::Done`].
+    Hello(u64),
     /// Begins to watch a container's volume. From root only. [`ObserveAnswer::Done`].
     Watch(ContainerId),
     /// Ends that. From root only. [`ObserveAnswer::Done`].

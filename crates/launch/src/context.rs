@@ -8,7 +8,7 @@ use atoll_types::ContainerId;
 use std::{
     fs, io,
     ops::Deref,
-    os::unix::fs::DirBuilderExt,
+    os::unix::{ffi::OsStrExt, fs::DirBuilderExt},
     path::{Path, PathBuf},
 };
 
@@ -42,7 +42,8 @@ pub(crate) fn make_folders(layout: &Layout) -> io::Result<()> {
     // Nobody else's business.
     let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids")];
     open.iter().try_for_each(|folder| make_folder(folder, 0o755))?;
-    closed.iter().try_for_each(|folder| make_folder(folder, 0o700))
+    closed.iter().try_for_each(|folder| make_folder(folder, 0o700))?;
+    fs::write(layout.origin(), layout.data().as_os_str().as_bytes())
 }
 
 /// Makes a folder if there is none.

@@ -11,6 +11,7 @@ mod monitor;
 mod mounts;
 mod net;
 mod observe;
+mod observer;
 mod ops;
 mod options;
 mod reap;

@@ -16,7 +16,7 @@ use std::{
     fs, io,
     io::{Read, Write},
     os::unix::{
-        fs::{DirBuilderExt, MetadataExt},
+        fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
         net::UnixStream,
     },
     thread::sleep,
@@ -95,7 +95,11 @@ fn take_lock(folders: &Folders) -> io::Result<Option<fs::File>> {
 fn leave_the_caller(options: &Options) -> io::Result<()> {
     setsid()?;
     std::env::set_current_dir("/")?;
-    let log = fs::OpenOptions::new().create(true).append(true).open(options.data_dir.join("launch.log"))?;
+    let log = fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(options.data_dir.join("launch.log"))?;
     if log.metadata()?.len() > (1 << 20) {
         log.set_len(0)?;
     }

@@ -1,9 +1,9 @@
-//! The process that watches volumes for changes: a child of the launcher that outlives every server.
+//! The process that watches volumes for changes: started by a launcher, it outlives it and every server.
 //! It keeps the kernel's events, and answers which files changed since the last question.
 //!
 //! What it knows dies with it; the next one says so once for every container (`truncated`).
 
-use crate::{cgroup, context::Context, record, wire};
+use crate::{cgroup, context::Context, observer, record, wire};
 use atoll_launch_proto::{
     FileAction, FileChange, HEADER, Layout, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode,
     encode, frame_length,
@@ -88,7 +88,7 @@ struct Client {
     buffer: Vec<u8>,
 }
 
-/// Serves until the launcher ends it.
+/// Serves until a launcher ends it.
 pub(crate) fn run(context: &Context) -> io::Result<()> {
     let mut finder = Finder::new(context)?;
     let listener = bind(&context.layout)?;
@@ -182,6 +182,10 @@ fn answer(
 ) -> Result<ObserveAnswer> {
     let fault = |e: io::Error| Error::internal(format!("changes cannot be observed: {e}"));
     match request {
+        ObserveRequest::Hello(fingerprint) if root && fingerprint == observer::fingerprint(context) => {
+            Ok(ObserveAnswer::Done)
+        }
+        ObserveRequest::Hello(_) => Err(Error::new(ErrorCode::VersionMismatch, "this is another observer")),
         ObserveRequest::Watch(container) if root => {
             finder.watch(&tree(context, container)?).map_err(fault)?;
             Ok(ObserveAnswer::Done)

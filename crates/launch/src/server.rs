@@ -6,7 +6,8 @@ use crate::{
     context::{Context, Folders},
     images::Images,
     init::InitProgram,
-    observe, ops,
+    observer::Observer,
+    ops,
     options::Options,
     reap, record, repair, sys, wire, worker,
 };
@@ -25,7 +26,6 @@ use std::{
         fs::{DirBuilderExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
-    time::Duration,
 };
 
 /// The exit status that makes the monitor start another one.
@@ -39,8 +39,8 @@ struct Server {
     listener: UnixListener,
     signals: OwnedFd,
     workers: BTreeSet<i32>,
-    /// The child that watches volumes.
-    observer: Option<i32>,
+    /// Who watches volumes.
+    observer: Option<Observer>,
     served: bool,
     lock: fs::File,
 }
@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
     let workers = BTreeSet::new();
     let mut server = Server { context, listener, signals, workers, observer: None, served: false, lock };
     // It must not keep whoever waits for the word waiting.
-    server.start_observer(ready.as_ref().map(AsFd::as_fd));
+    server.get_observer(ready.as_ref().map(AsFd::as_fd));
     // After the signals are blocked: its workers' ends must not be missed.
     repair::half_made(&server.context);
     repair::orphans(&server.context);
@@ -116,14 +116,22 @@ impl Server {
                 tv_nsec: if self.served { 50_000_000 } else { 0 },
             });
             let mut fds =
-                [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+                vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            let observer = self.observer.as_ref().map(Observer::as_fd);
+            fds.extend(observer.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
             let woken = poll(&mut fds, timeout.as_ref()).unwrap_or(1);
+            let observer_ended = fds.get(2).is_some_and(|fd| !fd.revents().is_empty());
+            drop(fds);
+            if observer_ended {
+                tracing::error!("the observer ended; starting it again");
+                self.get_observer(None);
+            }
             let mut terminate = false;
             while let Some(signal) = sys::next_signal(&self.signals) {
                 terminate |= signal != libc::SIGCHLD;
             }
-            if self.reap() {
-                return self.clean_up();
+            if let Some(code) = self.reap() {
+                return self.clean_up(code == worker::PURGE);
             }
             if terminate {
                 // Containers live on; the next launcher finds them.
@@ -134,7 +142,7 @@ impl Server {
                 self.admit(stream);
             }
             if woken == 0 && self.idle() && self.may_retire() {
-                return self.clean_up();
+                return self.clean_up(false);
             }
         }
     }
@@ -177,15 +185,12 @@ impl Server {
         }
     }
 
-    /// Sees children end. True: a worker has ended everything and so must we.
-    fn reap(&mut self) -> bool {
-        let (mut end, mut crashed) = (false, false);
+    /// Sees children end. Some: a worker has ended everything, with this status, and so must we.
+    fn reap(&mut self) -> Option<i32> {
+        let (mut end, mut crashed) = (None, false);
         while let Ok(Some(ended)) = sys::reap_one(-1, false) {
-            if self.observer == Some(ended.pid) {
-                tracing::error!("the observer ended; starting it again");
-                self.start_observer(None);
-            } else if self.workers.remove(&ended.pid) {
-                end |= ended.exit_status == Some(worker::SHUT_DOWN);
+            if self.workers.remove(&ended.pid) {
+                end = end.max(ended.exit_status.filter(|s| [worker::SHUT_DOWN, worker::PURGE].contains(s)));
                 crashed |= ended.signal.is_some();
             } else {
                 reap::note(&self.context, &ended);
@@ -198,32 +203,11 @@ impl Server {
         end
     }
 
-    /// Starts the child that watches volumes, and waits until it listens: a container that is made
-    /// before that would not be watched from its beginning.
-    fn start_observer(&mut self, waited_on: Option<BorrowedFd<'_>>) {
-        let _ = fs::remove_file(self.context.layout.observer());
-        match sys::fork() {
-            Ok(sys::Fork::Child) => {
-                sys::end_with_parent();
-                sys::unblock_signals();
-                sys::close_in_child(&[self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()]);
-                waited_on.into_iter().for_each(|fd| sys::close_in_child(&[fd]));
-                if let Err(error) = observe::run(&self.context) {
-                    tracing::error!(%error, "changes cannot be observed");
-                    // So that one which can never work is not started in a tight circle.
-                    std::thread::sleep(Duration::from_secs(1));
-                }
-                sys::exit_now(1);
-            }
-            Ok(sys::Fork::Parent(pid)) => self.observer = Some(pid),
-            Err(error) => tracing::error!(%error, "cannot fork the observer"),
-        }
-        for _ in 0..200 {
-            if self.context.layout.observer().exists() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    /// Sees that somebody watches volumes.
+    fn get_observer(&mut self, waited_on: Option<BorrowedFd<'_>>) {
+        let mut ours = vec![self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()];
+        ours.extend(waited_on);
+        self.observer = Observer::get(&self.context, &ours);
     }
 
     fn repair_in_worker(&mut self) {
@@ -243,7 +227,9 @@ impl Server {
 
     /// Ends what still works, and every container with it.
     fn end_workers(&mut self) {
-        self.workers.extend(self.observer.take());
+        if let Some(observer) = self.observer.take() {
+            observer.end();
+        }
         for worker in &self.workers {
             if let Some(pid) = Pid::from_raw(*worker) {
                 let _ = kill_process(pid, Signal::KILL);
@@ -260,8 +246,8 @@ impl Server {
         }
     }
 
-    /// Removes all that this instance has outside its data folder.
-    fn clean_up(mut self) -> i32 {
+    /// Removes all that this instance has outside its data folder, and with `purge` what it keeps there.
+    fn clean_up(mut self, purge: bool) -> i32 {
         self.end_workers();
         let Context { folders, storage, .. } = self.context;
         let _ = fs::remove_file(folders.layout.socket());
@@ -269,6 +255,9 @@ impl Server {
         if let Err(error) = storage.close() {
             tracing::error!(%error, "the storage stays mounted");
             return 0;
+        }
+        if purge && let Err(error) = fs::remove_dir_all(folders.layout.data().join("storage")) {
+            tracing::error!(%error, "the storage cannot be deleted");
         }
         let _ = fs::remove_dir_all(folders.layout.run());
         let _ = fs::remove_file(folders.lock());

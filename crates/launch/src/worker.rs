@@ -8,6 +8,8 @@ use std::os::unix::net::UnixStream;
 
 /// The exit status of a worker that ended everything, for the launcher to end by.
 pub(crate) const SHUT_DOWN: i32 = 77;
+/// The same, and the launcher deletes all that it kept.
+pub(crate) const PURGE: i32 = 78;
 
 /// Serves one connection and returns the worker's exit status.
 pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
@@ -36,9 +38,13 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
                 wire::write_answer(&mut stream, &Answer::Err(error));
             }
         }
-        Request::Shutdown => {
+        end @ (Request::Shutdown | Request::Purge) => {
             let result = ops::destroy_all(context);
-            let code = if result.is_ok() { SHUT_DOWN } else { 0 };
+            let code = match end {
+                _ if result.is_err() => 0,
+                Request::Purge => PURGE,
+                _ => SHUT_DOWN,
+            };
             wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
             return code;
         }
@@ -74,7 +80,7 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
         Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
         Request::Report => ops::report(context).map(Reply::Report),
-        Request::Create(_) | Request::Wait(_) | Request::Connect(_) | Request::Shutdown => {
+        Request::Create(_) | Request::Wait(_) | Request::Connect(_) | Request::Shutdown | Request::Purge => {
             Err(Error::internal("this request is served elsewhere"))
         }
     }

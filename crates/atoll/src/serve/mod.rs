@@ -10,7 +10,7 @@ use atoll_core::{Core, IssuedKey, Vault};
 use atoll_front_rest::Access;
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
 use atoll_store_sqlite::SqliteStore;
-use atoll_types::{Error, Result};
+use atoll_types::{Error, ErrorCode, Result};
 use std::{
     fs,
     net::SocketAddr,
@@ -59,10 +59,15 @@ async fn serve(config: &Config) -> Result<()> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ATOLL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Before the launcher does: a folder that root made would be closed to an ordinary user.
+    fs::create_dir_all(&config.data_dir).map_err(|e| {
+        Error::internal(format!("the data folder {} cannot be made: {e}", config.data_dir.display()))
+    })?;
     let provider = Arc::new(launcher(config, Vec::new()).await?);
     let own = folder(&config.data_dir);
     fs::create_dir_all(&own)
         .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
+    let _only = claim(&own)?;
     let store = SqliteStore::open(&own.join("atoll.db")).await.map_err(|e| {
         // The operator may know what the caller may not.
         tracing::error!(error = %e, "the database");
@@ -84,6 +89,23 @@ async fn serve(config: &Config) -> Result<()> {
     atoll_front_rest::serve(listener, atoll_front_rest::router(core, access), told_to_end()).await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())
+}
+
+/// Makes this the only server of its data folder, until it ends: two would each answer for sandboxes
+/// that the other changes.
+fn claim(own: &Path) -> Result<fs::File> {
+    let cannot = |e: std::io::Error| Error::internal(format!("the server's folder cannot be locked: {e}"));
+    let path = own.join("server.lock");
+    let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(cannot)?;
+    match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let message = "another server runs on this data folder; end it with `atoll down`, or choose \
+                           another with --data-dir";
+            Err(Error::new(ErrorCode::Conflict, message))
+        }
+        Err(error) => Err(cannot(error.into())),
+    }
 }
 
 async fn told_to_end() {

@@ -94,6 +94,29 @@ fn a_dead_launcher_comes_back() {
 }
 
 #[test]
+fn a_dead_launcher_forgets_no_change() {
+    let server = Server::start();
+    let path = server.create("{}");
+    server.exec(&path, "true");
+    server.exec(
+        &path,
+        "touch /tmp/go; (while [ -e /tmp/go ]; do sleep 0.05; done; echo x >late) >/dev/null 2>&1 &",
+    );
+    let asked = format!("atoll-launch.*{}", server.data().display());
+    let find = |more: &[&str]| {
+        let found = Command::new("pgrep").args(more).args(["-f", &asked]).output().unwrap();
+        String::from_utf8(found.stdout).unwrap().lines().next().unwrap_or_default().to_owned()
+    };
+    let monitor = find(&["-o"]);
+    let launcher = find(&["-P", &monitor]);
+    kill(&launcher);
+    eventually("a launcher", || server.ask("POST", "/api/v1/sandboxes", "{}").status == 201);
+    let answer = server.exec(&path, "rm /tmp/go; while ! [ -e late ]; do sleep 0.02; done");
+    assert_eq!(answer["files_changed_truncated"], false, "{answer}");
+    assert_eq!(answer["files_changed"][0]["path"], "late", "{answer}");
+}
+
+#[test]
 fn what_nobody_owns_is_reaped_at_start() {
     let mut server = Server::start();
     let kept = server.create("{}");

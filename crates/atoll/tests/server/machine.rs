@@ -1,0 +1,165 @@
+//! What concerns the machine and not one sandbox: whose server it is, who may start it, and ending all
+//! of it. Whatever looks at the whole machine does so in a mount namespace of its own, where it sees no
+//! instance but the test's.
+
+use super::{
+    fixture::{KEY, Server},
+    http,
+};
+use crate::engine::fixture::{eventually, leftovers_of};
+use std::{
+    fs,
+    io::Write,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+/// A shell in a mount namespace where /run/atoll and /var/lib are empty.
+struct Apart {
+    shell: Child,
+    say: Option<ChildStdin>,
+    folder: tempfile::TempDir,
+}
+
+impl Apart {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
+        let out = fs::File::create(folder.path().join("said")).unwrap();
+        let mut shell = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-e"])
+            .current_dir(folder.path())
+            .env_remove("ATOLL_DATA_DIR")
+            .env("ATOLL", env!("CARGO_BIN_EXE_atoll"))
+            .env("ATOLL_BOOTSTRAP_KEY", KEY)
+            .env("ATOLL_LOG", "warn")
+            .stdin(Stdio::piped())
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            .spawn()
+            .unwrap();
+        let say = shell.stdin.take();
+        let mut apart = Self { shell, say, folder };
+        apart.say("mkdir -p /run/atoll; mount -t tmpfs none /run/atoll; mount -t tmpfs none /var/lib");
+        apart
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.say.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Starts a server whose words go to a file; returns where it listens.
+    fn serve(&mut self, name: &str, how: &str) -> SocketAddr {
+        let (data, file) = (self.path(name), self.path(&format!("{name}.out")));
+        let (data, words) = (data.display(), file.display());
+        self.say(&format!("{how} serve --listen 127.0.0.1:0 --data-dir {data} >{words} 2>&1 &"));
+        let address = || {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            text.split("http://").nth(1)?.split([' ', '\n']).next()?.parse().ok()
+        };
+        eventually("the server's first word", || address().is_some());
+        address().unwrap()
+    }
+
+    /// Lets the shell come to its end and returns what it said.
+    fn end(&mut self) -> String {
+        self.say = None;
+        self.shell.wait().unwrap();
+        fs::read_to_string(self.path("said")).unwrap()
+    }
+}
+
+impl Drop for Apart {
+    /// A test that failed leaves nothing either.
+    fn drop(&mut self) {
+        if self.say.is_some() {
+            self.say("$ATOLL down --purge || true");
+            eprintln!("{}", self.end());
+        }
+    }
+}
+
+fn create(address: SocketAddr) -> String {
+    let headers = [("Authorization", "Bearer bootstrap-key-of-a-test")];
+    let made = http::request(address, "POST", "/api/v1/sandboxes", &headers, b"{}").unwrap();
+    assert_eq!(made.status, 201, "{made:?}");
+    made.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn down_ends_everything_that_was_started_on_the_machine() {
+    let mut apart = Apart::new();
+    let folders = ["one", "two"].map(|name| apart.path(name));
+    let addresses = ["one", "two"].map(|name| apart.serve(name, "$ATOLL"));
+    addresses.iter().for_each(|address| drop(create(*address)));
+    // One that stands without its server is ended too.
+    apart.say("kill -9 $! && wait $! || true");
+    apart.say("$ATOLL down --purge; echo down said $?");
+    let said = apart.end();
+    assert!(said.contains("down said 0"), "{said}");
+    for (folder, address) in folders.iter().zip(addresses) {
+        assert!(said.contains(&format!("{}: down, and nothing is left", folder.display())), "{said}");
+        assert!(!folder.exists() && TcpStream::connect(address).is_err());
+        eventually("the end of everything", || leftovers_of(folder).is_empty());
+    }
+}
+
+#[test]
+fn a_data_folder_has_one_server() {
+    let server = Server::start();
+    let second = Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(server.data())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && said.contains("another server runs on this data folder"), "{said}");
+    assert_eq!(server.ask("GET", "/health", "").status, 200);
+}
+
+/// The programs where everybody can reach them, as an installation has them.
+fn install(into: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let built = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
+    fs::create_dir(into).unwrap();
+    for name in ["atoll", "atoll-launch"] {
+        fs::copy(built.join(name), into.join(name)).unwrap();
+    }
+    fs::set_permissions(into.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn an_ordinary_user_needs_sudo_for_the_launcher_only() {
+    let mut apart = Apart::new();
+    install(&apart.path("bin"));
+    let home = apart.path("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(54321), Some(54321)).unwrap();
+    // An ordinary user who may use sudo without a password, on this test's own view of /etc.
+    apart.say("mkdir upper && mount -t tmpfs none upper && mkdir upper/u upper/w");
+    apart.say("mount -t overlay -o lowerdir=/etc,upperdir=upper/u,workdir=upper/w none /etc");
+    apart.say(&format!("echo 'ordinary:x:54321:54321::{}:/bin/sh' >>/etc/passwd", home.display()));
+    apart.say("echo 'ordinary:x:54321:' >>/etc/group; echo 'ordinary:*:19000:0:99999:7:::' >>/etc/shadow");
+    apart.say("printf 'Defaults !authenticate\\nordinary ALL=(ALL) NOPASSWD: ALL\\n' >/etc/sudoers");
+    apart.say("chmod 0440 /etc/sudoers; rm -rf /etc/sudoers.d");
+    let user = format!(
+        "setpriv --reuid=54321 --regid=54321 --clear-groups env HOME={} {}/atoll",
+        home.display(),
+        apart.path("bin").display()
+    );
+    let address = apart.serve("home/data", &user);
+    let headers = [("Authorization", "Bearer bootstrap-key-of-a-test")];
+    let path = format!("/api/v1/sandboxes/{}/exec", create(address));
+    let ran = http::request(address, "POST", &path, &headers, br#"{"command":"id -u"}"#).unwrap();
+    assert_eq!(ran.json()["stdout"], "1000\n", "{ran:?}");
+    apart.say("echo server $(stat -c %u /proc/$!)");
+    apart.say(&format!("{user} down --purge --data-dir {}/data; echo down said $?", home.display()));
+    let said = apart.end();
+    assert!(said.contains("server 54321") && said.contains("down said 0"), "{said}");
+    assert!(!home.join("data").exists());
+    eventually("the end of everything", || leftovers_of(&home.join("data")).is_empty());
+}
