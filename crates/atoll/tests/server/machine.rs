@@ -7,6 +7,7 @@ use super::{
     http,
 };
 use crate::engine::fixture::{eventually, leftovers_of};
+use atoll_launch_proto::Layout;
 use std::{
     fs,
     io::Write,
@@ -162,4 +163,60 @@ fn an_ordinary_user_needs_sudo_for_the_launcher_only() {
     assert!(said.contains("server 54321") && said.contains("down said 0"), "{said}");
     assert!(!home.join("data").exists());
     eventually("the end of everything", || leftovers_of(&home.join("data")).is_empty());
+}
+
+/// The containers of a data folder, by their cgroups.
+fn containers(data: &Path) -> usize {
+    let name = Layout::new(data).instance().to_owned();
+    let own = ["/sys/fs/cgroup/pids/atoll", "/sys/fs/cgroup/atoll"].map(|top| Path::new(top).join(&name));
+    let folders = own.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    folders.filter(|entry| entry.path().is_dir()).count()
+}
+
+#[test]
+fn a_full_disk_refuses_what_is_new_and_loses_nothing() {
+    let mut apart = Apart::new();
+    apart.say("mkdir -p disk/server; mount -t tmpfs -o size=24m none disk/server");
+    let address = apart.serve("disk", "$ATOLL");
+    let data = apart.path("disk").canonicalize().unwrap();
+    let ask = |method: &str, path: &str, body: &str| {
+        let headers = [("Authorization", "Bearer bootstrap-key-of-a-test")];
+        http::request(address, method, path, &headers, body.as_bytes()).unwrap()
+    };
+    let says = |id: &str, line: &str| {
+        let body = serde_json::json!({ "command": line }).to_string();
+        let answer = ask("POST", &format!("/api/v1/sandboxes/{id}/exec"), &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()["stdout"].as_str().unwrap().to_owned()
+    };
+    let first = create(address);
+    says(&first, "echo kept >/workspace/x");
+    apart.say("cat /dev/zero >disk/server/fill 2>/dev/null || true; touch filled");
+    let filled = apart.path("filled");
+    eventually("a full disk", || filled.exists());
+    // What the database has in reserve may still do for some.
+    let mut made = vec![first];
+    let refused = (0..200).find_map(|_| {
+        let answer = ask("POST", "/api/v1/sandboxes", r#"{"disk_mb":64}"#);
+        match answer.status {
+            201 => made.push(answer.json()["id"].as_str().unwrap().to_owned()),
+            _ => return Some(answer),
+        }
+        None
+    });
+    let refused = refused.expect("a refusal");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.json()["error"]["message"], "the control plane's disk is full");
+    let count = || ask("GET", "/api/v1/sandboxes?page_size=1", "").json()["total"].as_u64().unwrap() as usize;
+    assert_eq!((count(), containers(&data)), (made.len(), made.len()), "nothing half-made");
+    assert_eq!(says(&made[0], "cat /workspace/x"), "kept\n", "what there is goes on");
+    apart.say("rm disk/server/fill; touch emptied");
+    let emptied = apart.path("emptied");
+    eventually("room", || emptied.exists());
+    made.push(create(address));
+    assert_eq!((count(), containers(&data)), (made.len(), made.len()));
+    assert_eq!(says(made.last().unwrap(), "echo new"), "new\n");
+    apart.say("$ATOLL down; umount disk/server; $ATOLL down --purge --data-dir disk; echo down said $?");
+    let said = apart.end();
+    assert!(said.contains("down said 0") && !data.exists(), "{said}");
 }
