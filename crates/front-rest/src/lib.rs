@@ -9,6 +9,7 @@ mod files;
 mod guard;
 mod idempotency;
 mod keys;
+mod linger;
 mod listen;
 mod meta;
 mod metrics;

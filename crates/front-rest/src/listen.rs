@@ -1,6 +1,7 @@
 //! Accepting connections, with an end to everything that a client could draw out: the head of a request,
 //! its size, the body of a command, and the number of connections.
 
+use crate::linger::Lingering;
 use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -81,5 +82,5 @@ fn connection(
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES);
-    builder.serve_connection(TokioIo::new(stream), service)
+    builder.serve_connection(TokioIo::new(Lingering::new(stream)), service)
 }

@@ -57,7 +57,8 @@ pub(crate) struct ListParams {
     /// An owner's name or id. Only an admin sees others' sandboxes.
     owner: Option<String>,
     session_key: Option<String>,
-    /// `name=value`, several separated by commas; all must match.
+    /// `name=value`, several separated by commas; all must match. A backslash before a comma or another
+    /// backslash makes it part of the value.
     labels: Option<String>,
     /// created_at, last_activity_at, status, image or exec_count.
     sort_by: Option<String>,
@@ -70,12 +71,21 @@ fn wrong(field: &str, message: &str) -> Failure {
 }
 
 fn labels_of(text: Option<&str>) -> Result<BTreeMap<String, String>, Failure> {
-    let pairs = text.unwrap_or_default().split(',').filter(|p| !p.is_empty());
-    let read = |pair: &str| match pair.split_once('=') {
+    let mut pairs = vec![String::new()];
+    let mut letters = text.unwrap_or_default().chars();
+    while let Some(letter) = letters.next() {
+        match (letter, pairs.last_mut()) {
+            (',', _) => pairs.push(String::new()),
+            ('\\', Some(pair)) => pair.extend(letters.next()),
+            (letter, Some(pair)) => pair.push(letter),
+            (_, None) => {}
+        }
+    }
+    let read = |pair: &String| match pair.split_once('=') {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
         None => Err(wrong("labels", "expected name=value, separated by commas")),
     };
-    pairs.map(read).collect()
+    pairs.iter().filter(|p| !p.is_empty()).map(read).collect()
 }
 
 impl ListParams {
@@ -210,4 +220,19 @@ pub(crate) async fn activity(
     let entries =
         app.core.activities(&caller, id, params.limit.unwrap_or(50)).await.map_err(Failure::in_query)?;
     Ok(Json(entries.into_iter().map(ActivityItem::from).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::labels_of;
+
+    #[test]
+    fn labels_may_hold_what_separates_them() {
+        let read = |text| labels_of(Some(text)).ok().map(|map| map.into_iter().collect::<Vec<_>>());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(read("a=b,c=d=e"), Some(vec![pair("a", "b"), pair("c", "d=e")]));
+        assert_eq!(read(r"a=b\,c\\,d="), Some(vec![pair("a", r"b,c\"), pair("d", "")]));
+        assert_eq!(read(""), Some(Vec::new()));
+        assert_eq!(read("a"), None);
+    }
 }

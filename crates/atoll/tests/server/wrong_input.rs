@@ -117,3 +117,12 @@ fn bodies_and_heads_have_an_end() {
         "and the server lives"
     );
 }
+
+#[test]
+fn a_refused_upload_hears_why() {
+    let server = Server::start();
+    let path = "/api/v1/sandboxes/00000000-0000-4000-8000-000000000000/files/x";
+    let headers = [("Authorization", "Bearer bootstrap-key-of-a-test")];
+    let answer = http::request(server.address, "PUT", path, &headers, &vec![0; 32 << 20]).unwrap();
+    assert_eq!(answer.status, 404, "{answer:?}");
+}
