@@ -337,7 +337,8 @@ impl Guest {
     /// A request that this PID 1 understands.
     fn ask(&self, id: ExecId, command: &Command) -> Result<v1::ExecRequest> {
         if command.terminal.is_some() && !self.terminals {
-            let message = "the sandbox was started by an older release, which has no terminals; stop and resume it";
+            let message =
+                "the sandbox was started by an older release, which has no terminals; stop and resume it";
             return Err(Error::new(ErrorCode::Unsupported, message));
         }
         Ok(command.request(id))
