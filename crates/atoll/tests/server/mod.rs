@@ -6,4 +6,7 @@ mod crashes;
 mod lifecycle;
 mod published_client;
 mod readme;
+mod shell;
+mod socket;
+mod terminal;
 mod wrong_input;
