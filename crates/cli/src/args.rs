@@ -21,6 +21,8 @@ pub enum Remote {
     Inspect(Inspect),
     /// Runs a command in a sandbox; its exit code becomes this one's
     Exec(Exec),
+    /// Opens a terminal in a sandbox, or attaches to one that is there
+    Shell(Shell),
     /// Copies a file into a sandbox or out of it
     Cp(Cp),
     /// Stops sandboxes; their files stay
@@ -41,6 +43,7 @@ impl Remote {
             | Self::Ls(Ls { server, .. })
             | Self::Inspect(Inspect { server, .. })
             | Self::Exec(Exec { server, .. })
+            | Self::Shell(Shell { server, .. })
             | Self::Cp(Cp { server, .. })
             | Self::Stop(Several { server, .. })
             | Self::Resume(Several { server, .. })
@@ -151,6 +154,29 @@ pub struct Exec {
     #[arg(last = true, required_unless_present = "shell", value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
     // Last, because its heading holds for what follows.
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `shell`.
+#[derive(Debug, Args)]
+#[command(after_help = "ctrl-p ctrl-q detaches: the terminal lives on, and --attach leads back to it.")]
+pub struct Shell {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// A line for the shell, instead of the login shell itself
+    #[arg(long, value_name = "LINE")]
+    pub(crate) command: Option<String>,
+    /// The terminal to attach to, instead of opening one
+    #[arg(long, value_name = "EXEC", conflicts_with_all = ["command", "cwd", "user"])]
+    pub(crate) attach: Option<String>,
+    /// Where to start, absolute or relative to /workspace
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Who runs it inside: a name, UID or UID:GID
+    #[arg(short, long, value_name = "USER")]
+    pub(crate) user: Option<String>,
     #[command(flatten)]
     pub(crate) server: Server,
 }

@@ -15,6 +15,7 @@ mod place;
 mod progress;
 mod resolve;
 mod server;
+mod shell;
 pub mod size;
 mod table;
 mod terminal;
@@ -25,7 +26,8 @@ pub use args::Remote;
 use failure::Failure;
 
 /// Carries out a command and returns the exit code: 0, 1 when the server says no, 2 for what cannot be
-/// asked, 125 when no server answers, and for `exec` the command's own. Errors are already printed.
+/// asked, 125 when no server answers, and for
+/// `exec` and `shell` the command's own. Errors are already printed.
 pub async fn run(command: Remote) -> u8 {
     let json = command.json();
     match dispatch(command).await {
@@ -40,6 +42,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Ls(options) => list::run(options).await,
         Remote::Inspect(options) => view::run(options).await,
         Remote::Exec(options) => exec::run(options).await,
+        Remote::Shell(options) => shell::run(options).await,
         Remote::Cp(options) => copy::run(options).await,
         Remote::Stop(options) => life::run(options, life::Act::Stop).await,
         Remote::Resume(options) => life::run(options, life::Act::Resume).await,

@@ -11,6 +11,7 @@ use hyper::{
     Method, Request, Response,
     body::Incoming,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT},
+    http::request::Builder,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
@@ -61,21 +62,32 @@ impl Client {
         content: Option<&'static str>,
         body: Body,
     ) -> Result<Response<Incoming>> {
-        let mut builder = Request::builder()
+        let mut builder = self.request(method, path);
+        if let Some(content) = content {
+            builder = builder.header(CONTENT_TYPE, content);
+        }
+        let response = self.answer(builder, body).await?;
+        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+    }
+
+    /// The head of every request.
+    pub(crate) fn request(&self, method: Method, path: &str) -> Builder {
+        let builder = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
             .header(ACCEPT, "application/json, application/octet-stream")
             .header(USER_AGENT, concat!("atoll-client/", env!("CARGO_PKG_VERSION")));
-        if let Some(value) = &self.authorization {
-            builder = builder.header(AUTHORIZATION, value);
+        match &self.authorization {
+            Some(value) => builder.header(AUTHORIZATION, value),
+            None => builder,
         }
-        if let Some(content) = content {
-            builder = builder.header(CONTENT_TYPE, content);
-        }
+    }
+
+    /// Whatever the server answers.
+    pub(crate) async fn answer(&self, builder: Builder, body: Body) -> Result<Response<Incoming>> {
         let request =
             builder.body(body).map_err(|e| Error::Url(format!("the request cannot be sent: {e}")))?;
-        let response = self.http.request(request).await.map_err(|e| self.failed(e))?;
-        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+        self.http.request(request).await.map_err(|e| self.failed(e))
     }
 
     fn failed(&self, error: hyper_util::client::legacy::Error) -> Error {
@@ -87,7 +99,7 @@ impl Client {
         }
     }
 
-    async fn refused(&self, response: Response<Incoming>) -> Error {
+    pub(crate) async fn refused(&self, response: Response<Incoming>) -> Error {
         let status = response.status();
         let retry = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
         let body = collect(response).await.unwrap_or_default();

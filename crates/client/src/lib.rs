@@ -10,6 +10,7 @@ mod files;
 mod keys;
 mod reply;
 mod sandboxes;
+mod terminal;
 mod transport;
 
 pub use client::Client;
@@ -19,4 +20,5 @@ pub use files::{Download, FileItem};
 pub use keys::{CreateKey, IssuedKey, Key};
 pub use reply::Reply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
+pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput, TerminalSize};
 pub use uuid::Uuid;

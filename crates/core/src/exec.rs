@@ -95,9 +95,10 @@ impl ExecCommand {
 }
 
 /// Kills a command whose caller went away.
-struct Leash {
-    container: Arc<dyn Container>,
-    id: Option<ExecId>,
+pub(crate) struct Leash {
+    pub(crate) container: Arc<dyn Container>,
+    /// Until somebody else answers for it.
+    pub(crate) id: Option<ExecId>,
 }
 
 impl Drop for Leash {

@@ -16,6 +16,7 @@ mod keys;
 mod list;
 mod reconcile;
 mod settings;
+mod terminal;
 mod vault;
 
 pub use caller::Caller;
@@ -24,6 +25,7 @@ pub use exec::{ExecCommand, ExecOutcome, MAX_TIMEOUT_SECONDS};
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use settings::CoreSettings;
+pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use vault::Vault;
 
 use atoll_provider::Provider;

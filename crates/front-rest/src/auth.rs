@@ -34,20 +34,47 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let app = App::from_ref(state);
-        let caller = match (presented(parts), app.access) {
-            (Some(key), _) => app.core.authenticate(key).await.map_err(|e| match e.code {
-                atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
-                _ => e.into(),
-            })?,
-            (None, Access::Open) => Caller::local(),
-            (None, Access::Keys) => {
-                return Err(Failure::unauthorized("send a key: Authorization: Bearer <key>"));
-            }
-        };
-        if !app.rates.allow(&caller.owner) {
-            return Err(Failure::too_many());
-        }
-        Ok(Self(caller))
+        identify(&App::from_ref(state), presented(parts)).await.map(Self)
     }
+}
+
+/// The caller of a WebSocket. A browser cannot set headers there, so the key may also come among the
+/// protocols that it offers, as `atoll.key.<key>`.
+pub(crate) struct SocketWho(pub(crate) Caller);
+
+const KEY_PROTOCOL: &str = "atoll.key.";
+
+fn offered(parts: &Parts) -> Option<&str> {
+    let lists = parts.headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|v| v.to_str().ok());
+    let mut names = lists.flat_map(|list| list.split(',')).map(str::trim);
+    names.find_map(|name| name.strip_prefix(KEY_PROTOCOL)).filter(|key| !key.is_empty())
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SocketWho
+where
+    App: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let key = presented(parts).or_else(|| offered(parts));
+        identify(&App::from_ref(state), key).await.map(Self)
+    }
+}
+
+async fn identify(app: &App, key: Option<&str>) -> Result<Caller, Failure> {
+    let caller = match (key, app.access) {
+        (Some(key), _) => app.core.authenticate(key).await.map_err(|e| match e.code {
+            atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
+            _ => e.into(),
+        })?,
+        (None, Access::Open) => Caller::local(),
+        (None, Access::Keys) => {
+            return Err(Failure::unauthorized("send a key: Authorization: Bearer <key>"));
+        }
+    };
+    if !app.rates.allow(&caller.owner) {
+        return Err(Failure::too_many());
+    }
+    Ok(caller)
 }

@@ -65,6 +65,12 @@ impl Failure {
         Self { error, place: "header", status: Some(StatusCode::UNAUTHORIZED) }
     }
 
+    /// The route speaks WebSocket and the request does not.
+    pub(crate) fn no_socket(message: String) -> Self {
+        let error = Error::new(ErrorCode::InvalidArgument, message);
+        Self { error, place: "header", status: Some(StatusCode::UPGRADE_REQUIRED) }
+    }
+
     /// Too many requests.
     pub(crate) fn too_many() -> Self {
         let message = "too many requests; wait a second";
@@ -112,6 +118,9 @@ impl IntoResponse for Failure {
         };
         if response.status() == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if response.status() == StatusCode::UPGRADE_REQUIRED {
+            response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         }
         if response.status() == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -5,7 +5,7 @@ use crate::{Access, App, error::Failure};
 use atoll_types::{Error, ErrorCode};
 use axum::{
     extract::{Request, State},
-    http::{HeaderValue, header, uri::Authority},
+    http::{HeaderMap, HeaderValue, header, uri::Authority},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -24,6 +24,29 @@ fn may_pass(request: &Request) -> bool {
         Some(origin) => origin.split_once("://").is_some_and(|(_, host)| is_local(host)),
     };
     host.is_some_and(is_local) && origin_is_ours
+}
+
+/// Whether a page may open a WebSocket here. Browsers let any page try, with whatever key it has or has
+/// been given, so a page must come from this server itself. Programs send no origin.
+pub(crate) fn is_own_page(headers: &HeaderMap) -> bool {
+    let text = |name| headers.get_all(name).iter().map(|v: &HeaderValue| v.to_str().unwrap_or("?"));
+    let mut hosts = text(header::HOST);
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    text(header::ORIGIN).all(|origin| is_same_place(origin, host))
+}
+
+fn is_same_place(origin: &str, host: &str) -> bool {
+    let (usual, theirs) = match origin.split_once("://") {
+        Some(("http", rest)) => (80, rest),
+        Some(("https", rest)) => (443, rest),
+        _ => return false,
+    };
+    let (Ok(theirs), Ok(ours)) = (theirs.parse::<Authority>(), host.parse::<Authority>()) else {
+        return false;
+    };
+    // TLS may end at a proxy, so where no port is named it is that of the page.
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(usual);
+    theirs.host().eq_ignore_ascii_case(ours.host()) && port(&theirs) == port(&ours)
 }
 
 /// Refuses what a foreign page sends, and says how answers may be used.
@@ -50,6 +73,30 @@ mod tests {
             builder = builder.header("origin", origin);
         }
         builder.body(Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn a_page_of_this_server_may_open_a_socket() {
+        let may = |host, origin| is_own_page(request(host, Some(origin)).headers());
+        assert!(
+            may("atoll.example", "https://atoll.example") && may("atoll.example", "http://atoll.example:80")
+        );
+        assert!(
+            may("10.0.0.7:7300", "http://10.0.0.7:7300") && may("Atoll.example:443", "https://atoll.example")
+        );
+        assert!(is_own_page(request("atoll.example", None).headers()));
+        for (host, origin) in [
+            ("atoll.example", "https://attacker.example"),
+            ("atoll.example", "https://atoll.example.attacker.example"),
+            ("atoll.example", "https://atoll.example:8443"),
+            ("127.0.0.1:7300", "http://127.0.0.1:3000"),
+            ("atoll.example", "null"),
+            ("atoll.example", "file://"),
+            ("atoll.example", ""),
+            ("", "https://atoll.example"),
+        ] {
+            assert!(!may(host, origin), "{host} {origin}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod parse;
 mod rate;
 mod sandboxes;
 mod shapes;
+mod terminal;
 mod time;
 
 use atoll_core::Core;
@@ -62,6 +63,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::resume))
         .routes(routes!(sandboxes::activity))
         .routes(routes!(exec::exec))
+        .routes(routes!(terminal::terminal))
         .routes(routes!(files::list))
         .routes(routes!(files::download, files::upload))
         .routes(routes!(files::stat))

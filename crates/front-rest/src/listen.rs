@@ -4,14 +4,11 @@
 use crate::linger::Lingering;
 use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
 };
 use tower::ServiceExt;
 
@@ -27,10 +24,26 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A pause after an accept that failed, mostly for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// What a connection holds beyond its last request, when it has become a WebSocket.
+#[derive(Clone)]
+pub(crate) struct Life {
+    /// Its place among all connections, free when the last holder is gone.
+    _place: Arc<OwnedSemaphorePermit>,
+    ending: watch::Receiver<bool>,
+}
+
+impl Life {
+    /// Returns when the server is told to end.
+    pub(crate) async fn ending(mut self) {
+        // Nobody left to tell it is an end too.
+        let _ = self.ending.wait_for(|ending| *ending).await;
+    }
+}
+
 /// Serves until `end` comes about, and then lets what has begun finish, within limits.
 pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output = ()>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let graceful = GracefulShutdown::new();
+    let (tell, ending) = watch::channel(false);
     let mut end = std::pin::pin!(end);
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
@@ -38,14 +51,8 @@ pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output =
             () = &mut end => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    let connection = graceful.watch(connection(stream, peer, app.clone()));
-                    tokio::spawn(async move {
-                        // A client that breaks off is no fault of ours.
-                        if let Err(error) = connection.await {
-                            tracing::debug!(%error, %peer, "a connection broke");
-                        }
-                        drop(place);
-                    });
+                    let life = Life { _place: Arc::new(place), ending: ending.clone() };
+                    tokio::spawn(connection(stream, peer, app.clone(), life));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -55,21 +62,21 @@ pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output =
         }
     }
     drop(listener);
-    // A client that never lets go does not keep the server.
-    let _ = tokio::time::timeout(PATIENCE, graceful.shutdown()).await;
+    tell.send_replace(true);
+    // All places are free when all are gone. A client that never lets go does not keep the server.
+    let _ = tokio::time::timeout(PATIENCE, room.acquire_many(CONNECTIONS as u32)).await;
 }
 
-fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    app: Router,
-) -> impl hyper_util::server::graceful::GracefulConnection<Error = hyper::Error> {
+/// Serves one connection until it closes, or has become a WebSocket, which holds its life from then on.
+async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life) {
     let _ = stream.set_nodelay(true);
+    let held = life.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let app = app.clone();
+        let (app, life) = (app.clone(), held.clone());
         async move {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(life);
             match app.oneshot(request).await {
                 Ok(response) => Ok::<_, Infallible>(response),
                 Err(never) => match never {},
@@ -82,5 +89,18 @@ fn connection(
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES);
-    builder.serve_connection(TokioIo::new(Lingering::new(stream)), service)
+    let connection = builder.serve_connection(TokioIo::new(Lingering::new(stream)), service).with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = life.ending() => {
+            // What has begun may end.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    // A client that breaks off is no fault of ours.
+    if let Err(error) = served {
+        tracing::debug!(%error, %peer, "a connection broke");
+    }
 }

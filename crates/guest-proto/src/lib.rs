@@ -22,6 +22,9 @@ pub const MIN_PROTOCOL: u32 = 1;
 /// The newest.
 pub const MAX_PROTOCOL: u32 = 1;
 
+/// Commands can have a terminal.
+pub const FEATURE_TERMINAL: &str = "terminal";
+
 /// The highest protocol that both sides have.
 #[must_use]
 pub fn negotiate(theirs: std::ops::RangeInclusive<u32>, ours: std::ops::RangeInclusive<u32>) -> Option<u32> {

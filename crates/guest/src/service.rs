@@ -6,7 +6,7 @@ use crate::{
     files::{EntryStream, FileStream, Files},
 };
 use atoll_guest_proto::{
-    MAX_PROTOCOL, MIN_PROTOCOL, negotiate, to_status,
+    FEATURE_TERMINAL, MAX_PROTOCOL, MIN_PROTOCOL, negotiate, to_status,
     v1::{
         AttachRequest, ConfigureReply, ConfigureRequest, ExecInfo, ExecRef, ExecRequest, FileEntry,
         ForgetReply, HelloReply, HelloRequest, ListDirRequest, ListExecsReply, ListExecsRequest,
@@ -45,7 +45,8 @@ impl Guest for GuestService {
         let HelloRequest { min_protocol, max_protocol } = request.into_inner();
         let protocol = negotiate(min_protocol..=max_protocol, MIN_PROTOCOL..=MAX_PROTOCOL);
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let found = protocol.map(|protocol| HelloReply { protocol, version, features: Vec::new() });
+        let features = vec![FEATURE_TERMINAL.to_owned()];
+        let found = protocol.map(|protocol| HelloReply { protocol, version, features });
         reply(found.ok_or_else(|| {
             let ours = format!("atoll-init speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}");
             Error::new(ErrorCode::VersionMismatch, ours)
@@ -93,7 +94,7 @@ impl Guest for GuestService {
             };
             let open = data.is_empty() || exec.feed(&data, &mut written).await.map_err(|e| to_status(&e))?;
             if close {
-                exec.stdin.close().await;
+                exec.end_input().await;
             }
             if close || !open {
                 break;
@@ -108,9 +109,8 @@ impl Guest for GuestService {
     }
 
     async fn resize_exec(&self, request: Request<ResizeRequest>) -> Reply<ResizeReply> {
-        let ResizeRequest { exec_id, terminal: _ } = request.into_inner();
-        let unsupported = Error::new(ErrorCode::Unsupported, "the command has no terminal");
-        reply(self.execs.get(&exec_id).and(Err(unsupported)))
+        let ResizeRequest { exec_id, terminal } = request.into_inner();
+        reply(self.execs.get(&exec_id).and_then(|exec| exec.resize(terminal)).map(|()| ResizeReply {}))
     }
 
     async fn kill_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {

@@ -142,7 +142,12 @@ impl Parts<'_> {
         let mut mounts = vec![
             mount("/proc", "proc", &quiet),
             mount("/dev", "tmpfs", &["nosuid", "noexec", "strictatime", "mode=755", "size=64k"]),
-            mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
+            // The kernel has one number of terminals for the whole machine, so a sandbox has a share.
+            mount(
+                "/dev/pts",
+                "devpts",
+                &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=128"],
+            ),
             // Half of the memory: files there must not be able to take all of it, or nothing could run
             // that would delete them.
             mount("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", &shared]),

@@ -1,12 +1,20 @@
 //! Other OCI runtimes by name. The set-up installs runc and runsc, so these never pass by being absent.
 
 use super::fixture::{Instance, says, shell, spec};
-use atoll_provider::{ContainerSpec, Provider};
+use atoll_provider::{Command, Container, ContainerSpec, Provider, TerminalSize};
 use atoll_types::{ErrorCode, Isolation, Profile};
+use std::sync::Arc;
 
 fn by(runtime: &str, profile: &str) -> ContainerSpec {
     let isolation = Isolation::Runtime(runtime.into());
     ContainerSpec { profile: Profile { isolation, ..Profile::builtin(profile).unwrap() }, ..spec(profile) }
+}
+
+async fn on_terminal(c: &Arc<dyn Container>, line: &str) -> String {
+    let terminal = Some(TerminalSize { rows: 24, columns: 80 });
+    let finished = c.guest().run(&Command { terminal, ..Command::shell(line) }).await.unwrap();
+    assert_eq!(finished.report.failure, None);
+    String::from_utf8_lossy(&finished.stdout).into_owned()
 }
 
 #[tokio::test]
@@ -18,6 +26,7 @@ async fn runc_gives_the_same_sandbox() {
     let status = says(&c, "cat /proc/self/status").await;
     assert!(status.contains("CapBnd:\t0000000000000000") && status.contains("Seccomp:\t2"), "{status}");
     assert_ne!(shell(&c, "touch /usr/x").await.report.exit_code, Some(0));
+    assert_eq!(on_terminal(&c, "tty; stty size").await, "/dev/pts/0\r\n24 80\r\n");
     let c = instance.provider.create(by("runc", "tools")).await.unwrap();
     assert_eq!(says(&c, "id -u; touch /workspace/x && ls /workspace").await, "65532\nx");
     // Its end is seen as any other's.
@@ -36,6 +45,7 @@ async fn gvisor_answers_instead_of_the_kernel() {
     assert_ne!(kernel, host.trim());
     assert_eq!(says(&c, "python3 -c 'print(6*7)'; echo x > /workspace/x; cat /workspace/x").await, "42\nx");
     assert_ne!(shell(&c, "touch /usr/x").await.report.exit_code, Some(0));
+    assert_eq!(on_terminal(&c, "stty size; test -t 1 && id -u").await, "24 80\r\n1000\r\n");
     // Files need openat2, which gVisor of 2022 has not: then it is refused, and never done less safely.
     match c.guest().list_dir("/workspace").await {
         Ok(entries) => assert_eq!(entries.len(), 1),

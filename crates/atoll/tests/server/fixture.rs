@@ -15,6 +15,9 @@ use std::{
 /// The first key of every test's server.
 pub(crate) const KEY: &str = "bootstrap-key-of-a-test";
 
+/// Any free port.
+const ANYWHERE: &str = "127.0.0.1:0";
+
 /// A running server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -23,9 +26,9 @@ pub(crate) struct Server {
     arguments: Vec<String>,
 }
 
-fn spawn(data: &Path, arguments: &[String]) -> (Child, SocketAddr) {
+fn spawn(data: &Path, listen: &str, arguments: &[String]) -> (Child, SocketAddr) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_atoll"))
-        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .args(["serve", "--listen", listen, "--data-dir"])
         .arg(data)
         .args(arguments)
         .env("ATOLL_BOOTSTRAP_KEY", KEY)
@@ -60,7 +63,7 @@ impl Server {
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let (child, address) = spawn(folder.path(), &arguments);
+        let (child, address) = spawn(folder.path(), ANYWHERE, &arguments);
         Self { address, child, folder: Some(folder), arguments }
     }
 
@@ -76,8 +79,12 @@ impl Server {
 
     /// Starts it again on the same data.
     pub(crate) fn restart(&mut self) {
-        let (child, address) = spawn(self.data(), &self.arguments.clone());
-        (self.child, self.address) = (child, address);
+        (self.child, self.address) = spawn(self.data(), ANYWHERE, &self.arguments);
+    }
+
+    /// The same where clients look for it.
+    pub(crate) fn restart_at(&mut self, address: SocketAddr) {
+        (self.child, self.address) = spawn(self.data(), &address.to_string(), &self.arguments);
     }
 
     /// A request with a key of one's own.

@@ -7,4 +7,7 @@ mod lifecycle;
 mod machine;
 mod published_client;
 mod readme;
+mod shell;
+mod socket;
+mod terminal;
 mod wrong_input;

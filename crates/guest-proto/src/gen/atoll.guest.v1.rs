@@ -64,7 +64,8 @@ pub struct ExecRequest {
     /// command waits for it as it would for a pipe, and what the slowest follower has read is freed.
     #[prost(bool, tag = "10")]
     pub lossless: bool,
-    /// Its three streams are a terminal of this size. All output is then stdout, and stdin is open.
+    /// Its three streams are a terminal of this size. All output is then stdout, and stdin is open;
+    /// closing it types the end of input, and others may type on. Feature: terminal.
     #[prost(message, optional, tag = "11")]
     pub terminal: ::core::option::Option<Terminal>,
     /// When there is more output than output_limit, the oldest goes instead of the newest.
@@ -79,7 +80,8 @@ pub mod exec_request {
     pub enum Program {
         #[prost(message, tag = "2")]
         Arguments(super::Arguments),
-        /// Run by the image's shell: /bin/bash -c where there is one, else /bin/sh -c.
+        /// Run by the image's shell: /bin/bash -c where there is one, else /bin/sh -c. Empty, with a
+        /// terminal: that shell itself, as at a login.
         #[prost(string, tag = "3")]
         Shell(::prost::alloc::string::String),
         /// A program of atoll-init's own, run as the user like any other command.

@@ -37,6 +37,9 @@ fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (Stage, 
     for (to, from) in stdio.into_iter().enumerate() {
         sys::dup_to(from, to as RawFd).map_err(at(Stage::Spawn))?;
     }
+    if plan.terminal.is_some() {
+        sys::control_terminal(0).map_err(at(Stage::Spawn))?;
+    }
     sys::keep_only(&mut [0, 1, 2, failure]).map_err(at(Stage::Spawn))?;
     sys::limit_open_files(plan.open_files).map_err(at(Stage::Limits))?;
     raise_oom_score().map_err(at(Stage::Limits))?;

@@ -6,6 +6,7 @@ use super::{
     oom::OomCounter,
     record::{Exec, Phase, Status, micros, start_failure},
     registry::Execs,
+    spawn::Pipe,
     spool::SpoolWriter,
     sweep,
     wire::{Ending, Order, Report},
@@ -13,13 +14,15 @@ use super::{
 use atoll_guest_proto::v1::Stream;
 use std::{cell::RefCell, io::ErrorKind, os::fd::OwnedFd, sync::Arc};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
+    io::Interest,
     time::{Duration, Instant, sleep_until},
 };
 
 const READ: usize = 64 * 1024;
 /// The most that an unprivileged user can put into a pipe.
 const LARGEST_PIPE: u64 = 1024 * 1024;
+/// More than the kernel holds of a terminal's output.
+const LARGEST_TERMINAL: u64 = 128 * 1024;
 /// Read output of a lossless command is freed in pieces of at least this.
 const FREE: u64 = 1024 * 1024;
 
@@ -31,8 +34,10 @@ thread_local! {
 pub(crate) struct Driver {
     pub(crate) execs: Execs,
     pub(crate) exec: Arc<Exec>,
-    pub(crate) stdout: Option<AsyncFd<OwnedFd>>,
-    pub(crate) stderr: Option<AsyncFd<OwnedFd>>,
+    pub(crate) stdout: Option<Pipe>,
+    pub(crate) stderr: Option<Pipe>,
+    /// Held, and never used, so that a terminal lasts as long as anything of its command.
+    pub(crate) slave: Option<OwnedFd>,
     pub(crate) spool: SpoolWriter,
     pub(crate) oom: OomCounter,
     pub(crate) oom_before: u64,
@@ -138,6 +143,10 @@ impl Driver {
             s.duration_us = duration;
         });
         self.exec.stdin.close_now();
+        if let Some(terminal) = &self.exec.terminal {
+            // The last look at it, for those who ask when it is gone.
+            terminal.size();
+        }
     }
 
     /// The shim was killed, which only the sandbox's root or the kernel can do: what it watched over
@@ -155,8 +164,12 @@ impl Driver {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let pipe = if stream == Stream::Stdout { &self.stdout } else { &self.stderr };
             let Some(pipe) = pipe else { continue };
-            let waiting = rustix::io::ioctl_fionread(pipe.get_ref()).unwrap_or(0);
-            let mut left = waiting.min(LARGEST_PIPE) as usize;
+            // A terminal tells only a part of what waits, but reading it brings up the rest.
+            let waiting = match self.slave {
+                Some(_) => LARGEST_TERMINAL,
+                None => rustix::io::ioctl_fionread(pipe.get_ref()).unwrap_or(0).min(LARGEST_PIPE),
+            };
+            let mut left = waiting as usize;
             while left > 0 {
                 match self.read_now(stream, left.min(READ)) {
                     Some(length) => left = left.saturating_sub(length),
@@ -189,7 +202,7 @@ impl Driver {
         &mut self,
         stream: Stream,
         most: usize,
-        read: impl FnOnce(&AsyncFd<OwnedFd>, &mut [u8]) -> std::io::Result<usize>,
+        read: impl FnOnce(&Pipe, &mut [u8]) -> std::io::Result<usize>,
     ) -> Option<usize> {
         let followed = self.exec.followers.as_deref().is_some_and(|f| f.slowest().is_some());
         let slot = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
@@ -216,7 +229,7 @@ impl Driver {
     }
 }
 
-async fn readable(pipe: Option<&AsyncFd<OwnedFd>>) {
+async fn readable(pipe: Option<&Pipe>) {
     match pipe {
         Some(pipe) => match pipe.readable().await {
             Ok(mut ready) => ready.retain_ready(),

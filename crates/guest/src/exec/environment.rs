@@ -24,9 +24,10 @@ pub(crate) fn validate<'a>(variables: impl IntoIterator<Item = (&'a String, &'a 
     Ok(())
 }
 
-/// All variables of a command.
+/// All variables of a command. On a terminal, programs may draw and may start a shell.
 pub(crate) fn assemble<'a>(
     user: &User,
+    terminal_shell: Option<&'a str>,
     sandbox: &'a Variables,
     request: impl IntoIterator<Item = (&'a String, &'a String)>,
 ) -> Variables {
@@ -36,9 +37,10 @@ pub(crate) fn assemble<'a>(
         ("USER", &user.name),
         ("LOGNAME", &user.name),
         ("LANG", "C.UTF-8"),
-        ("TERM", "dumb"),
+        ("TERM", if terminal_shell.is_some() { "xterm-256color" } else { "dumb" }),
     ];
-    let mut all: Variables = defaults.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let defaults = defaults.into_iter().chain(terminal_shell.map(|shell| ("SHELL", shell)));
+    let mut all: Variables = defaults.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     all.extend(sandbox.iter().chain(request).map(|(k, v)| (k.clone(), v.clone())));
     all
 }
@@ -58,8 +60,13 @@ mod tests {
         let pair = |k: &str, v: &str| Variables::from([(k.into(), v.into())]);
         let mut sandbox = pair("LANG", "de");
         sandbox.extend(pair("A", "1"));
-        let all = assemble(&user, &sandbox, &pair("A", "2"));
+        let all = assemble(&user, None, &sandbox, &pair("A", "2"));
         assert_eq!((all["LANG"].as_str(), all["A"].as_str(), all["HOME"].as_str()), ("de", "2", "/h"));
+        assert_eq!((all["TERM"].as_str(), all.get("SHELL")), ("dumb", None));
+        let all = assemble(&user, Some("/bin/sh"), &sandbox, &pair("A", "2"));
+        assert_eq!((all["TERM"].as_str(), all["SHELL"].as_str()), ("xterm-256color", "/bin/sh"));
+        let all = assemble(&user, Some("/bin/sh"), &sandbox, &pair("TERM", "vt100"));
+        assert_eq!(all["TERM"], "vt100");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod spool;
 mod start;
 mod stdin;
 mod sweep;
+mod terminal;
 mod tree;
 mod users;
 mod wire;

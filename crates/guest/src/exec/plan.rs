@@ -3,6 +3,7 @@
 use super::{
     environment::{self, Variables},
     program::{Program, c_string},
+    terminal::TerminalPlan,
     users::User,
 };
 use crate::sys::{PointerList, caps};
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     /// Removed from the bounding set, beyond what PID 1 has removed for all.
     pub(crate) drop_bounding: u64,
     pub(crate) open_files: u64,
+    /// Its streams are a terminal, and not pipes.
+    pub(crate) terminal: Option<TerminalPlan>,
     name: String,
 }
 
@@ -36,6 +39,7 @@ impl Plan {
         directory: CString,
         user: User,
         open_files: u32,
+        terminal: Option<TerminalPlan>,
         config: &GuestConfig,
     ) -> Result<Self> {
         let path = variables.get("PATH").map_or("", String::as_str);
@@ -54,6 +58,7 @@ impl Plan {
             capabilities,
             drop_bounding,
             open_files: open_files.into(),
+            terminal,
             name,
         })
     }

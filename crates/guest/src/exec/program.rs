@@ -16,9 +16,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn parse(program: Option<exec_request::Program>) -> Result<Self> {
+    pub(crate) fn parse(program: Option<exec_request::Program>, on_terminal: bool) -> Result<Self> {
         match program {
             None => Err(Error::invalid("program", "neither arguments nor shell is given")),
+            Some(exec_request::Program::Shell(text)) if text.is_empty() && on_terminal => {
+                let argv = vec![shell(), c"-l".into()];
+                let display = argv.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
+                Ok(Self { argv, display })
+            }
             Some(exec_request::Program::Shell(text)) => {
                 let display = shorten(text.chars());
                 let command = c_string("shell", text)?;
@@ -55,7 +60,8 @@ pub(crate) fn c_string(field: &str, text: impl Into<Vec<u8>>) -> Result<CString>
     CString::new(text).map_err(|_| Error::invalid(field, format!("{field} must not contain a NUL byte")))
 }
 
-fn shell() -> CString {
+/// The image's shell.
+pub(crate) fn shell() -> CString {
     let bash = c"/bin/bash";
     if rustix::fs::access(bash, Access::EXISTS).is_ok() { bash.into() } else { c"/bin/sh".into() }
 }
@@ -83,7 +89,7 @@ mod tests {
 
     fn arguments(words: &[&str]) -> Result<Program> {
         let argv = words.iter().map(|w| w.as_bytes().to_vec()).collect();
-        Program::parse(Some(exec_request::Program::Arguments(Arguments { argv })))
+        Program::parse(Some(exec_request::Program::Arguments(Arguments { argv })), false)
     }
 
     #[test]
@@ -91,7 +97,7 @@ mod tests {
         assert_eq!(arguments(&["ls", "-l", "a b", "it's", ""]).unwrap().display, r"ls -l 'a b' 'it'\''s' ''");
         assert_eq!(arguments(&[]).unwrap_err().field.as_deref(), Some("arguments"));
         assert_eq!(arguments(&["a\0b"]).unwrap_err().field.as_deref(), Some("arguments"));
-        assert_eq!(Program::parse(None).unwrap_err().field.as_deref(), Some("program"));
+        assert_eq!(Program::parse(None, false).unwrap_err().field.as_deref(), Some("program"));
     }
 
     #[test]

@@ -6,9 +6,10 @@ use super::{
     followers::Followers,
     spool::Extent,
     stdin::Stdin,
+    terminal::{Size, Terminal},
     wire::{Ending, Failed, Order, Stage},
 };
-use atoll_guest_proto::v1::{ExecInfo, ExecState, StartFailure};
+use atoll_guest_proto::v1::{self, ExecInfo, ExecState, StartFailure};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use std::{sync::Arc, time::Instant};
 use tokio::sync::watch;
@@ -58,6 +59,7 @@ pub(crate) struct Parts {
     pub(crate) control: Option<Control>,
     pub(crate) stdin: Stdin,
     pub(crate) followers: Option<Arc<Followers>>,
+    pub(crate) terminal: Option<Terminal>,
 }
 
 pub(crate) struct Exec {
@@ -69,6 +71,7 @@ pub(crate) struct Exec {
     status: watch::Sender<Status>,
     /// Of a lossless command.
     pub(crate) followers: Option<Arc<Followers>>,
+    pub(crate) terminal: Option<Terminal>,
     /// None for one that was never forked.
     pub(crate) control: Option<Control>,
 }
@@ -77,7 +80,7 @@ impl Exec {
     pub(crate) fn new(id: ExecId, command: String, status: Status, parts: Parts) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let started_unix_ms = now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0));
-        let Parts { control, stdin, followers } = parts;
+        let Parts { control, stdin, followers, terminal } = parts;
         let started = Instant::now();
         Self {
             id,
@@ -87,6 +90,7 @@ impl Exec {
             started,
             status: watch::Sender::new(status),
             followers,
+            terminal,
             control,
         }
     }
@@ -139,6 +143,17 @@ impl Exec {
         }
     }
 
+    /// Tells its terminal another size.
+    pub(crate) fn resize(&self, size: Option<v1::Terminal>) -> Result<()> {
+        let none = || Error::new(ErrorCode::Unsupported, "the command has no terminal");
+        let terminal = self.terminal.as_ref().ok_or_else(none)?;
+        let size = Size::parse(size.unwrap_or_default())?;
+        if self.status.borrow().phase == Phase::Ended {
+            return Err(Error::new(ErrorCode::Conflict, "the command has ended"));
+        }
+        terminal.resize(size)
+    }
+
     /// What the host is told.
     pub(crate) fn info(&self) -> ExecInfo {
         self.info_at(&self.status.borrow())
@@ -172,7 +187,7 @@ impl Exec {
             pid: u32::try_from(status.pid).unwrap_or(0),
             command: self.command.clone(),
             descendants_alive: ended && !status.gone,
-            terminal: None,
+            terminal: self.terminal.as_ref().map(Terminal::size),
             first_offset: status.extent.freed,
         }
     }

@@ -5,12 +5,13 @@ use super::{
     driver::Driver,
     environment,
     plan::{Plan, working_directory},
-    program::Program,
+    program::{self, Program},
     record::{Exec, Parts, Status},
     registry::{Execs, parse_id},
-    spawn::{Spawned, spawn},
+    spawn::{Spawned, Streams, spawn},
     spool::SpoolWriter,
     stdin::Stdin,
+    terminal::{Size, TerminalPlan},
     users::{self, UserError},
     wire::Stage,
 };
@@ -54,10 +55,8 @@ impl Execs {
             terminal,
             keep_newest: _,
         } = request;
-        if terminal.is_some() {
-            return Err(Error::new(ErrorCode::Unsupported, "there are no terminals yet").at("terminal"));
-        }
-        let program = Program::parse(program)?;
+        let size = terminal.map(Size::parse).transpose()?;
+        let program = Program::parse(program, size.is_some())?;
         environment::validate(&environment)?;
         let directory = working_directory(&directory)?;
         let user = match users::resolve(&user, &self.config) {
@@ -68,14 +67,20 @@ impl Execs {
             }
         };
         let (sandbox, open_files) = self.settings();
-        let variables = environment::assemble(&user, &sandbox, &environment);
+        let shell = program::shell();
+        let terminal_shell = size.and_then(|_| shell.to_str().ok());
+        let variables = environment::assemble(&user, terminal_shell, &sandbox, &environment);
         let command = program.display.clone();
-        let plan = Plan::new(program, &variables, directory, user, open_files, &self.config)?;
+        let group = || users::tty_group().unwrap_or(user.gid);
+        let terminal = size.map(|size| TerminalPlan { size, group: group() });
+        let plan = Plan::new(program, &variables, directory, user, open_files, terminal, &self.config)?;
         let started = Instant::now();
         let oom_before = self.oom.read();
-        let Spawned { control, stdin, stdout, stderr } = spawn(&plan, stdin).map_err(|e| refused(&e))?;
+        let Spawned { control, streams } = spawn(&plan, stdin).map_err(|e| refused(&e))?;
+        let Streams { stdin, stdout, stderr, terminal, slave } = streams;
         let followers = lossless.then(Arc::default);
-        let parts = Parts { control: Some(control), stdin: Stdin::new(stdin), followers };
+        let stdin = Stdin::new(stdin, terminal.is_some());
+        let parts = Parts { control: Some(control), stdin, followers, terminal };
         let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
         self.insert(exec.clone());
         let limit = if output_limit == 0 { self.config.output_limit } else { output_limit };
@@ -83,7 +88,8 @@ impl Execs {
             execs: self.clone(),
             exec: exec.clone(),
             stdout: Some(stdout),
-            stderr: Some(stderr),
+            stderr,
+            slave,
             spool: SpoolWriter::new(self.spool.clone(), id, limit),
             oom: self.oom.clone(),
             oom_before,
@@ -112,6 +118,9 @@ fn too_many_processes() -> Error {
 fn refused(error: &std::io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::EAGAIN) => too_many_processes(),
+        Some(libc::ENOSPC) => {
+            Error::new(ErrorCode::LimitExceeded, "too many terminals are open").at("terminal")
+        }
         Some(libc::EMFILE | libc::ENFILE) => {
             Error::new(ErrorCode::LimitExceeded, "too many commands run at once")
         }

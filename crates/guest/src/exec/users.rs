@@ -122,6 +122,20 @@ fn groups_of(group: &str, name: &str, root: bool) -> Vec<u32> {
     listed.filter(|gid| *gid <= HIGHEST_ID && (root || *gid != 0)).take(MOST_GROUPS).collect()
 }
 
+/// The group that terminals belong to, where the image has one.
+pub(crate) fn tty_group() -> Option<u32> {
+    find_group(&read_small(c"/etc/group"), "tty")
+}
+
+fn find_group(group: &str, name: &str) -> Option<u32> {
+    group.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let found = fields.next() == Some(name);
+        let gid: u32 = fields.nth(1)?.parse().ok()?;
+        (found && gid <= HIGHEST_ID).then_some(gid)
+    })
+}
+
 /// A regular file's text, up to the limit; empty if there is none to be had.
 fn read_small(path: &CStr) -> String {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -160,6 +174,8 @@ mod tests {
         let group = "root:x:0:ann\na:x:7:bob,ann\nb:x:8:anna\nbad\nc:x:70000:ann\n";
         assert_eq!(groups_of(group, "ann", false), [7]);
         assert_eq!(groups_of(group, "ann", true), [0, 7]);
+        assert_eq!((find_group(group, "a"), find_group(group, "tty")), (Some(7), None));
+        assert_eq!((find_group(group, "bad"), find_group(group, "c")), (None, None));
     }
 
     #[test]

@@ -99,6 +99,12 @@ pub(crate) fn new_session() -> Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setsid) }).map(drop)
 }
 
+/// Makes a terminal that of this session, which has none and is led by this process.
+pub(crate) fn control_terminal(fd: RawFd) -> Result<()> {
+    // SAFETY: numbers; the last says that it is not taken from another session.
+    check(unsafe { libc::syscall(libc::SYS_ioctl, fd, libc::TIOCSCTTY, 0) }).map(drop)
+}
+
 /// Sets the supplementary groups of this thread alone.
 pub(crate) fn set_groups(groups: &[u32]) -> Result<()> {
     // SAFETY: the kernel reads `len` numbers of a live slice.

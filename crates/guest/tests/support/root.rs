@@ -5,7 +5,7 @@ use std::{ffi::CString, fs, io, path::Path};
 
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n\
                       ann:x:1234:1235::/home/ann:/bin/sh\nbig:x:65534:65534::/:/bin/sh\n";
-const GROUP: &str = "root:x:0:ann\nextra:x:2000:user,ann\nmore:x:2001:ann\n";
+const GROUP: &str = "root:x:0:ann\nextra:x:2000:user,ann\nmore:x:2001:ann\ntty:x:5:\n";
 
 /// Everything prepared before the fork.
 pub(crate) struct Root {
@@ -13,6 +13,7 @@ pub(crate) struct Root {
     mkdirs: Vec<(CString, u32, u32)>,
     links: Vec<(CString, CString)>,
     binds: Vec<(CString, CString)>,
+    terminals: CString,
 }
 
 fn c(path: impl AsRef<Path>) -> CString {
@@ -53,6 +54,7 @@ impl Root {
                 .map(|(name, owner, mode)| (at(name), first_id + owner, *mode))
                 .collect(),
             links: links.to_vec(),
+            terminals: at("dev/pts"),
             binds,
         }
     }
@@ -86,6 +88,17 @@ impl Root {
         for (from, to) in &self.binds {
             mount(from.as_ptr(), to, none, libc::MS_BIND | libc::MS_REC)?;
         }
+        // SAFETY: strings that live through the call. Terminals of its own, as a sandbox has them.
+        check(unsafe {
+            let options = c"newinstance,ptmxmode=0666,mode=0620";
+            libc::mount(
+                c"devpts".as_ptr(),
+                self.terminals.as_ptr(),
+                c"devpts".as_ptr(),
+                0,
+                options.as_ptr().cast(),
+            )
+        })?;
         // SAFETY: strings that live through the calls.
         unsafe {
             // Not chroot: who is in one may not make user namespaces.

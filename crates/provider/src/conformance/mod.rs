@@ -54,6 +54,7 @@ checks![
     work::exit_codes_signals_and_outputs_are_the_commands,
     work::a_timeout_ends_the_whole_tree,
     work::input_reaches_the_command,
+    work::a_terminal_is_one_and_changes_its_size,
     work::the_environment_is_the_specs_and_the_commands,
     work::files_go_in_and_come_out,
     work::limits_change_while_it_runs,

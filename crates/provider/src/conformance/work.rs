@@ -1,7 +1,7 @@
 //! Commands, files and limits, over the guest stream.
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
-use crate::{Command, ContainerSpec, FileAction, Provider, WriteOptions};
+use crate::{Command, ContainerSpec, FileAction, Provider, TerminalSize, WriteOptions};
 use atoll_types::{ExecId, Limits};
 use bytes::Bytes;
 use futures_util::stream;
@@ -49,6 +49,32 @@ pub(super) async fn input_reaches_the_command(provider: &dyn Provider) -> Outcom
             }
         }
         same("counted", String::from_utf8_lossy(&printed).trim(), "160000")
+    })
+    .await
+}
+
+pub(super) async fn a_terminal_is_one_and_changes_its_size(provider: &dyn Provider) -> Outcome {
+    with(provider, spec(), async |container| {
+        let guest = container.guest();
+        let (id, size) = (ExecId::random(), TerminalSize { rows: 30, columns: 100 });
+        let line = "test -t 0 && test -t 1 && test -t 2 && stty size; read x; stty size; echo got-$x";
+        let command = Command { terminal: Some(size), ..Command::shell(line) };
+        let mut events = guest.exec(id, &command).await.map_err(|e| e.to_string())?;
+        let mut printed = String::new();
+        let mut asked = false;
+        while let Some(event) = events.next().await.map_err(|e| e.to_string())? {
+            if let crate::ExecEvent::Output { data, .. } = event {
+                printed.push_str(&String::from_utf8_lossy(&data));
+            }
+            if printed.contains("30 100") && !asked {
+                asked = true;
+                let smaller = TerminalSize { rows: 3, columns: 40 };
+                guest.resize(id, smaller).await.map_err(|e| e.to_string())?;
+                let typed = stream::iter([Bytes::from_static(b"it\n")]);
+                guest.add_stdin(id, typed).await.map_err(|e| e.to_string())?;
+            }
+        }
+        ensure(printed.contains("3 40\r\ngot-it\r\n"), || format!("the terminal shows {printed:?}"))
     })
     .await
 }

@@ -334,15 +334,25 @@ pub struct Finished {
 const LARGEST_RESULT: usize = 64 << 20;
 
 impl Guest {
+    /// A request that this PID 1 understands.
+    fn ask(&self, id: ExecId, command: &Command) -> Result<v1::ExecRequest> {
+        if command.terminal.is_some() && !self.terminals {
+            let message =
+                "the sandbox was started by an older release, which has no terminals; stop and resume it";
+            return Err(Error::new(ErrorCode::Unsupported, message));
+        }
+        Ok(command.request(id))
+    }
+
     /// Starts a command and follows it. With an id that is known already, joins it instead.
     pub async fn exec(&self, id: ExecId, command: &Command) -> Result<ExecStream> {
-        let reply = self.client().exec(command.request(id)).await;
+        let reply = self.client().exec(self.ask(id, command)?).await;
         Ok(ExecStream { inner: self.check(reply).await?.into_inner(), guest: self.clone(), next: 0 })
     }
 
     /// Starts a command and does not wait for it.
     pub async fn start(&self, id: ExecId, command: &Command) -> Result<ExecReport> {
-        let reply = self.client().start_exec(command.request(id)).await;
+        let reply = self.client().start_exec(self.ask(id, command)?).await;
         ExecReport::read(self.check(reply).await?.into_inner())
     }
 

@@ -6,8 +6,8 @@ mod files;
 
 use async_trait::async_trait;
 use atoll_guest_proto::{
-    MAX_PROTOCOL, MIN_PROTOCOL, from_status, is_spoken,
-    v1::{ConfigureRequest, HelloRequest, guest_client::GuestClient},
+    FEATURE_TERMINAL, MAX_PROTOCOL, MIN_PROTOCOL, from_status, is_spoken,
+    v1::{ConfigureRequest, HelloReply, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
 pub use exec::{
@@ -49,6 +49,8 @@ type Client = GuestClient<InterceptedService<Channel, Token>>;
 pub struct Guest {
     client: Client,
     lost: Arc<dyn Lost>,
+    /// One that was started by an older release may have none.
+    terminals: bool,
 }
 
 /// No message of PID 1's needs more.
@@ -61,16 +63,17 @@ impl Guest {
         let token = token.transpose().map_err(|_| Error::internal("the token is not a header value"))?;
         let client =
             GuestClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LARGEST_MESSAGE);
-        let guest = Self { client, lost };
+        let mut guest = Self { client, lost, terminals: false };
         let request = HelloRequest { min_protocol: MIN_PROTOCOL, max_protocol: MAX_PROTOCOL };
         let reply = guest.client().hello(request).await;
-        let protocol = guest.check(reply).await?.into_inner().protocol;
+        let HelloReply { protocol, version: _, features } = guest.check(reply).await?.into_inner();
         if !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) {
             let message = format!(
                 "atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}"
             );
             return Err(Error::new(ErrorCode::VersionMismatch, message));
         }
+        guest.terminals = features.iter().any(|f| f == FEATURE_TERMINAL);
         Ok(guest)
     }
 

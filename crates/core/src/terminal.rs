@@ -1,0 +1,228 @@
+//! Terminals. One is a command like any other, whose streams are a terminal: it lives on when those who
+//! look at it go away, and any number of them may look and type at the same time.
+
+use crate::{Caller, Core, exec::Leash, now};
+use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
+use atoll_store::{Activity, ActivityKind, SandboxId};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use bytes::Bytes;
+use futures_util::stream;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What is kept of a terminal's output, its newest part, for those who come later.
+const SCROLL_BACK: u64 = 1 << 20;
+const LARGEST_SIDE: u16 = 10_000;
+const LONGEST_COMMAND: usize = 1 << 20;
+
+/// What a terminal is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalRequest {
+    /// A line for the shell; the image's login shell itself where there is none.
+    pub command: Option<String>,
+    /// Where, absolute or relative to /workspace.
+    pub working_directory: Option<String>,
+    /// On top of the sandbox's own.
+    pub env_vars: BTreeMap<String, String>,
+    /// Who: a name, UID or UID:GID.
+    pub user: Option<String>,
+    /// How large.
+    pub size: TerminalSize,
+}
+
+impl TerminalRequest {
+    fn build(self) -> Result<Command> {
+        let Self { command, working_directory, env_vars, user, size } = self;
+        checked(size)?;
+        let line = match command {
+            Some(line) if line.trim().is_empty() => {
+                return Err(Error::invalid("command", "command must not be empty"));
+            }
+            Some(line) if line.contains('\0') => {
+                return Err(Error::invalid("command", "a command cannot hold a NUL character"));
+            }
+            Some(line) if line.len() > LONGEST_COMMAND => {
+                return Err(Error::new(ErrorCode::TooLarge, "a command may have 1 MiB").at("command"));
+            }
+            Some(line) => line,
+            None => String::new(),
+        };
+        let mut built = Command::shell(line);
+        built.working_directory = working_directory.unwrap_or_default();
+        built.environment = env_vars;
+        built.user = user.unwrap_or_default();
+        built.terminal = Some(size);
+        built.output_limit = Some(SCROLL_BACK);
+        built.keep_newest = true;
+        Ok(built)
+    }
+}
+
+fn checked(size: TerminalSize) -> Result<()> {
+    for (field, side) in [("rows", size.rows), ("cols", size.columns)] {
+        if !(1..=LARGEST_SIDE).contains(&side) {
+            return Err(Error::invalid(field, format!("{field} must be between 1 and {LARGEST_SIDE}")));
+        }
+    }
+    Ok(())
+}
+
+/// Somebody's place at a terminal. Dropping it leaves the terminal as it is.
+pub struct Terminal {
+    /// How the command was when this place was taken.
+    pub report: ExecReport,
+    /// The offset of the first byte of output to come.
+    pub offset: u64,
+    /// What comes.
+    pub events: ExecStream,
+    /// For typing, and the rest.
+    pub keyboard: Keyboard,
+}
+
+/// What can be done to a terminal, beside looking. Cheap to clone.
+#[derive(Clone)]
+pub struct Keyboard {
+    container: Arc<dyn Container>,
+    id: ExecId,
+}
+
+impl Keyboard {
+    /// Types. Answers when all of it is typed, which a command that does not read puts off.
+    pub async fn input(&self, data: Bytes) -> Result<()> {
+        let length = data.len() as u64;
+        let typed = self.container.guest().add_stdin(self.id, stream::iter([data])).await?;
+        if typed < length { Err(Error::new(ErrorCode::Conflict, "the command has ended")) } else { Ok(()) }
+    }
+
+    /// Types the end of input.
+    pub async fn end_input(&self) -> Result<()> {
+        self.container.guest().write_stdin(self.id, stream::empty()).await.map(drop)
+    }
+
+    /// Tells the programs another size.
+    pub async fn resize(&self, size: TerminalSize) -> Result<()> {
+        checked(size)?;
+        self.container.guest().resize(self.id, size).await
+    }
+
+    /// Sends a signal to the command's own processes.
+    pub async fn signal(&self, signal: i32) -> Result<()> {
+        self.container.guest().signal(self.id, signal).await
+    }
+
+    /// Ends the command and everything that it started.
+    pub async fn kill(&self) -> Result<()> {
+        self.container.guest().kill(self.id).await.map(drop)
+    }
+}
+
+impl Core {
+    /// Opens a terminal and takes the first place at it.
+    pub async fn open_terminal(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        request: TerminalRequest,
+    ) -> Result<Terminal> {
+        let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
+        let command = request.build()?;
+        self.writable(caller, id).await?;
+        let container = self.desks.container(id).await?;
+        let exec = ExecId::random();
+        // A caller that goes away before it knows the id leaves nothing behind.
+        let mut leash = Leash { container: Arc::clone(&container), id: Some(exec) };
+        let mut events = container.guest().exec(exec, &command).await?;
+        let report = started(&mut events, exec).await?;
+        if let Some(failure) = &report.failure {
+            leash.id = None;
+            let guest = container.guest().clone();
+            tokio::spawn(async move { guest.forget_exec(exec).await });
+            let error = Error::new(ErrorCode::ExecFailed, failure.message.clone());
+            return Err(match failure.stage.as_str() {
+                "workdir" => error.at("cwd"),
+                "user" => error.at("user"),
+                _ => error,
+            });
+        }
+        self.note_terminal(id, shown).await;
+        leash.id = None;
+        Ok(Terminal { report, offset: 0, events, keyboard: Keyboard { container, id: exec } })
+    }
+
+    /// Takes a place at a terminal that is there, at an offset of its output or at the oldest that is
+    /// kept.
+    pub async fn attach_terminal(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        exec: ExecId,
+        from: Option<u64>,
+    ) -> Result<Terminal> {
+        self.writable(caller, id).await?;
+        let container = self.desks.container(id).await?;
+        let known = container.guest().get_exec(exec).await?;
+        if known.terminal.is_none() {
+            return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));
+        }
+        if from.is_some_and(|from| from > known.output_bytes) {
+            return Err(Error::invalid("from", format!("there are {} bytes so far", known.output_bytes)));
+        }
+        let offset = from.unwrap_or(0).max(known.first_offset);
+        let mut events = container.guest().attach(exec, offset, true).await?;
+        let report = started(&mut events, exec).await?;
+        Ok(Terminal { report, offset, events, keyboard: Keyboard { container, id: exec } })
+    }
+
+    async fn note_terminal(&self, sandbox: SandboxId, detail: String) {
+        let activity = Activity {
+            sandbox,
+            kind: ActivityKind::Exec,
+            at: now(),
+            detail,
+            exit_code: None,
+            duration_ms: None,
+            bytes: None,
+        };
+        if let Err(error) = self.store.record_activity(activity).await {
+            tracing::warn!(%error, "cannot note a terminal");
+        }
+    }
+}
+
+/// The first event, which says of which command the others are.
+async fn started(events: &mut ExecStream, id: ExecId) -> Result<ExecReport> {
+    match events.next().await? {
+        Some(ExecEvent::Started(report)) if report.id == id => Ok(report),
+        _ => Err(Error::internal("the sandbox did not say how the command began")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_provider::Program;
+
+    fn request(command: Option<&str>, rows: u16, columns: u16) -> TerminalRequest {
+        let size = TerminalSize { rows, columns };
+        let command = command.map(str::to_owned);
+        TerminalRequest { command, working_directory: None, env_vars: BTreeMap::new(), user: None, size }
+    }
+
+    #[test]
+    fn a_terminal_keeps_its_newest_output_and_has_no_end_of_time() {
+        let built = request(None, 24, 80).build().unwrap();
+        assert_eq!((built.program, built.timeout), (Program::Shell(String::new()), None));
+        assert_eq!((built.keep_newest, built.output_limit), (true, Some(SCROLL_BACK)));
+    }
+
+    #[test]
+    fn wrong_requests_name_their_field() {
+        for (command, rows, columns, field) in [
+            (None, 0, 80, "rows"),
+            (None, 24, 10_001, "cols"),
+            (Some(" "), 24, 80, "command"),
+            (Some("a\0b"), 24, 80, "command"),
+        ] {
+            assert_eq!(request(command, rows, columns).build().unwrap_err().field.as_deref(), Some(field));
+        }
+    }
+}
