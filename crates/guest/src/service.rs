@@ -2,7 +2,7 @@
 //! together. Nothing is decided here.
 
 use crate::{
-    exec::{EventStream, Execs, follow},
+    exec::{EventStream, Execs, follow, infos},
     files::{EntryStream, FileStream, Files},
 };
 use atoll_guest_proto::{
@@ -74,12 +74,13 @@ impl Guest for GuestService {
     }
 
     async fn get_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {
-        reply(self.execs.get(&request.get_ref().exec_id).map(|exec| exec.info()))
+        let exec = self.execs.get(&request.get_ref().exec_id).map_err(|e| to_status(&e))?;
+        let gone = || Error::internal("nothing is known of the command");
+        reply(infos(&[exec]).await.pop().ok_or_else(gone))
     }
 
     async fn list_execs(&self, _: Request<ListExecsRequest>) -> Reply<ListExecsReply> {
-        let execs = self.execs.all().iter().map(|exec| exec.info()).collect();
-        Ok(Response::new(ListExecsReply { execs }))
+        Ok(Response::new(ListExecsReply { execs: infos(&self.execs.all()).await }))
     }
 
     async fn write_stdin(&self, request: Request<Streaming<StdinChunk>>) -> Reply<StdinReply> {

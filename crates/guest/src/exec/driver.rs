@@ -74,12 +74,16 @@ impl Driver {
                     break;
                 }
                 Next::Report(Some(Report::Ended(ending))) => {
-                    self.end(|s| s.ending = Some(ending), ending.alone);
+                    let change = |s: &mut Status| (s.ending, s.usage) = (Some(ending), ending.usage);
+                    self.end(change, ending.alone);
                     if ending.alone {
                         break;
                     }
                 }
-                Next::Report(Some(Report::Gone)) => break,
+                Next::Report(Some(Report::Gone(usage))) => {
+                    self.exec.update(|s| s.usage = usage);
+                    break;
+                }
                 Next::Report(None) => {
                     self.lose_shim().await;
                     break;

@@ -22,9 +22,11 @@ mod start;
 mod stdin;
 mod sweep;
 mod tree;
+mod usage;
 mod users;
 mod wire;
 
 pub(crate) use registry::Execs;
 pub(crate) use replay::{EventStream, follow};
+pub(crate) use usage::infos;
 pub(crate) use users::{User, profile_user};

@@ -124,6 +124,23 @@ impl Execs {
             table.records.remove(&oldest);
             self.spool.remove(oldest);
         }
+        self.make_room(&table);
+    }
+
+    /// Ended commands may hold half of the spool, so that running ones always have the other half. The
+    /// oldest lose their output first and stay known; the latest keeps it, because somebody may be
+    /// reading it still.
+    fn make_room(&self, table: &Table) {
+        let ended = || table.gone.iter().filter_map(|id| table.records.get(id));
+        let mut held: u64 = ended().map(|exec| exec.spooled()).sum();
+        for exec in ended().take(table.gone.len().saturating_sub(1)) {
+            if held <= self.config.spool_bytes / 2 {
+                return;
+            }
+            held -= exec.spooled();
+            exec.update(|s| s.extent.evict());
+            self.spool.remove(exec.id);
+        }
     }
 
     /// Frees an ended command. One whose processes live on stays, so that they can be found.

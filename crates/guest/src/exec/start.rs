@@ -9,7 +9,7 @@ use super::{
     record::{Exec, Parts, Status},
     registry::{Execs, parse_id},
     spawn::{Spawned, spawn},
-    spool::SpoolWriter,
+    spool::{Keep, SpoolWriter},
     stdin::Stdin,
     users::{self, UserError},
     wire::Stage,
@@ -52,7 +52,7 @@ impl Execs {
             output_limit,
             lossless,
             terminal,
-            keep_newest: _,
+            keep_newest,
         } = request;
         if terminal.is_some() {
             return Err(Error::new(ErrorCode::Unsupported, "there are no terminals yet").at("terminal"));
@@ -79,12 +79,13 @@ impl Execs {
         let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
         self.insert(exec.clone());
         let limit = if output_limit == 0 { self.config.output_limit } else { output_limit };
+        let keep = if keep_newest { Keep::Newest } else { Keep::Oldest };
         let driver = Driver {
             execs: self.clone(),
             exec: exec.clone(),
             stdout: Some(stdout),
             stderr: Some(stderr),
-            spool: SpoolWriter::new(self.spool.clone(), id, limit),
+            spool: SpoolWriter::new(self.spool.clone(), id, limit, keep),
             oom: self.oom.clone(),
             oom_before,
             started,

@@ -233,6 +233,7 @@ fn guest_config(
         open_files: record.limits.open_files,
         output_limit: OUTPUT_BYTES,
         max_ended_execs: ENDED_EXECS,
+        spool_bytes: SPOOL_BYTES,
     };
     (config, listen.into_iter().chain(spool).chain(oom).collect())
 }
