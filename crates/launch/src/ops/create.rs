@@ -27,7 +27,7 @@ use std::{
 /// Most that the output of a container's commands may take on disk.
 const SPOOL_BYTES: u64 = 256 << 20;
 const OUTPUT_BYTES: u64 = 64 << 20;
-const ENDED_EXECS: usize = 128;
+const ENDED_EXECS: usize = 512;
 /// Where PID 1 listens when it must listen on TCP.
 pub(crate) const TCP_PORT: u16 = 2024;
 
