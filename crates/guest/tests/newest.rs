@@ -86,7 +86,7 @@ async fn a_reader_that_falls_behind_goes_on_with_what_there_is() {
 async fn both_streams_keep_their_order_when_old_output_goes() {
     let guest = Guest::start().await;
     let script = "import os\nfor n in range(40000): os.write(1 + n % 2, b'%07d\\n' % n)";
-    let request = ExecRequest { keep_newest: true, output_limit: 10_000, ..python(script) };
+    let request = ExecRequest { keep_newest: true, output_limit: 200_000, ..python(script) };
     let id = request.exec_id.clone();
     guest.run(request).await;
     let seen = guest.attach(&id, 0, true).await;

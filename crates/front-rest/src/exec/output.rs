@@ -31,12 +31,15 @@ pub(crate) struct OutputParams {
     from: Option<u64>,
     /// Whether to wait for more, until the command ends.
     follow: Option<bool>,
+    /// Events that say where and what (sse), or the bytes alone (raw).
+    #[param(inline)]
     format: Option<Format>,
     /// Only this output.
+    #[param(inline)]
     stream: Option<Which>,
 }
 
-/// Events that say where and what, or the bytes alone.
+/// How output is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {

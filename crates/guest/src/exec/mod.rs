@@ -15,6 +15,7 @@ mod program;
 mod record;
 mod registry;
 mod replay;
+mod share;
 mod shim;
 mod spawn;
 mod spool;

@@ -85,6 +85,7 @@ impl Execs {
             exec: exec.clone(),
             stdout: Some(stdout),
             stderr: Some(stderr),
+            share: keep_newest.then(|| self.shares.join()),
             spool: SpoolWriter::new(self.spool.clone(), id, limit, keep),
             oom: self.oom.clone(),
             oom_before,

@@ -31,11 +31,11 @@ fn id(path: &str) -> &str {
     path.rsplit('/').next().unwrap()
 }
 
-/// What a process has printed until a line comes that holds this text.
+/// What a process has printed until a line comes that ends in this text.
 fn until(child: &mut Child, text: &str) -> String {
     let mut reader = BufReader::new(child.stdout.as_mut().unwrap());
     let mut all = String::new();
-    while !all.contains(text) {
+    while !all.ends_with(text) {
         assert!(reader.read_line(&mut all).unwrap() > 0, "{all}");
     }
     all

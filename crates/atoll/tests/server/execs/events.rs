@@ -27,15 +27,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn from(offset: u64) -> Self {
-        Self { next: offset, id: offset, ..Self::default() }
-    }
-
     pub(super) fn exit(&self) -> &Value {
         self.exit.as_ref().unwrap_or_else(|| panic!("no end: {:?}", self.error))
     }
 
-    /// Takes an event in. Offsets must go on where the last event ended.
+    /// Takes an event in.
     pub(super) fn add(&mut self, (id, event): (u64, Value)) {
         assert!(self.exit.is_none() && self.error.is_none(), "an event after the end");
         self.id = id;

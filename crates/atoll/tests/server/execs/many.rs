@@ -10,13 +10,13 @@ use std::{
 };
 
 const GIB: u64 = 1 << 30;
-/// Lines of 16 bytes, so that every offset says what must be there. Made of blocks, because one by one they
+/// Lines of 64 bytes, so that every offset says what must be there. Made of blocks, because one by one they
 /// would take the test's time.
 const PRINT: &str = "import sys
-block = b''.join(b'AAAAAAAAAAA%04d\\n' % i for i in range(10000))
+block = b''.join(b'A' * 59 + b'%04d\\n' % i for i in range(10000))
 left, k = 1 << 30, 0
 while left:
-  piece = block.replace(b'AAAAAAAAAAA', b'%011d' % k)[:left]
+  piece = block.replace(b'A' * 59, b'%059d' % k)[:left]
   sys.stdout.buffer.write(piece)
   left, k = left - len(piece), k + 1";
 
@@ -38,8 +38,8 @@ fn pid_1(server: &Server, path: &str) -> String {
 fn check(offset: u64, data: &[u8]) {
     for (at, byte) in data.iter().enumerate().step_by(997) {
         let place = offset + at as u64;
-        let line = format!("{:015}\n", place / 16);
-        assert_eq!(*byte, line.as_bytes()[(place % 16) as usize], "at {place}");
+        let line = format!("{:063}\n", place / 64);
+        assert_eq!(*byte, line.as_bytes()[(place % 64) as usize], "at {place}");
     }
 }
 
@@ -50,7 +50,7 @@ fn print_all() -> Value {
 #[test]
 fn a_gibibyte_in_the_background_leaves_its_end() {
     let server = Server::start();
-    let path = server.create("{}");
+    let path = server.create(r#"{"cpu_cores":2}"#);
     let exec = start(&server, &path, print_all());
     // As long as it takes: a machine may be slow.
     while info(&server, &exec)["status"] == "running" {
@@ -80,7 +80,7 @@ fn a_gibibyte_in_the_background_leaves_its_end() {
 #[test]
 fn a_gibibyte_streamed_arrives_or_is_said_to_be_missing() {
     let server = Server::start();
-    let path = server.create("{}");
+    let path = server.create(r#"{"cpu_cores":2}"#);
     let mut body = print_all();
     body["stream"] = true.into();
     let mut reader = Events::open(&server, "POST", &format!("{path}/exec"), &[], &body.to_string()).raw();
@@ -140,6 +140,58 @@ fn ended_commands_make_room() {
     assert_eq!((gone.status, gone.body.len(), gone.header("x-atoll-dropped")), (200, 0, Some("50000000")));
     let seen = Events::follow(&server, &large[0], 0).all();
     assert_eq!((seen.dropped, &seen.exit.unwrap()["exit_code"]), (vec![(0, 50_000_000)], &0.into()));
+}
+
+#[test]
+fn loud_commands_share_the_spool_and_leave_room_for_others() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let line = "head -c 40000000 /dev/zero | tr '\\0' x; read y";
+    let body = json!({ "command": line, "stdin_open": true });
+    let loud: Vec<String> = (0..8).map(|_| start(&server, &path, body.clone())).collect();
+    for exec in &loud {
+        // None waits for room, and what is gone is counted.
+        eventually("its output", || info(&server, exec)["output_bytes"] == 40_000_000);
+    }
+    let kept = |exec: &String| 40_000_000 - info(&server, exec)["first_offset"].as_u64().unwrap();
+    eventually("their shares", || loud.iter().all(|exec| kept(exec) <= 8 << 20));
+    assert!(loud.iter().all(|exec| kept(exec) >= 7 << 20));
+    let ran = server.exec(&path, "head -c 6000000 /dev/zero | tr '\\0' y; echo end >&2");
+    assert_eq!((ran["stdout"].as_str().unwrap().len(), &ran["stderr"]), (6_000_000, &"end\n".into()));
+    assert_eq!(ran["truncated"], false);
+}
+
+#[test]
+fn a_full_spool_drops_and_counts_and_nothing_waits() {
+    let server = Server::start();
+    // A spool of 32 MiB, of which one command may have 8.
+    let path = server.create(r#"{"disk_mb":8}"#);
+    let hold = |n: usize| format!("head -c 8000000 /dev/zero | tr '\\0' {n}; read x < /workspace/go; true");
+    server.exec(&path, "mkfifo /workspace/go");
+    let (ran, infos) = thread::scope(|scope| {
+        let (server, path, hold) = (&server, &path, &hold);
+        let asks: Vec<_> = (1..8).map(|n| scope.spawn(move || server.exec(path, &hold(n)))).collect();
+        let all = || server.ask("GET", &format!("{path}/execs"), "").json();
+        let printed = |e: &Value| e["output_bytes"].as_u64().unwrap() + e["dropped_bytes"].as_u64().unwrap();
+        eventually("all output", || {
+            all().as_array().unwrap().iter().filter(|e| printed(e) == 8_000_000).count() == 7
+        });
+        let infos = all();
+        server.exec(path, "exec 3> /workspace/go; sleep 0.3");
+        (asks.into_iter().map(|ask| ask.join().unwrap()).collect::<Vec<_>>(), infos)
+    });
+    let dropped = |e: &Value| e["dropped_bytes"].as_u64().unwrap();
+    assert!(
+        infos.as_array().unwrap().iter().map(dropped).sum::<u64>() >= 7 * 8_000_000 - (32 << 20),
+        "{infos}"
+    );
+    for answer in &ran {
+        assert_eq!(answer["exit_code"], 0);
+        assert_eq!(answer["truncated"], answer["stdout"].as_str().unwrap().len() < 8_000_000);
+    }
+    assert!(ran.iter().any(|answer| answer["truncated"] == true));
+    // Ended ones make room again.
+    assert_eq!(server.says(&path, "echo room"), "room");
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) struct SpoolWriter {
     directory: SpoolDirectory,
     id: ExecId,
     limit: u64,
+    /// At most the limit: what there is room for beside others.
+    share: u64,
     keep: Keep,
     data: Option<OwnedFd>,
     changes: Option<OwnedFd>,
@@ -42,7 +44,18 @@ pub(crate) struct SpoolWriter {
 impl SpoolWriter {
     pub(crate) fn new(directory: SpoolDirectory, id: ExecId, limit: u64, keep: Keep) -> Self {
         let extent = Extent::default();
-        Self { directory, id, limit, keep, data: None, changes: None, last: None, extent, full: false }
+        Self {
+            directory,
+            id,
+            limit,
+            share: limit,
+            keep,
+            data: None,
+            changes: None,
+            last: None,
+            extent,
+            full: false,
+        }
     }
 
     pub(crate) fn extent(&self) -> Extent {
@@ -129,14 +142,20 @@ impl SpoolWriter {
         self.last = None;
     }
 
+    /// Says how much there is room for.
+    pub(crate) fn share(&mut self, bytes: u64) {
+        self.share = bytes.min(self.limit);
+        self.make_room();
+    }
+
     /// Frees the oldest, if there is too much. In pieces: freeing costs more than writing.
     fn make_room(&mut self) {
         let Extent { kept, freed, .. } = self.extent;
-        if kept - freed <= self.limit {
+        if kept - freed <= self.share {
             return;
         }
-        let piece = (self.limit / 8).min(PIECE);
-        let target = kept - self.limit + piece;
+        let piece = (self.share / 8).min(PIECE);
+        let target = kept - self.share + piece;
         self.free(if piece >= BLOCK { target - target % BLOCK } else { target });
     }
 
