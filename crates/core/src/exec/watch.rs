@@ -7,11 +7,16 @@ use super::{claim::Claim, start::started};
 use crate::{Core, now};
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, SandboxId};
-use atoll_types::{ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use futures_util::StreamExt;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// Before a connection that broke is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Sandboxes that are looked at together after a start, and how long one of them may take: what is inside
+/// may be anything.
+const AT_ONCE: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(60);
 /// An offset that no output reaches: only the end is of interest.
 const NO_OUTPUT: u64 = u64::MAX;
 
@@ -67,11 +72,17 @@ impl Core {
     pub(crate) fn watch_again(&self, sandboxes: Vec<SandboxId>) {
         let core = self.clone();
         tokio::spawn(async move {
-            for sandbox in sandboxes {
-                if let Err(error) = core.watch_again_in(sandbox).await {
-                    tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's commands");
+            let each = |sandbox| {
+                let core = &core;
+                async move {
+                    let looked = tokio::time::timeout(PATIENCE, core.watch_again_in(sandbox)).await;
+                    let late = || Error::new(ErrorCode::Timeout, "it does not answer");
+                    if let Err(error) = looked.unwrap_or_else(|_| Err(late())) {
+                        tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's commands");
+                    }
                 }
-            }
+            };
+            futures_util::stream::iter(sandboxes).for_each_concurrent(AT_ONCE, each).await;
         });
     }
 
