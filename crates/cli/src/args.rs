@@ -23,6 +23,12 @@ pub enum Remote {
     Exec(Exec),
     /// Opens a terminal in a sandbox, or attaches to one that is there
     Shell(Shell),
+    /// Shows what a command printed
+    Logs(Logs),
+    /// Lists the commands that a sandbox runs or remembers
+    Ps(Ps),
+    /// Ends a command and everything that it started, or sends it a signal
+    Kill(Kill),
     /// Copies a file into a sandbox or out of it
     Cp(Cp),
     /// Stops sandboxes; their files stay
@@ -44,6 +50,9 @@ impl Remote {
             | Self::Inspect(Inspect { server, .. })
             | Self::Exec(Exec { server, .. })
             | Self::Shell(Shell { server, .. })
+            | Self::Logs(Logs { server, .. })
+            | Self::Ps(Ps { server, .. })
+            | Self::Kill(Kill { server, .. })
             | Self::Cp(Cp { server, .. })
             | Self::Stop(Several { server, .. })
             | Self::Resume(Several { server, .. })
@@ -147,6 +156,12 @@ pub struct Exec {
     /// Read standard input to its end and give it to the command
     #[arg(long)]
     pub(crate) stdin: bool,
+    /// Print the output while the command runs; Ctrl-C ends the command
+    #[arg(long, conflicts_with = "detach")]
+    pub(crate) stream: bool,
+    /// Do not wait for the command, and print its id
+    #[arg(short, long)]
+    pub(crate) detach: bool,
     /// A line for the shell, instead of a command
     #[arg(long, value_name = "LINE", conflicts_with = "command")]
     pub(crate) shell: Option<String>,
@@ -177,6 +192,51 @@ pub struct Shell {
     /// Who runs it inside: a name, UID or UID:GID
     #[arg(short, long, value_name = "USER")]
     pub(crate) user: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `logs`.
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The id of a command, or the start of one
+    #[arg(value_name = "EXEC")]
+    pub(crate) exec: String,
+    /// Wait for more until the command ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Begin at this byte, counted over both outputs
+    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    pub(crate) from: u64,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `ps`.
+#[derive(Debug, Args)]
+pub struct Ps {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `kill`.
+#[derive(Debug, Args)]
+pub struct Kill {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The id of a command, or the start of one
+    #[arg(value_name = "EXEC")]
+    pub(crate) exec: String,
+    /// Only send this signal, such as TERM or 15, to the command's own processes
+    #[arg(short, long, value_name = "SIGNAL")]
+    pub(crate) signal: Option<String>,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -306,7 +366,8 @@ mod tests {
             let kind = parse(line).unwrap_err();
             assert!(matches!(kind, ErrorKind::ValueValidation | ErrorKind::InvalidValue), "{line}: {kind:?}");
         }
-        for line in ["rm", "keys create", "cp a", "inspect"] {
+        assert_eq!(parse("exec abcd --stream -d -- ls").unwrap_err(), ErrorKind::ArgumentConflict);
+        for line in ["logs a", "ps", "kill a", "rm", "keys create", "cp a", "inspect"] {
             assert_eq!(parse(line).unwrap_err(), ErrorKind::MissingRequiredArgument, "{line}");
         }
     }

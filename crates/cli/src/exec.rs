@@ -1,11 +1,20 @@
 //! `atoll exec`: the command's output passes through as it is, and its exit code becomes ours.
 
-use crate::{Failure, args::Exec, pairs, resolve, terminal};
-use atoll_client::{ExecRequest, ExecResult};
+use crate::{
+    Failure,
+    args::Exec,
+    pairs,
+    print::{Printer, Step},
+    resolve, terminal,
+};
+use atoll_client::{Client, ExecRequest, ExecResult, Uuid};
 use std::io::{self, Read, Write};
 
 /// What the server takes in one request, less room for the rest of it.
 const LARGEST_STDIN: u64 = (4 << 20) - (64 << 10);
+
+/// What a shell shows for a command that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
 
 fn stdin() -> Result<String, Failure> {
     let mut text = Vec::new();
@@ -27,7 +36,19 @@ fn stdin() -> Result<String, Failure> {
 }
 
 fn request(options: Exec) -> Result<ExecRequest, Failure> {
-    let Exec { id: _, timeout, env, workdir, user, stdin: wants_stdin, shell, server: _, command } = options;
+    let Exec {
+        id: _,
+        timeout,
+        env,
+        workdir,
+        user,
+        stdin: wants_stdin,
+        stream: _,
+        detach: _,
+        shell,
+        server: _,
+        command,
+    } = options;
     Ok(ExecRequest {
         arguments: shell.is_none().then_some(command),
         command: shell,
@@ -35,6 +56,7 @@ fn request(options: Exec) -> Result<ExecRequest, Failure> {
         working_directory: workdir,
         env_vars: pairs::map(env),
         stdin: if wants_stdin { Some(stdin()?) } else { None },
+        stdin_open: false,
         user,
     })
 }
@@ -43,7 +65,19 @@ pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
     let client = options.server.client()?;
     let (json, typed) = (options.server.json, options.id.clone());
     let id = resolve::sandbox(&client, &typed).await?;
+    let (streams, detaches) = (options.stream, options.detach);
     let request = request(options)?;
+    if streams {
+        return stream(&client, id, &request, json).await.map_err(|e| e.about(&typed));
+    }
+    if detaches {
+        let exec = client.exec_background(id, &request).await.map_err(|e| Failure::from(e).about(&typed))?;
+        match json {
+            true => terminal::print_json(&exec.json)?,
+            false => terminal::print(&format!("{}\n", exec.exec_id.simple()))?,
+        }
+        return Ok(0);
+    }
     let result = client.exec(id, &request).await.map_err(|e| Failure::from(e).about(&typed))?;
     if json {
         quietly(terminal::print_json(&result.json))?;
@@ -53,6 +87,37 @@ pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
         explain(&result);
     }
     Ok(u8::try_from(result.exit_code).unwrap_or(u8::MAX))
+}
+
+/// Prints while the command runs. Whoever interrupts us ends the command; a connection that breaks does so
+/// too, unless it is the server that is gone.
+async fn stream(client: &Client, id: Uuid, request: &ExecRequest, json: bool) -> Result<u8, Failure> {
+    let mut events = client.exec_stream(id, request).await?;
+    let mut printer = Printer::new(0, json);
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event?,
+            _ = tokio::signal::ctrl_c() => {
+                if let Some(exec) = printer.exec() {
+                    client.exec_kill(id, exec).await?;
+                }
+                terminal::note("interrupted; the command was ended");
+                return Ok(INTERRUPTED);
+            }
+        };
+        match printer.print(event)? {
+            Step::More => {}
+            Step::Exit(exec) => return Ok(exit_code(&exec)),
+            Step::Broken(reason) => {
+                let message = format!("{reason}; `atoll logs -f` may show more of it");
+                return Err(atoll_types::Error::new(atoll_types::ErrorCode::Unavailable, message).into());
+            }
+        }
+    }
+}
+
+fn exit_code(exec: &atoll_client::Exec) -> u8 {
+    exec.exit_code.map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX))
 }
 
 /// That nobody reads does not change how the command went.

@@ -10,8 +10,11 @@ mod failure;
 mod keys;
 mod life;
 mod list;
+mod logs;
 mod pairs;
 mod place;
+mod print;
+mod processes;
 mod progress;
 mod resolve;
 mod server;
@@ -43,6 +46,9 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Inspect(options) => view::run(options).await,
         Remote::Exec(options) => exec::run(options).await,
         Remote::Shell(options) => shell::run(options).await,
+        Remote::Logs(options) => logs::run(options).await,
+        Remote::Ps(options) => processes::list(options).await,
+        Remote::Kill(options) => processes::kill(options).await,
         Remote::Cp(options) => copy::run(options).await,
         Remote::Stop(options) => life::run(options, life::Act::Stop).await,
         Remote::Resume(options) => life::run(options, life::Act::Resume).await,

@@ -2,7 +2,7 @@
 //! means neither, so that `rm` never guesses.
 
 use crate::{Failure, when};
-use atoll_client::{Client, Key, ListSandboxes, Sandbox, Uuid};
+use atoll_client::{Client, Exec, Key, ListSandboxes, Sandbox, Uuid};
 use atoll_types::{Error, ErrorCode};
 use std::collections::BTreeMap;
 
@@ -103,6 +103,19 @@ pub(crate) async fn sandbox(client: &Client, text: &str) -> Result<Uuid, Failure
         candidates.extend(gather(client, started).await?);
     }
     pick("sandbox", "atoll ls", text, candidates)
+}
+
+/// The command that the text means, of those that the sandbox remembers.
+pub(crate) async fn exec(client: &Client, sandbox: Uuid, text: &str) -> Result<Uuid, Failure> {
+    if let Ok(id) = Uuid::try_parse(text) {
+        return Ok(id);
+    }
+    let candidate = |exec: Exec| {
+        let about = format!("{}, {}", exec.status, exec.command);
+        Candidate { id: exec.exec_id, names: Vec::new(), about }
+    };
+    let candidates = client.execs(sandbox).await?.value.into_iter().map(candidate).collect();
+    pick("command", "atoll ps", text, candidates)
 }
 
 /// The key that the text means, of all that the caller sees.

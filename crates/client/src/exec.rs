@@ -22,6 +22,8 @@ pub struct ExecRequest {
     pub env_vars: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stdin_open: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -30,6 +32,8 @@ pub struct ExecRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct ExecResult {
+    #[serde(default)]
+    pub exec_id: Option<Uuid>,
     pub exit_code: i32,
     #[serde(default)]
     pub stdout: String,

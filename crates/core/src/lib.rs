@@ -13,6 +13,7 @@ mod exec;
 mod files;
 mod idempotency;
 mod keys;
+mod leash;
 mod list;
 mod reconcile;
 mod settings;
@@ -21,7 +22,10 @@ mod vault;
 
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
-pub use exec::{ExecCommand, ExecOutcome, MAX_TIMEOUT_SECONDS};
+pub use exec::{
+    ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
+    MAX_TIMEOUT_SECONDS,
+};
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use settings::CoreSettings;
@@ -46,6 +50,9 @@ pub struct Core {
     settings: Arc<CoreSettings>,
     desks: Arc<Desks>,
     pending: Arc<changes::Pending>,
+    claims: Arc<exec::Claims>,
+    /// When this server began.
+    began: i64,
 }
 
 /// Milliseconds since 1970.
@@ -64,7 +71,16 @@ impl Core {
     ) -> Self {
         let vault = Arc::new(vault);
         let desks = Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&provider), Arc::clone(&vault)));
-        Self { store, provider, vault, settings: Arc::new(settings), desks, pending: Arc::default() }
+        Self {
+            store,
+            provider,
+            vault,
+            settings: Arc::new(settings),
+            desks,
+            pending: Arc::default(),
+            claims: Arc::default(),
+            began: now(),
+        }
     }
 
     /// The record of a sandbox that this caller may see. One that it may not see does not exist for it.

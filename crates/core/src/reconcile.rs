@@ -9,21 +9,24 @@ use std::collections::HashMap;
 
 impl Core {
     /// Compares records with containers: what lives is kept, what died is written down, and what nobody
-    /// owns is destroyed. Returns how many sandboxes live.
+    /// owns is destroyed. Commands that run in what lives are watched again. Returns how many sandboxes
+    /// live.
     pub async fn reconcile(&self) -> Result<usize> {
         let mut world: HashMap<ContainerId, State> =
             self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
-        let mut alive = 0;
+        let mut alive = Vec::new();
         for record in self.store.live_sandboxes().await? {
             let state = record.container.and_then(|id| world.remove(&id));
-            alive += usize::from(state == Some(State::Running));
+            alive.extend((state == Some(State::Running)).then_some(record.id));
             self.settle(&record, state).await?;
         }
         for orphan in world.into_keys() {
             tracing::warn!(container = %orphan, "destroying a container that nobody owns");
             self.provider.destroy(orphan).await?;
         }
-        Ok(alive)
+        let count = alive.len();
+        self.watch_again(alive);
+        Ok(count)
     }
 
     async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {

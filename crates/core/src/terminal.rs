@@ -1,9 +1,9 @@
 //! Terminals. One is a command like any other, whose streams are a terminal: it lives on when those who
 //! look at it go away, and any number of them may look and type at the same time.
 
-use crate::{Caller, Core, exec::Leash, now};
+use crate::{Caller, Core, leash::Leash};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
-use atoll_store::{Activity, ActivityKind, SandboxId};
+use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use futures_util::stream;
@@ -129,13 +129,11 @@ impl Core {
         let container = self.desks.container(id).await?;
         let exec = ExecId::random();
         // A caller that goes away before it knows the id leaves nothing behind.
-        let mut leash = Leash { container: Arc::clone(&container), id: Some(exec) };
+        let mut leash = Leash::new(&container, exec);
         let mut events = container.guest().exec(exec, &command).await?;
         let report = started(&mut events, exec).await?;
         if let Some(failure) = &report.failure {
-            leash.id = None;
-            let guest = container.guest().clone();
-            tokio::spawn(async move { guest.forget_exec(exec).await });
+            leash.forget();
             let error = Error::new(ErrorCode::ExecFailed, failure.message.clone());
             return Err(match failure.stage.as_str() {
                 "workdir" => error.at("cwd"),
@@ -143,8 +141,8 @@ impl Core {
                 _ => error,
             });
         }
-        self.note_terminal(id, shown).await;
-        leash.id = None;
+        self.watch(id, &container, &report, shown);
+        leash.release();
         Ok(Terminal { report, offset: 0, events, keyboard: Keyboard { container, id: exec } })
     }
 
@@ -170,21 +168,6 @@ impl Core {
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
         Ok(Terminal { report, offset, events, keyboard: Keyboard { container, id: exec } })
-    }
-
-    async fn note_terminal(&self, sandbox: SandboxId, detail: String) {
-        let activity = Activity {
-            sandbox,
-            kind: ActivityKind::Exec,
-            at: now(),
-            detail,
-            exit_code: None,
-            duration_ms: None,
-            bytes: None,
-        };
-        if let Err(error) = self.store.record_activity(activity).await {
-            tracing::warn!(%error, "cannot note a terminal");
-        }
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) async fn upload(
 const STILL: Duration = Duration::from_secs(60);
 
 /// The pieces of a body; an error where it breaks off or stands still.
-fn steady(body: Body) -> impl Stream<Item = atoll_types::Result<bytes::Bytes>> + Send + 'static {
+pub(crate) fn steady(body: Body) -> impl Stream<Item = atoll_types::Result<bytes::Bytes>> + Send + 'static {
     futures_util::stream::unfold(Some(body.into_data_stream()), |stream| async {
         let mut stream = stream?;
         let cut = |why| (Err(Error::new(ErrorCode::Unavailable, why)), None);

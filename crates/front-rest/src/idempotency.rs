@@ -1,8 +1,10 @@
 //! `Idempotency-Key`: a request with a key is carried out once, and whoever repeats it gets the answer
-//! of the first time.
+//! of the first time. It is carried out to its end even if its caller goes away, who may come back for the
+//! answer.
 
 use crate::{App, error::Failure};
 use atoll_core::Caller;
+use atoll_store::Begun;
 use atoll_types::{Error, ErrorCode, Result};
 use axum::{
     http::{HeaderMap, StatusCode, header},
@@ -15,16 +17,47 @@ use sha2::{Digest, Sha256};
 /// What an operation answers.
 pub(crate) type Answer<T> = Result<(StatusCode, T), Failure>;
 
-fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if (1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()) => {
-            Ok(Some(key))
-        }
-        _ => {
-            Err(Error::invalid("Idempotency-Key", "must be 1 to 255 printable characters without spaces")
-                .into())
-        }
+/// A request that may be repeated.
+pub(crate) struct Repeat {
+    pub(crate) key: String,
+    /// The hash of what is asked.
+    pub(crate) request: [u8; 32],
+}
+
+/// What to do when somebody carries the request out already, perhaps a server that is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Busy {
+    /// Say so.
+    Refuse,
+    /// Do it again: it joins what was begun.
+    Join,
+}
+
+impl Repeat {
+    /// The key of a request, if it has one.
+    pub(crate) fn of(headers: &HeaderMap, operation: &str, body: &Bytes) -> Result<Option<Self>, Failure> {
+        let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+        let key = match value.to_str() {
+            Ok(key) if (1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()) => key,
+            _ => {
+                let message = "must be 1 to 255 printable characters without spaces";
+                return Err(Error::invalid("Idempotency-Key", message).into());
+            }
+        };
+        let mut hash = Sha256::new();
+        hash.update(operation.as_bytes());
+        hash.update([0]);
+        hash.update(body);
+        Ok(Some(Self { key: key.to_owned(), request: hash.finalize().into() }))
+    }
+
+    /// Where the request stands.
+    pub(crate) async fn begin(&self, app: &App, caller: &Caller) -> Result<Begun> {
+        app.core.begin_idempotent(caller, &self.key, self.request).await
+    }
+
+    pub(crate) fn mismatch() -> Failure {
+        Error::invalid("Idempotency-Key", "it was used for another request").into()
     }
 }
 
@@ -33,41 +66,52 @@ fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
 pub(crate) async fn once<T, F>(
     app: &App,
     caller: &Caller,
-    headers: &HeaderMap,
-    (operation, body): (&str, &Bytes),
+    repeat: Option<Repeat>,
+    busy: Busy,
     work: F,
 ) -> Result<Response, Failure>
 where
-    T: Serialize,
-    F: Future<Output = Answer<T>>,
+    T: Serialize + Send + 'static,
+    F: Future<Output = Answer<T>> + Send + 'static,
 {
-    let Some(key) = key_of(headers)? else {
+    let Some(repeat) = repeat else {
         let (status, value) = work.await?;
         return Ok((status, axum::Json(value)).into_response());
     };
-    let mut hash = Sha256::new();
-    hash.update(operation.as_bytes());
-    hash.update([0]);
-    hash.update(body);
-    let ticket = match app.core.begin_idempotent(caller, key, hash.finalize().into()).await? {
-        atoll_store::Begun::New(ticket) => ticket,
-        atoll_store::Begun::InProgress => {
+    let (app, caller) = (app.clone(), caller.clone());
+    let done = tokio::spawn(async move { carry_out(&app, &caller, &repeat, busy, work).await });
+    done.await.map_err(|_| Failure::from(Error::internal("the request was not carried out to its end")))?
+}
+
+async fn carry_out<T: Serialize>(
+    app: &App,
+    caller: &Caller,
+    repeat: &Repeat,
+    busy: Busy,
+    work: impl Future<Output = Answer<T>>,
+) -> Result<Response, Failure> {
+    let ticket = match repeat.begin(app, caller).await? {
+        Begun::New(ticket) => Some(ticket),
+        Begun::InProgress if busy == Busy::Join => None,
+        Begun::InProgress => {
             let message = "a request with this Idempotency-Key is being carried out; ask again later";
             return Err(Error::new(ErrorCode::Conflict, message).into());
         }
-        atoll_store::Begun::Mismatch => {
-            return Err(Error::invalid("Idempotency-Key", "it was used for another request").into());
-        }
-        atoll_store::Begun::Done(reply) => return Ok(replay(reply)),
+        Begun::Mismatch => return Err(Repeat::mismatch()),
+        Begun::Done(reply) => return Ok(replay(reply)),
     };
-    match work.await {
-        Ok((status, value)) => {
+    match (work.await, ticket) {
+        (Ok((status, value)), ticket) => {
             let body = serde_json::to_vec(&value).map_err(|e| Error::internal(e.to_string()))?;
-            app.core.finish_idempotent(&ticket, status.as_u16(), body.clone()).await;
+            if let Some(ticket) = ticket {
+                app.core.finish_idempotent(&ticket, status.as_u16(), body.clone()).await;
+            }
             Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
         }
-        Err(failure) => {
-            app.core.abandon_idempotent(&ticket).await;
+        (Err(failure), ticket) => {
+            if let Some(ticket) = ticket {
+                app.core.abandon_idempotent(&ticket).await;
+            }
             Err(failure)
         }
     }

@@ -1,8 +1,14 @@
 //! Accepting connections, with an end to everything that a client could draw out: the head of a request,
 //! its size, the body of a command, and the number of connections.
 
-use crate::linger::Lingering;
-use axum::{Router, body::Body, extract::ConnectInfo, http::Request};
+use crate::{error::Failure, linger::Lingering};
+use atoll_types::Error;
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, FromRequestParts},
+    http::{Request, request::Parts},
+};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
@@ -24,19 +30,40 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A pause after an accept that failed, mostly for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Tells answers without an end that the server's has come.
+#[derive(Debug, Clone)]
+pub(crate) struct Ending(watch::Receiver<bool>);
+
+impl Ending {
+    /// Waits for it.
+    pub(crate) async fn wait(&mut self) {
+        // Nobody left to tell it is an end too.
+        let _ = self.0.wait_for(|ends| *ends).await;
+    }
+}
+
 /// What a connection holds beyond its last request, when it has become a WebSocket.
 #[derive(Clone)]
 pub(crate) struct Life {
     /// Its place among all connections, free when the last holder is gone.
     _place: Arc<OwnedSemaphorePermit>,
-    ending: watch::Receiver<bool>,
+    ending: Ending,
 }
 
 impl Life {
     /// Returns when the server is told to end.
     pub(crate) async fn ending(mut self) {
-        // Nobody left to tell it is an end too.
-        let _ = self.ending.wait_for(|ending| *ending).await;
+        self.ending.wait().await;
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Ending {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let life: Option<&Life> = parts.extensions.get();
+        life.map(|life| life.ending.clone())
+            .ok_or_else(|| Error::internal("a request without a connection").into())
     }
 }
 
@@ -51,7 +78,7 @@ pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output =
             () = &mut end => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    let life = Life { _place: Arc::new(place), ending: ending.clone() };
+                    let life = Life { _place: Arc::new(place), ending: Ending(ending.clone()) };
                     tokio::spawn(connection(stream, peer, app.clone(), life));
                 }
                 Err(error) => {

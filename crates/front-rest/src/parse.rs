@@ -3,7 +3,7 @@
 
 use crate::error::Failure;
 use atoll_store::{KeyId, SandboxId};
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, ExecId};
 use axum::{
     extract::{FromRequest, FromRequestParts, Query, Request, rejection::BytesRejection},
     http::request::Parts,
@@ -73,8 +73,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
             Err(e) => {
                 let message = e.body_text();
                 let message = message.trim_start_matches("Failed to deserialize query string: ").to_owned();
-                let field = message.split_once(':').map_or("query", |(f, _)| f).to_owned();
-                let field = field_of(&message).map_or(field, str::to_owned);
+                let name = |f: &&str| f.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+                let before = message.split_once(':').map(|(field, _)| field).filter(name);
+                let field = before.or_else(|| field_of(&message)).unwrap_or("query").to_owned();
                 Err(Failure::in_query(Error::invalid(field, message)))
             }
         }
@@ -86,6 +87,12 @@ pub(crate) fn sandbox_id(text: &str) -> Result<SandboxId, Failure> {
     let missing =
         || Error::new(ErrorCode::NotFound, format!("there is no sandbox {:.64}", text.escape_debug()));
     Ok(SandboxId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
+}
+
+/// The id of a command, in either spelling of a UUID.
+pub(crate) fn exec_id(text: &str) -> Result<ExecId, Failure> {
+    let missing = || Error::new(ErrorCode::NotFound, "there is no command with this id");
+    Ok(ExecId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
 }
 
 /// The id of a key.

@@ -4,7 +4,7 @@ use crate::{
     App,
     auth::Who,
     error::Failure,
-    idempotency::once,
+    idempotency::{Busy, Repeat, once},
     parse::{Params, Raw, json, sandbox_id},
     shapes::{ActivityItem, CreateBody, PatchBody, Sandbox, SandboxPage, status_name, statuses_of},
 };
@@ -33,12 +33,14 @@ pub(crate) async fn create(
     Raw(body): Raw,
 ) -> Result<Response, Failure> {
     let request: CreateBody = json(&body)?;
-    once(&app, &caller, &headers, ("create", &body), async {
-        let created = app.core.create(&caller, request.into()).await?;
+    let repeat = Repeat::of(&headers, "create", &body)?;
+    let (core, asker) = (app.core.clone(), caller.clone());
+    let work = async move {
+        let created = core.create(&asker, request.into()).await?;
         let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
         Ok((status, Sandbox::from(created.record)))
-    })
-    .await
+    };
+    once(&app, &caller, repeat, Busy::Refuse, work).await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -3,7 +3,7 @@
 
 use crate::time::rfc3339;
 use atoll_core::{CreateSandbox, ExecCommand, ExecOutcome, PatchSandbox};
-use atoll_provider::{Changed, Entry, EntryKind, FileAction, FileChange};
+use atoll_provider::{Changed, Entry, EntryKind, ExecReport, FileAction, FileChange};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -225,29 +225,67 @@ pub(crate) struct ExecBody {
     command: Option<String>,
     /// Or a program and its arguments.
     arguments: Option<Vec<String>>,
-    #[schema(minimum = 1, maximum = 86_400)]
+    /// 300 where nothing is said, and at most a day; in the background none, and at most a week.
+    #[schema(minimum = 1, maximum = 604_800)]
     timeout_seconds: Option<u64>,
     /// Absolute, or relative to /workspace.
     working_directory: Option<String>,
     env_vars: Option<Map>,
     /// What the command reads.
     stdin: Option<String>,
+    /// Whether more input may follow: only with `stream` or `background`.
+    stdin_open: Option<bool>,
     /// A name, UID or UID:GID.
     user: Option<String>,
+    /// Answer with events while it runs.
+    stream: Option<bool>,
+    /// Do not wait for it. Files that it changes are told by the next command.
+    background: Option<bool>,
+}
+
+impl ExecBody {
+    pub(crate) fn stream(&self) -> bool {
+        self.stream.unwrap_or(false)
+    }
+
+    pub(crate) fn background(&self) -> bool {
+        self.background.unwrap_or(false)
+    }
 }
 
 impl From<ExecBody> for ExecCommand {
     fn from(body: ExecBody) -> Self {
-        let ExecBody { command, arguments, timeout_seconds, working_directory, env_vars, stdin, user } = body;
-        let env_vars = env_vars.unwrap_or_default();
-        let stdin = stdin.map(bytes::Bytes::from);
-        Self { command, arguments, timeout_seconds, working_directory, env_vars, stdin, user }
+        let ExecBody {
+            command,
+            arguments,
+            timeout_seconds,
+            working_directory,
+            env_vars,
+            stdin,
+            stdin_open,
+            user,
+            stream: _,
+            background: _,
+        } = body;
+        Self {
+            command,
+            arguments,
+            timeout_seconds,
+            working_directory,
+            env_vars: env_vars.unwrap_or_default(),
+            stdin: stdin.map(bytes::Bytes::from),
+            stdin_open: stdin_open.unwrap_or(false),
+            user,
+            id: None,
+        }
     }
 }
 
 /// How a command went.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecResult {
+    /// Its output can be asked for again under this id.
+    exec_id: String,
     /// The command's own; 124 after a timeout, 127 or 126 when it could not start, 128 and the signal.
     exit_code: i32,
     stdout: String,
@@ -288,22 +326,28 @@ impl From<FileChange> for ChangedFile {
     }
 }
 
+/// The exit code of a command that has ended. A program that is not there is an ordinary failure of a
+/// command line, as a shell has it.
+pub(crate) fn exit_code(report: &ExecReport) -> i32 {
+    match &report.failure {
+        Some(failure) if failure.errno == 2 => 127,
+        Some(_) => 126,
+        None => report.shell_code(),
+    }
+}
+
 impl From<ExecOutcome> for ExecResult {
     fn from(outcome: ExecOutcome) -> Self {
         let ExecOutcome { report, stdout, stderr, truncated, changed } = outcome;
         let changed = changed.unwrap_or(Changed { files: Vec::new(), truncated: true });
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let mut stderr = text(stderr);
-        // A program that is not there is an ordinary failure of a command line, as a shell has it.
-        let exit_code = match &report.failure {
-            Some(failure) => {
-                stderr.push_str(&failure.message);
-                if failure.errno == 2 { 127 } else { 126 }
-            }
-            None => report.shell_code(),
-        };
+        if let Some(failure) = &report.failure {
+            stderr.push_str(&failure.message);
+        }
         Self {
-            exit_code,
+            exec_id: report.id.to_string(),
+            exit_code: exit_code(&report),
             stdout: text(stdout),
             stderr,
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),

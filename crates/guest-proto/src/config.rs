@@ -51,4 +51,11 @@ pub struct GuestConfig {
     pub output_limit: u64,
     /// Most ended commands remembered; the oldest goes first.
     pub max_ended_execs: usize,
+    /// What all output together may take; ended commands get half of it.
+    #[serde(default = "spool_bytes")]
+    pub spool_bytes: u64,
+}
+
+fn spool_bytes() -> u64 {
+    256 << 20
 }

@@ -2,7 +2,7 @@
 //! together. Nothing is decided here.
 
 use crate::{
-    exec::{EventStream, Execs, follow},
+    exec::{EventStream, Execs, follow, infos},
     files::{EntryStream, FileStream, Files},
 };
 use atoll_guest_proto::{
@@ -27,6 +27,9 @@ impl GuestService {
         Self { execs, files }
     }
 }
+
+/// Characters of a command in a list.
+const LISTED_COMMAND: usize = 200;
 
 type Reply<T> = Result<Response<T>, Status>;
 
@@ -75,11 +78,19 @@ impl Guest for GuestService {
     }
 
     async fn get_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {
-        reply(self.execs.get(&request.get_ref().exec_id).map(|exec| exec.info()))
+        let exec = self.execs.get(&request.get_ref().exec_id).map_err(|e| to_status(&e))?;
+        let gone = || Error::internal("nothing is known of the command");
+        reply(infos(&[exec]).await.pop().ok_or_else(gone))
     }
 
     async fn list_execs(&self, _: Request<ListExecsRequest>) -> Reply<ListExecsReply> {
-        let execs = self.execs.all().iter().map(|exec| exec.info()).collect();
+        let mut execs = infos(&self.execs.all()).await;
+        for info in &mut execs {
+            // Many commands must fit into one message; asked for alone, each has more.
+            if let Some((end, _)) = info.command.char_indices().nth(LISTED_COMMAND) {
+                info.command.truncate(end);
+            }
+        }
         Ok(Response::new(ListExecsReply { execs }))
     }
 

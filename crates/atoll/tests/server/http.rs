@@ -76,3 +76,75 @@ pub(crate) fn request(
     text.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
     send(address, &[text.as_bytes(), body].concat())
 }
+
+/// An answer that is read as it comes.
+pub(crate) struct Coming {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    stream: std::io::BufReader<TcpStream>,
+    /// Bytes left of the present chunk; none at the end of all.
+    left: Option<usize>,
+}
+
+impl Coming {
+    /// Whether the answer came to its own end, and not to that of the connection.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.left.is_none()
+    }
+}
+
+/// Sends a request and returns when the head of its answer is there. The answer must be chunked.
+pub(crate) fn open(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> std::io::Result<Coming> {
+    use std::io::BufRead;
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(100)))?;
+    let mut text = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+    text.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+    (&stream).write_all(&[text.as_bytes(), body].concat())?;
+    let mut stream = std::io::BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let status =
+        head.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
+    assert!(head.to_ascii_lowercase().contains("transfer-encoding: chunked"), "{head}");
+    Ok(Coming { status, head, stream, left: Some(0) })
+}
+
+impl Read for Coming {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        use std::io::BufRead;
+        let Some(mut left) = self.left else { return Ok(0) };
+        if left == 0 {
+            let mut line = String::new();
+            while line.trim().is_empty() {
+                line.clear();
+                if self.stream.read_line(&mut line)? == 0 {
+                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            left = usize::from_str_radix(line.trim(), 16).map_err(std::io::Error::other)?;
+            if left == 0 {
+                self.left = None;
+                return Ok(0);
+            }
+        }
+        let most = buffer.len().min(left);
+        let read = self.stream.read(&mut buffer[..most])?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left = Some(left - read);
+        Ok(read)
+    }
+}

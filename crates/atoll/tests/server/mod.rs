@@ -3,6 +3,7 @@ mod http;
 
 mod access;
 mod crashes;
+mod execs;
 mod lifecycle;
 mod machine;
 mod published_client;

@@ -6,6 +6,7 @@ use super::{
     oom::OomCounter,
     record::{Exec, Phase, Status, micros, start_failure},
     registry::Execs,
+    share::Share,
     spawn::Pipe,
     spool::SpoolWriter,
     sweep,
@@ -39,6 +40,8 @@ pub(crate) struct Driver {
     /// Held, and never used, so that a terminal lasts as long as anything of its command.
     pub(crate) slave: Option<OwnedFd>,
     pub(crate) spool: SpoolWriter,
+    /// Of a command that keeps its newest output.
+    pub(crate) share: Option<Share>,
     pub(crate) oom: OomCounter,
     pub(crate) oom_before: u64,
     pub(crate) started: Instant,
@@ -53,11 +56,14 @@ enum Next {
     Output(Stream),
     /// A follower has read on, or left.
     Progress,
+    /// There are more or fewer commands to share the spool with.
+    Share,
     Timeout,
 }
 
 impl Driver {
     pub(crate) async fn run(mut self) {
+        self.take_share();
         loop {
             match self.next().await {
                 Next::Output(stream) => {
@@ -68,6 +74,7 @@ impl Driver {
                     tokio::task::yield_now().await;
                 }
                 Next::Progress => self.free_what_is_read(),
+                Next::Share => self.take_share(),
                 Next::Timeout => self.time_out(),
                 Next::Report(Some(Report::Started(pid))) => self.exec.update(|s| {
                     s.phase = Phase::Running;
@@ -79,12 +86,16 @@ impl Driver {
                     break;
                 }
                 Next::Report(Some(Report::Ended(ending))) => {
-                    self.end(|s| s.ending = Some(ending), ending.alone);
+                    let change = |s: &mut Status| (s.ending, s.usage) = (Some(ending), ending.usage);
+                    self.end(change, ending.alone);
                     if ending.alone {
                         break;
                     }
                 }
-                Next::Report(Some(Report::Gone)) => break,
+                Next::Report(Some(Report::Gone(usage))) => {
+                    self.exec.update(|s| s.usage = usage);
+                    break;
+                }
                 Next::Report(None) => {
                     self.lose_shim().await;
                     break;
@@ -107,6 +118,7 @@ impl Driver {
             () = readable(self.stdout.as_ref()), if reading => Next::Output(Stream::Stdout),
             () = readable(self.stderr.as_ref()), if reading => Next::Output(Stream::Stderr),
             () = progress(followers) => Next::Progress,
+            () = share_changed(self.share.as_mut()) => Next::Share,
             () = at(timeout) => Next::Timeout,
         }
     }
@@ -117,6 +129,13 @@ impl Driver {
             && (offset >= self.spool.extent().freed + FREE || self.spool.is_full_for(offset))
         {
             self.spool.free(offset);
+            self.publish();
+        }
+    }
+
+    fn take_share(&mut self) {
+        if let Some(share) = &self.share {
+            self.spool.share(share.bytes());
             self.publish();
         }
     }
@@ -242,6 +261,13 @@ async fn readable(pipe: Option<&Pipe>) {
 async fn progress(followers: Option<&Followers>) {
     match followers {
         Some(followers) => followers.progress().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn share_changed(share: Option<&mut Share>) {
+    match share {
+        Some(share) => share.changed().await,
         None => std::future::pending().await,
     }
 }

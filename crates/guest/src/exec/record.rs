@@ -7,7 +7,7 @@ use super::{
     spool::Extent,
     stdin::Stdin,
     terminal::{Size, Terminal},
-    wire::{Ending, Failed, Order, Stage},
+    wire::{Ending, Failed, Order, Stage, Usage},
 };
 use atoll_guest_proto::v1::{self, ExecInfo, ExecState, StartFailure};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -29,6 +29,8 @@ pub(crate) struct Status {
     pub(crate) pid: i32,
     pub(crate) extent: Extent,
     pub(crate) ending: Option<Ending>,
+    /// Of what has ended so far; see `usage` for what runs.
+    pub(crate) usage: Usage,
     pub(crate) failure: Option<StartFailure>,
     pub(crate) timeout_reached: bool,
     pub(crate) kill_asked: bool,
@@ -107,6 +109,16 @@ impl Exec {
         self.status.send_modify(change);
     }
 
+    /// Its shim, while something of it lives.
+    pub(crate) fn living_shim(&self) -> Option<i32> {
+        self.control.as_ref().filter(|_| !self.status.borrow().gone).map(Control::shim)
+    }
+
+    /// How much room its output takes.
+    pub(crate) fn spooled(&self) -> u64 {
+        self.status.borrow().extent.room()
+    }
+
     /// Waits until the program runs or has failed to.
     pub(crate) async fn started(&self) {
         // An error means that the sender is gone, which we hold.
@@ -165,7 +177,7 @@ impl Exec {
         // A kill that came too late ended nothing.
         let killed_by_us = signal == Some(libc::SIGKILL) && (status.timeout_reached || status.kill_asked);
         let like_oom = (signal == Some(libc::SIGKILL) && !killed_by_us) || exit_code == Some(137);
-        let usage = status.ending.unwrap_or_default();
+        let usage = status.usage;
         let ended = status.phase == Phase::Ended;
         ExecInfo {
             exec_id: self.id.to_string(),

@@ -6,6 +6,7 @@ use super::{
     environment::{self, Variables},
     oom::OomCounter,
     record::{Exec, Phase},
+    share::Shares,
     spool::SpoolDirectory,
 };
 use atoll_guest_proto::{GuestConfig, v1::ConfigureRequest};
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) config: GuestConfig,
     pub(crate) spool: SpoolDirectory,
     pub(crate) oom: OomCounter,
+    pub(crate) shares: Shares,
     table: Mutex<Table>,
 }
 
@@ -57,6 +59,7 @@ impl Execs {
         Ok(Self(Arc::new(Shared {
             spool: SpoolDirectory::new(spool),
             oom: OomCounter::new(oom),
+            shares: Shares::of(config.spool_bytes),
             table: Mutex::new(Table {
                 records: BTreeMap::new(),
                 gone: VecDeque::new(),
@@ -123,6 +126,23 @@ impl Execs {
             let Some(oldest) = table.gone.pop_front() else { break };
             table.records.remove(&oldest);
             self.spool.remove(oldest);
+        }
+        self.make_room(&table);
+    }
+
+    /// Ended commands may hold half of the spool, so that running ones have the other half. The
+    /// oldest lose their output first and stay known; the latest keeps it, because somebody may be
+    /// reading it still.
+    fn make_room(&self, table: &Table) {
+        let ended = || table.gone.iter().filter_map(|id| table.records.get(id));
+        let mut held: u64 = ended().map(|exec| exec.spooled()).sum();
+        for exec in ended().take(table.gone.len().saturating_sub(1)) {
+            if held <= self.config.spool_bytes / 2 {
+                return;
+            }
+            held -= exec.spooled();
+            exec.update(|s| s.extent.evict());
+            self.spool.remove(exec.id);
         }
     }
 

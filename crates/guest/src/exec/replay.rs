@@ -4,7 +4,7 @@
 use super::{
     followers::Follower,
     record::{Exec, Phase, Status},
-    spool::{SpoolDirectory, SpoolReader},
+    spool::{Extent, SpoolDirectory, SpoolReader},
 };
 use crate::errors;
 use atoll_guest_proto::{
@@ -69,37 +69,46 @@ impl Replay {
                 }
                 Step::Output => {
                     let status = self.watch.borrow_and_update().clone();
+                    self.skip_what_is_gone(status.extent);
                     if status.phase == Phase::Ended {
                         self.step = Step::Finish(status);
                     } else if self.offset < status.extent.kept {
-                        return Some(self.output(&status));
+                        return Some(self.output(status.extent, status.extent.kept));
                     } else if !self.follow || self.watch.changed().await.is_err() {
                         return None;
                     }
                 }
-                Step::Finish(status) if self.offset < status.extent.kept => {
-                    let status = status.clone();
-                    return Some(self.output(&status));
-                }
                 Step::Finish(status) => {
-                    let last = event(Event::Ended(self.exec.info_at(status)));
+                    let (until, last) = (status.extent.kept, self.exec.info_at(status));
+                    // What is there may be less than at the end, when more came and took its room.
+                    let extent = self.exec.status().extent;
+                    self.skip_what_is_gone(extent);
+                    if self.offset < until {
+                        return Some(self.output(extent, until));
+                    }
                     self.step = Step::Done;
-                    return Some(Ok(last));
+                    return Some(Ok(event(Event::Ended(last))));
                 }
                 Step::Done => return None,
             }
         }
     }
 
-    fn output(&mut self, status: &Status) -> Result<ExecEvent, Error> {
+    /// A reader that asks for output that made room for newer, or that was too slow for it, goes on
+    /// with the first that there is. It sees the gap by the offsets.
+    fn skip_what_is_gone(&mut self, extent: Extent) {
+        self.offset = self.offset.max(extent.freed);
+    }
+
+    fn output(&mut self, extent: Extent, until: u64) -> Result<ExecEvent, Error> {
         let lost = |e| Error::new(errors::code(e), "the command's output is gone");
         let reader = match &mut self.reader {
             Some(reader) => reader,
             none => none.insert(SpoolReader::open(&self.directory, self.exec.id).map_err(lost)?),
         };
-        reader.refresh(&self.directory, self.exec.id, status.extent);
-        let (stream, end) = reader.run_at(self.offset, status.extent).map_err(lost)?;
-        let length = end.saturating_sub(self.offset).clamp(1, CHUNK) as usize;
+        reader.refresh(&self.directory, self.exec.id, extent);
+        let (stream, end) = reader.run_at(self.offset, extent).map_err(lost)?;
+        let length = end.min(until).saturating_sub(self.offset).clamp(1, CHUNK) as usize;
         let data = reader.read(self.offset, length).map_err(lost)?;
         if data.is_empty() {
             return Err(lost(rustix::io::Errno::NOENT));

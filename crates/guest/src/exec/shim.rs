@@ -8,7 +8,7 @@ use super::{
     child,
     plan::Plan,
     tree::Tree,
-    wire::{Ending, Failed, Order, Report, Stage},
+    wire::{Ending, Failed, Order, Report, Stage, Usage},
 };
 use crate::sys;
 use rustix::io::{Errno, Result};
@@ -28,6 +28,8 @@ struct Shim {
     /// Not yet reaped, so that its number is its own.
     main_lives: bool,
     failed: Option<Failed>,
+    /// Of everything that was waited for, orphans included.
+    usage: Usage,
 }
 
 /// Runs the command of `plan` and never returns.
@@ -56,7 +58,7 @@ impl Shim {
         // SAFETY: the child runs `child::run`, which keeps to raw calls and prepared memory.
         let Some(main) = (unsafe { sys::fork() })? else { child::run(plan, stdio, write_failure) };
         sys::keep_only(&mut [control, signals, failure])?;
-        Ok(Self { control, signals, failure, main, main_lives: true, failed: None })
+        Ok(Self { control, signals, failure, main, main_lives: true, failed: None, usage: Usage::default() })
     }
 
     fn report(&self, report: Report) {
@@ -107,26 +109,29 @@ impl Shim {
         let mut ending = None;
         let alone = loop {
             match sys::wait_any() {
-                Ok(Some(waited)) if waited.pid == self.main && self.main_lives => {
-                    self.main_lives = false;
-                    ending = Some(waited);
+                Ok(Some(waited)) => {
+                    let sys::Waited { pid, status, user_us, system_us, max_rss_kb } = waited;
+                    self.usage.add(Usage { user_us, system_us, max_rss_kb });
+                    if pid == self.main && self.main_lives {
+                        self.main_lives = false;
+                        ending = Some(status);
+                    }
                 }
-                Ok(Some(_)) => {}
                 Err(Errno::CHILD) => break true,
                 Ok(None) | Err(_) => break false,
             }
         };
-        if let Some(waited) = ending {
-            self.report_end(&waited, alone);
+        if let Some(status) = ending {
+            self.report_end(status, alone);
         } else if alone {
-            self.report(Report::Gone);
+            self.report(Report::Gone(self.usage));
         }
         if alone {
             sys::exit(0)
         }
     }
 
-    fn report_end(&mut self, waited: &sys::Waited, alone: bool) {
+    fn report_end(&mut self, status: i32, alone: bool) {
         if self.failure >= 0 {
             self.read_failure();
         }
@@ -134,8 +139,7 @@ impl Shim {
             self.report(Report::Failed(failed));
             sys::exit(0)
         }
-        let sys::Waited { pid: _, status, user_us, system_us, max_rss_kb } = *waited;
-        self.report(Report::Ended(Ending { status, user_us, system_us, max_rss_kb, alone }));
+        self.report(Report::Ended(Ending { status, usage: self.usage, alone }));
     }
 
     fn obey(&mut self) {

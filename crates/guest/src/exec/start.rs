@@ -9,7 +9,7 @@ use super::{
     record::{Exec, Parts, Status},
     registry::{Execs, parse_id},
     spawn::{Spawned, Streams, spawn},
-    spool::SpoolWriter,
+    spool::{Keep, SpoolWriter},
     stdin::Stdin,
     terminal::{Size, TerminalPlan},
     users::{self, UserError},
@@ -53,7 +53,7 @@ impl Execs {
             output_limit,
             lossless,
             terminal,
-            keep_newest: _,
+            keep_newest,
         } = request;
         let size = terminal.map(Size::parse).transpose()?;
         let program = Program::parse(program, size.is_some())?;
@@ -84,13 +84,15 @@ impl Execs {
         let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
         self.insert(exec.clone());
         let limit = if output_limit == 0 { self.config.output_limit } else { output_limit };
+        let keep = if keep_newest { Keep::Newest } else { Keep::Oldest };
         let driver = Driver {
             execs: self.clone(),
             exec: exec.clone(),
             stdout: Some(stdout),
             stderr,
             slave,
-            spool: SpoolWriter::new(self.spool.clone(), id, limit),
+            share: keep_newest.then(|| self.shares.join()),
+            spool: SpoolWriter::new(self.spool.clone(), id, limit, keep),
             oom: self.oom.clone(),
             oom_before,
             started,

@@ -57,6 +57,7 @@ pub(crate) fn config() -> GuestConfig {
         open_files: 256,
         output_limit: 64 << 20,
         max_ended_execs: 100,
+        spool_bytes: 256 << 20,
     }
 }
 

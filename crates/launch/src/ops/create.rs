@@ -15,7 +15,7 @@ use crate::{
 use atoll_guest_proto::{GuestConfig, Listen};
 use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest};
 use atoll_storage::{Image, Tree};
-use atoll_types::{Error, ErrorCode, Result, RootMode, Storage};
+use atoll_types::{Error, ErrorCode, Limits, Result, RootMode, Storage};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{
     fs, io,
@@ -24,12 +24,18 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Most that the output of a container's commands may take on disk.
-const SPOOL_BYTES: u64 = 256 << 20;
-const OUTPUT_BYTES: u64 = 64 << 20;
-const ENDED_EXECS: usize = 128;
+/// What the output of a container's commands may take on disk: as much as its files, within these. The
+/// disk below must have it free, so a small sandbox has a small one.
+const SPOOL_BYTES: std::ops::RangeInclusive<u64> = 32 << 20..=256 << 20;
+/// The part of it that one command may have.
+const OUTPUT_PART: u64 = 4;
+const ENDED_EXECS: usize = 512;
 /// Where PID 1 listens when it must listen on TCP.
 pub(crate) const TCP_PORT: u16 = 2024;
+
+fn spool_bytes(limits: &Limits) -> u64 {
+    limits.disk_bytes.clamp(*SPOOL_BYTES.start(), *SPOOL_BYTES.end())
+}
 
 fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
     move |e| Error::internal(format!("cannot {doing}: {e}"))
@@ -190,7 +196,7 @@ fn inherit(
     start: &Start,
     userns: Option<BorrowedFd<'_>>,
 ) -> Result<Inherited> {
-    let spool = context.storage.create(Tree::Spool(record.container), SPOOL_BYTES)?;
+    let spool = context.storage.create(Tree::Spool(record.container), spool_bytes(&record.limits))?;
     // A mount of its own: PID 1 can reach nothing above it, and its files keep root's ids on disk.
     let attributes = Attributes { read_only: false, no_exec: true };
     let spool = mounts::clone_tree(&spool, false, attributes, userns).map_err(fault("open the spool"))?;
@@ -231,8 +237,9 @@ fn guest_config(
         capabilities: record.profile.capabilities.clone(),
         seccomp: record.profile.seccomp,
         open_files: record.limits.open_files,
-        output_limit: OUTPUT_BYTES,
+        output_limit: spool_bytes(&record.limits) / OUTPUT_PART,
         max_ended_execs: ENDED_EXECS,
+        spool_bytes: spool_bytes(&record.limits),
     };
     (config, listen.into_iter().chain(spool).chain(oom).collect())
 }

@@ -9,7 +9,7 @@ mod read;
 mod write;
 
 pub(crate) use read::SpoolReader;
-pub(crate) use write::SpoolWriter;
+pub(crate) use write::{Keep, SpoolWriter};
 
 use atoll_guest_proto::v1::Stream;
 use atoll_types::ExecId;
@@ -28,7 +28,7 @@ pub(crate) struct Extent {
     /// Bytes that came and were kept, those freed since included.
     pub(crate) kept: u64,
     pub(crate) dropped: u64,
-    /// Bytes at the start that everybody has read and that are no longer there.
+    /// Bytes at the start that are no longer there: everybody has read them, or they made room for newer.
     pub(crate) freed: u64,
     /// How often the stream changes within what is kept, and how many of these are freed.
     changes: u64,
@@ -45,11 +45,17 @@ impl Default for Extent {
 
 impl Extent {
     fn stream_after(&self, changes: u64) -> Stream {
-        match (self.first, changes % 2) {
-            (first, 0) => first,
-            (Stream::Stdout, _) => Stream::Stderr,
-            _ => Stream::Stdout,
-        }
+        if changes.is_multiple_of(2) { self.first } else { other(self.first) }
+    }
+
+    /// How much room it takes.
+    pub(crate) fn room(&self) -> u64 {
+        (self.kept - self.freed).saturating_add((self.changes - self.freed_changes) * 8)
+    }
+
+    /// Nothing of it is there any more.
+    pub(crate) fn evict(&mut self) {
+        (self.freed, self.freed_changes) = (self.kept, self.changes);
     }
 
     /// How many changes lie at or before an offset.
@@ -61,6 +67,10 @@ impl Extent {
         }
         Ok(low)
     }
+}
+
+fn other(stream: Stream) -> Stream {
+    if stream == Stream::Stdout { Stream::Stderr } else { Stream::Stdout }
 }
 
 fn read_change(file: Option<&OwnedFd>, number: u64) -> Result<u64> {
@@ -145,7 +155,7 @@ mod tests {
         ) {
             let temp = tempfile::tempdir().unwrap();
             let (directory, id) = (directory(&temp), ExecId::random());
-            let mut writer = SpoolWriter::new(directory.clone(), id, limit);
+            let mut writer = SpoolWriter::new(directory.clone(), id, limit, Keep::Oldest);
             let mut all = Vec::new();
             for (out, bytes) in &chunks {
                 let stream = if *out { Stream::Stdout } else { Stream::Stderr };
@@ -162,19 +172,62 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn the_newest_is_kept_and_offsets_go_on(
+            chunks in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..30)), 0..60),
+            limit in 0u64..200, lost in prop::collection::vec(any::<bool>(), 60),
+        ) {
+            let temp = tempfile::tempdir().unwrap();
+            let (directory, id) = (directory(&temp), ExecId::random());
+            let mut writer = SpoolWriter::new(directory.clone(), id, limit, Keep::Newest);
+            let mut all = Vec::new();
+            for ((out, bytes), lost) in chunks.iter().zip(lost) {
+                let stream = if *out { Stream::Stdout } else { Stream::Stderr };
+                all.extend(bytes.iter().map(|b| (stream, *b)));
+                // A full disk now and then.
+                if lost && bytes.len() > 25 {
+                    writer.lose(bytes.len());
+                    prop_assert_eq!(writer.extent().freed, all.len() as u64);
+                } else {
+                    writer.append(stream, bytes);
+                }
+                let Extent { kept, dropped, freed, .. } = writer.extent();
+                prop_assert_eq!((kept, dropped), (all.len() as u64, 0));
+                prop_assert!(kept - freed <= limit);
+                prop_assert_eq!(&replay(&directory, id, writer.extent(), freed)[..], &all[freed as usize..]);
+            }
+        }
+    }
+
+    #[test]
+    fn little_more_than_the_oldest_is_given_up() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut writer = SpoolWriter::new(directory(&temp), ExecId::random(), 800, Keep::Newest);
+        for _ in 0..100 {
+            writer.append(Stream::Stdout, &[b'x'; 90]);
+            let Extent { kept, freed, .. } = writer.extent();
+            assert!(freed == 0 && kept <= 800 || (700..=800).contains(&(kept - freed)), "{kept} {freed}");
+        }
+    }
+
     #[test]
     fn an_unusable_directory_drops_and_does_not_fail() {
         let temp = tempfile::NamedTempFile::new().unwrap();
         let directory = SpoolDirectory::new(std::fs::File::open(temp.path()).unwrap().into());
-        let mut writer = SpoolWriter::new(directory, ExecId::random(), 100);
+        let mut writer = SpoolWriter::new(directory.clone(), ExecId::random(), 100, Keep::Oldest);
         writer.append(Stream::Stdout, b"abc");
         assert_eq!((writer.extent().kept, writer.extent().dropped), (0, 3));
+        let mut writer = SpoolWriter::new(directory, ExecId::random(), 100, Keep::Newest);
+        writer.append(Stream::Stdout, b"abc");
+        let Extent { kept, dropped, freed, .. } = writer.extent();
+        assert_eq!((kept, dropped, freed), (3, 0, 3), "offsets go on counting");
     }
 
     #[test]
     fn freed_output_takes_no_room() {
         let temp = tempfile::tempdir().unwrap();
-        let mut writer = SpoolWriter::new(directory(&temp), ExecId::random(), 10);
+        let mut writer = SpoolWriter::new(directory(&temp), ExecId::random(), 10, Keep::Oldest);
         writer.append(Stream::Stdout, b"0123456789");
         writer.free(8);
         writer.append(Stream::Stderr, b"abcdefghijkl");

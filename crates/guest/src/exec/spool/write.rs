@@ -1,6 +1,6 @@
 //! The one that appends. Whatever goes wrong here drops output and never disturbs the command.
 
-use super::{Extent, SpoolDirectory, changes_name, data_name};
+use super::{Extent, SpoolDirectory, changes_name, data_name, other, read_change};
 use atoll_guest_proto::v1::Stream;
 use atoll_types::ExecId;
 use rustix::{
@@ -9,25 +9,53 @@ use rustix::{
 };
 use std::os::fd::OwnedFd;
 
-/// More changes than this would make the second file the larger one; what follows is dropped.
+/// More changes than this would make the second file the larger one; what follows is dropped, or the
+/// older half makes room.
 const MOST_CHANGES: u64 = 1 << 20;
+/// Room is made in pieces of an eighth of what is kept, of whole blocks, and of at most this.
+const PIECE: u64 = 1 << 20;
+const BLOCK: u64 = 4096;
+
+/// What goes when there is more than is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// What came last; it is counted as dropped.
+    Oldest,
+    /// What came first; offsets go on counting, and the first one that is there moves on.
+    Newest,
+}
 
 pub(crate) struct SpoolWriter {
     directory: SpoolDirectory,
     id: ExecId,
     limit: u64,
+    /// At most the limit: what there is room for beside others.
+    share: u64,
+    keep: Keep,
     data: Option<OwnedFd>,
     changes: Option<OwnedFd>,
     last: Option<Stream>,
     extent: Extent,
-    /// Once something was dropped, all that follows is, so that what is kept has no hole.
+    /// Of those that keep the oldest: once something was dropped, all that follows is, so that what is
+    /// kept has no hole.
     full: bool,
 }
 
 impl SpoolWriter {
-    pub(crate) fn new(directory: SpoolDirectory, id: ExecId, limit: u64) -> Self {
+    pub(crate) fn new(directory: SpoolDirectory, id: ExecId, limit: u64, keep: Keep) -> Self {
         let extent = Extent::default();
-        Self { directory, id, limit, data: None, changes: None, last: None, extent, full: false }
+        Self {
+            directory,
+            id,
+            limit,
+            share: limit,
+            keep,
+            data: None,
+            changes: None,
+            last: None,
+            extent,
+            full: false,
+        }
     }
 
     pub(crate) fn extent(&self) -> Extent {
@@ -41,16 +69,27 @@ impl SpoolWriter {
         !self.full && (unread >= self.limit || changes >= MOST_CHANGES / 2)
     }
 
-    /// Keeps what fits of these bytes.
+    /// Keeps what fits of these bytes, or all of them in the place of older ones.
     pub(crate) fn append(&mut self, stream: Stream, bytes: &[u8]) {
-        let used = self.extent.kept - self.extent.freed;
-        let room = usize::try_from(self.limit.saturating_sub(used)).unwrap_or(usize::MAX);
-        self.keep(stream, bytes, room);
+        match self.keep {
+            Keep::Oldest => {
+                let used = self.extent.kept - self.extent.freed;
+                let room = usize::try_from(self.limit.saturating_sub(used)).unwrap_or(usize::MAX);
+                self.keep(stream, bytes, room);
+            }
+            Keep::Newest => {
+                self.push(stream, bytes);
+                self.make_room();
+            }
+        }
     }
 
     /// Keeps all of these bytes: somebody reads them, and what has been read will be freed.
     pub(crate) fn append_all(&mut self, stream: Stream, bytes: &[u8]) {
-        self.keep(stream, bytes, usize::MAX);
+        match self.keep {
+            Keep::Oldest => self.keep(stream, bytes, usize::MAX),
+            Keep::Newest => self.push(stream, bytes),
+        }
     }
 
     fn keep(&mut self, stream: Stream, bytes: &[u8], room: usize) {
@@ -66,9 +105,66 @@ impl SpoolWriter {
         }
     }
 
+    /// Writes all of these bytes; where the disk is full, in the place of the older half of what is
+    /// there, and where that does not help either, nothing is left.
+    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.extent.changes - self.extent.freed_changes >= MOST_CHANGES
+            && let Ok(middle) =
+                read_change(self.changes.as_ref(), self.extent.freed_changes + MOST_CHANGES / 2)
+        {
+            self.free(middle);
+        }
+        let whole = |this: &mut Self| {
+            this.note_stream(stream).and_then(|()| this.write(bytes)).is_ok_and(|n| n == bytes.len())
+        };
+        if whole(self) {
+            self.extent.kept += bytes.len() as u64;
+            return;
+        }
+        let Extent { kept, freed, .. } = self.extent;
+        self.free(kept - (kept - freed) / 2);
+        if whole(self) {
+            self.extent.kept += bytes.len() as u64;
+        } else {
+            self.lose(bytes.len());
+        }
+    }
+
+    /// Counts bytes that could not be written. What was before them goes too: what is there has no hole.
+    pub(super) fn lose(&mut self, length: usize) {
+        punch(self.data.as_ref(), self.extent.freed, self.extent.kept);
+        punch(self.changes.as_ref(), self.extent.freed_changes * 8, self.extent.changes * 8);
+        self.extent.kept += length as u64;
+        self.extent.evict();
+        self.last = None;
+    }
+
+    /// Says how much there is room for.
+    pub(crate) fn share(&mut self, bytes: u64) {
+        self.share = bytes.min(self.limit);
+        self.make_room();
+    }
+
+    /// Frees the oldest, if there is too much. In pieces: freeing costs more than writing.
+    fn make_room(&mut self) {
+        let Extent { kept, freed, .. } = self.extent;
+        if kept - freed <= self.share {
+            return;
+        }
+        let piece = (self.share / 8).min(PIECE);
+        let target = kept - self.share + piece;
+        self.free(if piece >= BLOCK { target - target % BLOCK } else { target });
+    }
+
     fn note_stream(&mut self, stream: Stream) -> Result<()> {
         match self.last {
-            None => self.extent.first = stream,
+            None => {
+                let even = self.extent.changes.is_multiple_of(2);
+                self.extent.first = if even { stream } else { other(stream) };
+            }
             Some(last) if last == stream => return Ok(()),
             Some(_) => {
                 if self.extent.changes - self.extent.freed_changes >= MOST_CHANGES {

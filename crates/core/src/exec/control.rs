@@ -1,0 +1,81 @@
+//! Looking at commands and acting on them while they run.
+
+use crate::{Caller, Core};
+use atoll_provider::{Container, ExecReport};
+use atoll_store::SandboxId;
+use atoll_types::{Error, ExecId, Result};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use std::sync::{Arc, Mutex, PoisonError};
+
+impl Core {
+    async fn looked_at(&self, caller: &Caller, sandbox: SandboxId) -> Result<Arc<dyn Container>> {
+        self.visible(caller, sandbox).await?;
+        self.desks.container(sandbox).await
+    }
+
+    async fn acted_on(&self, caller: &Caller, sandbox: SandboxId) -> Result<Arc<dyn Container>> {
+        self.writable(caller, sandbox).await?;
+        self.desks.container(sandbox).await
+    }
+
+    /// The commands that the sandbox remembers, the latest first.
+    pub async fn list_execs(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<ExecReport>> {
+        let mut all = self.looked_at(caller, sandbox).await?.guest().list_execs().await?;
+        all.sort_by_key(|report| (std::cmp::Reverse(report.started_unix_ms), report.id));
+        Ok(all)
+    }
+
+    /// How a command is.
+    pub async fn get_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
+        self.looked_at(caller, sandbox).await?.guest().get_exec(exec).await
+    }
+
+    /// Gives a command input, and where asked its end. A body that breaks off ends nothing: what came is
+    /// written, and more may follow. Returns how much was taken.
+    pub async fn exec_stdin(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        exec: ExecId,
+        body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+        close: bool,
+    ) -> Result<u64> {
+        let container = self.acted_on(caller, sandbox).await?;
+        let broken: Arc<Mutex<Option<Error>>> = Arc::default();
+        let cause = Arc::clone(&broken);
+        let pieces = body.map(move |piece| {
+            piece.map_err(|e| *cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(e)).ok()
+        });
+        let pieces = pieces.take_while(|p| std::future::ready(p.is_some())).filter_map(std::future::ready);
+        let written = container.guest().add_stdin(exec, pieces).await?;
+        if let Some(error) = broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error);
+        }
+        if close {
+            container.guest().write_stdin(exec, futures_util::stream::empty()).await?;
+        }
+        Ok(written)
+    }
+
+    /// Sends a signal to a command's own processes.
+    pub async fn exec_signal(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        exec: ExecId,
+        signal: i32,
+    ) -> Result<()> {
+        self.acted_on(caller, sandbox).await?.guest().signal(exec, signal).await
+    }
+
+    /// Ends a command and everything that it started; answers when none of it is left.
+    pub async fn exec_kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
+        self.acted_on(caller, sandbox).await?.guest().kill(exec).await
+    }
+
+    /// Forgets an ended command and its output.
+    pub async fn forget_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
+        self.acted_on(caller, sandbox).await?.guest().forget_exec(exec).await
+    }
+}

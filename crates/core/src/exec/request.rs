@@ -1,0 +1,133 @@
+//! What is asked for, checked before anything is done.
+
+use atoll_provider::{Command, Guest, Program};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use bytes::Bytes;
+use std::{collections::BTreeMap, time::Duration};
+
+/// The longest that a command may ask for.
+pub const MAX_TIMEOUT_SECONDS: u64 = 24 * 3600;
+/// The longest that a background command may ask for; without a timeout it has none.
+pub const MAX_BACKGROUND_SECONDS: u64 = 7 * 24 * 3600;
+const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
+/// The longest command line.
+const LONGEST_COMMAND: usize = 1 << 20;
+/// Input goes to the sandbox in pieces of this.
+const PIECE: usize = 1 << 18;
+
+/// Who waits for a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecMode {
+    /// The caller, for the whole result.
+    Foreground,
+    /// The caller, for each piece of output.
+    Streamed,
+    /// Nobody.
+    Background,
+}
+
+/// What to run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecCommand {
+    /// A line for the shell.
+    pub command: Option<String>,
+    /// Or a program and its arguments.
+    pub arguments: Option<Vec<String>>,
+    /// When to end it.
+    pub timeout_seconds: Option<u64>,
+    /// Where, absolute or relative to /workspace.
+    pub working_directory: Option<String>,
+    /// On top of the sandbox's own.
+    pub env_vars: BTreeMap<String, String>,
+    /// What it reads.
+    pub stdin: Option<Bytes>,
+    /// Whether its stdin stays open for more.
+    pub stdin_open: bool,
+    /// Who: a name, UID or UID:GID.
+    pub user: Option<String>,
+    /// Of a request that may be repeated: a command with this id is joined and not run again, and it
+    /// outlives its caller, who may come back.
+    pub id: Option<ExecId>,
+}
+
+impl ExecCommand {
+    pub(super) fn build(&self, mode: ExecMode) -> Result<Command> {
+        let mut command = Command::shell("");
+        command.program = self.program()?;
+        command.timeout = self.timeout(mode)?;
+        command.working_directory = self.working_directory.clone().unwrap_or_default();
+        command.environment = self.env_vars.clone();
+        command.user = self.user.clone().unwrap_or_default();
+        command.stdin = self.stdin.is_some() || self.stdin_open;
+        if self.stdin_open && mode == ExecMode::Foreground {
+            let message = "nobody could write to it: stdin_open needs stream or background";
+            return Err(Error::invalid("stdin_open", message));
+        }
+        // Who reads a result wants its beginning; who follows wants what comes now.
+        command.keep_newest = mode != ExecMode::Foreground;
+        Ok(command)
+    }
+
+    fn program(&self) -> Result<Program> {
+        let program = match (&self.command, &self.arguments) {
+            (Some(line), None) if !line.trim().is_empty() => Program::Shell(line.clone()),
+            (None, Some(list)) if list.first().is_some_and(|p| !p.is_empty()) => {
+                Program::Arguments(list.iter().map(|a| a.clone().into_bytes()).collect())
+            }
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid("command", "give command or arguments, not both"));
+            }
+            _ => return Err(Error::invalid("command", "command must not be empty")),
+        };
+        let texts = self.command.iter().chain(self.arguments.iter().flatten());
+        let (length, nul) = texts.fold((0, false), |(n, nul), t| (n + t.len(), nul || t.contains('\0')));
+        if nul {
+            return Err(Error::invalid("command", "a command cannot hold a NUL character"));
+        }
+        if length > LONGEST_COMMAND {
+            return Err(Error::new(ErrorCode::TooLarge, "a command may have 1 MiB").at("command"));
+        }
+        Ok(program)
+    }
+
+    fn timeout(&self, mode: ExecMode) -> Result<Option<Duration>> {
+        let (default, most) = match mode {
+            ExecMode::Background => (None, MAX_BACKGROUND_SECONDS),
+            _ => (Some(DEFAULT_TIMEOUT_SECONDS), MAX_TIMEOUT_SECONDS),
+        };
+        match self.timeout_seconds.or(default) {
+            Some(seconds) if !(1..=most).contains(&seconds) => {
+                let message = format!("timeout_seconds must be between 1 and {most}");
+                Err(Error::invalid("timeout_seconds", message))
+            }
+            seconds => Ok(seconds.map(Duration::from_secs)),
+        }
+    }
+
+    /// The command as it is noted.
+    pub(super) fn shown(&self) -> String {
+        match (&self.command, &self.arguments) {
+            (Some(line), _) => line.clone(),
+            (None, Some(list)) => list.join(" "),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Gives the command its input, beside whatever else happens: it may print before it has read
+    /// everything, or never read.
+    pub(super) fn feed(&self, guest: &Guest, id: ExecId) {
+        let Some(input) = self.stdin.clone() else { return };
+        let (guest, stays_open) = (guest.clone(), self.stdin_open);
+        let pieces: Vec<Bytes> =
+            (0..input.len()).step_by(PIECE).map(|at| input.slice(at..input.len().min(at + PIECE))).collect();
+        tokio::spawn(async move {
+            let pieces = futures_util::stream::iter(pieces);
+            // A command that does not take its input has its reasons.
+            let _ = if stays_open {
+                guest.add_stdin(id, pieces).await
+            } else {
+                guest.write_stdin(id, pieces).await
+            };
+        });
+    }
+}

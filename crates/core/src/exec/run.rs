@@ -1,0 +1,113 @@
+//! Running a command to its end, for a caller that waits.
+
+use super::{
+    ExecCommand, ExecMode,
+    leash::{Leash, Note},
+    start::{Ready, started},
+};
+use crate::{Caller, Core};
+use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, OutputStream};
+use atoll_store::SandboxId;
+use atoll_types::{Error, ErrorCode, Result};
+use std::sync::Arc;
+
+/// The most of each output that is returned; what is beyond is counted.
+const LARGEST_OUTPUT: usize = 8 << 20;
+
+/// A command that was waited for.
+#[derive(Debug, Clone)]
+pub struct ExecOutcome {
+    /// How it went.
+    pub report: ExecReport,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it complained.
+    pub stderr: Vec<u8>,
+    /// Whether some of either is missing.
+    pub truncated: bool,
+    /// Which files changed since the command before; none where nobody can tell.
+    pub changed: Option<Changed>,
+}
+
+/// What was printed so far.
+#[derive(Default)]
+struct Printed {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    next: u64,
+    truncated: bool,
+}
+
+impl Printed {
+    fn add(&mut self, stream: OutputStream, offset: u64, data: &[u8]) {
+        let to = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        };
+        let room = LARGEST_OUTPUT.saturating_sub(to.len()).min(data.len());
+        to.extend_from_slice(&data[..room]);
+        self.truncated |= room < data.len() || offset > self.next;
+        self.next = offset + data.len() as u64;
+    }
+
+    fn end(self, report: ExecReport) -> ExecOutcome {
+        let Self { stdout, stderr, next, truncated } = self;
+        let truncated = truncated || report.dropped_bytes > 0 || next < report.output_bytes;
+        ExecOutcome { report, stdout, stderr, truncated, changed: None }
+    }
+}
+
+impl Core {
+    /// Runs a command to its end. Its output can be asked for again afterwards.
+    pub async fn exec(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &ExecCommand,
+    ) -> Result<ExecOutcome> {
+        let ready = self.make_ready(caller, sandbox, request, ExecMode::Foreground).await?;
+        let container = Arc::clone(&ready.container);
+        let (mut outcome, note) = self.run(sandbox, ready, request).await?;
+        outcome.changed = self.take_changes(sandbox, &container).await;
+        started(&outcome.report)?;
+        if let Some(Note { core, sandbox, shown, claim }) = note {
+            core.note_exec(sandbox, shown, &outcome.report).await;
+            drop(claim);
+        }
+        Ok(outcome)
+    }
+
+    async fn run(
+        &self,
+        sandbox: SandboxId,
+        ready: Ready,
+        request: &ExecCommand,
+    ) -> Result<(ExecOutcome, Option<Note>)> {
+        let Ready { id, command, container, joined } = ready;
+        // One that was begun before is noted by whoever began it, or by the server's start.
+        let claim = if joined { None } else { self.claims.take(sandbox, id) };
+        let note = claim.map(|claim| Note { core: self.clone(), sandbox, shown: request.shown(), claim });
+        let mut leash = Leash::new(Arc::clone(&container), id, note);
+        if request.id.is_some() {
+            leash.release();
+        }
+        let events = container.guest().exec(id, &command).await?;
+        if !joined {
+            request.feed(container.guest(), id);
+        }
+        let outcome = collect(events).await?;
+        Ok((outcome, leash.take_note()))
+    }
+}
+
+async fn collect(mut events: ExecStream) -> Result<ExecOutcome> {
+    let mut printed = Printed::default();
+    loop {
+        match events.next().await? {
+            Some(ExecEvent::Started(_)) => {}
+            Some(ExecEvent::Output { stream, offset, data }) => printed.add(stream, offset, &data),
+            Some(ExecEvent::Ended(report)) => return Ok(printed.end(report)),
+            None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A command's updates as server-sent events. Output is the bulk of it, so it is written by hand, straight
+//! into the buffer that is sent.
+//!
+//! Output that is UTF-8 is sent as text. A character that is cut by the end of a piece waits for its rest,
+//! so plain text never becomes base64. An event's id is the offset to resume at: the first byte that was
+//! not sent yet.
+
+use super::shapes::ExecItem;
+use crate::shapes::ChangedFile;
+use atoll_provider::{Changed, ExecReport, OutputStream};
+use atoll_types::{Error, ErrorCode};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// The start of a character whose rest has not come.
+#[derive(Default)]
+struct Cut {
+    bytes: Vec<u8>,
+    /// Of the first byte, and beyond the last.
+    offset: u64,
+    end: u64,
+}
+
+/// What becomes of a cut character.
+enum Rest {
+    /// So many further bytes make it whole.
+    Comes(usize),
+    /// They are part of it, and more must come.
+    NotYet,
+    /// It never was one.
+    Never,
+}
+
+impl Cut {
+    fn with(&self, data: &[u8]) -> Rest {
+        let mut whole = self.bytes.clone();
+        for (taken, byte) in data.iter().enumerate() {
+            whole.push(*byte);
+            match std::str::from_utf8(&whole) {
+                Ok(_) => return Rest::Comes(taken + 1),
+                Err(e) if e.error_len().is_none() => {}
+                Err(_) => return Rest::Never,
+            }
+        }
+        Rest::NotYet
+    }
+}
+
+/// How many bytes at the end are the start of a character.
+fn cut_at_end(data: &[u8]) -> usize {
+    for back in 1..=data.len().min(3) {
+        let tail = &data[data.len() - back..];
+        if tail[0] >= 0xc0 {
+            let cut = std::str::from_utf8(tail).is_err_and(|e| e.error_len().is_none());
+            return if cut { back } else { 0 };
+        }
+    }
+    0
+}
+
+/// Writes the events of one reader.
+pub(super) struct Encoder {
+    /// Beyond the last byte that came.
+    next: u64,
+    /// The only output that is wanted, if one is.
+    only: Option<OutputStream>,
+    cuts: [Cut; 2],
+}
+
+fn name(stream: OutputStream) -> &'static str {
+    match stream {
+        OutputStream::Stdout => "stdout",
+        OutputStream::Stderr => "stderr",
+    }
+}
+
+#[derive(Serialize)]
+struct Tagged<'a> {
+    r#type: &'static str,
+    #[serde(flatten)]
+    item: &'a ExecItem,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files_changed: Option<Vec<ChangedFile>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files_changed_truncated: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Dropped {
+    r#type: &'static str,
+    offset: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Failed<'a> {
+    r#type: &'static str,
+    error: Reason<'a>,
+}
+
+#[derive(Serialize)]
+struct Reason<'a> {
+    code: ErrorCode,
+    message: &'a str,
+}
+
+impl Encoder {
+    pub(super) fn new(from: u64, only: Option<OutputStream>) -> Self {
+        Self { next: from, only, cuts: [Cut::default(), Cut::default()] }
+    }
+
+    /// The offset to resume at.
+    fn resume(&self) -> u64 {
+        let waiting = self.cuts.iter().filter(|cut| !cut.bytes.is_empty()).map(|cut| cut.offset);
+        waiting.min().unwrap_or(self.next)
+    }
+
+    /// Any event but output. JSON has no line ends of its own.
+    fn push(&self, out: &mut String, event: &impl Serialize) {
+        let event = serde_json::to_string(event).unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = write!(out, "id: {}\ndata: {event}\n\n", self.resume());
+    }
+
+    pub(super) fn started(&self, out: &mut String, report: ExecReport) {
+        let item = &ExecItem::from(report);
+        self.push(
+            out,
+            &Tagged { r#type: "started", item, files_changed: None, files_changed_truncated: None },
+        );
+    }
+
+    /// The last event. What did not come before it never will.
+    pub(super) fn ended(&mut self, out: &mut String, report: ExecReport, changed: Option<Changed>) {
+        let (printed, dropped) = (report.output_bytes, report.dropped_bytes);
+        self.skip(out, printed);
+        self.give_up_cuts(out);
+        if dropped > 0 {
+            self.push(out, &Dropped { r#type: "dropped", offset: printed, bytes: dropped });
+        }
+        let (files_changed, files_changed_truncated) = match changed {
+            Some(Changed { files, truncated }) => {
+                (Some(files.into_iter().map(ChangedFile::from).collect()), Some(truncated))
+            }
+            None => (None, None),
+        };
+        let item = &ExecItem::from(report);
+        self.push(out, &Tagged { r#type: "exit", item, files_changed, files_changed_truncated });
+    }
+
+    pub(super) fn failed(&self, out: &mut String, error: &Error) {
+        let error = Reason { code: error.code, message: &error.message };
+        self.push(out, &Failed { r#type: "error", error });
+    }
+
+    /// What lies before this offset and did not come is gone.
+    fn skip(&mut self, out: &mut String, offset: u64) {
+        if offset > self.next {
+            let from = self.next;
+            self.give_up_cuts(out);
+            self.next = offset;
+            self.push(out, &Dropped { r#type: "dropped", offset: from, bytes: offset - from });
+        }
+    }
+
+    /// Sends what waits for a rest that does not come.
+    fn give_up_cuts(&mut self, out: &mut String) {
+        for stream in [OutputStream::Stdout, OutputStream::Stderr] {
+            let Cut { bytes, offset, end } = std::mem::take(&mut self.cuts[stream as usize]);
+            if !bytes.is_empty() {
+                self.binary(out, stream, (offset, end), &bytes);
+            }
+        }
+    }
+
+    pub(super) fn output(&mut self, out: &mut String, stream: OutputStream, offset: u64, data: &[u8]) {
+        self.skip(out, offset);
+        let end = offset + data.len() as u64;
+        if self.only.is_some_and(|only| only != stream) {
+            self.next = end;
+            return;
+        }
+        let mut cut = std::mem::take(&mut self.cuts[stream as usize]);
+        let taken = match (cut.bytes.is_empty(), cut.with(data)) {
+            (true, _) => 0,
+            (false, Rest::Comes(taken)) => {
+                cut.bytes.extend_from_slice(&data[..taken]);
+                self.next = offset + taken as u64;
+                self.text(out, stream, (cut.offset, self.next), &cut.bytes);
+                taken
+            }
+            (false, Rest::NotYet) => {
+                cut.bytes.extend_from_slice(data);
+                (cut.end, self.next) = (end, end);
+                self.cuts[stream as usize] = cut;
+                return;
+            }
+            (false, Rest::Never) => {
+                self.binary(out, stream, (cut.offset, cut.end), &cut.bytes);
+                0
+            }
+        };
+        self.piece(out, stream, offset + taken as u64, &data[taken..]);
+    }
+
+    /// A piece that begins with a whole character, or with none.
+    fn piece(&mut self, out: &mut String, stream: OutputStream, offset: u64, data: &[u8]) {
+        let (whole, plain) = match std::str::from_utf8(data) {
+            Ok(_) => (data.len(), true),
+            Err(e) if e.error_len().is_none() => (e.valid_up_to(), true),
+            Err(_) => (data.len() - cut_at_end(data), false),
+        };
+        let end = offset + whole as u64;
+        self.next = offset + data.len() as u64;
+        self.cuts[stream as usize] = Cut { bytes: data[whole..].to_vec(), offset: end, end: self.next };
+        match (whole, plain) {
+            (0, _) => {}
+            (_, true) => self.text(out, stream, (offset, end), &data[..whole]),
+            (_, false) => self.binary(out, stream, (offset, end), &data[..whole]),
+        }
+    }
+
+    fn head(&self, out: &mut String, stream: OutputStream, (offset, end): (u64, u64), length: usize) {
+        let (id, name) = (self.resume(), name(stream));
+        let _ = write!(out, "id: {id}\ndata: {{\"type\":\"{name}\",\"offset\":{offset},");
+        // The other output's bytes lie between those of one character.
+        if end - offset != length as u64 {
+            let _ = write!(out, "\"next\":{end},");
+        }
+    }
+
+    fn text(&self, out: &mut String, stream: OutputStream, span: (u64, u64), data: &[u8]) {
+        let Ok(text) = std::str::from_utf8(data) else { return self.binary(out, stream, span, data) };
+        out.reserve(data.len() + data.len() / 8 + 128);
+        self.head(out, stream, span, data.len());
+        out.push_str("\"data\":\"");
+        escape(out, text);
+        out.push_str("\"}\n\n");
+    }
+
+    fn binary(&self, out: &mut String, stream: OutputStream, span: (u64, u64), data: &[u8]) {
+        out.reserve(data.len() * 4 / 3 + 160);
+        self.head(out, stream, span, data.len());
+        out.push_str("\"encoding\":\"base64\",\"data\":\"");
+        STANDARD.encode_string(data, out);
+        out.push_str("\"}\n\n");
+    }
+}
+
+/// Text as the inside of a JSON string.
+fn escape(out: &mut String, text: &str) {
+    let mut copied = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'\n' => "\\n",
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\r' => "\\r",
+            b'\t' => "\\t",
+            0..0x20 => "",
+            _ => continue,
+        };
+        out.push_str(&text[copied..at]);
+        copied = at + 1;
+        if short.is_empty() {
+            let _ = write!(out, "\\u{byte:04x}");
+        } else {
+            out.push_str(short);
+        }
+    }
+    out.push_str(&text[copied..]);
+}
+
+#[cfg(test)]
+#[path = "encode_tests.rs"]
+mod tests;

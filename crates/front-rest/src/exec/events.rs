@@ -1,0 +1,142 @@
+//! Sending a command's updates as they come. The body is pulled: a client that does not read holds what
+//! fits into one buffer here, and slows nobody.
+
+use super::encode::Encoder;
+use crate::listen::Ending;
+use atoll_core::{ExecFollow, ExecUpdate};
+use atoll_provider::OutputStream;
+use atoll_types::{Error, ErrorCode, Result};
+use axum::{
+    body::Body,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
+use std::{convert::Infallible, pin::Pin, time::Duration};
+
+/// A silent connection says that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// What has come already is sent together, up to this.
+const TOGETHER: usize = 256 << 10;
+
+/// What a reader wants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    pub(super) from: u64,
+    pub(super) follow: bool,
+    pub(super) only: Option<OutputStream>,
+}
+
+impl Wish {
+    /// Everything, to the end.
+    pub(super) fn whole() -> Self {
+        Self { from: 0, follow: true, only: None }
+    }
+}
+
+pub(super) type Updates = Pin<Box<dyn Stream<Item = Result<ExecUpdate>> + Send>>;
+
+/// The updates of a command; nothing is lost when waiting for one is given up.
+pub(super) fn updates(follow: ExecFollow) -> Updates {
+    Box::pin(stream::unfold(Some(follow), |follow| async {
+        let mut follow = follow?;
+        match follow.next().await {
+            Ok(Some(update)) => Some((Ok(update), Some(follow))),
+            Ok(None) => None,
+            Err(error) => Some((Err(error), None)),
+        }
+    }))
+}
+
+pub(super) fn server_ends() -> Error {
+    Error::new(ErrorCode::Unavailable, "the server ends; the command goes on, so ask again")
+}
+
+struct Sender {
+    updates: Updates,
+    encoder: Encoder,
+    follow: bool,
+    grip: atoll_core::ExecGrip,
+    ending: Ending,
+    started: Option<Box<atoll_provider::ExecReport>>,
+    done: bool,
+}
+
+/// An answer of events, to the command's end.
+pub(super) fn respond(follow: ExecFollow, wish: Wish, ending: Ending) -> Response {
+    let Wish { from, follow: to_the_end, only } = wish;
+    let sender = Sender {
+        encoder: Encoder::new(from, only),
+        follow: to_the_end,
+        grip: follow.grip(),
+        ending,
+        started: Some(Box::new(follow.report.clone())),
+        updates: updates(follow),
+        done: false,
+    };
+    let body = stream::unfold(sender, |mut sender| async {
+        let events = sender.next().await?;
+        Some((Ok::<_, Infallible>(bytes::Bytes::from(events)), sender))
+    });
+    let mut response = Body::from_stream(body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // Proxies that collect answers would keep them from whoever waits.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+impl Sender {
+    async fn next(&mut self) -> Option<String> {
+        let mut out = String::new();
+        if self.done {
+            return None;
+        }
+        if let Some(report) = self.started.take() {
+            self.encoder.started(&mut out, *report);
+            return Some(out);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                update = self.updates.next() => self.add(&mut out, update),
+                () = self.ending.wait() => {
+                    self.grip.let_go();
+                    self.fail(&mut out, &server_ends());
+                }
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(": it still runs\n\n".into()),
+            }
+            while !self.done && out.len() < TOGETHER {
+                let Some(update) = self.updates.next().now_or_never() else { break };
+                self.add(&mut out, update);
+            }
+            // The start of a character alone is no event yet.
+            if self.done || !out.is_empty() {
+                return (!out.is_empty()).then_some(out);
+            }
+        }
+    }
+
+    fn fail(&mut self, out: &mut String, error: &Error) {
+        self.done = true;
+        self.encoder.failed(out, error);
+    }
+
+    fn add(&mut self, out: &mut String, update: Option<Result<ExecUpdate>>) {
+        match update {
+            Some(Ok(ExecUpdate::Output { stream, offset, data })) => {
+                self.encoder.output(out, stream, offset, &data);
+            }
+            Some(Ok(ExecUpdate::Ended { report, changed })) => {
+                self.done = true;
+                self.encoder.ended(out, *report, changed);
+            }
+            Some(Err(error)) => self.fail(out, &error),
+            None if self.follow => {
+                let message = "the command's output broke off; ask again";
+                self.fail(out, &Error::new(ErrorCode::Unavailable, message));
+            }
+            None => self.done = true,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Commands: running them here, reading and steering them in the modules below.
+
+pub(crate) mod control;
+mod encode;
+mod events;
+pub(crate) mod output;
+mod shapes;
+mod signals;
+
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    idempotency::{Busy, Repeat, once},
+    listen::Ending,
+    parse::{Raw, json, sandbox_id},
+    shapes::{ExecBody, ExecResult},
+};
+use atoll_core::{Caller, Core, ExecCommand, ExecMode};
+use atoll_store::{Begun, SandboxId};
+use atoll_types::{Error, ErrorCode, ExecId};
+use axum::{
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use shapes::ExecItem;
+
+/// Runs a command: to its end, with `stream` as events while it runs (see the output of a command), with
+/// `background` without waiting for it. Both together answer with events and leave the command running
+/// when the caller goes.
+///
+/// A caller that goes away ends its command, unless it runs in the background or the request has an
+/// `Idempotency-Key`. With a key the command is run once, and whoever repeats the request gets the same
+/// command, also after the server was restarted.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/exec", tag = "exec", params(("id" = uuid::Uuid, Path)),
+    request_body = ExecBody,
+    responses(
+        (status = 200, content((ExecResult = "application/json"), (String = "text/event-stream"))),
+        (status = 202, body = ExecItem, description = "Runs in the background"),
+        (status = 400, description = "Cannot be started so"), (status = 404),
+        (status = 409, description = "Not running"), (status = 422, description = "A field is wrong")))]
+pub(crate) async fn exec(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    ending: Ending,
+    headers: HeaderMap,
+    Raw(body): Raw,
+) -> Result<Response, Failure> {
+    let sandbox = sandbox_id(&id)?;
+    let request: ExecBody = json(&body)?;
+    let repeat = Repeat::of(&headers, &format!("exec {sandbox}"), &body)?;
+    let (stream, background) = (request.stream(), request.background());
+    let mut command = ExecCommand::from(request);
+    command.id = repeat.as_ref().map(|r| Core::repeatable_exec(&caller, sandbox, &r.key, &r.request));
+    let mode = match (stream, background) {
+        (_, true) => ExecMode::Background,
+        (true, false) => ExecMode::Streamed,
+        (false, false) => ExecMode::Foreground,
+    };
+    if stream {
+        return streamed(&app, &caller, sandbox, &command, (mode, repeat), ending).await;
+    }
+    let core = app.core.clone();
+    let asker = caller.clone();
+    if background {
+        let work = async move {
+            let report = core.exec_background(&asker, sandbox, &command).await?;
+            Ok((StatusCode::ACCEPTED, ExecItem::from(report)))
+        };
+        return once(&app, &caller, repeat, Busy::Join, work).await;
+    }
+    let work = async move {
+        let outcome = core.exec(&asker, sandbox, &command).await?;
+        Ok((StatusCode::OK, ExecResult::from(outcome)))
+    };
+    once(&app, &caller, repeat, Busy::Join, work).await
+}
+
+async fn streamed(
+    app: &App,
+    caller: &Caller,
+    sandbox: SandboxId,
+    command: &ExecCommand,
+    (mode, repeat): (ExecMode, Option<Repeat>),
+    ending: Ending,
+) -> Result<Response, Failure> {
+    let ticket = match &repeat {
+        None => None,
+        Some(repeat) => match repeat.begin(app, caller).await? {
+            Begun::New(ticket) => Some(ticket),
+            Begun::InProgress => None,
+            Begun::Done(_) => {
+                still_known(app, caller, sandbox, command.id).await?;
+                None
+            }
+            Begun::Mismatch => return Err(Repeat::mismatch()),
+        },
+    };
+    match (app.core.exec_stream(caller, sandbox, command, mode).await, ticket) {
+        (Ok(follow), ticket) => {
+            if let Some(ticket) = ticket {
+                let id = follow.report.id.to_string().into_bytes();
+                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), id).await;
+            }
+            Ok(events::respond(follow, events::Wish::whole(), ending))
+        }
+        (Err(error), ticket) => {
+            if let Some(ticket) = ticket {
+                app.core.abandon_idempotent(&ticket).await;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// A command that was run and is forgotten must not be run again.
+async fn still_known(
+    app: &App,
+    caller: &Caller,
+    sandbox: SandboxId,
+    id: Option<ExecId>,
+) -> Result<(), Failure> {
+    let Some(id) = id else { return Ok(()) };
+    match app.core.get_exec(caller, sandbox, id).await {
+        Err(error) if error.code == ErrorCode::NotFound => {
+            let message = "the command was run, and the sandbox has forgotten its output";
+            Err(Error::new(ErrorCode::Conflict, message).into())
+        }
+        other => other.map(|_| ()).map_err(Failure::from),
+    }
+}
