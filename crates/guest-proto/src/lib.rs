@@ -5,6 +5,7 @@
 //! build needs a protocol compiler.
 
 mod config;
+mod descriptors;
 mod status;
 
 /// The generated messages and services.
@@ -15,7 +16,11 @@ pub mod v1 {
 }
 
 pub use config::{CONFIG_VARIABLE, GuestConfig, Listen};
-pub use status::{from_status, is_spoken, to_status};
+pub use descriptors::{
+    DESCRIPTOR_MAGIC, DESCRIPTORS, FRAME_HEADER, KERNEL_FILESYSTEMS, LARGEST_FRAME, frame_length, from_frame,
+    to_frame,
+};
+pub use status::{from_failure, from_status, is_spoken, to_failure, to_status};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;

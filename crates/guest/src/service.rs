@@ -20,11 +20,12 @@ use tonic::{Request, Response, Status, Streaming};
 pub(crate) struct GuestService {
     execs: Execs,
     files: Files,
+    features: Vec<String>,
 }
 
 impl GuestService {
-    pub(crate) fn new(execs: Execs, files: Files) -> Self {
-        Self { execs, files }
+    pub(crate) fn new(execs: Execs, files: Files, features: Vec<String>) -> Self {
+        Self { execs, files, features }
     }
 }
 
@@ -45,7 +46,8 @@ impl Guest for GuestService {
         let HelloRequest { min_protocol, max_protocol } = request.into_inner();
         let protocol = negotiate(min_protocol..=max_protocol, MIN_PROTOCOL..=MAX_PROTOCOL);
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let found = protocol.map(|protocol| HelloReply { protocol, version, features: Vec::new() });
+        let found =
+            protocol.map(|protocol| HelloReply { protocol, version, features: self.features.clone() });
         reply(found.ok_or_else(|| {
             let ours = format!("atoll-init speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}");
             Error::new(ErrorCode::VersionMismatch, ours)
