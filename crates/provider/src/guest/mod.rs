@@ -1,15 +1,17 @@
 //! Commands and files in a container, whoever runs it. PID 1's answers are hostile input: every one is
 //! checked before it becomes a value of ours.
 
+mod descriptors;
 mod exec;
 mod files;
 
 use async_trait::async_trait;
 use atoll_guest_proto::{
     MAX_PROTOCOL, MIN_PROTOCOL, from_status, is_spoken,
-    v1::{ConfigureRequest, HelloRequest, guest_client::GuestClient},
+    v1::{ConfigureRequest, HelloReply, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
+pub use descriptors::Dial;
 pub use exec::{
     Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure, TerminalSize,
 };
@@ -49,6 +51,9 @@ type Client = GuestClient<InterceptedService<Channel, Token>>;
 pub struct Guest {
     client: Client,
     lost: Arc<dyn Lost>,
+    /// What PID 1 says that it can do.
+    features: Arc<[String]>,
+    descriptors: Option<Arc<descriptors::Descriptors>>,
 }
 
 /// No message of PID 1's needs more.
@@ -61,16 +66,17 @@ impl Guest {
         let token = token.transpose().map_err(|_| Error::internal("the token is not a header value"))?;
         let client =
             GuestClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LARGEST_MESSAGE);
-        let guest = Self { client, lost };
+        let mut guest = Self { client, lost, features: Arc::default(), descriptors: None };
         let request = HelloRequest { min_protocol: MIN_PROTOCOL, max_protocol: MAX_PROTOCOL };
         let reply = guest.client().hello(request).await;
-        let protocol = guest.check(reply).await?.into_inner().protocol;
+        let HelloReply { protocol, features, version: _ } = guest.check(reply).await?.into_inner();
         if !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) {
             let message = format!(
                 "atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}"
             );
             return Err(Error::new(ErrorCode::VersionMismatch, message));
         }
+        guest.features = features.into();
         Ok(guest)
     }
 
