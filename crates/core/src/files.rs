@@ -23,6 +23,12 @@ pub struct Download {
 }
 
 impl Download {
+    /// How many bytes are still to come, where that is known: then exactly so many come, or an error.
+    #[must_use]
+    pub fn left(&self) -> Option<u64> {
+        self.reader.left()
+    }
+
     /// The next bytes; none at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         let bytes = self.reader.next().await?;

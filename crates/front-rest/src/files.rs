@@ -81,13 +81,17 @@ pub(crate) async fn download(
         return Err(Error::invalid("Range", message).into());
     }
     let end = last.map_or(size, |last| size.min(last.saturating_add(1)));
+    let left = download.left();
     let mut response = Body::from_stream(pieces(download)).into_response();
     let set = response.headers_mut();
     let mut put = |name, value: String| value.parse().map(|value| set.insert(name, value)).is_ok();
     put(header::CONTENT_TYPE, "application/octet-stream".into());
     put(header::CONTENT_DISPOSITION, "attachment".into());
     put(header::ACCEPT_RANGES, "bytes".into());
-    // A file that grows or shrinks on the way would not keep to it, so a whole file is sent in chunks.
+    // Without it a file is sent in chunks. Where it becomes shorter on the way, the connection breaks.
+    if let Some(left) = left {
+        put(header::CONTENT_LENGTH, left.to_string());
+    }
     if range.is_some() {
         put(header::CONTENT_RANGE, format!("bytes {first}-{}/{size}", end.saturating_sub(1)));
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;

@@ -5,6 +5,7 @@
 //! build needs a protocol compiler.
 
 mod config;
+mod descriptors;
 mod status;
 
 /// The generated messages and services.
@@ -15,7 +16,11 @@ pub mod v1 {
 }
 
 pub use config::{CONFIG_VARIABLE, GuestConfig, Listen};
-pub use status::{from_status, is_spoken, to_status};
+pub use descriptors::{
+    DESCRIPTOR_MAGIC, FEATURE_DESCRIPTORS, FRAME_HEADER, KERNEL_FILESYSTEMS, LARGEST_FRAME, frame_length,
+    from_frame, to_frame,
+};
+pub use status::{from_failure, from_status, is_spoken, to_failure, to_status};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;
@@ -24,6 +29,8 @@ pub const MAX_PROTOCOL: u32 = 1;
 
 /// Commands can have a terminal.
 pub const FEATURE_TERMINAL: &str = "terminal";
+/// PID 1 has programs of its own.
+pub const FEATURE_TOOLS: &str = "tools";
 
 /// The highest protocol that both sides have.
 #[must_use]

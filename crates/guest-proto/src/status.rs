@@ -1,8 +1,10 @@
-//! How an [`atoll_types::Error`] travels in a gRPC status: its code and field as metadata.
+//! How an [`atoll_types::Error`] travels in a gRPC status, its code and field as metadata, and where there
+//! is no gRPC.
 //!
 //! What comes back from a sandbox is hostile, so reading one never trusts: an unknown code becomes
 //! `internal`, and texts are cut.
 
+use crate::v1::Failure;
 use atoll_types::{Error, ErrorCode};
 use tonic::{Code, Status};
 
@@ -69,6 +71,24 @@ pub fn from_status(status: &Status) -> Error {
     Error { field: text(FIELD).map(cut), ..Error::new(code, cut(status.message())) }
 }
 
+/// The message that carries this error.
+#[must_use]
+pub fn to_failure(error: &Error) -> Failure {
+    Failure {
+        code: error.code.as_str().into(),
+        field: error.field.clone().unwrap_or_default(),
+        message: cut(&error.message),
+    }
+}
+
+/// The error that a message carries, as tame as [`from_status`] makes it.
+#[must_use]
+pub fn from_failure(failure: &Failure) -> Error {
+    let Failure { code, field, message } = failure;
+    let code = ErrorCode::from_name(code).unwrap_or(ErrorCode::Internal);
+    Error { field: (!field.is_empty()).then(|| cut(field)), ..Error::new(code, cut(message)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +98,7 @@ mod tests {
         for code in ErrorCode::ALL {
             let error = Error::new(*code, "it is so").at("path");
             assert_eq!(from_status(&to_status(&error)), error);
+            assert_eq!(from_failure(&to_failure(&error)), error);
         }
     }
 
@@ -89,5 +110,10 @@ mod tests {
         assert_eq!(error.code, ErrorCode::Internal);
         assert!(error.message.starts_with("a[2Jb"));
         assert_eq!(error.message.len(), LONGEST);
+        let long = "\u{1b}".to_string() + &"x".repeat(10_000);
+        let failure = Failure { code: "no_such_code".into(), field: long.clone(), message: long };
+        let error = from_failure(&failure);
+        assert_eq!((error.code, error.message.len()), (ErrorCode::Internal, LONGEST));
+        assert_eq!(error.field.map(|f| f.len()), Some(LONGEST));
     }
 }

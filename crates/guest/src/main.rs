@@ -5,6 +5,7 @@
 //! that user code does may make this process panic, block, or grow without bound.
 #![allow(unsafe_code)]
 
+mod descriptors;
 mod errors;
 mod exec;
 mod files;
@@ -50,9 +51,9 @@ fn start() -> Result<(), String> {
         .map_err(|e| format!("cannot start: {e}"))?;
     runtime.block_on(async {
         let reaper = reaper::Reaper::new().map_err(|e| format!("cannot watch for children: {e}"))?;
-        let guest = service::GuestService::new(execs, files);
+        let guest = service::GuestService::new(execs, files.clone(), listener.features());
         tokio::select! {
-            result = serve::serve(listener, guest) => result,
+            result = serve::serve(listener, guest, files) => result,
             () = reaper.run() => Ok(()),
         }
     })

@@ -1,8 +1,10 @@
 //! Listening and speaking HTTP/2. Over a Unix socket that only the host can reach nothing more is
-//! asked; over TCP every call must carry the token.
+//! asked, and a connection may be one of descriptors instead; over TCP every call must carry the token.
 
-use crate::{service::GuestService, setup};
-use atoll_guest_proto::{Listen, to_status, v1::guest_server::GuestServer};
+use crate::{descriptors, files::Files, service::GuestService, setup};
+use atoll_guest_proto::{
+    FEATURE_DESCRIPTORS, FEATURE_TERMINAL, FEATURE_TOOLS, Listen, to_status, v1::guest_server::GuestServer,
+};
 use atoll_types::{Error, ErrorCode};
 use futures_util::future::BoxFuture;
 use hyper::{
@@ -41,6 +43,15 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
+    /// What can be done over it that not every release, or not every way to listen, has.
+    pub(crate) fn features(&self) -> Vec<String> {
+        let mut features = vec![FEATURE_TERMINAL, FEATURE_TOOLS];
+        if matches!(self, Self::Unix(_)) {
+            features.push(FEATURE_DESCRIPTORS);
+        }
+        features.into_iter().map(str::to_owned).collect()
+    }
+
     pub(crate) fn open(listen: &Listen) -> Result<Self, String> {
         match listen {
             Listen::Inherited(fd) => Ok(Self::Unix(inherited(*fd)?)),
@@ -73,14 +84,14 @@ fn inherited(fd: i32) -> Result<std::os::unix::net::UnixListener, String> {
 }
 
 /// Serves until the process ends.
-pub(crate) async fn serve(listener: Listener, guest: GuestService) -> Result<(), String> {
+pub(crate) async fn serve(listener: Listener, guest: GuestService, files: Files) -> Result<(), String> {
     let server = GuestServer::new(guest);
     match listener {
         Listener::Unix(listener) => {
             let listener = tokio::net::UnixListener::from_std(listener).map_err(|e| e.to_string())?;
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => connect(stream, server.clone(), None),
+                    Ok((stream, _)) => connect_unix(stream, server.clone(), files.clone()),
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 }
             }
@@ -91,7 +102,7 @@ pub(crate) async fn serve(listener: Listener, guest: GuestService) -> Result<(),
                 match listener.accept().await {
                     Ok((stream, _)) => {
                         let _ = stream.set_nodelay(true);
-                        connect(stream, server.clone(), Some(token.clone()));
+                        tokio::spawn(calls(stream, server.clone(), Some(token.clone())));
                     }
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 }
@@ -100,21 +111,29 @@ pub(crate) async fn serve(listener: Listener, guest: GuestService) -> Result<(),
     }
 }
 
-fn connect<S>(stream: S, server: GuestServer<GuestService>, token: Option<Arc<str>>)
+fn connect_unix(stream: tokio::net::UnixStream, server: GuestServer<GuestService>, files: Files) {
+    tokio::spawn(async move {
+        match descriptors::wanted(&stream).await {
+            Ok(true) => descriptors::serve(stream, files).await,
+            Ok(false) => calls(stream, server, None).await,
+            Err(_) => {}
+        }
+    });
+}
+
+async fn calls<S>(stream: S, server: GuestServer<GuestService>, token: Option<Arc<str>>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    tokio::spawn(async move {
-        let mut http = http2::Builder::new(TokioExecutor::new());
-        http.initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_send_buf_size(SEND_BUFFER)
-            .max_frame_size(FRAME)
-            .max_concurrent_streams(MOST_STREAMS);
-        // An error is the client's going away; there is nobody to tell.
-        let _ = http.serve_connection(TokioIo::new(stream), Calls { server, token }).await;
-        setup::trim_memory();
-    });
+    let mut http = http2::Builder::new(TokioExecutor::new());
+    http.initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_frame_size(FRAME)
+        .max_concurrent_streams(MOST_STREAMS);
+    // An error is the client's going away; there is nobody to tell.
+    let _ = http.serve_connection(TokioIo::new(stream), Calls { server, token }).await;
+    setup::trim_memory();
 }
 
 /// One connection's calls.

@@ -6,7 +6,7 @@ use crate::{
     files::{EntryStream, FileStream, Files},
 };
 use atoll_guest_proto::{
-    FEATURE_TERMINAL, MAX_PROTOCOL, MIN_PROTOCOL, negotiate, to_status,
+    MAX_PROTOCOL, MIN_PROTOCOL, negotiate, to_status,
     v1::{
         AttachRequest, ConfigureReply, ConfigureRequest, ExecInfo, ExecRef, ExecRequest, FileEntry,
         ForgetReply, HelloReply, HelloRequest, ListDirRequest, ListExecsReply, ListExecsRequest,
@@ -20,11 +20,12 @@ use tonic::{Request, Response, Status, Streaming};
 pub(crate) struct GuestService {
     execs: Execs,
     files: Files,
+    features: Vec<String>,
 }
 
 impl GuestService {
-    pub(crate) fn new(execs: Execs, files: Files) -> Self {
-        Self { execs, files }
+    pub(crate) fn new(execs: Execs, files: Files, features: Vec<String>) -> Self {
+        Self { execs, files, features }
     }
 }
 
@@ -48,8 +49,8 @@ impl Guest for GuestService {
         let HelloRequest { min_protocol, max_protocol } = request.into_inner();
         let protocol = negotiate(min_protocol..=max_protocol, MIN_PROTOCOL..=MAX_PROTOCOL);
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let features = vec![FEATURE_TERMINAL.to_owned()];
-        let found = protocol.map(|protocol| HelloReply { protocol, version, features });
+        let found =
+            protocol.map(|protocol| HelloReply { protocol, version, features: self.features.clone() });
         reply(found.ok_or_else(|| {
             let ours = format!("atoll-init speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}");
             Error::new(ErrorCode::VersionMismatch, ours)

@@ -5,6 +5,7 @@
 
 mod support;
 
+mod descriptors;
 mod exec;
 mod files;
 mod kill;

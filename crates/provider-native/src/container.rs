@@ -3,10 +3,10 @@
 use crate::{changes::ContainerChanges, launcher::LauncherClient, state, unexpected};
 use async_trait::async_trait;
 use atoll_launch_proto::{Reply, Request};
-use atoll_provider::{Container, FileChanges, Guest, LiveLimits, Lost, State};
+use atoll_provider::{Container, Dial, FileChanges, Guest, LiveLimits, Lost, State};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
-use std::{sync::Arc, time::Duration};
+use std::{os::unix::net::UnixStream, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
@@ -19,7 +19,7 @@ pub(crate) struct NativeContainer {
     changes: ContainerChanges,
 }
 
-/// Asks the launcher why PID 1 is silent.
+/// Asks the launcher why PID 1 is silent, and for further connections to it.
 struct AskLauncher {
     id: ContainerId,
     launcher: Arc<LauncherClient>,
@@ -38,6 +38,13 @@ impl Lost for AskLauncher {
             }
         }
         None
+    }
+}
+
+#[async_trait]
+impl Dial for AskLauncher {
+    async fn dial(&self) -> Result<UnixStream> {
+        self.launcher.connect_unix(self.id).await
     }
 }
 
@@ -63,8 +70,10 @@ impl NativeContainer {
     pub(crate) async fn connect(launcher: Arc<LauncherClient>, id: ContainerId) -> Result<Self> {
         let (first, token) = launcher.connect(id).await?;
         let channel = channel(Arc::clone(&launcher), id, first).await?;
-        let lost = Arc::new(AskLauncher { id, launcher: Arc::clone(&launcher) });
-        let guest = Guest::greet(channel, token.as_deref(), lost).await?;
+        let asked = Arc::new(AskLauncher { id, launcher: Arc::clone(&launcher) });
+        let guest = Guest::greet(channel, token.as_deref(), Arc::clone(&asked) as _).await?;
+        // Over TCP nothing but bytes can pass.
+        let guest = if token.is_none() { guest.with_descriptors(asked) } else { guest };
         let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
         Ok(Self { id, launcher, guest, changes })
     }

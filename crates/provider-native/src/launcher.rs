@@ -69,13 +69,27 @@ impl LauncherClient {
         Ok((receive(&mut stream).await?, Held { _stream: stream }))
     }
 
-    /// A stream to a container's PID 1, and the token that its calls need.
-    pub(crate) async fn connect(&self, id: ContainerId) -> Result<(GuestStream, Option<String>)> {
+    /// A connection to a container's PID 1, and the token that its calls need where it is TCP.
+    async fn reach(&self, id: ContainerId) -> Result<(OwnedFd, Option<String>)> {
         let mut stream = self.send(Request::Connect(id)).await?;
         let (first, fd) = receive_with(&stream).await.map_err(unavailable)?;
         let (Reply::Connected { token }, Some(fd)) = (receive_rest(&mut stream, first).await?, fd) else {
             return Err(Error::internal("the launcher sent no connection"));
         };
+        Ok((fd, token))
+    }
+
+    /// A Unix connection to a container's PID 1.
+    pub(crate) async fn connect_unix(&self, id: ContainerId) -> Result<std::os::unix::net::UnixStream> {
+        match self.reach(id).await? {
+            (fd, None) => Ok(fd.into()),
+            (_, Some(_)) => Err(Error::new(ErrorCode::Unsupported, "PID 1 listens on TCP")),
+        }
+    }
+
+    /// A stream to a container's PID 1, and the token that its calls need.
+    pub(crate) async fn connect(&self, id: ContainerId) -> Result<(GuestStream, Option<String>)> {
+        let (fd, token) = self.reach(id).await?;
         let opened = match token {
             None => {
                 let stream = std::os::unix::net::UnixStream::from(fd);

@@ -11,7 +11,7 @@ mod guest;
 use async_trait::async_trait;
 use atoll_types::{ContainerId, Death, Limits, Profile, Result, VolumeId};
 pub use guest::{
-    Command, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost,
+    Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost,
     OutputStream, Program, StartFailure, TerminalSize, WriteOptions,
 };
 use std::{collections::BTreeMap, sync::Arc};

@@ -4,6 +4,7 @@ mod cgroup_v2;
 mod cli_help;
 mod conformance;
 mod doctor;
+mod files;
 mod guests;
 mod hardening;
 mod host_image;

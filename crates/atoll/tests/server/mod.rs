@@ -4,6 +4,7 @@ mod http;
 mod access;
 mod crashes;
 mod execs;
+mod files;
 mod lifecycle;
 mod machine;
 mod published_client;

@@ -386,6 +386,73 @@ pub struct MoveRequest {
     #[prost(bool, tag = "3")]
     pub overwrite: bool,
 }
+/// A connection of descriptors: where host and PID 1 share a kernel, an open file is passed instead of
+/// its bytes. It is a Unix connection that begins with the eight bytes ATOLLFD1; after them each side
+/// sends messages, each behind its length as four bytes, the highest first. The host asks, PID 1
+/// answers, one at a time. Hello announces it as the feature "descriptors".
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DescriptorRequest {
+    #[prost(oneof = "descriptor_request::Request", tags = "1, 2, 3, 4")]
+    pub request: ::core::option::Option<descriptor_request::Request>,
+}
+/// Nested message and enum types in `DescriptorRequest`.
+pub mod descriptor_request {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Request {
+        /// Answered by the file's entry, and a descriptor to read it from. Offset and length are the host's
+        /// to keep to.
+        #[prost(message, tag = "1")]
+        Read(super::ReadFileRequest),
+        /// Answered by `opened` and a descriptor to write to. What is written gets its name by `commit`;
+        /// `abandon`, and the connection's end, undo it.
+        #[prost(message, tag = "2")]
+        Write(super::WriteHead),
+        /// Answered by the file's entry.
+        #[prost(message, tag = "3")]
+        Commit(super::Commit),
+        /// Answered by `abandoned`.
+        #[prost(message, tag = "4")]
+        Abandon(super::Abandon),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Commit {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Abandon {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DescriptorReply {
+    #[prost(oneof = "descriptor_reply::Reply", tags = "1, 2, 3, 4")]
+    pub reply: ::core::option::Option<descriptor_reply::Reply>,
+}
+/// Nested message and enum types in `DescriptorReply`.
+pub mod descriptor_reply {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Reply {
+        #[prost(message, tag = "1")]
+        Entry(super::FileEntry),
+        #[prost(message, tag = "2")]
+        Opened(super::Opened),
+        #[prost(message, tag = "3")]
+        Abandoned(super::Abandoned),
+        /// What was asked for was not done, and the connection goes on.
+        #[prost(message, tag = "4")]
+        Failure(super::Failure),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Opened {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Abandoned {}
+/// An error, as calls carry it in their status.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Failure {
+    #[prost(string, tag = "1")]
+    pub code: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub field: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub message: ::prost::alloc::string::String,
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Stream {

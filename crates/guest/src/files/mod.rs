@@ -26,6 +26,7 @@ use std::{cell::Cell, sync::Arc};
 
 pub(crate) use list::EntryStream;
 pub(crate) use read::FileStream;
+pub(crate) use write::Waiting;
 
 #[derive(Clone)]
 pub(crate) struct Files(Arc<Inner>);

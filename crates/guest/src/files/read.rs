@@ -1,10 +1,11 @@
-//! Reading a file, a chunk at a time. A reader that does not take its chunks stops the reading.
+//! Reading a file, a chunk at a time, or opening one for the host to read. A reader that does not take its
+//! chunks stops the reading.
 
 use super::{Files, entry, resolve};
 use crate::errors::on_path;
 use atoll_guest_proto::{
     to_status,
-    v1::{FileChunk, ReadFileRequest, file_chunk::Part},
+    v1::{FileChunk, FileEntry, ReadFileRequest, file_chunk::Part},
 };
 use atoll_types::Result;
 use futures_util::{Stream, stream};
@@ -22,13 +23,7 @@ impl Files {
     /// The file's entry, then its bytes.
     pub(crate) async fn read(&self, request: ReadFileRequest) -> Result<FileStream> {
         let ReadFileRequest { path, offset, length } = request;
-        let place = self.place(&path, "path")?;
-        let open = move || {
-            let fd = resolve::open(&place, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-            resolve::check_regular(&fd, &place)?;
-            Ok((entry::of_open(&fd, &place)?, fd))
-        };
-        let (head, fd) = self.run(open).await?;
+        let (head, fd) = self.open_to_read(&path).await?;
         let (sender, mut receiver) = mpsc::channel(AHEAD);
         let files = self.clone();
         let left = if length == 0 { u64::MAX } else { length };
@@ -39,6 +34,17 @@ impl Files {
             }
         });
         Ok(Box::pin(stream::poll_fn(move |context| receiver.poll_recv(context))))
+    }
+
+    /// The file's entry, and the file.
+    pub(crate) async fn open_to_read(&self, path: &str) -> Result<(FileEntry, OwnedFd)> {
+        let place = self.place(path, "path")?;
+        let open = move || {
+            let fd = resolve::open(&place, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+            resolve::check_regular(&fd, &place)?;
+            Ok((entry::of_open(&fd, &place)?, fd))
+        };
+        self.run(open).await
     }
 
     async fn send_bytes(

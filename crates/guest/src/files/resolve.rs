@@ -3,6 +3,7 @@
 
 use super::path::Place;
 use crate::errors::on_path;
+use atoll_guest_proto::KERNEL_FILESYSTEMS;
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2},
@@ -12,21 +13,6 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// The kernel gives up when something is renamed on the way; a calm moment comes.
 const TRIES: usize = 32;
-
-/// proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, bpf, configfs, mqueue: windows into
-/// the kernel, which a file call has no business with.
-const KERNEL_FILESYSTEMS: [u64; 10] = [
-    0x9fa0,
-    0x6265_6572,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0xcafe_4a11,
-    0x6265_6570,
-    0x1980_0202,
-];
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 

@@ -12,7 +12,7 @@ use rustix::{
     },
     io::Errno,
 };
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const DEFAULT_MODE: u32 = 0o644;
 
@@ -89,6 +89,10 @@ impl Upload {
         };
         resolve::check_regular(&file, &place)?;
         Ok(Self { file, place, target: Target::InPlace { mode } })
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     pub(crate) fn write(self, bytes: &[u8]) -> Result<Self> {

@@ -16,7 +16,10 @@ use std::{
     fs,
     os::{
         fd::{AsRawFd, RawFd},
-        unix::{net::UnixListener, process::CommandExt},
+        unix::{
+            net::{UnixListener, UnixStream},
+            process::CommandExt,
+        },
     },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -166,6 +169,13 @@ impl Guest {
 
     pub(crate) async fn connect_again(&self) -> GuestClient<Channel> {
         connect(self.scratch.path().join("socket")).await
+    }
+
+    /// A connection on which nothing was said yet.
+    pub(crate) fn dial(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.scratch.path().join("socket")).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+        stream
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -336,7 +336,7 @@ const LARGEST_RESULT: usize = 64 << 20;
 impl Guest {
     /// A request that this PID 1 understands.
     fn ask(&self, id: ExecId, command: &Command) -> Result<v1::ExecRequest> {
-        if command.terminal.is_some() && !self.terminals {
+        if command.terminal.is_some() && !self.has(atoll_guest_proto::FEATURE_TERMINAL) {
             let message =
                 "the sandbox was started by an older release, which has no terminals; stop and resume it";
             return Err(Error::new(ErrorCode::Unsupported, message));

@@ -1,11 +1,13 @@
 //! Files. A path is absolute or relative to /workspace; PID 1 has the kernel resolve it. Bodies are
-//! streams in both directions and never whole in memory.
+//! streams in both directions and never whole in memory. They pass as descriptors where they can, and
+//! else through PID 1.
 
-use super::{Guest, exec::hostile};
+use super::{Guest, descriptors::Reading, exec::hostile};
 use atoll_guest_proto::v1;
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::oneshot;
 use tonic::Streaming;
 
@@ -41,7 +43,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn read(entry: v1::FileEntry) -> Result<Self> {
+    pub(super) fn read(entry: v1::FileEntry) -> Result<Self> {
         let v1::FileEntry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
         let kind = match v1::FileKind::try_from(kind) {
             Ok(v1::FileKind::File) => EntryKind::File,
@@ -75,15 +77,33 @@ pub struct WriteOptions {
 pub struct FileReader {
     /// What is being read.
     pub entry: Entry,
-    inner: Streaming<v1::FileChunk>,
-    guest: Guest,
+    source: Source,
+}
+
+/// Where the bytes come from.
+enum Source {
+    Passed(Reading),
+    Sent(Box<(Streaming<v1::FileChunk>, Guest)>),
 }
 
 impl FileReader {
+    /// How many bytes are still to come, where that is known: then exactly so many come, or an error.
+    #[must_use]
+    pub fn left(&self) -> Option<u64> {
+        match &self.source {
+            Source::Passed(reading) => Some(reading.left()),
+            Source::Sent(_) => None,
+        }
+    }
+
     /// The next bytes; none at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
-        let message = self.inner.message().await;
-        match self.guest.check(message).await?.map(|m| m.part) {
+        let (inner, guest) = match &mut self.source {
+            Source::Passed(reading) => return reading.next().await,
+            Source::Sent(sent) => (&mut sent.0, &sent.1),
+        };
+        let message = inner.message().await;
+        match guest.check(message).await?.map(|m| m.part) {
             None => Ok(None),
             Some(Some(v1::file_chunk::Part::Data(data))) => Ok(Some(data)),
             Some(_) => Err(hostile("a piece of a file")),
@@ -126,12 +146,18 @@ impl Guest {
 
     /// Reads a file from an offset; zero length means to its end.
     pub async fn read_file(&self, path: &str, offset: u64, length: u64) -> Result<FileReader> {
-        let reply = self.client().read_file(v1::ReadFileRequest { path: path.into(), offset, length }).await;
+        let request = v1::ReadFileRequest { path: path.into(), offset, length };
+        if let Some(passage) = self.passage().await {
+            let (entry, reading) = self.open_to_read(passage, request).await?;
+            return Ok(FileReader { entry, source: Source::Passed(reading) });
+        }
+        let reply = self.client().read_file(request).await;
         let mut inner = self.check(reply).await?.into_inner();
         let first = inner.message().await;
         match self.check(first).await?.and_then(|m| m.part) {
             Some(v1::file_chunk::Part::Head(entry)) => {
-                Ok(FileReader { entry: Entry::read(entry)?, inner, guest: self.clone() })
+                let source = Source::Sent(Box::new((inner, self.clone())));
+                Ok(FileReader { entry: Entry::read(entry)?, source })
             }
             _ => Err(hostile("a file without a head")),
         }
@@ -147,6 +173,11 @@ impl Guest {
         let WriteOptions { mode, create_parents, append, exclusive } = options;
         let head =
             v1::WriteHead { path: path.into(), mode: mode.unwrap_or(0), create_parents, append, exclusive };
+        if may_write_any_size()
+            && let Some(passage) = self.passage().await
+        {
+            return self.write_passed(passage, head, data).await;
+        }
         let chunk = |part| v1::WriteChunk { part: Some(part) };
         let head = chunk(v1::write_chunk::Part::Head(head));
         let (failed, failure) = oneshot::channel();
@@ -178,6 +209,12 @@ impl Guest {
             self.client().r#move(v1::MoveRequest { from: from.into(), to: to.into(), overwrite }).await;
         Entry::read(self.check(reply).await?.into_inner())
     }
+}
+
+/// Where this process may only write files of some size, the kernel ends it for trying more. PID 1 has no
+/// such limit, so there it writes.
+fn may_write_any_size() -> bool {
+    getrlimit(Resource::Fsize).current.is_none()
 }
 
 /// The data up to its first error. That goes to `failed`, and the stream then hangs instead of ending.

@@ -1,15 +1,17 @@
 //! Commands and files in a container, whoever runs it. PID 1's answers are hostile input: every one is
 //! checked before it becomes a value of ours.
 
+mod descriptors;
 mod exec;
 mod files;
 
 use async_trait::async_trait;
 use atoll_guest_proto::{
-    FEATURE_TERMINAL, MAX_PROTOCOL, MIN_PROTOCOL, from_status, is_spoken,
+    MAX_PROTOCOL, MIN_PROTOCOL, from_status, is_spoken,
     v1::{ConfigureRequest, HelloReply, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
+pub use descriptors::Dial;
 pub use exec::{
     Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure, TerminalSize,
 };
@@ -49,12 +51,14 @@ type Client = GuestClient<InterceptedService<Channel, Token>>;
 pub struct Guest {
     client: Client,
     lost: Arc<dyn Lost>,
-    /// One that was started by an older release may have none.
-    terminals: bool,
+    /// What PID 1 says that it can do.
+    features: Arc<[String]>,
+    descriptors: Option<Arc<descriptors::Descriptors>>,
 }
 
 /// No message of PID 1's needs more.
 const LARGEST_MESSAGE: usize = 4 << 20;
+const MOST_FEATURES: usize = 64;
 
 impl Guest {
     /// Greets PID 1 over a channel and agrees on a protocol.
@@ -63,18 +67,24 @@ impl Guest {
         let token = token.transpose().map_err(|_| Error::internal("the token is not a header value"))?;
         let client =
             GuestClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LARGEST_MESSAGE);
-        let mut guest = Self { client, lost, terminals: false };
+        let mut guest = Self { client, lost, features: Arc::default(), descriptors: None };
         let request = HelloRequest { min_protocol: MIN_PROTOCOL, max_protocol: MAX_PROTOCOL };
         let reply = guest.client().hello(request).await;
-        let HelloReply { protocol, version: _, features } = guest.check(reply).await?.into_inner();
+        let HelloReply { protocol, features, version: _ } = guest.check(reply).await?.into_inner();
         if !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) {
             let message = format!(
                 "atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}"
             );
             return Err(Error::new(ErrorCode::VersionMismatch, message));
         }
-        guest.terminals = features.iter().any(|f| f == FEATURE_TERMINAL);
+        guest.features = features.into_iter().take(MOST_FEATURES).collect();
         Ok(guest)
+    }
+
+    /// Whether PID 1 can do this, which an older one may not.
+    #[must_use]
+    pub fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|f| f == feature)
     }
 
     fn client(&self) -> Client {
