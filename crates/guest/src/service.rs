@@ -45,7 +45,7 @@ impl Guest for GuestService {
         let HelloRequest { min_protocol, max_protocol } = request.into_inner();
         let protocol = negotiate(min_protocol..=max_protocol, MIN_PROTOCOL..=MAX_PROTOCOL);
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let found = protocol.map(|protocol| HelloReply { protocol, version, features: Vec::new() });
+        let found = protocol.map(|protocol| HelloReply { protocol, version, features: vec!["tools".into()] });
         reply(found.ok_or_else(|| {
             let ours = format!("atoll-init speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}");
             Error::new(ErrorCode::VersionMismatch, ours)

@@ -14,3 +14,4 @@ mod privileges;
 mod seccomp;
 mod startup;
 mod stdin;
+mod tools;

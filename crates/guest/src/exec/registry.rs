@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) config: GuestConfig,
     pub(crate) spool: SpoolDirectory,
     pub(crate) oom: OomCounter,
+    /// This program, for its tools; none where the kernel does not give it.
+    pub(crate) own_program: Option<OwnedFd>,
     table: Mutex<Table>,
 }
 
@@ -33,6 +35,11 @@ struct Table {
     gone: VecDeque<ExecId>,
     environment: Variables,
     open_files: u32,
+}
+
+/// Opened for execution only: a tool needs no path to it, and none is mounted inside.
+fn own_program() -> Option<OwnedFd> {
+    openat(CWD, c"/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 impl std::ops::Deref for Execs {
@@ -57,6 +64,7 @@ impl Execs {
         Ok(Self(Arc::new(Shared {
             spool: SpoolDirectory::new(spool),
             oom: OomCounter::new(oom),
+            own_program: own_program(),
             table: Mutex::new(Table {
                 records: BTreeMap::new(),
                 gone: VecDeque::new(),

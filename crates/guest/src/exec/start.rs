@@ -16,7 +16,11 @@ use super::{
 };
 use atoll_guest_proto::v1::{ExecRequest, StartFailure};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
-use std::{sync::Arc, time::Duration};
+use std::{
+    os::fd::{AsRawFd, RawFd},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 impl Execs {
@@ -58,6 +62,7 @@ impl Execs {
             return Err(Error::new(ErrorCode::Unsupported, "there are no terminals yet").at("terminal"));
         }
         let program = Program::parse(program)?;
+        let own = self.own_program(&program)?;
         environment::validate(&environment)?;
         let directory = working_directory(&directory)?;
         let user = match users::resolve(&user, &self.config) {
@@ -68,9 +73,13 @@ impl Execs {
             }
         };
         let (sandbox, open_files) = self.settings();
-        let variables = environment::assemble(&user, &sandbox, &environment);
+        // Nothing that a sandbox's variables say shall reach a program of ours.
+        let variables = match own {
+            Some(_) => environment::Variables::new(),
+            None => environment::assemble(&user, &sandbox, &environment),
+        };
         let command = program.display.clone();
-        let plan = Plan::new(program, &variables, directory, user, open_files, &self.config)?;
+        let plan = Plan::new(program, &variables, directory, user, open_files, own, &self.config)?;
         let started = Instant::now();
         let oom_before = self.oom.read();
         let Spawned { control, stdin, stdout, stderr } = spawn(&plan, stdin).map_err(|e| refused(&e))?;
@@ -94,6 +103,14 @@ impl Execs {
         };
         tokio::spawn(driver.run());
         Ok(exec)
+    }
+
+    fn own_program(&self, program: &Program) -> Result<Option<RawFd>> {
+        if !program.own {
+            return Ok(None);
+        }
+        let missing = || Error::new(ErrorCode::Unsupported, "this sandbox cannot run tools").at("tool");
+        self.own_program.as_ref().map(|fd| Some(fd.as_raw_fd())).ok_or_else(missing)
     }
 
     fn insert_failed(&self, id: ExecId, command: String, stage: Stage, message: String) -> Arc<Exec> {
