@@ -13,3 +13,4 @@ mod profiles;
 mod repair;
 mod run;
 mod runtimes;
+mod tools;

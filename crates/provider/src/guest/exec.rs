@@ -69,6 +69,11 @@ impl Command {
         Self::of(Program::Shell(line.into()))
     }
 
+    /// A program of PID 1's own.
+    pub fn tool(name: impl Into<String>, request: Vec<u8>) -> Self {
+        Self::of(Program::Tool { name: name.into(), request })
+    }
+
     fn of(program: Program) -> Self {
         Self {
             program,

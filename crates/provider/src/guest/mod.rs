@@ -7,7 +7,7 @@ mod files;
 use async_trait::async_trait;
 use atoll_guest_proto::{
     MAX_PROTOCOL, MIN_PROTOCOL, from_status, is_spoken,
-    v1::{ConfigureRequest, HelloRequest, guest_client::GuestClient},
+    v1::{ConfigureRequest, HelloReply, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
 pub use exec::{
@@ -49,10 +49,13 @@ type Client = GuestClient<InterceptedService<Channel, Token>>;
 pub struct Guest {
     client: Client,
     lost: Arc<dyn Lost>,
+    /// What PID 1 can do beyond the protocol.
+    features: Arc<[String]>,
 }
 
 /// No message of PID 1's needs more.
 const LARGEST_MESSAGE: usize = 4 << 20;
+const MOST_FEATURES: usize = 64;
 
 impl Guest {
     /// Greets PID 1 over a channel and agrees on a protocol.
@@ -61,10 +64,11 @@ impl Guest {
         let token = token.transpose().map_err(|_| Error::internal("the token is not a header value"))?;
         let client =
             GuestClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LARGEST_MESSAGE);
-        let guest = Self { client, lost };
+        let mut guest = Self { client, lost, features: Arc::default() };
         let request = HelloRequest { min_protocol: MIN_PROTOCOL, max_protocol: MAX_PROTOCOL };
         let reply = guest.client().hello(request).await;
-        let protocol = guest.check(reply).await?.into_inner().protocol;
+        let HelloReply { protocol, version: _, features } = guest.check(reply).await?.into_inner();
+        guest.features = features.into_iter().take(MOST_FEATURES).collect();
         if !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) {
             let message = format!(
                 "atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}"
@@ -72,6 +76,12 @@ impl Guest {
             return Err(Error::new(ErrorCode::VersionMismatch, message));
         }
         Ok(guest)
+    }
+
+    /// Whether PID 1 can do this, which an older one may not.
+    #[must_use]
+    pub fn has(&self, feature: &str) -> bool {
+        self.features.iter().any(|f| f == feature)
     }
 
     fn client(&self) -> Client {
