@@ -1,6 +1,6 @@
 //! Commands. A caller that goes away takes its command with it.
 
-use crate::{Caller, Core, now};
+use crate::{Caller, Core, leash::Leash, now};
 use atoll_provider::{Changed, Command, Container, ExecEvent, ExecReport, OutputStream, Program};
 use atoll_store::{Activity, ActivityKind, SandboxId};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -94,25 +94,6 @@ impl ExecCommand {
     }
 }
 
-/// Kills a command whose caller went away.
-struct Leash {
-    container: Arc<dyn Container>,
-    id: Option<ExecId>,
-}
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            let container = Arc::clone(&self.container);
-            tokio::spawn(async move {
-                if let Err(error) = container.guest().kill(id).await {
-                    tracing::debug!(%error, "cannot kill a command that nobody waits for");
-                }
-            });
-        }
-    }
-}
-
 /// What was printed so far.
 #[derive(Default)]
 struct Printed {
@@ -173,7 +154,7 @@ impl Core {
 
 async fn run(container: Arc<dyn Container>, command: &Command, stdin: Option<Bytes>) -> Result<ExecOutcome> {
     let id = ExecId::random();
-    let mut leash = Leash { container: Arc::clone(&container), id: Some(id) };
+    let mut leash = Leash::new(&container, id);
     let guest = container.guest();
     let mut events = guest.exec(id, command).await?;
     if let Some(input) = stdin {
@@ -193,10 +174,7 @@ async fn run(container: Arc<dyn Container>, command: &Command, stdin: Option<Byt
             Some(ExecEvent::Started(_)) => {}
             Some(ExecEvent::Output { stream, data, .. }) => printed.add(stream, &data),
             Some(ExecEvent::Ended(report)) => {
-                leash.id = None;
-                let guest = guest.clone();
-                // Nobody can ask for it again; its output need not stay.
-                tokio::spawn(async move { guest.forget_exec(id).await });
+                leash.forget();
                 let Printed { stdout, stderr, truncated } = printed;
                 let truncated = truncated || report.dropped_bytes > 0;
                 return Ok(ExecOutcome { report, stdout, stderr, truncated, changed: None });

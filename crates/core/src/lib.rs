@@ -13,9 +13,11 @@ mod exec;
 mod files;
 mod idempotency;
 mod keys;
+mod leash;
 mod list;
 mod reconcile;
 mod settings;
+mod tools;
 mod vault;
 
 pub use caller::Caller;
@@ -24,6 +26,7 @@ pub use exec::{ExecCommand, ExecOutcome, MAX_TIMEOUT_SECONDS};
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use settings::CoreSettings;
+pub use tools::{Archive, Findings, Matches, WatchStream};
 pub use vault::Vault;
 
 use atoll_provider::Provider;

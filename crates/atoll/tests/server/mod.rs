@@ -3,6 +3,7 @@ mod http;
 
 mod access;
 mod crashes;
+mod folders;
 mod lifecycle;
 mod published_client;
 mod readme;
