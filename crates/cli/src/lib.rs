@@ -4,6 +4,7 @@
 
 mod args;
 mod copy;
+mod copy_folder;
 mod create;
 mod exec;
 mod failure;
@@ -14,11 +15,13 @@ mod pairs;
 mod place;
 mod progress;
 mod resolve;
+mod search;
 mod server;
 pub mod size;
 mod table;
 mod terminal;
 mod view;
+mod watch;
 mod when;
 
 pub use args::Remote;
@@ -41,6 +44,9 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Inspect(options) => view::run(options).await,
         Remote::Exec(options) => exec::run(options).await,
         Remote::Cp(options) => copy::run(options).await,
+        Remote::Find(options) => search::find(options).await,
+        Remote::Grep(options) => search::grep(options).await,
+        Remote::Watch(options) => watch::run(options).await,
         Remote::Stop(options) => life::run(options, life::Act::Stop).await,
         Remote::Resume(options) => life::run(options, life::Act::Resume).await,
         Remote::Rm(options) => life::run(options, life::Act::Remove).await,

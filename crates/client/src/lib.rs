@@ -7,6 +7,7 @@ mod encode;
 mod error;
 mod exec;
 mod files;
+mod folders;
 mod keys;
 mod reply;
 mod sandboxes;
@@ -16,6 +17,9 @@ pub use client::Client;
 pub use error::{ApiError, Error, Result};
 pub use exec::{ExecRequest, ExecResult};
 pub use files::{Download, FileItem};
+pub use folders::{
+    FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
+};
 pub use keys::{CreateKey, IssuedKey, Key};
 pub use reply::Reply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
