@@ -1,7 +1,7 @@
-//! `atoll cp`: one file, of any size, streamed. A file that does not arrive whole does not arrive: here
+//! `atoll cp`: one file, of any size, streamed; folders are `copy_folder`'s. A file that does not arrive whole does not arrive: here
 //! it is written beside its place and renamed, and inside the server does the same.
 
-use crate::{Failure, args::Cp, place::Place, progress, resolve};
+use crate::{Failure, args::Cp, copy_folder, place::Place, progress, resolve};
 use atoll_client::{Client, Uuid};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
@@ -50,8 +50,7 @@ async fn upload(client: &Client, id: Uuid, from: Place, path: &str, json: bool) 
     let file = File::open(&from).await.map_err(failed)?;
     let about = file.metadata().await.map_err(failed)?;
     if about.is_dir() {
-        let message = format!("{} is a folder; pack it with tar and copy that", from.display());
-        return Err(Failure::usage("SOURCE", message));
+        return copy_folder::upload(client, id, &from, path, json).await;
     }
     let name = from.file_name().and_then(|n| n.to_str());
     let target = target(client, id, path, name).await?;
@@ -101,12 +100,10 @@ fn pieces(
 }
 
 async fn download(client: &Client, id: Uuid, path: &str, to: Place, json: bool) -> Result<(), Failure> {
-    if path.is_empty() {
-        return Err(Failure::usage("SOURCE", "say which file, as in ID:/path"));
-    }
+    let path = if path.is_empty() { "/workspace" } else { path };
     let entry = client.stat(id, path, true).await?;
     if entry.is_directory {
-        return Err(Failure::usage("SOURCE", format!("{path} is a folder; pack it with tar and copy that")));
+        return copy_folder::download(client, id, path, to, json).await;
     }
     let bar = progress::bar(path, Some(entry.size), json);
     let result = match to {

@@ -4,6 +4,7 @@
 
 mod args;
 mod copy;
+mod copy_folder;
 mod create;
 mod exec;
 mod failure;
@@ -17,12 +18,14 @@ mod print;
 mod processes;
 mod progress;
 mod resolve;
+mod search;
 mod server;
 mod shell;
 pub mod size;
 mod table;
 mod terminal;
 mod view;
+mod watch;
 mod when;
 
 pub use args::Remote;
@@ -50,6 +53,9 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Ps(options) => processes::list(options).await,
         Remote::Kill(options) => processes::kill(options).await,
         Remote::Cp(options) => copy::run(options).await,
+        Remote::Find(options) => search::find(options).await,
+        Remote::Grep(options) => search::grep(options).await,
+        Remote::Watch(options) => watch::run(options).await,
         Remote::Stop(options) => life::run(options, life::Act::Stop).await,
         Remote::Resume(options) => life::run(options, life::Act::Resume).await,
         Remote::Rm(options) => life::run(options, life::Act::Remove).await,

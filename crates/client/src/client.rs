@@ -140,7 +140,7 @@ pub(crate) fn empty() -> Body {
     Empty::new().map_err(BoxError::from).boxed_unsync()
 }
 
-async fn collect(response: Response<Incoming>) -> Result<Vec<u8>> {
+pub(crate) async fn collect(response: Response<Incoming>) -> Result<Vec<u8>> {
     match Limited::new(response.into_body(), LARGEST_ANSWER).collect().await {
         Ok(body) => Ok(body.to_bytes().into()),
         Err(error) => Err(Error::Unexpected(format!("its answer broke off ({error})"))),

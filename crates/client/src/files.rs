@@ -42,7 +42,7 @@ pub struct FileItem {
 /// A file on its way here.
 #[derive(Debug)]
 pub struct Download {
-    body: Incoming,
+    pub(crate) body: Incoming,
 }
 
 impl Download {

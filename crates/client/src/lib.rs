@@ -8,6 +8,7 @@ mod error;
 mod exec;
 mod execs;
 mod files;
+mod folders;
 mod keys;
 mod reply;
 mod sandboxes;
@@ -19,6 +20,9 @@ pub use error::{ApiError, Error, Result};
 pub use exec::{ExecRequest, ExecResult};
 pub use execs::{Event, Exec, ExecEvent, ExecEvents, ExecFailure, OutputStream};
 pub use files::{Download, FileItem};
+pub use folders::{
+    FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
+};
 pub use keys::{CreateKey, IssuedKey, Key};
 pub use reply::Reply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};

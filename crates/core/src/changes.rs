@@ -46,14 +46,17 @@ fn join(before: Changed, after: Changed) -> Changed {
 fn observed(path: &str) -> Option<String> {
     let inside = match path.strip_prefix('/') {
         None => path,
-        Some(absolute) => absolute.trim_start_matches('/').strip_prefix("workspace/")?,
+        Some(absolute) => match absolute.trim_start_matches('/').strip_prefix("workspace")? {
+            "" => "",
+            below => below.strip_prefix('/')?,
+        },
     };
     let parts: Vec<&str> = inside.split('/').filter(|p| !matches!(*p, "" | ".")).collect();
     Some(parts.join("/"))
 }
 
 fn is_at_or_below(path: &str, top: &str) -> bool {
-    path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    top.is_empty() || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl Core {
@@ -121,7 +124,11 @@ mod tests {
         for path in ["a/b", "/workspace/a/b", "//workspace/a/b", "./a//b", "/workspace/./a/b"] {
             assert_eq!(observed(path).as_deref(), Some("a/b"), "{path}");
         }
-        assert_eq!(observed("/tmp/a"), None);
+        for path in ["/workspace", "/workspace/", "."] {
+            assert_eq!(observed(path).as_deref(), Some(""), "{path}");
+        }
+        assert!(is_at_or_below("a", ""));
+        assert_eq!((observed("/tmp/a"), observed("/workspaces/a")), (None, None));
         assert!(is_at_or_below("a/b", "a") && is_at_or_below("a", "a") && !is_at_or_below("ab", "a"));
     }
 }

@@ -53,13 +53,18 @@ fn checked(path: &str) -> Result<()> {
 }
 
 impl Core {
-    async fn reach(&self, caller: &Caller, id: SandboxId, paths: &[&str]) -> Result<Arc<dyn Container>> {
+    pub(crate) async fn reach(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        paths: &[&str],
+    ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
         self.visible(caller, id).await?;
         self.desks.container(id).await
     }
 
-    async fn reach_to_write(
+    pub(crate) async fn reach_to_write(
         &self,
         caller: &Caller,
         id: SandboxId,
@@ -69,7 +74,13 @@ impl Core {
         self.reach(caller, id, paths).await
     }
 
-    async fn note_transfer(&self, sandbox: SandboxId, kind: ActivityKind, detail: String, bytes: u64) {
+    pub(crate) async fn note_transfer(
+        &self,
+        sandbox: SandboxId,
+        kind: ActivityKind,
+        detail: String,
+        bytes: u64,
+    ) {
         let activity = Activity {
             sandbox,
             kind,

@@ -18,6 +18,7 @@ mod list;
 mod reconcile;
 mod settings;
 mod terminal;
+mod tools;
 mod vault;
 
 pub use caller::Caller;
@@ -30,6 +31,7 @@ pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
+pub use tools::{Archive, Findings, Matches, WatchStream};
 pub use vault::Vault;
 
 use atoll_provider::Provider;

@@ -141,7 +141,7 @@ impl Core {
                 _ => error,
             });
         }
-        self.watch(id, &container, &report, shown);
+        self.watch_exec(id, &container, &report, shown);
         leash.release();
         Ok(Terminal { report, offset: 0, events, keyboard: Keyboard { container, id: exec } })
     }

@@ -6,6 +6,7 @@ mod docs;
 mod error;
 mod exec;
 mod files;
+mod folders;
 mod guard;
 mod idempotency;
 mod keys;
@@ -76,6 +77,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(files::mkdir))
         .routes(routes!(files::rename))
         .routes(routes!(files::remove))
+        .routes(routes!(folders::find))
+        .routes(routes!(folders::grep))
+        .routes(routes!(folders::pack, folders::unpack))
+        .routes(routes!(folders::watch))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
 }

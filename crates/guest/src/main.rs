@@ -26,6 +26,10 @@ const MOST_THREADS: usize = 4;
 const THREAD_STACK: usize = 256 * 1024;
 
 fn main() -> ExitCode {
+    // A tool is this program again, as an ordinary command of the user's; nothing of PID 1 is in it.
+    if let Some((name, request)) = tool() {
+        return ExitCode::from(setup::run_tool(&name, &request));
+    }
     match start() {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -33,6 +37,13 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// The tool that the arguments name.
+fn tool() -> Option<(String, String)> {
+    let mut arguments = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).skip(1);
+    (arguments.next()? == "tool")
+        .then(|| (arguments.next().unwrap_or_default(), arguments.next().unwrap_or_default()))
 }
 
 fn start() -> Result<(), String> {

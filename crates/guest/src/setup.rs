@@ -67,6 +67,14 @@ fn set_limits() -> rustix::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
 }
 
+/// Runs a tool. The user's other processes are kept from looking into it; what it says is believed no
+/// more for that.
+pub(crate) fn run_tool(name: &str, request: &str) -> u8 {
+    tune_allocator();
+    let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
+    atoll_tools::run::main(name, request)
+}
+
 /// One arena, given back early: this process is in the memory of every sandbox.
 fn tune_allocator() {
     #[cfg(target_env = "gnu")]

@@ -17,4 +17,5 @@ mod seccomp;
 mod startup;
 mod stdin;
 mod terminal;
+mod tools;
 mod usage;

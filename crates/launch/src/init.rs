@@ -1,17 +1,24 @@
 //! The program that becomes PID 1: embedded here, laid out once as a file that root alone can write.
 
-use crate::sys;
+use crate::{
+    mounts::{self, Attributes},
+    sys,
+};
 use atoll_launch_proto::Layout;
 use libcontainer::workload::{Executor, ExecutorError, ExecutorValidationError};
 use oci_spec::runtime::Spec;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
 use std::{ffi::CString, fs, io, os::unix::fs::PermissionsExt, path::PathBuf, rc::Rc};
 
 static PROGRAM: &[u8] = include_bytes!(env!("ATOLL_INIT_PATH"));
 
-/// PID 1's program, open for execution.
+const READ_ONLY: Attributes = Attributes { read_only: true, no_exec: false };
+
+/// PID 1's program, open for execution. A sandbox's user can reach it through the link to a tool's
+/// program in /proc, so it is held by a mount of its own: one that nothing can be written through and
+/// that says nothing of where the file lies.
 pub(crate) struct InitProgram {
-    file: Rc<fs::File>,
+    program: Rc<OwnedFd>,
     path: PathBuf,
 }
 
@@ -26,7 +33,7 @@ impl InitProgram {
             fs::set_permissions(&temporary, fs::Permissions::from_mode(0o555))?;
             fs::rename(&temporary, &path)?;
         }
-        Ok(Self { file: Rc::new(fs::File::open(&path)?), path })
+        Ok(Self { program: Rc::new(mounts::clone_tree(&path, false, READ_ONLY, None)?), path })
     }
 
     /// For runtimes that start a program by its path.
@@ -36,7 +43,7 @@ impl InitProgram {
 
     /// For libcontainer, which starts it by descriptor: nothing of ours is mounted inside.
     pub(crate) fn executor(&self) -> InitExecutor {
-        InitExecutor { file: Rc::clone(&self.file) }
+        InitExecutor { program: Rc::clone(&self.program) }
     }
 }
 
@@ -48,7 +55,7 @@ fn checksum(bytes: &[u8]) -> u64 {
 /// Turns the container's first process into PID 1.
 #[derive(Clone)]
 pub(crate) struct InitExecutor {
-    file: Rc<fs::File>,
+    program: Rc<OwnedFd>,
 }
 
 impl Executor for InitExecutor {
@@ -59,7 +66,7 @@ impl Executor for InitExecutor {
             list.iter().map(|s| CString::new(s.as_str()).map_err(|_| ExecutorError::InvalidArg)).collect()
         };
         let (args, env) = (c_strings(process.args())?, c_strings(process.env())?);
-        Err(ExecutorError::Execution(sys::exec_fd(self.file.as_fd(), &args, &env).into()))
+        Err(ExecutorError::Execution(sys::exec_fd(self.program.as_fd(), &args, &env).into()))
     }
 
     fn validate(&self, _spec: &Spec) -> Result<(), ExecutorValidationError> {

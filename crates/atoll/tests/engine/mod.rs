@@ -14,3 +14,4 @@ mod profiles;
 mod repair;
 mod run;
 mod runtimes;
+mod tools;

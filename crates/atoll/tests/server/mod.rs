@@ -5,6 +5,7 @@ mod access;
 mod crashes;
 mod execs;
 mod files;
+mod folders;
 mod lifecycle;
 mod machine;
 mod published_client;

@@ -22,6 +22,8 @@ impl Core {
     /// The commands that the sandbox remembers, the latest first.
     pub async fn list_execs(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<ExecReport>> {
         let mut all = self.looked_at(caller, sandbox).await?.guest().list_execs().await?;
+        // What the API itself runs inside is not the user's.
+        all.retain(|report| !report.tool);
         all.sort_by_key(|report| (std::cmp::Reverse(report.started_unix_ms), report.id));
         Ok(all)
     }

@@ -86,7 +86,7 @@ impl Core {
         // Whoever began it has seen to both, or the next start of the server does.
         if !joined {
             request.feed(container.guest(), id);
-            self.watch(sandbox, &container, &report, request.shown());
+            self.watch_exec(sandbox, &container, &report, request.shown());
         }
         Ok(report)
     }
@@ -111,7 +111,7 @@ impl Core {
         started(&report).inspect_err(|_| leash.iter().for_each(Leash::release))?;
         if !joined {
             request.feed(container.guest(), id);
-            self.watch(sandbox, &container, &report, request.shown());
+            self.watch_exec(sandbox, &container, &report, request.shown());
         }
         let changes = (mode != ExecMode::Background).then(|| (self.clone(), sandbox, container));
         Ok(ExecFollow::new(report, events, leash, changes))

@@ -44,7 +44,7 @@ impl Core {
     }
 
     /// Notes the end of a command when it comes, unless somebody else will.
-    pub(crate) fn watch(
+    pub(crate) fn watch_exec(
         &self,
         sandbox: SandboxId,
         container: &Arc<dyn Container>,
@@ -89,11 +89,12 @@ impl Core {
     async fn watch_again_in(&self, sandbox: SandboxId) -> Result<()> {
         let container = self.desks.container(sandbox).await?;
         let before = container.guest().list_execs().await?.into_iter().filter(|report| {
-            i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began) && started(report).is_ok()
+            let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
+            earlier && !report.tool && started(report).is_ok()
         });
         let (ended, running): (Vec<_>, Vec<_>) = before.partition(|report| report.ended);
         for report in running {
-            self.watch(sandbox, &container, &report, report.command.clone());
+            self.watch_exec(sandbox, &container, &report, report.command.clone());
         }
         let claimed: Vec<(ExecReport, Claim)> = ended
             .into_iter()

@@ -90,6 +90,7 @@ impl From<ExecReport> for ExecItem {
             descendants_alive,
             terminal,
             first_offset,
+            tool: _,
         } = report;
         Self {
             exec_id: id.to_string(),

@@ -220,6 +220,9 @@ pub struct ExecInfo {
     /// The first byte of output that is still there: those before it made room for newer ones.
     #[prost(uint64, tag = "21")]
     pub first_offset: u64,
+    /// It is one of atoll-init's own programs.
+    #[prost(bool, tag = "22")]
+    pub tool: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StartFailure {

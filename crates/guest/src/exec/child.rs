@@ -40,7 +40,8 @@ fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (Stage, 
     if plan.terminal.is_some() {
         sys::control_terminal(0).map_err(at(Stage::Spawn))?;
     }
-    sys::keep_only(&mut [0, 1, 2, failure]).map_err(at(Stage::Spawn))?;
+    // Standing for itself twice does no harm where there is none.
+    sys::keep_only(&mut [0, 1, 2, failure, plan.own.unwrap_or(failure)]).map_err(at(Stage::Spawn))?;
     sys::limit_open_files(plan.open_files).map_err(at(Stage::Limits))?;
     raise_oom_score().map_err(at(Stage::Limits))?;
     drop_privileges(plan).map_err(at(Stage::Privileges))?;
@@ -66,6 +67,9 @@ fn drop_privileges(plan: &Plan) -> Result<(), Errno> {
 /// Tries the candidates in their order, as a shell does: a file that may not be run is remembered,
 /// and only reported when nothing later can be.
 fn exec_first(plan: &Plan) -> Errno {
+    if let Some(own) = plan.own {
+        return sys::exec_descriptor(own, &plan.argv, &plan.envp);
+    }
     let mut answer = Errno::NOENT;
     for candidate in &plan.candidates {
         match sys::exec(candidate, &plan.argv, &plan.envp) {

@@ -9,7 +9,7 @@ use super::{
 use crate::sys::{PointerList, caps};
 use atoll_guest_proto::GuestConfig;
 use atoll_types::Result;
-use std::ffi::CString;
+use std::{ffi::CString, os::fd::RawFd};
 
 const WORKSPACE: &str = "/workspace";
 
@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) envp: PointerList,
     /// The files to try, in order.
     pub(crate) candidates: Vec<CString>,
+    /// This program itself, instead of any of them.
+    pub(crate) own: Option<RawFd>,
     pub(crate) directory: CString,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -51,6 +53,7 @@ impl Plan {
             argv: PointerList::new(program.argv),
             envp: PointerList::new(environment::strings(variables)?),
             candidates,
+            own: None,
             directory,
             uid: user.uid,
             gid: user.gid,

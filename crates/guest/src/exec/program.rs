@@ -1,8 +1,9 @@
 //! What a request asks to run: the argument list, the files that may be meant by it, and how a
 //! person would type it.
 
-use atoll_guest_proto::v1::{Arguments, exec_request};
-use atoll_types::{Error, Result};
+use atoll_guest_proto::v1::{Arguments, Tool, exec_request};
+use atoll_tools::run;
+use atoll_types::{Error, ErrorCode, Result};
 use rustix::fs::Access;
 use std::ffi::CString;
 
@@ -13,6 +14,8 @@ const LONGEST_DISPLAY: usize = 1000;
 pub(crate) struct Program {
     pub(crate) argv: Vec<CString>,
     pub(crate) display: String,
+    /// It is this program itself, for one of its tools.
+    pub(crate) own: bool,
 }
 
 impl Program {
@@ -22,25 +25,36 @@ impl Program {
             Some(exec_request::Program::Shell(text)) if text.is_empty() && on_terminal => {
                 let argv = vec![shell(), c"-l".into()];
                 let display = argv.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
-                Ok(Self { argv, display })
+                Ok(Self { argv, display, own: false })
             }
             Some(exec_request::Program::Shell(text)) => {
                 let display = shorten(text.chars());
                 let command = c_string("shell", text)?;
-                Ok(Self { argv: vec![shell(), c"-c".into(), command], display })
+                Ok(Self { argv: vec![shell(), c"-c".into(), command], display, own: false })
             }
-            Some(exec_request::Program::Tool(_)) => {
-                Err(Error::new(atoll_types::ErrorCode::Unsupported, "there are no tools yet").at("tool"))
-            }
+            Some(exec_request::Program::Tool(tool)) => Self::tool(tool),
             Some(exec_request::Program::Arguments(Arguments { argv })) => {
                 if argv.is_empty() {
                     return Err(Error::invalid("arguments", "the program's name is missing"));
                 }
                 let display = shorten(typed(&argv).chars());
                 let argv = argv.into_iter().map(|a| c_string("arguments", a)).collect::<Result<_>>()?;
-                Ok(Self { argv, display })
+                Ok(Self { argv, display, own: false })
             }
         }
+    }
+
+    fn tool(Tool { name, request }: Tool) -> Result<Self> {
+        if !run::NAMES.contains(&name.as_str()) {
+            return Err(Error::new(ErrorCode::Unsupported, "there is no such tool").at("tool"));
+        }
+        if request.len() > run::LONGEST_REQUEST {
+            return Err(Error::new(ErrorCode::TooLarge, "the tool's request is too long").at("tool"));
+        }
+        let display = format!("atoll-init tool {name}");
+        let argv =
+            vec![c"atoll-init".into(), c"tool".into(), c_string("tool", name)?, c_string("tool", request)?];
+        Ok(Self { argv, display, own: true })
     }
 
     /// The files to try, in order: the name itself if it has a slash, else one in each directory.
@@ -98,6 +112,20 @@ mod tests {
         assert_eq!(arguments(&[]).unwrap_err().field.as_deref(), Some("arguments"));
         assert_eq!(arguments(&["a\0b"]).unwrap_err().field.as_deref(), Some("arguments"));
         assert_eq!(Program::parse(None, false).unwrap_err().field.as_deref(), Some("program"));
+    }
+
+    #[test]
+    fn tools_have_names_and_requests_of_a_size() {
+        let tool = |name: &str, request: Vec<u8>| {
+            Program::parse(Some(exec_request::Program::Tool(Tool { name: name.into(), request })), false)
+        };
+        let find = tool("find", b"{}".to_vec()).unwrap();
+        assert!(find.own && find.display == "atoll-init tool find" && find.argv.len() == 4);
+        for (name, request) in
+            [("sh", b"{}".to_vec()), ("find", vec![b' '; 70_000]), ("find", b"\0".to_vec())]
+        {
+            assert_eq!(tool(name, request).unwrap_err().field.as_deref(), Some("tool"));
+        }
     }
 
     #[test]

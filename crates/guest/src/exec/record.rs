@@ -62,6 +62,8 @@ pub(crate) struct Parts {
     pub(crate) stdin: Stdin,
     pub(crate) followers: Option<Arc<Followers>>,
     pub(crate) terminal: Option<Terminal>,
+    /// It is one of our own programs.
+    pub(crate) tool: bool,
 }
 
 pub(crate) struct Exec {
@@ -74,6 +76,7 @@ pub(crate) struct Exec {
     /// Of a lossless command.
     pub(crate) followers: Option<Arc<Followers>>,
     pub(crate) terminal: Option<Terminal>,
+    tool: bool,
     /// None for one that was never forked.
     pub(crate) control: Option<Control>,
 }
@@ -82,7 +85,7 @@ impl Exec {
     pub(crate) fn new(id: ExecId, command: String, status: Status, parts: Parts) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let started_unix_ms = now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0));
-        let Parts { control, stdin, followers, terminal } = parts;
+        let Parts { control, stdin, followers, terminal, tool } = parts;
         let started = Instant::now();
         Self {
             id,
@@ -91,6 +94,7 @@ impl Exec {
             started_unix_ms,
             started,
             status: watch::Sender::new(status),
+            tool,
             followers,
             terminal,
             control,
@@ -201,6 +205,7 @@ impl Exec {
             descendants_alive: ended && !status.gone,
             terminal: self.terminal.as_ref().map(Terminal::size),
             first_offset: status.extent.freed,
+            tool: self.tool,
         }
     }
 }

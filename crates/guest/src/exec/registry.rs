@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) spool: SpoolDirectory,
     pub(crate) oom: OomCounter,
     pub(crate) shares: Shares,
+    /// This program, for its tools; none where the kernel does not give it.
+    pub(crate) own_program: Option<OwnedFd>,
     table: Mutex<Table>,
 }
 
@@ -35,6 +37,11 @@ struct Table {
     gone: VecDeque<ExecId>,
     environment: Variables,
     open_files: u32,
+}
+
+/// Opened for execution only: a tool needs no path to it, and none is mounted inside.
+fn own_program() -> Option<OwnedFd> {
+    openat(CWD, c"/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 impl std::ops::Deref for Execs {
@@ -60,6 +67,7 @@ impl Execs {
             spool: SpoolDirectory::new(spool),
             oom: OomCounter::new(oom),
             shares: Shares::of(config.spool_bytes),
+            own_program: own_program(),
             table: Mutex::new(Table {
                 records: BTreeMap::new(),
                 gone: VecDeque::new(),

@@ -17,7 +17,11 @@ use super::{
 };
 use atoll_guest_proto::v1::{ExecRequest, StartFailure};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
-use std::{sync::Arc, time::Duration};
+use std::{
+    os::fd::{AsRawFd, RawFd},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::Instant;
 
 impl Execs {
@@ -57,6 +61,7 @@ impl Execs {
         } = request;
         let size = terminal.map(Size::parse).transpose()?;
         let program = Program::parse(program, size.is_some())?;
+        let own = self.own_program(&program)?;
         environment::validate(&environment)?;
         let directory = working_directory(&directory)?;
         let user = match users::resolve(&user, &self.config) {
@@ -69,18 +74,24 @@ impl Execs {
         let (sandbox, open_files) = self.settings();
         let shell = program::shell();
         let terminal_shell = size.and_then(|_| shell.to_str().ok());
-        let variables = environment::assemble(&user, terminal_shell, &sandbox, &environment);
+        // Nothing that a sandbox's variables say shall reach a program of ours.
+        let variables = match own {
+            Some(_) => environment::Variables::new(),
+            None => environment::assemble(&user, terminal_shell, &sandbox, &environment),
+        };
         let command = program.display.clone();
         let group = || users::tty_group().unwrap_or(user.gid);
         let terminal = size.map(|size| TerminalPlan { size, group: group() });
         let plan = Plan::new(program, &variables, directory, user, open_files, terminal, &self.config)?;
+        let plan = Plan { own, ..plan };
+        let tool = own.is_some();
         let started = Instant::now();
         let oom_before = self.oom.read();
         let Spawned { control, streams } = spawn(&plan, stdin).map_err(|e| refused(&e))?;
         let Streams { stdin, stdout, stderr, terminal, slave } = streams;
         let followers = lossless.then(Arc::default);
         let stdin = Stdin::new(stdin, terminal.is_some());
-        let parts = Parts { control: Some(control), stdin, followers, terminal };
+        let parts = Parts { control: Some(control), stdin, followers, terminal, tool };
         let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
         self.insert(exec.clone());
         let limit = if output_limit == 0 { self.config.output_limit } else { output_limit };
@@ -102,6 +113,14 @@ impl Execs {
         };
         tokio::spawn(driver.run());
         Ok(exec)
+    }
+
+    fn own_program(&self, program: &Program) -> Result<Option<RawFd>> {
+        if !program.own {
+            return Ok(None);
+        }
+        let missing = || Error::new(ErrorCode::Unsupported, "this sandbox cannot run tools").at("tool");
+        self.own_program.as_ref().map(|fd| Some(fd.as_raw_fd())).ok_or_else(missing)
     }
 
     fn insert_failed(&self, id: ExecId, command: String, stage: Stage, message: String) -> Arc<Exec> {

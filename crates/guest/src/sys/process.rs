@@ -42,6 +42,17 @@ pub(crate) fn exec(program: &CStr, argv: &PointerList, envp: &PointerList) -> ru
     check(result).err().unwrap_or(rustix::io::Errno::IO)
 }
 
+/// Replaces this process by an open program; returns only the reason why not.
+pub(crate) fn exec_descriptor(program: RawFd, argv: &PointerList, envp: &PointerList) -> rustix::io::Errno {
+    // SAFETY: the path is empty and ends in NUL; both lists end in null and point to strings that
+    // their owner keeps alive.
+    let result = unsafe {
+        let (argv, envp) = (argv.0.as_ptr(), envp.0.as_ptr());
+        libc::syscall(libc::SYS_execveat, program, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH)
+    };
+    check(result).err().unwrap_or(rustix::io::Errno::IO)
+}
+
 /// A null-terminated list of strings, as `execve` wants it, together with the strings.
 pub(crate) struct PointerList(Vec<*const libc::c_char>, #[allow(dead_code)] Vec<std::ffi::CString>);
 

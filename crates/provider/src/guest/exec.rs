@@ -69,6 +69,11 @@ impl Command {
         Self::of(Program::Shell(line.into()))
     }
 
+    /// A program of PID 1's own.
+    pub fn tool(name: impl Into<String>, request: Vec<u8>) -> Self {
+        Self::of(Program::Tool { name: name.into(), request })
+    }
+
     fn of(program: Program) -> Self {
         Self {
             program,
@@ -195,6 +200,8 @@ pub struct ExecReport {
     pub terminal: Option<TerminalSize>,
     /// The first byte of output that is still there.
     pub first_offset: u64,
+    /// It is one of PID 1's own programs.
+    pub tool: bool,
 }
 
 impl ExecReport {
@@ -232,6 +239,7 @@ impl ExecReport {
             descendants_alive,
             terminal,
             first_offset,
+            tool,
         } = info;
         let failure =
             failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
@@ -257,6 +265,7 @@ impl ExecReport {
             descendants_alive,
             terminal: terminal.map(TerminalSize::read).transpose()?,
             first_offset,
+            tool,
         })
     }
 }
@@ -335,7 +344,7 @@ const LARGEST_RESULT: usize = 64 << 20;
 
 impl Guest {
     /// A request that this PID 1 understands.
-    fn ask(&self, id: ExecId, command: &Command) -> Result<v1::ExecRequest> {
+    fn checked(&self, id: ExecId, command: &Command) -> Result<v1::ExecRequest> {
         if command.terminal.is_some() && !self.has(atoll_guest_proto::FEATURE_TERMINAL) {
             let message =
                 "the sandbox was started by an older release, which has no terminals; stop and resume it";
@@ -346,13 +355,13 @@ impl Guest {
 
     /// Starts a command and follows it. With an id that is known already, joins it instead.
     pub async fn exec(&self, id: ExecId, command: &Command) -> Result<ExecStream> {
-        let reply = self.client().exec(self.ask(id, command)?).await;
+        let reply = self.client().exec(self.checked(id, command)?).await;
         Ok(ExecStream { inner: self.check(reply).await?.into_inner(), guest: self.clone(), next: 0 })
     }
 
     /// Starts a command and does not wait for it.
     pub async fn start(&self, id: ExecId, command: &Command) -> Result<ExecReport> {
-        let reply = self.client().start_exec(self.ask(id, command)?).await;
+        let reply = self.client().start_exec(self.checked(id, command)?).await;
         ExecReport::read(self.check(reply).await?.into_inner())
     }
 

@@ -1,0 +1,207 @@
+//! Work on whole folders: finding files and lines, archives in both directions, and watching.
+
+use crate::{
+    Client, Download, Error, Reply, Result,
+    client::{collect, empty, root_cause},
+    encode::query,
+    sandboxes::at,
+    transport::BoxError,
+};
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, TryStreamExt};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::{
+    Method,
+    body::{Frame, Incoming},
+};
+use serde::{Deserialize, Serialize};
+use std::io;
+use uuid::Uuid;
+
+/// Which entries to find; without a field, the server decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct FindRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// file, directory, symlink or any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_depth: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// An entry that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Found {
+    pub path: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    #[serde(default)]
+    pub size: u64,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct FindResult {
+    pub entries: Vec<Found>,
+    #[serde(default)]
+    pub truncated: bool,
+    #[serde(default)]
+    pub skipped: u64,
+}
+
+/// Which lines to find; without a field, the server decides.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct GrepRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    pub pattern: String,
+    pub literal: bool,
+    pub ignore_case: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub glob: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_matches: Option<u32>,
+}
+
+/// A line that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Match {
+    pub path: String,
+    pub line: u64,
+    #[serde(default)]
+    pub column: u64,
+    pub text: String,
+    #[serde(default)]
+    pub before: Vec<String>,
+    #[serde(default)]
+    pub after: Vec<String>,
+}
+
+/// Lines that were found.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct GrepResult {
+    pub matches: Vec<Match>,
+    #[serde(default)]
+    pub truncated: bool,
+    #[serde(default)]
+    pub skipped: u64,
+}
+
+/// What was unpacked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Unpacked {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct WatchEvent {
+    /// ready, created, modified, deleted, renamed, overflow, limit or error.
+    pub event: String,
+    #[serde(default)]
+    pub path: Option<String>,
+    #[serde(default)]
+    pub to: Option<String>,
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub code: Option<String>,
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+/// The longest line of a stream of events.
+const LONGEST_LINE: usize = 256 << 10;
+
+/// Events as they happen. Whoever drops it ends the watch.
+#[derive(Debug)]
+pub struct WatchStream {
+    body: Incoming,
+    buffer: BytesMut,
+}
+
+impl WatchStream {
+    /// The next event; none when the server ends the stream.
+    pub async fn next(&mut self) -> Result<Option<Reply<WatchEvent>>> {
+        loop {
+            while let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
+                let line = self.buffer.split_to(end + 1);
+                let line = line.trim_ascii_end();
+                if let Some(data) = line.strip_prefix(b"data:") {
+                    return Reply::parse(200, data.trim_ascii_start().to_vec()).map(Some);
+                }
+            }
+            if self.buffer.len() > LONGEST_LINE {
+                return Err(Error::Unexpected("an event is too long".into()));
+            }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            let broke =
+                |e: hyper::Error| Error::Unexpected(format!("the events broke off ({})", root_cause(&e)));
+            if let Ok(data) = frame.map_err(broke)?.into_data() {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+impl Client {
+    /// Finds entries below a folder.
+    pub async fn find(&self, id: Uuid, request: &FindRequest) -> Result<Reply<FindResult>> {
+        self.tell(Method::POST, &at(id, "/fs/find"), request).await
+    }
+
+    /// Finds lines in files.
+    pub async fn grep(&self, id: Uuid, request: &GrepRequest) -> Result<Reply<GrepResult>> {
+        self.tell(Method::POST, &at(id, "/fs/grep"), request).await
+    }
+
+    /// Reads a folder as a tar archive with names relative to it.
+    pub async fn pack(&self, id: Uuid, path: &str) -> Result<Download> {
+        let path = at(id, &format!("/fs/tar{}", query(&[("path", some(path))])));
+        let response = self.send(Method::GET, &path, None, empty()).await?;
+        Ok(Download { body: response.into_body() })
+    }
+
+    /// Unpacks a tar archive into a folder.
+    pub async fn unpack(
+        &self,
+        id: Uuid,
+        path: &str,
+        body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<Reply<Unpacked>> {
+        let path = at(id, &format!("/fs/tar{}", query(&[("path", some(path))])));
+        let frames = body.map_ok(Frame::data).map_err(BoxError::from);
+        let body = BodyExt::boxed_unsync(StreamBody::new(frames));
+        let response = self.send(Method::PUT, &path, Some("application/x-tar"), body).await?;
+        Reply::parse(response.status().as_u16(), collect(response).await?)
+    }
+
+    /// Follows what happens in a folder.
+    pub async fn watch(&self, id: Uuid, path: &str, recursive: bool) -> Result<WatchStream> {
+        let query = query(&[("path", some(path)), ("recursive", Some(recursive.to_string()))]);
+        let response = self.send(Method::GET, &at(id, &format!("/fs/watch{query}")), None, empty()).await?;
+        Ok(WatchStream { body: response.into_body(), buffer: BytesMut::new() })
+    }
+}

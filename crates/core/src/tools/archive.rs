@@ -1,0 +1,113 @@
+//! Folders as archives, out and in. Bytes are streams in both directions; what an archive holds is the
+//! tool's business and the caller's, never this process's.
+
+use super::{Tool, Way, lines::Lines};
+use crate::{Caller, Core};
+use atoll_provider::Container;
+use atoll_store::{ActivityKind, SandboxId};
+use atoll_tools::{Pack, Unpack, Unpacked};
+use atoll_types::{Error, ErrorCode, Result};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// An archive on its way out. What was read is noted when it goes.
+pub struct Archive {
+    tool: Tool,
+    first: Option<Bytes>,
+    core: Core,
+    sandbox: SandboxId,
+    path: String,
+    read: u64,
+}
+
+impl Archive {
+    /// The next bytes; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        let bytes = match self.first.take() {
+            Some(first) => Some(first),
+            None => self.tool.next().await?,
+        };
+        self.read += bytes.as_ref().map_or(0, |b| b.len() as u64);
+        Ok(bytes)
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        let (core, sandbox, path, read) =
+            (self.core.clone(), self.sandbox, std::mem::take(&mut self.path), self.read);
+        tokio::spawn(async move { core.note_transfer(sandbox, ActivityKind::Download, path, read).await });
+    }
+}
+
+impl Core {
+    /// A folder, or a file, as a tar archive. A mistake is found before the first byte.
+    pub async fn pack(&self, caller: &Caller, id: SandboxId, request: &Pack) -> Result<Archive> {
+        request.check()?;
+        let container = self.reach(caller, id, &[&request.path]).await?;
+        let mut tool = Tool::start(&container, "pack", request, Way::default()).await?;
+        let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
+        let first = Some(tool.next().await?.ok_or_else(empty)?);
+        Ok(Archive { tool, first, core: self.clone(), sandbox: id, path: request.path.clone(), read: 0 })
+    }
+
+    /// Unpacks a tar archive into a folder, which is made if it is not there.
+    pub async fn unpack(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        request: &Unpack,
+        body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> Result<Unpacked> {
+        request.check()?;
+        let container = self.reach_to_write(caller, id, &[&request.path]).await?;
+        let count = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&count);
+        let body = body.inspect(move |piece| {
+            let bytes = piece.as_ref().map_or(0, Bytes::len) as u64;
+            counter.fetch_add(bytes, Ordering::Relaxed);
+        });
+        let result = feed(&container, request, body).await;
+        // A part of it may be there even so.
+        self.set_aside(id, &container, &[&request.path]).await;
+        let bytes = count.load(Ordering::Relaxed);
+        self.note_transfer(id, ActivityKind::Upload, request.path.clone(), bytes).await;
+        result
+    }
+}
+
+async fn feed(
+    container: &Arc<dyn Container>,
+    request: &Unpack,
+    body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+) -> Result<Unpacked> {
+    let way = Way { stdin: true, gently: true, ..Way::default() };
+    let tool = Tool::start(container, "unpack", request, way).await?;
+    let id = tool.id;
+    // A body that breaks off ends the input, and the tool says what came of it.
+    let pieces = body.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(async |p| p.ok());
+    let input = container.guest().write_stdin(id, pieces);
+    let answer = async {
+        let mut lines = Lines::new(tool);
+        match lines.next::<Unpacked>().await? {
+            Some((unpacked, _)) => lines.finish(unpacked).await,
+            None => lines.refuse(),
+        }
+    };
+    let (mut input, mut answer) = (std::pin::pin!(input), std::pin::pin!(answer));
+    tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        sent = &mut input => {
+            // It may have ended, which its answer says better; else it must see the end of its input.
+            if sent.is_err() {
+                let _ = container.guest().write_stdin(id, futures_util::stream::empty()).await;
+            }
+        }
+    }
+    answer.await
+}

@@ -1,0 +1,64 @@
+//! Lines of JSON from a tool, of a bounded length.
+
+use super::Tool;
+use atoll_tools::{LONGEST_LINE, LONGEST_PATH};
+use atoll_types::{Error, ErrorCode, Result};
+use bytes::BytesMut;
+use serde::de::DeserializeOwned;
+
+pub(super) struct Lines {
+    tool: Tool,
+    buffer: BytesMut,
+    /// Bytes up to which no line ends.
+    searched: usize,
+}
+
+fn hostile() -> Error {
+    Error::new(ErrorCode::Unavailable, "the sandbox sent an answer that cannot be right")
+}
+
+/// A path that may be shown. Bytes that are no text count three times.
+pub(super) fn believable(path: &str) -> Result<()> {
+    let fits = !path.is_empty() && path.len() <= 3 * LONGEST_PATH && !path.contains('\0');
+    if fits { Ok(()) } else { Err(hostile()) }
+}
+
+impl Lines {
+    pub(super) fn new(tool: Tool) -> Self {
+        Self { tool, buffer: BytesMut::new(), searched: 0 }
+    }
+
+    /// The next line and its length; none when the tool has ended well.
+    pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, usize)>> {
+        loop {
+            if let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') {
+                let line = self.buffer.split_to(self.searched + at + 1);
+                self.searched = 0;
+                let value = serde_json::from_slice(&line).map_err(|_| hostile())?;
+                return Ok(Some((value, line.len())));
+            }
+            self.searched = self.buffer.len();
+            if self.searched > LONGEST_LINE {
+                return Err(hostile());
+            }
+            match self.tool.next().await? {
+                Some(data) => self.buffer.extend_from_slice(&data),
+                None if self.buffer.is_empty() => return Ok(None),
+                None => return Err(hostile()),
+            }
+        }
+    }
+
+    /// The end of an answer that is counted.
+    pub(super) async fn finish<T>(mut self, answer: T) -> Result<T> {
+        match self.next::<serde_json::Value>().await? {
+            None => Ok(answer),
+            Some(_) => Err(hostile()),
+        }
+    }
+
+    /// What does not keep to its own limits.
+    pub(super) fn refuse<T>(&self) -> Result<T> {
+        Err(hostile())
+    }
+}

@@ -1,0 +1,148 @@
+//! Work on whole folders: PID 1's own programs, run inside as the user. What comes back could have been
+//! written by anybody in there, so lines are bounded, read strictly and counted.
+
+mod archive;
+mod lines;
+mod search;
+mod watch;
+
+pub use archive::Archive;
+pub use search::{Findings, Matches};
+pub use watch::WatchStream;
+
+use crate::leash::Leash;
+use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, OutputStream};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use bytes::Bytes;
+use serde::Serialize;
+use std::{sync::Arc, time::Duration};
+
+/// Bytes that wait for a slow reader before the tool waits too.
+const WAITING: u64 = 4 << 20;
+/// The longest error.
+const LONGEST_ERROR: usize = 16 << 10;
+const LONGEST_MESSAGE: usize = 500;
+
+/// Fields that a tool may blame.
+const FIELDS: &[&str] = &["path", "pattern", "glob", "prefix", "body"];
+
+/// A tool at work. Dropped before its end, it is ended.
+struct Tool {
+    id: ExecId,
+    events: ExecStream,
+    leash: Leash,
+    complaint: Vec<u8>,
+}
+
+/// How a tool is run.
+#[derive(Default)]
+struct Way {
+    timeout: Option<Duration>,
+    stdin: bool,
+    /// Let it tidy up when nobody waits any more.
+    gently: bool,
+}
+
+impl Tool {
+    async fn start(
+        container: &Arc<dyn Container>,
+        name: &str,
+        request: &impl Serialize,
+        way: Way,
+    ) -> Result<Self> {
+        let guest = container.guest();
+        if !guest.has("tools") {
+            let message = "this sandbox was started by an older release; stop it and resume it";
+            return Err(Error::new(ErrorCode::Unsupported, message));
+        }
+        let request = serde_json::to_vec(request).map_err(|e| Error::internal(e.to_string()))?;
+        let mut command = Command::tool(name, request);
+        command.lossless = true;
+        command.output_limit = Some(WAITING);
+        command.timeout = way.timeout;
+        command.stdin = way.stdin;
+        let id = ExecId::random();
+        let leash = Leash::new(container, id);
+        let leash = if way.gently { leash.gently() } else { leash };
+        let events = guest.exec(id, &command).await?;
+        Ok(Self { id, events, leash, complaint: Vec::new() })
+    }
+
+    /// What it prints next; none when it has ended well.
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            match self.events.next().await? {
+                Some(ExecEvent::Started(_)) => {}
+                Some(ExecEvent::Output { stream: OutputStream::Stdout, data, .. }) => return Ok(Some(data)),
+                Some(ExecEvent::Output { stream: OutputStream::Stderr, data, .. }) => {
+                    let room = LONGEST_ERROR.saturating_sub(self.complaint.len()).min(data.len());
+                    self.complaint.extend_from_slice(&data[..room]);
+                }
+                Some(ExecEvent::Ended(report)) => {
+                    self.leash.forget();
+                    return self.verdict(&report).map(|()| None);
+                }
+                None => return Err(Error::new(ErrorCode::Unavailable, "the tool's answer broke off")),
+            }
+        }
+    }
+
+    fn verdict(&self, report: &ExecReport) -> Result<()> {
+        let ended = |code, message: &str| Err(Error::new(code, message));
+        match report.exit_code {
+            _ if report.failure.is_some() => ended(ErrorCode::Unavailable, "the tool could not be started"),
+            _ if report.timed_out => ended(ErrorCode::Timeout, "it took longer than allowed"),
+            _ if report.oom_killed => {
+                ended(ErrorCode::LimitExceeded, "the sandbox's memory was not enough for it")
+            }
+            Some(0) if report.dropped_bytes == 0 => Ok(()),
+            Some(1) => Err(complaint(&self.complaint)),
+            _ => ended(ErrorCode::Unavailable, "the tool was ended inside the sandbox"),
+        }
+    }
+}
+
+/// What a tool complained of, as far as it can be shown.
+fn complaint(bytes: &[u8]) -> Error {
+    let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+    let Ok(Error { code, message, field, death: _ }) = serde_json::from_slice::<Error>(line) else {
+        return Error::new(ErrorCode::Unavailable, "the tool ended without a reason");
+    };
+    let code = match code {
+        // Neither a fault of ours nor a death is for somebody inside to tell.
+        ErrorCode::Internal
+        | ErrorCode::ContainerDied
+        | ErrorCode::NotRunning
+        | ErrorCode::VersionMismatch => ErrorCode::Unavailable,
+        code => code,
+    };
+    let message: String = message.chars().filter(|c| !c.is_control()).take(LONGEST_MESSAGE).collect();
+    let error = Error::new(code, message);
+    match field {
+        Some(field) if FIELDS.contains(&field.as_str()) => error.at(field),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_shown_as_far_as_it_can_be() {
+        let told = |text: &str| complaint(text.as_bytes());
+        let error = told(r#"{"code":"not_found","message":"no such file","field":"path"}"#);
+        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotFound, Some("path")));
+        let error = told(r#"{"code":"internal","message":"\u001b[2Jx","field":"api_key"}"#);
+        assert_eq!((error.code, error.message.as_str(), error.field), (ErrorCode::Unavailable, "[2Jx", None));
+        for text in [
+            "",
+            "{",
+            "[]",
+            r#"{"code":"no_such","message":""}"#,
+            r#"{"code":"conflict","message":"x","more":1}"#,
+        ] {
+            assert_eq!(told(text).code, ErrorCode::Unavailable, "{text}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Finding files and lines.
+
+use super::{
+    Tool, Way,
+    lines::{Lines, believable},
+};
+use crate::{Caller, Core};
+use atoll_store::SandboxId;
+use atoll_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
+use atoll_types::Result;
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Findings {
+    /// By path.
+    pub entries: Vec<Found>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// Lines that were found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Matches {
+    /// By path and line.
+    pub matches: Vec<Match>,
+    /// How it ended.
+    pub end: End,
+}
+
+/// Bytes that an answer may still have.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> bool {
+        self.0 = self.0.saturating_sub(bytes);
+        self.0 > 0
+    }
+}
+
+impl Core {
+    /// Entries of a folder and all below it.
+    pub async fn find(&self, caller: &Caller, id: SandboxId, request: &Find) -> Result<Findings> {
+        request.check()?;
+        let container = self.reach(caller, id, &[&request.path]).await?;
+        let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
+        let mut lines = Lines::new(Tool::start(&container, "find", request, way).await?);
+        let (mut entries, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
+        while let Some((line, length)) = lines.next().await? {
+            match line {
+                FindLine::End(end) => return lines.finish(Findings { entries, end }).await,
+                FindLine::Entry(_) if entries.len() >= request.limit as usize || !room.take(length) => break,
+                FindLine::Entry(entry) => {
+                    believable(&entry.path)?;
+                    entries.push(Found { mode: entry.mode & 0o7777, ..entry });
+                }
+            }
+        }
+        lines.refuse()
+    }
+
+    /// Lines of files that match.
+    pub async fn grep(&self, caller: &Caller, id: SandboxId, request: &Grep) -> Result<Matches> {
+        request.check()?;
+        let container = self.reach(caller, id, &[&request.path]).await?;
+        let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
+        let mut lines = Lines::new(Tool::start(&container, "grep", request, way).await?);
+        let (mut matches, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
+        while let Some((line, length)) = lines.next().await? {
+            match line {
+                GrepLine::End(end) => return lines.finish(Matches { matches, end }).await,
+                GrepLine::Match(_) if matches.len() >= request.max_matches as usize || !room.take(length) => {
+                    break;
+                }
+                GrepLine::Match(found) => {
+                    believable(&found.path)?;
+                    matches.push(found);
+                }
+            }
+        }
+        lines.refuse()
+    }
+}

@@ -1,0 +1,68 @@
+//! Following what happens in a folder.
+
+use super::{
+    Tool, Way,
+    lines::{Lines, believable},
+};
+use crate::{Caller, Core};
+use atoll_provider::Guest;
+use atoll_store::SandboxId;
+use atoll_tools::{Watch, WatchEvent};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How often the tool hears that somebody still listens. It ends when it does not, even if this process
+/// is gone and nobody kills it.
+const BEAT: Duration = Duration::from_secs(20);
+
+/// Events as they happen. Whoever drops it ends the watch.
+pub struct WatchStream {
+    lines: Lines,
+    first: Option<WatchEvent>,
+    heart: JoinHandle<()>,
+}
+
+impl WatchStream {
+    /// The next event; none when the folder is gone.
+    pub async fn next(&mut self) -> Result<Option<WatchEvent>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let Some((event, _)) = self.lines.next::<WatchEvent>().await? else { return Ok(None) };
+        event.path.iter().chain(&event.to).try_for_each(|path| believable(path))?;
+        Ok(Some(event))
+    }
+}
+
+impl Drop for WatchStream {
+    fn drop(&mut self) {
+        self.heart.abort();
+    }
+}
+
+async fn beat(guest: Guest, id: ExecId) {
+    loop {
+        tokio::time::sleep(BEAT).await;
+        let pulse = futures_util::stream::iter([Bytes::from_static(b"\n")]);
+        if guest.add_stdin(id, pulse).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Core {
+    /// Watches a folder; answers when everything in it is watched.
+    pub async fn watch(&self, caller: &Caller, id: SandboxId, request: &Watch) -> Result<WatchStream> {
+        request.check()?;
+        let container = self.reach(caller, id, &[&request.path]).await?;
+        let way = Way { stdin: true, ..Way::default() };
+        let tool = Tool::start(&container, "watch", request, way).await?;
+        let heart = tokio::spawn(beat(container.guest().clone(), tool.id));
+        let mut stream = WatchStream { lines: Lines::new(tool), first: None, heart };
+        let silent = || Error::new(ErrorCode::Unavailable, "the watch ended before it began");
+        stream.first = Some(stream.next().await?.ok_or_else(silent)?);
+        Ok(stream)
+    }
+}

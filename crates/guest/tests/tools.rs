@@ -1,0 +1,80 @@
+//! Tools: this program again, as an ordinary command of the user's.
+
+use crate::support::*;
+use atoll_guest_proto::v1::{ExecRequest, StdinChunk, Tool, exec_request::Program};
+use atoll_types::{Error, ErrorCode};
+use serde_json::json;
+
+fn tool(name: &str, request: &serde_json::Value) -> ExecRequest {
+    let tool = Tool { name: name.into(), request: request.to_string().into_bytes() };
+    ExecRequest { program: Some(Program::Tool(tool)), ..sh("") }
+}
+
+fn failure(seen: &Seen) -> Error {
+    assert_eq!(seen.info().exit_code, Some(1), "{seen:?}");
+    serde_json::from_str(&seen.stderr()).unwrap()
+}
+
+#[tokio::test]
+async fn a_tool_has_the_users_rights_and_no_more() {
+    let guest = Guest::start().await;
+    guest.output("mkdir -p a/b && echo needle > a/b/f && chmod 000 a/b").await;
+    let seen = guest.run(tool("find", &json!({ "path": "a" }))).await;
+    let lines: Vec<&str> = seen.stdout().leak().lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with(r#"{"entry":{"path":"a/b","type":"directory""#), "{lines:?}");
+    assert_eq!(lines[1], r#"{"end":{"truncated":false,"skipped":1}}"#);
+    assert_eq!(seen.info().command, "atoll-init tool find");
+    let error = failure(&guest.run(tool("pack", &json!({ "path": "a" }))).await);
+    assert_eq!((error.code, error.message.as_str()), (ErrorCode::PermissionDenied, "b: permission denied"));
+    for path in ["/secret", "/root"] {
+        let error = failure(&guest.run(tool("find", &json!({ "path": path }))).await);
+        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::PermissionDenied, Some("path")));
+    }
+    let error = failure(&guest.run(tool("unpack", &json!({ "path": "/usr/x" }))).await);
+    assert!(matches!(error.code, ErrorCode::PermissionDenied | ErrorCode::ReadOnly), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_tool_runs_where_pid_1_has_few_rights() {
+    let guest = Guest::launch(&config(), Inside::UserNamespace).await;
+    // No output there: the test's spool belongs to nobody in that namespace.
+    assert_eq!(guest.run(tool("find", &json!({}))).await.info().exit_code, Some(0));
+    assert_eq!(guest.run(tool("find", &json!({ "path": "/secret" }))).await.info().exit_code, Some(1));
+}
+
+#[tokio::test]
+async fn what_no_tool_understands_is_refused() {
+    let guest = Guest::start().await;
+    let error = error(guest.client.clone().exec(tool("sh", &json!({}))).await);
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("tool")));
+    let error = failure(&guest.run(tool("find", &json!({ "colour": "red" }))).await);
+    assert_eq!((error.code, error.field.as_deref()), (ErrorCode::InvalidArgument, Some("request")));
+}
+
+#[tokio::test]
+async fn nobody_looks_into_a_tool_and_it_ends_like_any_command() {
+    let guest = Guest::start().await;
+    let request =
+        ExecRequest { stdin: true, ..tool("watch", &json!({ "path": "/workspace", "recursive": true })) };
+    let id = request.exec_id.clone();
+    let mut events = guest.client.clone().exec(request).await.unwrap().into_inner();
+    let mut seen = Seen::default();
+    while seen.outputs.is_empty() {
+        seen.add(events.message().await.unwrap().unwrap());
+    }
+    assert_eq!(seen.stdout(), "{\"event\":\"ready\"}\n");
+    let pid = seen.started.as_ref().unwrap().pid;
+    let script = format!(
+        "id -u; for f in exe environ maps mem cwd; do cat /proc/{pid}/$f >/dev/null 2>&1 && echo read $f; \
+         echo x 2>/dev/null > /proc/{pid}/$f && echo wrote $f; done; readlink /proc/{pid}/exe; true"
+    );
+    assert_eq!(guest.output(&script).await, "1000");
+    // The end of its input is its end.
+    let first = StdinChunk { exec_id: id, close: true, ..StdinChunk::default() };
+    guest.client.clone().write_stdin(tokio_stream::once(first)).await.unwrap();
+    while let Some(event) = events.message().await.unwrap() {
+        seen.add(event);
+    }
+    assert_eq!(seen.info().exit_code, Some(0));
+}

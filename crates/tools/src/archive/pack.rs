@@ -1,0 +1,118 @@
+//! A folder, or one file, into an archive: files, folders and symbolic links as they are; sockets, FIFOs
+//! and devices are left out. What cannot be read fails, so that an archive is never less than it seems.
+
+use super::write::{About, Archive};
+use crate::{
+    beneath,
+    errno::{on_name, shown},
+    walk::{Item, Walk},
+};
+use atoll_types::{Error, ErrorCode, Result};
+use rustix::{
+    fs::{FileType, OFlags, fstat, readlinkat},
+    io::Errno,
+};
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::fd::OwnedFd,
+};
+use tar::EntryType;
+
+/// Packs what is open. The names begin with `prefix`; for a file that is its whole name, for a folder it
+/// may be empty.
+pub fn pack(what: OwnedFd, prefix: &[u8], out: impl Write) -> Result<()> {
+    let mut archive = Archive::new(out);
+    let stat = fstat(&what).map_err(|e| on_name(e, prefix))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            let about = About { kind: EntryType::Regular, stat: &stat, size: size_of(&stat) };
+            archive.head(prefix, b"", &about).map_err(broken)?;
+            archive.body(&mut File::from(what), about.size).map_err(broken)?;
+        }
+        FileType::Directory => {
+            let about = About { kind: EntryType::Directory, stat: &stat, size: 0 };
+            archive.head(&name_of(prefix, b"", true), b"", &about).map_err(broken)?;
+            pack_folder(what, prefix, &mut archive)?;
+        }
+        _ => return Err(Error::new(ErrorCode::SpecialFile, "it is a device, FIFO or socket").at("path")),
+    }
+    archive.finish().map_err(broken)
+}
+
+fn size_of(stat: &rustix::fs::Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
+}
+
+fn broken(error: io::Error) -> Error {
+    Error::new(ErrorCode::Unavailable, format!("the archive cannot be written: {error}"))
+}
+
+fn name_of(prefix: &[u8], path: &[u8], folder: bool) -> Vec<u8> {
+    let parts: Vec<&[u8]> = beneath::names(prefix).chain(beneath::names(path)).collect();
+    let mut name = parts.join(&b'/');
+    if name.is_empty() {
+        name.push(b'.');
+    }
+    if folder {
+        name.push(b'/');
+    }
+    name
+}
+
+fn pack_folder(top: OwnedFd, prefix: &[u8], archive: &mut Archive<impl Write>) -> Result<()> {
+    let mut walk = Walk::new(top, u32::MAX);
+    while let Some(item) = walk.next() {
+        pack_item(&walk, &item, prefix, archive)?;
+        complete(&walk)?;
+    }
+    complete(&walk)
+}
+
+fn complete(walk: &Walk) -> Result<()> {
+    if let Some((path, errno)) = walk.unreadable.first() {
+        return Err(on_name(*errno, path));
+    }
+    if walk.cut {
+        return Err(Error::new(ErrorCode::TooLarge, "a folder has too many entries to be packed"));
+    }
+    Ok(())
+}
+
+fn pack_item(walk: &Walk, item: &Item, prefix: &[u8], archive: &mut Archive<impl Write>) -> Result<()> {
+    let failed = |e| on_name(e, &item.path);
+    let name = name_of(prefix, &item.path, item.kind() == FileType::Directory);
+    match item.kind() {
+        FileType::Directory => {
+            let about = About { kind: EntryType::Directory, stat: &item.stat, size: 0 };
+            archive.head(&name, b"", &about).map_err(broken)
+        }
+        FileType::Symlink => match readlinkat(walk.top(), &item.path, Vec::new()) {
+            Ok(target) => {
+                let about = About { kind: EntryType::Symlink, stat: &item.stat, size: 0 };
+                archive.head(&name, target.to_bytes(), &about).map_err(broken)
+            }
+            // It went, or became something else, meanwhile.
+            Err(Errno::NOENT | Errno::INVAL) => Ok(()),
+            Err(e) => Err(failed(e)),
+        },
+        FileType::RegularFile => {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+            let file = match beneath::open(walk.top(), &item.path, flags) {
+                Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(()),
+                other => other.map_err(failed)?,
+            };
+            let stat = fstat(&file).map_err(failed)?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                return Ok(());
+            }
+            let about = About { kind: EntryType::Regular, stat: &stat, size: size_of(&stat) };
+            archive.head(&name, b"", &about).map_err(broken)?;
+            archive.body(&mut File::from(file), about.size).map_err(|e| match e.kind() {
+                io::ErrorKind::PermissionDenied => failed(Errno::ACCESS),
+                _ => broken(e).context(shown(&item.path)),
+            })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Entries on their way into an archive. Names and targets are written as they are, byte for byte; those
+//! too long for a header go before it, as GNU tar does it.
+
+use super::BLOCK;
+use rustix::fs::Stat;
+use std::io::{self, Read, Write};
+use tar::{EntryType, Header};
+
+const NAME: usize = 100;
+
+pub(super) struct Archive<W: Write> {
+    out: W,
+}
+
+/// What a header says beside name and target.
+pub(super) struct About<'a> {
+    pub(super) kind: EntryType,
+    pub(super) stat: &'a Stat,
+    pub(super) size: u64,
+}
+
+fn padding(size: u64) -> usize {
+    (BLOCK - (size % BLOCK as u64) as usize) % BLOCK
+}
+
+impl<W: Write> Archive<W> {
+    pub(super) fn new(out: W) -> Self {
+        Self { out }
+    }
+
+    /// Writes the head of an entry; exactly `about.size` bytes must follow with [`Archive::body`].
+    pub(super) fn head(&mut self, name: &[u8], target: &[u8], about: &About<'_>) -> io::Result<()> {
+        self.long(EntryType::GNULongLink, target)?;
+        self.long(EntryType::GNULongName, name)?;
+        let mut header = Header::new_gnu();
+        header.set_entry_type(about.kind);
+        header.set_mode(about.stat.st_mode & 0o7777);
+        header.set_uid(about.stat.st_uid.into());
+        header.set_gid(about.stat.st_gid.into());
+        header.set_mtime(u64::try_from(about.stat.st_mtime).unwrap_or(0));
+        header.set_size(about.size);
+        self.header(header, name, target)
+    }
+
+    fn long(&mut self, kind: EntryType, text: &[u8]) -> io::Result<()> {
+        if text.len() <= NAME {
+            return Ok(());
+        }
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(0o644);
+        header.set_size(text.len() as u64 + 1);
+        self.header(header, b"././@LongLink", b"")?;
+        self.out.write_all(text)?;
+        self.out.write_all(&[0])?;
+        self.pad(text.len() as u64 + 1)
+    }
+
+    fn header(&mut self, mut header: Header, name: &[u8], target: &[u8]) -> io::Result<()> {
+        if let Some(fields) = header.as_gnu_mut() {
+            let put = |field: &mut [u8; NAME], text: &[u8]| {
+                let length = text.len().min(NAME);
+                field[..length].copy_from_slice(&text[..length]);
+            };
+            put(&mut fields.name, name);
+            put(&mut fields.linkname, target);
+        }
+        header.set_cksum();
+        self.out.write_all(header.as_bytes())
+    }
+
+    /// Writes exactly `size` bytes: a file that shrank meanwhile is filled up with zeroes, one that grew is
+    /// cut, so that the archive stays one.
+    pub(super) fn body(&mut self, file: &mut impl Read, size: u64) -> io::Result<()> {
+        let mut buffer = vec![0; 64 << 10];
+        let mut left = size;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            let got = match file.read(&mut buffer[..most]) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if got == 0 {
+                break;
+            }
+            self.out.write_all(&buffer[..got])?;
+            left -= got as u64;
+        }
+        buffer.fill(0);
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            self.out.write_all(&buffer[..most])?;
+            left -= most as u64;
+        }
+        self.pad(size)
+    }
+
+    fn pad(&mut self, size: u64) -> io::Result<()> {
+        self.out.write_all(&[0; BLOCK][..padding(size)])
+    }
+
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(&[0; 2 * BLOCK])?;
+        self.out.flush()
+    }
+}

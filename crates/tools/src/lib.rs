@@ -1,0 +1,24 @@
+//! Work on whole folders: find, grep, pack, unpack, watch. PID 1 starts each as a command of the
+//! sandbox's user, so that it has the user's rights, counts against the sandbox's limits and ends like
+//! any other command.
+//!
+//! Without features this is what the host and the tools say to each other. `run` holds the tools;
+//! `archive` the part of them that the command line shares: packing a folder, and unpacking an archive
+//! of which nothing is trusted. Nothing here is asynchronous and nothing here is unsafe.
+
+#[cfg(feature = "archive")]
+pub mod archive;
+#[cfg(feature = "archive")]
+mod beneath;
+#[cfg(feature = "archive")]
+pub mod errno;
+#[cfg(feature = "run")]
+pub mod run;
+mod shapes;
+#[cfg(feature = "archive")]
+mod walk;
+
+pub use shapes::{
+    End, EntryKind, EventKind, Find, FindLine, Found, Grep, GrepLine, KindFilter, LONGEST_LINE, LONGEST_PATH,
+    MOST_OUTPUT, Match, Pack, Unpack, Unpacked, Watch, WatchEvent, checked_path,
+};
