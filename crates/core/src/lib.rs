@@ -14,6 +14,8 @@ mod files;
 mod idempotency;
 mod keys;
 mod list;
+mod ports;
+mod preview;
 mod reconcile;
 mod settings;
 mod vault;
@@ -23,6 +25,8 @@ pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use exec::{ExecCommand, ExecOutcome, MAX_TIMEOUT_SECONDS};
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
+pub use ports::Port;
+pub use preview::PreviewToken;
 pub use settings::CoreSettings;
 pub use vault::Vault;
 
