@@ -6,6 +6,7 @@ mod docs;
 mod error;
 mod exec;
 mod files;
+mod forward;
 mod guard;
 mod idempotency;
 mod keys;
@@ -13,6 +14,7 @@ mod listen;
 mod meta;
 mod metrics;
 mod parse;
+mod preview;
 mod rate;
 mod sandboxes;
 mod shapes;
@@ -20,11 +22,13 @@ mod time;
 
 use atoll_core::Core;
 pub use auth::Access;
-use axum::{Router, extract::DefaultBodyLimit, middleware};
+use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
 use docs::Bearer;
 pub use error::ERROR_TABLE;
 pub use listen::serve;
 use metrics::Metrics;
+use preview::Preview;
+pub use preview::{Domain as PreviewDomain, PreviewSettings};
 use rate::Rates;
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -38,6 +42,7 @@ pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rates: Arc<Rates>,
+    pub(crate) preview: Arc<Preview>,
 }
 
 /// The largest body that is not a file.
@@ -46,6 +51,7 @@ const LARGEST_BODY: usize = 4 << 20;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Atoll", description = "A computer of its own for every AI agent.", license(name = "Apache-2.0")),
+    paths(preview::open),
     modifiers(&Bearer),
     security(("key" = []))
 )]
@@ -67,6 +73,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(files::mkdir))
         .routes(routes!(files::rename))
         .routes(routes!(files::remove))
+        .routes(routes!(preview::ports))
+        .routes(routes!(preview::create))
+        .routes(routes!(forward::forward))
+        .route("/api/v1/sandboxes/{id}/ports/{port}", any(preview::redirect))
+        .route("/api/v1/sandboxes/{id}/ports/{port}/", any(preview::open))
+        .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
 }
@@ -80,8 +92,9 @@ pub fn openapi() -> String {
 }
 
 /// The whole API over a core.
-pub fn router(core: Core, access: Access) -> Router {
-    let app = App { core, access, metrics: Arc::default(), rates: Arc::default() };
+pub fn router(core: Core, access: Access, preview: PreviewSettings) -> Router {
+    let preview = Arc::new(Preview::new(preview));
+    let app = App { core, access, metrics: Arc::default(), rates: Arc::default(), preview };
     let (router, mut document) = routes().split_for_parts();
     docs::plain_paths(&mut document);
     let document = document.to_json().unwrap_or_default();
@@ -91,6 +104,8 @@ pub fn router(core: Core, access: Access) -> Router {
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
+        // Outside of all that is the API's.
+        .layer(middleware::from_fn_with_state(app.clone(), preview::route))
         .layer(CatchPanicLayer::custom(error::panicked))
         .with_state(app)
 }
