@@ -11,6 +11,7 @@ use hyper::{
     Method, Request, Response,
     body::Incoming,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, USER_AGENT},
+    http::request,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
@@ -61,21 +62,31 @@ impl Client {
         content: Option<&'static str>,
         body: Body,
     ) -> Result<Response<Incoming>> {
-        let mut builder = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.base))
-            .header(ACCEPT, "application/json, application/octet-stream")
-            .header(USER_AGENT, concat!("atoll-client/", env!("CARGO_PKG_VERSION")));
-        if let Some(value) = &self.authorization {
-            builder = builder.header(AUTHORIZATION, value);
-        }
+        let mut builder = self.request(method, path);
         if let Some(content) = content {
             builder = builder.header(CONTENT_TYPE, content);
         }
         let request =
             builder.body(body).map_err(|e| Error::Url(format!("the request cannot be sent: {e}")))?;
-        let response = self.http.request(request).await.map_err(|e| self.failed(e))?;
+        let response = self.exchange(request).await?;
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+    }
+
+    /// The beginning of every request.
+    pub(crate) fn request(&self, method: Method, path: &str) -> request::Builder {
+        let builder = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.base))
+            .header(ACCEPT, "application/json, application/octet-stream")
+            .header(USER_AGENT, concat!("atoll-client/", env!("CARGO_PKG_VERSION")));
+        match &self.authorization {
+            Some(value) => builder.header(AUTHORIZATION, value),
+            None => builder,
+        }
+    }
+
+    pub(crate) async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>> {
+        self.http.request(request).await.map_err(|e| self.failed(e))
     }
 
     fn failed(&self, error: hyper_util::client::legacy::Error) -> Error {
@@ -87,7 +98,7 @@ impl Client {
         }
     }
 
-    async fn refused(&self, response: Response<Incoming>) -> Error {
+    pub(crate) async fn refused(&self, response: Response<Incoming>) -> Error {
         let status = response.status();
         let retry = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
         let body = collect(response).await.unwrap_or_default();
