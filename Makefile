@@ -9,7 +9,7 @@ export CARGO_INCREMENTAL ?= 1
 # What the server wants: a linker for the build, and cheap volumes.
 PACKAGES := gcc libc6-dev btrfs-progs python3
 # What the tests drive beside Atoll itself.
-TEST_PACKAGES := gcc libc6-dev btrfs-progs curl runc runsc python3 python3-venv procps util-linux sudo
+TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv procps util-linux sudo
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 

@@ -4,6 +4,7 @@
 
 use crate::cli;
 use atoll_core::CoreSettings;
+use atoll_front_rest::PreviewSettings;
 use atoll_types::{Error, Result};
 use serde::Deserialize;
 use std::{
@@ -11,6 +12,7 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 #[derive(Debug, Default, Deserialize)]
@@ -21,6 +23,7 @@ struct File {
     user: Option<String>,
     no_auth: Option<bool>,
     images: Images,
+    preview: Preview,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +31,32 @@ struct File {
 struct Images {
     default: Option<String>,
     aliases: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Preview {
+    domain: Option<String>,
+    head_timeout_seconds: Option<u32>,
+}
+
+impl Preview {
+    fn settings(self) -> Result<PreviewSettings> {
+        let mut settings = PreviewSettings::default();
+        if let Some(domain) = variable("ATOLL_PREVIEW_DOMAIN").or(self.domain) {
+            settings = settings.with_domain(&domain).map_err(|e| wrong("preview.domain", e.message))?;
+        }
+        let named = variable("ATOLL_PREVIEW_HEAD_TIMEOUT_SECONDS").map(|text| {
+            text.parse().map_err(|_| wrong("ATOLL_PREVIEW_HEAD_TIMEOUT_SECONDS", "expected a number"))
+        });
+        match named.transpose()?.or(self.head_timeout_seconds) {
+            Some(0) => Err(wrong("preview.head_timeout_seconds", "must be above zero")),
+            Some(seconds) => {
+                Ok(PreviewSettings { head_timeout: Duration::from_secs(seconds.into()), ..settings })
+            }
+            None => Ok(settings),
+        }
+    }
 }
 
 /// What the server runs with.
@@ -38,6 +67,7 @@ pub(crate) struct Config {
     pub(crate) user: Option<String>,
     pub(crate) no_auth: bool,
     pub(crate) core: CoreSettings,
+    pub(crate) preview: PreviewSettings,
 }
 
 fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
@@ -66,7 +96,7 @@ impl Config {
                 toml::from_str(&text).map_err(|e| wrong(&path.display().to_string(), e))?
             }
         };
-        let File { listen, data_dir, user, no_auth, images: Images { default, aliases } } = file;
+        let File { listen, data_dir, user, no_auth, images: Images { default, aliases }, preview } = file;
         let mut core = CoreSettings::default();
         core.aliases.extend(aliases);
         core.aliases.extend(alias_pairs(&variable("ATOLL_IMAGES_ALIASES").unwrap_or_default())?);
@@ -80,6 +110,7 @@ impl Config {
             user: options.user.clone().or(user),
             no_auth: options.no_auth || no_auth.unwrap_or(false),
             core,
+            preview: preview.settings()?,
         };
         if config.no_auth && !config.listen.ip().is_loopback() {
             return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));
@@ -124,6 +155,14 @@ mod tests {
         fs::write(file.path(), "lisen = \"127.0.0.1:1\"\n").unwrap();
         let error = load(&["--config", file.path().to_str().unwrap()]).unwrap_err();
         assert!(error.message.contains("lisen"), "{error}");
+        for spoiled in ["[preview]\ndomain = \"a b\"\n", "[preview]\nhead_timeout_seconds = 0\n"] {
+            fs::write(file.path(), spoiled).unwrap();
+            let error = load(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+            assert!(error.message.contains("preview."), "{error}");
+        }
+        fs::write(file.path(), "[preview]\ndomain = \"Preview.example.com\"\n").unwrap();
+        let domain = load(&["--config", file.path().to_str().unwrap()]).unwrap().preview.domain.unwrap();
+        assert_eq!(domain.to_string(), "preview.example.com");
         let error = load(&["--no-auth", "--listen", "0.0.0.0:80"]).unwrap_err();
         assert!(error.message.contains("loopback"), "{error}");
         assert!(load(&["--config", "/no/such/file"]).is_err());

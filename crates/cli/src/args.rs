@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use crate::{
+    forward::{self, Mapping},
     list::{Sort, Status},
     pairs::{self, Pair},
     place::{self, Place},
@@ -8,7 +9,7 @@ use crate::{
     size,
 };
 use clap::{Args, Subcommand};
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 /// A command for a server.
 #[derive(Debug, Subcommand)]
@@ -43,6 +44,10 @@ pub enum Remote {
     Resume(Several),
     /// Removes sandboxes and their files
     Rm(Several),
+    /// Prints an address at which a browser sees what a sandbox's port serves
+    Preview(Preview),
+    /// Connects ports of this machine with ports of a sandbox, until it is interrupted
+    PortForward(PortForward),
     /// Makes, lists and revokes API keys
     Keys(Keys),
 }
@@ -65,7 +70,9 @@ impl Remote {
             | Self::Watch(Watch { server, .. })
             | Self::Stop(Several { server, .. })
             | Self::Resume(Several { server, .. })
-            | Self::Rm(Several { server, .. }) => server.json,
+            | Self::Rm(Several { server, .. })
+            | Self::Preview(Preview { server, .. })
+            | Self::PortForward(PortForward { server, .. }) => server.json,
             Self::Keys(keys) => match &keys.command {
                 KeysCommand::Create(KeysCreate { server, .. })
                 | KeysCommand::Ls(KeysLs { server })
@@ -341,6 +348,38 @@ pub struct Several {
     /// Ids, starts of them, or session keys
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `preview`.
+#[derive(Debug, Args)]
+pub struct Preview {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The port inside
+    #[arg(value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// For how long the address is worth anything, such as 30m; at most 168h [default: 1h]
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) ttl: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `port-forward`.
+#[derive(Debug, Args)]
+pub struct PortForward {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The port inside, and the port here if it is another; 0 for any
+    #[arg(required = true, value_name = "[LOCAL:]REMOTE", value_parser = forward::mapping)]
+    pub(crate) mappings: Vec<Mapping>,
+    /// Where to listen on this machine
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub(crate) address: IpAddr,
     #[command(flatten)]
     pub(crate) server: Server,
 }

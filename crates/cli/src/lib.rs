@@ -8,6 +8,7 @@ mod copy_folder;
 mod create;
 mod exec;
 mod failure;
+mod forward;
 mod keys;
 mod life;
 mod list;
@@ -59,6 +60,8 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Stop(options) => life::run(options, life::Act::Stop).await,
         Remote::Resume(options) => life::run(options, life::Act::Resume).await,
         Remote::Rm(options) => life::run(options, life::Act::Remove).await,
+        Remote::Preview(options) => forward::preview(options).await,
+        Remote::PortForward(options) => forward::run(options).await,
         Remote::Keys(options) => keys::run(options.command).await,
     }
 }

@@ -87,6 +87,10 @@ impl Client {
     pub(crate) async fn answer(&self, builder: Builder, body: Body) -> Result<Response<Incoming>> {
         let request =
             builder.body(body).map_err(|e| Error::Url(format!("the request cannot be sent: {e}")))?;
+        self.exchange(request).await
+    }
+
+    pub(crate) async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>> {
         self.http.request(request).await.map_err(|e| self.failed(e))
     }
 

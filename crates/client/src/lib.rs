@@ -10,6 +10,7 @@ mod execs;
 mod files;
 mod folders;
 mod keys;
+mod ports;
 mod reply;
 mod sandboxes;
 mod terminal;
@@ -24,7 +25,9 @@ pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
 pub use keys::{CreateKey, IssuedKey, Key};
+pub use ports::{CreatePreviewToken, Forward, PreviewToken};
 pub use reply::Reply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
 pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput, TerminalSize};
+pub use tokio_tungstenite::tungstenite;
 pub use uuid::Uuid;

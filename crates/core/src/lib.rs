@@ -15,6 +15,8 @@ mod idempotency;
 mod keys;
 mod leash;
 mod list;
+mod ports;
+mod preview;
 mod reconcile;
 mod settings;
 mod terminal;
@@ -29,6 +31,8 @@ pub use exec::{
 };
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
+pub use ports::Port;
+pub use preview::PreviewToken;
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};

@@ -1,5 +1,7 @@
-//! Encryption of what must not lie in the database in plain: the environments of sandboxes.
+//! Encryption of what must not lie in the database in plain: the environments of sandboxes. And the key
+//! that preview tokens are signed with, which is derived from the same secret.
 
+use crate::preview::PreviewKey;
 use atoll_store::Sealed;
 use atoll_types::{Error, Result};
 use chacha20poly1305::{
@@ -13,13 +15,19 @@ const NONCE: usize = 12;
 /// Seals and opens with one key.
 pub struct Vault {
     cipher: ChaCha20Poly1305,
+    preview: PreviewKey,
 }
 
 impl Vault {
     /// A vault with this key.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
-        Self { cipher: ChaCha20Poly1305::new(key.into()) }
+        Self { cipher: ChaCha20Poly1305::new(key.into()), preview: PreviewKey::derive(key) }
+    }
+
+    /// What preview tokens are signed with.
+    pub(crate) fn preview(&self) -> &PreviewKey {
+        &self.preview
     }
 
     /// A new random key.

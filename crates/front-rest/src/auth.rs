@@ -4,7 +4,7 @@ use crate::{App, error::Failure};
 use atoll_core::Caller;
 use axum::{
     extract::{FromRef, FromRequestParts},
-    http::{header, request::Parts},
+    http::{HeaderMap, header, request::Parts},
 };
 
 /// Whether keys are asked for.
@@ -19,12 +19,21 @@ pub enum Access {
 /// The caller of a request.
 pub(crate) struct Who(pub(crate) Caller);
 
-fn presented(parts: &Parts) -> Option<&str> {
-    let bearer = parts.headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
+/// The key in a request's headers.
+pub(crate) fn presented(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
     let bearer =
         bearer.and_then(|v| v.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
-    let plain = parts.headers.get("x-api-key").and_then(|v| v.to_str().ok());
+    let plain = headers.get("x-api-key").and_then(|v| v.to_str().ok());
     bearer.map(|(_, key)| key.trim()).or(plain).filter(|key| !key.is_empty())
+}
+
+/// Who sends this key.
+pub(crate) async fn caller_of(app: &App, key: &str) -> Result<Caller, Failure> {
+    app.core.authenticate(key).await.map_err(|e| match e.code {
+        atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
+        _ => e.into(),
+    })
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Who
@@ -34,7 +43,7 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        identify(&App::from_ref(state), presented(parts)).await.map(Self)
+        identify(&App::from_ref(state), presented(&parts.headers)).await.map(Self)
     }
 }
 
@@ -57,17 +66,14 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let key = presented(parts).or_else(|| offered(parts));
+        let key = presented(&parts.headers).or_else(|| offered(parts));
         identify(&App::from_ref(state), key).await.map(Self)
     }
 }
 
 async fn identify(app: &App, key: Option<&str>) -> Result<Caller, Failure> {
     let caller = match (key, app.access) {
-        (Some(key), _) => app.core.authenticate(key).await.map_err(|e| match e.code {
-            atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
-            _ => e.into(),
-        })?,
+        (Some(key), _) => caller_of(app, key).await?,
         (None, Access::Open) => Caller::local(),
         (None, Access::Keys) => {
             return Err(Failure::unauthorized("send a key: Authorization: Bearer <key>"));

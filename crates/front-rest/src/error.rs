@@ -32,6 +32,7 @@ pub const ERROR_TABLE: &[(ErrorCode, u16)] = &[
     (ErrorCode::ContainerDied, 409),
     (ErrorCode::Unsupported, 501),
     (ErrorCode::VersionMismatch, 502),
+    (ErrorCode::BadGateway, 502),
     (ErrorCode::Unavailable, 503),
     (ErrorCode::Timeout, 504),
     (ErrorCode::Internal, 500),
@@ -57,6 +58,16 @@ impl Failure {
     /// An error about the query.
     pub(crate) fn in_query(error: Error) -> Self {
         Self { error, place: "query", status: None }
+    }
+
+    /// An error about the path.
+    pub(crate) fn in_path(error: Error) -> Self {
+        Self { error, place: "path", status: None }
+    }
+
+    /// Whether the caller is not known.
+    pub(crate) fn is_unauthorized(&self) -> bool {
+        self.status == Some(StatusCode::UNAUTHORIZED)
     }
 
     /// No key, or one that is worth nothing.
@@ -102,7 +113,8 @@ impl IntoResponse for Failure {
             }
             None => {
                 let status = status.unwrap_or_else(|| status_of(&error));
-                if status.is_server_error() {
+                // What runs in a sandbox cannot fill our log.
+                if status.is_server_error() && error.code != ErrorCode::BadGateway {
                     tracing::error!(code = %error.code, message = error.message, "a request failed");
                 }
                 let mut details = serde_json::Map::new();

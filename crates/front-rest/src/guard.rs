@@ -1,11 +1,15 @@
 //! What is checked on every route before anything else. Where no key is asked for, a web page in the
 //! user's own browser could reach the server, so the host and origin must be this machine's.
 
-use crate::{Access, App, error::Failure};
+use crate::{Access, App, error::Failure, preview};
 use atoll_types::{Error, ErrorCode};
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, header, uri::Authority},
+    http::{
+        HeaderMap, HeaderValue, Method,
+        header::{self, AsHeaderName},
+        uri::Authority,
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -15,15 +19,26 @@ fn is_local(host: &str) -> bool {
     matches!(authority.host(), "localhost" | "127.0.0.1" | "[::1]")
 }
 
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    headers.get(name).map(|v| v.to_str().unwrap_or("?"))
+}
+
+/// Whether the browser says that another site's page asks. It does so for requests without an origin,
+/// too; following a link to a page of ours is fine.
+fn is_cross_site(request: &Request) -> bool {
+    let headers = request.headers();
+    let link = text(headers, "sec-fetch-mode") == Some("navigate")
+        && request.method() == Method::GET
+        && !request.uri().path().starts_with("/api/");
+    !link && !matches!(text(headers, "sec-fetch-site"), None | Some("same-origin" | "none"))
+}
+
 fn may_pass(request: &Request) -> bool {
     let headers = request.headers();
-    let text = |name| headers.get(name).map(|v: &HeaderValue| v.to_str().unwrap_or("?"));
-    let host = text(header::HOST).or_else(|| request.uri().authority().map(Authority::as_str));
-    let origin_is_ours = match text(header::ORIGIN) {
-        None => true,
-        Some(origin) => origin.split_once("://").is_some_and(|(_, host)| is_local(host)),
-    };
-    host.is_some_and(is_local) && origin_is_ours
+    let host = text(headers, header::HOST).or_else(|| request.uri().authority().map(Authority::as_str));
+    // It is the token that lets in a page below it, whose origin is none.
+    let ours = preview::is_tokened(request.uri().path()) || (is_own_page(headers) && !is_cross_site(request));
+    host.is_some_and(is_local) && ours
 }
 
 /// Whether a page may open a WebSocket here. Browsers let any page try, with whatever key it has or has
@@ -100,6 +115,27 @@ mod tests {
     }
 
     #[test]
+    fn what_another_sites_page_asks_is_refused_without_an_origin_too() {
+        let asked = |path: &str, site: &str, mode: &str| {
+            let builder = Request::builder().uri(path).header("host", "localhost:7300");
+            let builder = builder.header("sec-fetch-site", site).header("sec-fetch-mode", mode);
+            may_pass(&builder.body(Body::empty()).unwrap())
+        };
+        let api = "/api/v1/sandboxes";
+        assert!(asked(api, "same-origin", "cors") && asked(api, "none", "navigate"));
+        assert!(asked("/docs", "cross-site", "navigate"));
+        for (path, site, mode) in [
+            (api, "cross-site", "no-cors"),
+            (api, "same-site", "no-cors"),
+            (api, "cross-site", "navigate"),
+            ("/api/v1/sandboxes/x/ports/80/", "cross-site", "no-cors"),
+        ] {
+            assert!(!asked(path, site, mode), "{path} {site} {mode}");
+        }
+        assert!(asked("/api/v1/sandboxes/x/ports/80~t/", "cross-site", "cors"), "its token is checked");
+    }
+
+    #[test]
     fn only_this_machine_by_its_own_names() {
         assert!(may_pass(&request("127.0.0.1:7300", None)));
         assert!(may_pass(&request("localhost:7300", Some("http://localhost:7300"))));
@@ -109,6 +145,9 @@ mod tests {
             ("127.0.0.1.attacker.example:7300", None),
             ("localhost:7300", Some("https://attacker.example")),
             ("localhost:7300", Some("null")),
+            // Another server of this machine.
+            ("localhost:7300", Some("http://localhost:8080")),
+            ("localhost:7300", Some("http://127.0.0.1:7300")),
             ("", None),
         ] {
             assert!(!may_pass(&request(host, origin)), "{host} {origin:?}");

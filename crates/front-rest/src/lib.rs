@@ -7,6 +7,7 @@ mod error;
 mod exec;
 mod files;
 mod folders;
+mod forward;
 mod guard;
 mod idempotency;
 mod keys;
@@ -15,6 +16,7 @@ mod listen;
 mod meta;
 mod metrics;
 mod parse;
+mod preview;
 mod rate;
 mod sandboxes;
 mod shapes;
@@ -23,11 +25,13 @@ mod time;
 
 use atoll_core::Core;
 pub use auth::Access;
-use axum::{Router, extract::DefaultBodyLimit, middleware};
+use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
 use docs::Bearer;
 pub use error::ERROR_TABLE;
 pub use listen::serve;
 use metrics::Metrics;
+use preview::Preview;
+pub use preview::{Domain as PreviewDomain, PreviewSettings};
 use rate::Rates;
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -41,6 +45,7 @@ pub(crate) struct App {
     pub(crate) access: Access,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rates: Arc<Rates>,
+    pub(crate) preview: Arc<Preview>,
 }
 
 /// The largest body that is not a file.
@@ -49,6 +54,7 @@ const LARGEST_BODY: usize = 4 << 20;
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Atoll", description = "A computer of its own for every AI agent.", license(name = "Apache-2.0")),
+    paths(preview::open),
     modifiers(&Bearer),
     security(("key" = []))
 )]
@@ -81,6 +87,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(folders::grep))
         .routes(routes!(folders::pack, folders::unpack))
         .routes(routes!(folders::watch))
+        .routes(routes!(preview::ports))
+        .routes(routes!(preview::create))
+        .routes(routes!(forward::forward))
+        .route("/api/v1/sandboxes/{id}/ports/{port}", any(preview::redirect))
+        .route("/api/v1/sandboxes/{id}/ports/{port}/", any(preview::open))
+        .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
 }
@@ -94,8 +106,9 @@ pub fn openapi() -> String {
 }
 
 /// The whole API over a core.
-pub fn router(core: Core, access: Access) -> Router {
-    let app = App { core, access, metrics: Arc::default(), rates: Arc::default() };
+pub fn router(core: Core, access: Access, preview: PreviewSettings) -> Router {
+    let preview = Arc::new(Preview::new(preview));
+    let app = App { core, access, metrics: Arc::default(), rates: Arc::default(), preview };
     let (router, mut document) = routes().split_for_parts();
     docs::plain_paths(&mut document);
     let document = document.to_json().unwrap_or_default();
@@ -105,6 +118,8 @@ pub fn router(core: Core, access: Access) -> Router {
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
+        // Outside of all that is the API's.
+        .layer(middleware::from_fn_with_state(app.clone(), preview::route))
         .layer(CatchPanicLayer::custom(error::panicked))
         .with_state(app)
 }

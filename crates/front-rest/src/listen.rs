@@ -14,8 +14,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::{OwnedSemaphorePermit, Semaphore},
 };
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 /// How long a client may take to send the head of a request, an idle connection included.
@@ -32,13 +33,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Tells answers without an end that the server's has come.
 #[derive(Debug, Clone)]
-pub(crate) struct Ending(watch::Receiver<bool>);
+pub(crate) struct Ending(CancellationToken);
 
 impl Ending {
     /// Waits for it.
-    pub(crate) async fn wait(&mut self) {
-        // Nobody left to tell it is an end too.
-        let _ = self.0.wait_for(|ends| *ends).await;
+    pub(crate) async fn wait(&self) {
+        self.0.cancelled().await;
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Life {
 
 impl Life {
     /// Returns when the server is told to end.
-    pub(crate) async fn ending(mut self) {
+    pub(crate) async fn ending(&self) {
         self.ending.wait().await;
     }
 }
@@ -70,7 +70,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Ending {
 /// Serves until `end` comes about, and then lets what has begun finish, within limits.
 pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output = ()>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
-    let (tell, ending) = watch::channel(false);
+    let ending = CancellationToken::new();
     let mut end = std::pin::pin!(end);
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
@@ -89,7 +89,7 @@ pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output =
         }
     }
     drop(listener);
-    tell.send_replace(true);
+    ending.cancel();
     // All places are free when all are gone. A client that never lets go does not keep the server.
     let _ = tokio::time::timeout(PATIENCE, room.acquire_many(CONNECTIONS as u32)).await;
 }

@@ -4,6 +4,7 @@ use crate::{App, shapes::status_name};
 use atoll_store::Status;
 use axum::{
     extract::{MatchedPath, Request, State},
+    http::Method,
     middleware::Next,
     response::Response,
 };
@@ -83,7 +84,18 @@ impl Metrics {
 /// Counts every request by its route, never by its path: paths are the callers' and without end.
 pub(crate) async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let matched = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_owned());
-    let route = format!("{} {}", request.method(), matched.as_deref().unwrap_or("none"));
+    // A preview takes any method, and anybody can invent one.
+    let method = match *request.method() {
+        Method::GET
+        | Method::HEAD
+        | Method::POST
+        | Method::PUT
+        | Method::PATCH
+        | Method::DELETE
+        | Method::OPTIONS => request.method().as_str(),
+        _ => "OTHER",
+    };
+    let route = format!("{method} {}", matched.as_deref().unwrap_or("none"));
     let began = Instant::now();
     let response = next.run(request).await;
     app.metrics.add(route, response.status().as_u16(), began.elapsed().as_secs_f64());

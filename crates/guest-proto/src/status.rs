@@ -22,7 +22,7 @@ fn grpc_code(code: ErrorCode) -> Code {
         ErrorCode::PermissionDenied | ErrorCode::ReadOnly => Code::PermissionDenied,
         ErrorCode::DiskFull | ErrorCode::LimitExceeded => Code::ResourceExhausted,
         ErrorCode::Unsupported => Code::Unimplemented,
-        ErrorCode::Unavailable | ErrorCode::ContainerDied => Code::Unavailable,
+        ErrorCode::Unavailable | ErrorCode::BadGateway | ErrorCode::ContainerDied => Code::Unavailable,
         ErrorCode::Timeout => Code::DeadlineExceeded,
         ErrorCode::Internal => Code::Internal,
         ErrorCode::NotRunning

@@ -1,8 +1,9 @@
 //! What the server and the root launcher say to each other.
 //!
 //! One connection carries one request and its answer. A request carries ids and names, never a host
-//! path. Nothing here does I/O: it turns messages into frames and back, and the launcher's side
-//! treats every frame as hostile.
+//! path and never a descriptor; an answer may have descriptors beside its first byte, as many as it
+//! says ([`Reply::descriptors`]). Nothing here does I/O: it turns messages into frames and back, and
+//! the launcher's side treats every frame as hostile.
 
 mod frame;
 mod layout;
@@ -12,8 +13,8 @@ mod observe;
 pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
 pub use layout::Layout;
 pub use message::{
-    Answer, ContainerState, ContainerStatus, CreateRequest, Envelope, Launcher, Reply, Report, Request,
-    VolumeStatus,
+    Answer, ContainerState, ContainerStatus, CreateRequest, Envelope, Family, Launcher, Reply, Report,
+    Request, SocketsRequest, VolumeStatus,
 };
 pub use observe::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
 
@@ -21,3 +22,6 @@ pub use observe::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
 pub const MIN_PROTOCOL: u32 = 1;
 /// The newest.
 pub const MAX_PROTOCOL: u32 = 1;
+
+/// The most descriptors that come with one answer.
+pub const MAX_DESCRIPTORS: usize = 32;

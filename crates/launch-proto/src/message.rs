@@ -32,6 +32,11 @@ pub enum Request {
     Wait(ContainerId),
     /// A stream to PID 1. [`Reply::Connected`] with a descriptor.
     Connect(ContainerId),
+    /// New TCP sockets that belong to the container's network. [`Reply::Sockets`] with as many
+    /// descriptors, none of them connected.
+    Sockets(SocketsRequest),
+    /// The TCP ports that something inside listens on. [`Reply::Ports`].
+    Ports(ContainerId),
     /// Changes what the container may use. [`Reply::Done`].
     SetLimits(ContainerId, Limits),
     /// Every volume. [`Reply::Volumes`].
@@ -62,6 +67,29 @@ pub struct CreateRequest {
     pub environment: BTreeMap<String, String>,
     /// Whether the container goes when this connection closes. It then stays open after the answer.
     pub held: bool,
+}
+
+/// Sockets of a container's network. A socket belongs to the network in which it was made, whoever
+/// connects it later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SocketsRequest {
+    /// Whose network.
+    pub container: ContainerId,
+    /// For which addresses.
+    pub family: Family,
+    /// How many: 1 to [`crate::MAX_DESCRIPTORS`].
+    pub count: u8,
+}
+
+/// Which addresses a socket is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
 }
 
 /// Where a container is in its life.
@@ -152,8 +180,33 @@ pub enum Reply {
     Connected {
         token: Option<String>,
     },
+    /// With that many descriptors.
+    Sockets {
+        count: u8,
+    },
+    /// In order, each once.
+    Ports(Vec<u16>),
     Volumes(Vec<VolumeStatus>),
     Report(Report),
+}
+
+impl Reply {
+    /// How many descriptors come with it. Whoever receives more or fewer has not received an answer.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Self::Connected { .. } => 1,
+            Self::Sockets { count } => usize::from(*count),
+            Self::Hello(_)
+            | Self::Container(_)
+            | Self::Containers(_)
+            | Self::Died(_)
+            | Self::Done
+            | Self::Ports(_)
+            | Self::Volumes(_)
+            | Self::Report(_) => 0,
+        }
+    }
 }
 
 /// What is answered.

@@ -1,14 +1,21 @@
 //! Reading a request and writing an answer, on a blocking socket, from and to somebody whose user was
 //! checked and whose bytes are not trusted.
 
-use atoll_launch_proto::{Answer, Envelope, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
+use atoll_launch_proto::{
+    Answer, Envelope, HEADER, MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, Reply, decode, encode, frame_length,
+};
 use atoll_types::{Error, Result};
 use rustix::{
-    fd::{AsFd, BorrowedFd},
-    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt::socket_peercred},
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg, sockopt::socket_peercred,
+    },
 };
 use std::{
-    io::{self, IoSlice, Read, Write},
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
     os::unix::net::UnixStream,
     time::Duration,
 };
@@ -24,8 +31,7 @@ pub(crate) fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
 /// Reads one request.
 pub(crate) fn read_request(stream: &mut UnixStream) -> Result<Envelope> {
     let read = |stream: &mut UnixStream, buffer: &mut [u8]| {
-        stream
-            .read_exact(buffer)
+        read_plain(stream, buffer)
             .map_err(|e| Error::invalid("request", format!("the request was cut off: {e}")))
     };
     let _ = stream.set_read_timeout(Some(PATIENCE));
@@ -36,6 +42,26 @@ pub(crate) fn read_request(stream: &mut UnixStream) -> Result<Envelope> {
     read(stream, &mut body)?;
     let _ = stream.set_read_timeout(None);
     decode(&body).map_err(|e| Error::invalid("request", e.to_string()))
+}
+
+/// Fills the buffer. There is no room for descriptors, so the kernel closes whatever comes and says so,
+/// and whoever sent some is refused.
+fn read_plain(stream: &UnixStream, mut buffer: &mut [u8]) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let mut control = RecvAncillaryBuffer::new(&mut []);
+        let got = match recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut control, RecvFlags::empty()) {
+            Err(Errno::INTR) => continue,
+            got => got?,
+        };
+        if got.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(io::Error::other("a request has no descriptors"));
+        }
+        if got.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer = &mut buffer[got.bytes..];
+    }
+    Ok(())
 }
 
 /// Writes the answer. A client that has gone away is no fault of ours.
@@ -49,13 +75,18 @@ pub(crate) fn write_answer(stream: &mut UnixStream, answer: &Answer) {
     }
 }
 
-/// Writes the answer with a descriptor beside its first byte.
-pub(crate) fn write_answer_with(stream: &mut UnixStream, answer: &Answer, fd: BorrowedFd<'_>) -> Result<()> {
-    let frame = encode(answer, MAX_ANSWER).map_err(|e| Error::internal(e.to_string()))?;
-    let fds = [fd];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Writes the answer with its descriptors beside its first byte.
+pub(crate) fn write_answer_with(stream: &mut UnixStream, reply: Reply, fds: &[OwnedFd]) -> Result<()> {
+    if reply.descriptors() != fds.len() || fds.len() > MAX_DESCRIPTORS {
+        return Err(Error::internal("an answer does not say how many descriptors it has"));
+    }
+    let frame = encode(&Answer::Ok(reply), MAX_ANSWER).map_err(|e| Error::internal(e.to_string()))?;
+    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
+    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(Error::internal("the descriptors do not fit beside the answer"));
+    }
     let sent = sendmsg(stream.as_fd(), &[IoSlice::new(&frame)], &mut control, SendFlags::NOSIGNAL);
     let sent = sent.map_err(|e| Error::internal(format!("the client did not wait for its answer: {e}")))?;
     stream.write_all(&frame[sent..]).map_err(|e| Error::internal(e.to_string()))

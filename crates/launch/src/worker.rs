@@ -3,7 +3,7 @@
 use crate::{context::Context, ops, wire};
 use atoll_launch_proto::{Answer, Envelope, Launcher, MAX_PROTOCOL, MIN_PROTOCOL, Reply, Request};
 use atoll_types::{Error, ErrorCode, Result};
-use rustix::fd::AsFd;
+use rustix::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 /// The exit status of a worker that ended everything, for the launcher to end by.
@@ -31,12 +31,12 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
         }
         Request::Wait(container) => ops::wait(context, &mut stream, container),
         Request::Connect(container) => {
-            let done = ops::connect(context, container).and_then(|(fd, token)| {
-                wire::write_answer_with(&mut stream, &Answer::Ok(Reply::Connected { token }), fd.as_fd())
-            });
-            if let Err(error) = done {
-                wire::write_answer(&mut stream, &Answer::Err(error));
-            }
+            let made = ops::connect(context, container);
+            with_descriptors(&mut stream, made.map(|(fd, token)| (Reply::Connected { token }, vec![fd])));
+        }
+        Request::Sockets(asked) => {
+            let made = ops::sockets(context, asked);
+            with_descriptors(&mut stream, made.map(|fds| (Reply::Sockets { count: asked.count }, fds)));
         }
         end @ (Request::Shutdown | Request::Purge) => {
             let result = ops::destroy_all(context);
@@ -51,6 +51,12 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
         request => wire::write_answer(&mut stream, &answer(context, request).into()),
     }
     0
+}
+
+fn with_descriptors(stream: &mut UnixStream, made: Result<(Reply, Vec<OwnedFd>)>) {
+    if let Err(error) = made.and_then(|(reply, fds)| wire::write_answer_with(stream, reply, &fds)) {
+        wire::write_answer(stream, &Answer::Err(error));
+    }
 }
 
 fn accept(envelope: Envelope) -> Result<Request> {
@@ -80,8 +86,12 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
         Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
         Request::Report => ops::report(context).map(Reply::Report),
-        Request::Create(_) | Request::Wait(_) | Request::Connect(_) | Request::Shutdown | Request::Purge => {
-            Err(Error::internal("this request is served elsewhere"))
-        }
+        Request::Ports(container) => ops::ports(context, container).map(Reply::Ports),
+        Request::Create(_)
+        | Request::Wait(_)
+        | Request::Connect(_)
+        | Request::Sockets(_)
+        | Request::Shutdown
+        | Request::Purge => Err(Error::internal("this request is served elsewhere")),
     }
 }

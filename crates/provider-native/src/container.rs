@@ -1,9 +1,9 @@
 //! A handle on one container: the channel to its PID 1, remade through the launcher when it breaks.
 
-use crate::{changes::ContainerChanges, launcher::LauncherClient, state, unexpected};
+use crate::{changes::ContainerChanges, launcher::LauncherClient, ports::ContainerPorts, state, unexpected};
 use async_trait::async_trait;
 use atoll_launch_proto::{Reply, Request};
-use atoll_provider::{Container, Dial, FileChanges, Guest, LiveLimits, Lost, State};
+use atoll_provider::{Container, Dial, FileChanges, Guest, LiveLimits, Lost, PortStream, Ports, State};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
 use std::{os::unix::net::UnixStream, sync::Arc, time::Duration};
@@ -17,6 +17,7 @@ pub(crate) struct NativeContainer {
     launcher: Arc<LauncherClient>,
     guest: Guest,
     changes: ContainerChanges,
+    ports: ContainerPorts,
 }
 
 /// Asks the launcher why PID 1 is silent, and for further connections to it.
@@ -75,16 +76,13 @@ impl NativeContainer {
         // Over TCP nothing but bytes can pass.
         let guest = if token.is_none() { guest.with_descriptors(asked) } else { guest };
         let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
-        Ok(Self { id, launcher, guest, changes })
+        let ports = ContainerPorts::new(&launcher, id);
+        Ok(Self { id, launcher, guest, changes, ports })
     }
 }
 
 /// A channel that starts on the connection that there is, and asks for another when that breaks.
-async fn channel(
-    launcher: Arc<LauncherClient>,
-    id: ContainerId,
-    first: crate::launcher::GuestStream,
-) -> Result<Channel> {
+async fn channel(launcher: Arc<LauncherClient>, id: ContainerId, first: PortStream) -> Result<Channel> {
     let first = Arc::new(Mutex::new(Some(first)));
     let connector = service_fn(move |_| {
         let (launcher, first) = (Arc::clone(&launcher), Arc::clone(&first));
@@ -133,6 +131,10 @@ impl Container for NativeContainer {
 
     fn changes(&self) -> Option<&dyn FileChanges> {
         Some(&self.changes)
+    }
+
+    fn ports(&self) -> Option<&dyn Ports> {
+        Some(&self.ports)
     }
 }
 

@@ -1,25 +1,21 @@
 //! Asking the launcher: one connection for one request, as its protocol has it.
 
-use crate::changes::ObserverClient;
+use crate::{changes::ObserverClient, ports::Networks};
 use atoll_launch_proto::{
-    Answer, Envelope, HEADER, Layout, MAX_ANSWER, MAX_PROTOCOL, MAX_REQUEST, Reply, Request, decode, encode,
-    frame_length,
+    Answer, Envelope, HEADER, Layout, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PROTOCOL, MAX_REQUEST, Reply, Request,
+    decode, encode, frame_length,
 };
+use atoll_provider::PortStream;
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use rustix::{
     fd::OwnedFd,
-    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg},
 };
-use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest},
+    io::{AsyncWriteExt, Interest},
     net::{TcpStream, UnixStream},
 };
-
-/// A stream to PID 1, over whatever the container's runtime allows.
-pub(crate) trait Both: AsyncRead + AsyncWrite + Send {}
-impl<T: AsyncRead + AsyncWrite + Send> Both for T {}
-pub(crate) type GuestStream = Pin<Box<dyn Both>>;
 
 /// How long any answer but a death may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -30,6 +26,8 @@ pub struct LauncherClient {
     socket: PathBuf,
     /// Beside the launcher, who watches volumes.
     pub(crate) observer: Arc<ObserverClient>,
+    /// What this process holds of containers' networks.
+    pub(crate) networks: Networks,
 }
 
 /// A container that goes when this does.
@@ -46,16 +44,22 @@ impl LauncherClient {
     /// The launcher of an instance.
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
-        Self { socket: layout.socket(), observer: Arc::new(ObserverClient::new(layout)) }
+        let observer = Arc::new(ObserverClient::new(layout));
+        Self { socket: layout.socket(), observer, networks: Networks::default() }
     }
 
     /// Asks, and waits for the answer.
     pub async fn ask(&self, request: Request) -> Result<Reply> {
+        self.ask_with(request).await.map(|(reply, _)| reply)
+    }
+
+    /// Asks, and waits for the answer with its descriptors.
+    pub(crate) async fn ask_with(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>)> {
         // A death may be long in coming; everything else that takes this long will not come.
         let patience = if matches!(request, Request::Wait(_)) { Duration::MAX } else { PATIENCE };
         let answer = async {
-            let mut stream = self.send(request).await?;
-            receive(&mut stream).await
+            let stream = self.send(request).await?;
+            receive(&stream).await
         };
         match tokio::time::timeout(patience, answer).await {
             Ok(answer) => answer,
@@ -65,15 +69,14 @@ impl LauncherClient {
 
     /// Asks, and keeps the connection: what it holds goes when the value does, or this process.
     pub(crate) async fn ask_and_hold(&self, request: Request) -> Result<(Reply, Held)> {
-        let mut stream = self.send(request).await?;
-        Ok((receive(&mut stream).await?, Held { _stream: stream }))
+        let stream = self.send(request).await?;
+        Ok((receive(&stream).await?.0, Held { _stream: stream }))
     }
 
     /// A connection to a container's PID 1, and the token that its calls need where it is TCP.
     async fn reach(&self, id: ContainerId) -> Result<(OwnedFd, Option<String>)> {
-        let mut stream = self.send(Request::Connect(id)).await?;
-        let (first, fd) = receive_with(&stream).await.map_err(unavailable)?;
-        let (Reply::Connected { token }, Some(fd)) = (receive_rest(&mut stream, first).await?, fd) else {
+        let (reply, mut fds) = self.ask_with(Request::Connect(id)).await?;
+        let (Reply::Connected { token }, Some(fd)) = (reply, fds.pop()) else {
             return Err(Error::internal("the launcher sent no connection"));
         };
         Ok((fd, token))
@@ -88,7 +91,7 @@ impl LauncherClient {
     }
 
     /// A stream to a container's PID 1, and the token that its calls need.
-    pub(crate) async fn connect(&self, id: ContainerId) -> Result<(GuestStream, Option<String>)> {
+    pub(crate) async fn connect(&self, id: ContainerId) -> Result<(PortStream, Option<String>)> {
         let (fd, token) = self.reach(id).await?;
         let opened = match token {
             None => {
@@ -96,12 +99,12 @@ impl LauncherClient {
                 stream
                     .set_nonblocking(true)
                     .and_then(|()| UnixStream::from_std(stream))
-                    .map(|s| Box::pin(s) as GuestStream)
+                    .map(|s| Box::pin(s) as PortStream)
             }
             Some(_) => {
                 let stream = std::net::TcpStream::from(fd);
                 let made = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-                made.and_then(|s| s.set_nodelay(true).map(|()| Box::pin(s) as GuestStream))
+                made.and_then(|s| s.set_nodelay(true).map(|()| Box::pin(s) as PortStream))
             }
         };
         Ok((opened.map_err(unavailable)?, token))
@@ -117,12 +120,9 @@ impl LauncherClient {
     }
 }
 
-async fn receive(stream: &mut UnixStream) -> Result<Reply> {
-    receive_rest(stream, Vec::new()).await
-}
-
-/// The answer, of which `read` was read already.
-async fn receive_rest(stream: &mut UnixStream, mut read: Vec<u8>) -> Result<Reply> {
+/// The answer and the descriptors that came beside it, which are as many as it says. Whatever else came
+/// is closed.
+async fn receive(stream: &UnixStream) -> Result<(Reply, Vec<OwnedFd>)> {
     let refused = |e: io::Error| match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(
             ErrorCode::Unavailable,
@@ -130,34 +130,41 @@ async fn receive_rest(stream: &mut UnixStream, mut read: Vec<u8>) -> Result<Repl
         ),
         _ => unavailable(e),
     };
-    while read.len() < HEADER {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).await.map_err(refused)?;
-        read.push(byte[0]);
-    }
-    let mut body = read.split_off(HEADER);
-    let header = <[u8; HEADER]>::try_from(read).map_err(|_| Error::internal("a short header"))?;
+    let mut fds = Vec::new();
+    let mut header = [0; HEADER];
+    read_exact(stream, &mut header, &mut fds).await.map_err(refused)?;
     let length = frame_length(header, MAX_ANSWER).map_err(|e| Error::internal(e.to_string()))?;
-    let had = body.len();
-    body.resize(length.max(had), 0);
-    stream.read_exact(&mut body[had..]).await.map_err(refused)?;
-    decode::<Answer>(&body).map_err(|e| Error::internal(e.to_string()))?.into()
+    let mut body = vec![0; length];
+    read_exact(stream, &mut body, &mut fds).await.map_err(refused)?;
+    let reply = Result::from(decode::<Answer>(&body).map_err(|e| Error::internal(e.to_string()))?)?;
+    if reply.descriptors() != fds.len() {
+        return Err(Error::internal("the launcher's answer and its descriptors do not agree"));
+    }
+    Ok((reply, fds))
 }
 
-/// The first bytes of an answer and the descriptor beside them.
-async fn receive_with(stream: &UnixStream) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
-    stream
-        .async_io(Interest::READABLE, || {
-            let mut bytes = [0u8; HEADER];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Fills the buffer, and gathers the descriptors that come on the way.
+async fn read_exact(stream: &UnixStream, mut buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let read = stream.async_io(Interest::READABLE, || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let flags = RecvFlags::CMSG_CLOEXEC;
-            let got = recvmsg(stream, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
-            let fd = control.drain().find_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-                _ => None,
-            });
-            Ok((bytes[..got.bytes].to_vec(), fd))
-        })
-        .await
+            let got = recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut control, flags)?;
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(received) = message {
+                    fds.extend(received);
+                }
+            }
+            if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() > MAX_DESCRIPTORS {
+                return Err(io::Error::other("too many descriptors came"));
+            }
+            Ok(got.bytes)
+        });
+        match read.await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => buffer = &mut buffer[n..],
+        }
+    }
+    Ok(())
 }

@@ -4,6 +4,7 @@
 mod changes;
 mod container;
 mod launcher;
+mod ports;
 mod start;
 
 use async_trait::async_trait;
@@ -107,6 +108,8 @@ impl Provider for NativeProvider {
     }
 
     async fn destroy(&self, id: ContainerId) -> Result<()> {
+        // First: a socket that is left open would keep the container's network alive.
+        self.launcher.networks.close(id);
         self.launcher.ask(Request::Destroy(id)).await.map(|_| ())
     }
 

@@ -10,11 +10,13 @@ mod guest;
 
 use async_trait::async_trait;
 use atoll_types::{ContainerId, Death, Limits, Profile, Result, VolumeId};
+use futures_util::future::BoxFuture;
 pub use guest::{
     Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost,
     OutputStream, Program, StartFailure, TerminalSize, WriteOptions,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, pin::Pin, sync::Arc};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What a new container needs.
 #[derive(Debug, Clone)]
@@ -112,6 +114,8 @@ pub trait Container: Send + Sync {
     fn live_limits(&self) -> Option<&dyn LiveLimits>;
     /// Finding which files changed, where the provider can.
     fn changes(&self) -> Option<&dyn FileChanges>;
+    /// Reaching servers inside, where the provider can.
+    fn ports(&self) -> Option<&dyn Ports>;
 }
 
 /// What came of a file.
@@ -158,6 +162,26 @@ pub trait FileChanges: Send + Sync {
 pub trait LiveLimits: Send + Sync {
     /// Changes them; on failure the former ones hold.
     async fn set_limits(&self, limits: Limits) -> Result<()>;
+}
+
+/// Bytes in both directions.
+pub trait Duplex: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
+
+/// A connection to a server inside a container.
+pub type PortStream = Pin<Box<dyn Duplex>>;
+
+/// The power to reach servers inside, while nothing inside can reach out.
+#[async_trait]
+pub trait Ports: Send + Sync {
+    /// A connection to a TCP port of the container's loopback. [`atoll_types::ErrorCode::BadGateway`]
+    /// when nothing listens there.
+    async fn connect(&self, port: u16) -> Result<PortStream>;
+    /// Comes about when the container is being destroyed. Whoever has a connection lets go of it then:
+    /// the far side may be silent for ever, and an open socket keeps the network of a container alive.
+    fn closed(&self) -> BoxFuture<'static, ()>;
+    /// The ports that something listens on, in order; where there are very many, the first.
+    async fn listening(&self) -> Result<Vec<u16>>;
 }
 
 /// The power to keep volumes.

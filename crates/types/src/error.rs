@@ -70,6 +70,8 @@ codes! {
     Unsupported = "unsupported",
     /// The two sides speak no common protocol version.
     VersionMismatch = "version_mismatch",
+    /// Nothing answers on a port of the sandbox, or not as it should.
+    BadGateway = "bad_gateway",
     /// A part that is needed does not answer.
     Unavailable = "unavailable",
     /// It took longer than allowed.

@@ -13,8 +13,23 @@ fn the_help_is_as_it_was() {
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help_run", help(&["run", "--help"]));
     for command in [
-        "doctor", "serve", "down", "create", "ls", "exec", "logs", "ps", "kill", "shell", "cp", "find",
-        "grep", "watch", "keys",
+        "doctor",
+        "serve",
+        "down",
+        "create",
+        "ls",
+        "exec",
+        "logs",
+        "ps",
+        "kill",
+        "shell",
+        "cp",
+        "find",
+        "grep",
+        "watch",
+        "preview",
+        "port-forward",
+        "keys",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command, "--help"]));
     }

@@ -5,10 +5,11 @@ use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
     Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
-    Provider, State, Volumes,
+    PortStream, Ports, Provider, State, Volumes,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, VolumeId};
+use futures_util::future::BoxFuture;
 use std::sync::{Arc, Mutex};
 
 #[tokio::test]
@@ -41,6 +42,8 @@ enum Fault {
     ReusesTakenIds,
     HidesTheField,
     TellsChangesTwice,
+    ConnectsToAnotherPort,
+    NeverLetsGo,
 }
 
 /// A provider that is right but for one fault.
@@ -166,6 +169,29 @@ impl Container for BrokenContainer {
             _ => self.inner.changes(),
         }
     }
+
+    fn ports(&self) -> Option<&dyn Ports> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Ports for BrokenContainer {
+    async fn connect(&self, port: u16) -> Result<PortStream> {
+        let port = if self.fault == Fault::ConnectsToAnotherPort { port ^ 2 } else { port };
+        self.inner.ports().unwrap().connect(port).await
+    }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        match self.fault {
+            Fault::NeverLetsGo => Box::pin(std::future::pending()),
+            _ => self.inner.ports().unwrap().closed(),
+        }
+    }
+
+    async fn listening(&self) -> Result<Vec<u16>> {
+        self.inner.ports().unwrap().listening().await
+    }
 }
 
 #[async_trait]
@@ -205,6 +231,8 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::ReusesTakenIds, "a_taken_id_is_refused_and_its_owner_lives"),
     (Fault::HidesTheField, "a_refused_spec_names_its_field_and_leaves_nothing"),
     (Fault::TellsChangesTwice, "changes_are_told_once"),
+    (Fault::ConnectsToAnotherPort, "servers_inside_are_reached_and_reach_nothing"),
+    (Fault::NeverLetsGo, "connections_end_with_the_container"),
 ];
 
 #[tokio::test]

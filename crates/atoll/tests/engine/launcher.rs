@@ -2,7 +2,8 @@
 
 use super::fixture::{Instance, options, says, spec};
 use atoll_launch_proto::{
-    Answer, Envelope, HEADER, MAX_PROTOCOL, MAX_REQUEST, Reply, Request, decode, encode, frame_length,
+    Answer, Envelope, Family, HEADER, MAX_PROTOCOL, MAX_REQUEST, Reply, Request, SocketsRequest, decode,
+    encode, frame_length,
 };
 use atoll_provider::Provider;
 use atoll_provider_native::ensure_launcher;
@@ -120,5 +121,57 @@ async fn the_launcher_has_no_network_and_one_thread() {
                 assert!(line.split_whitespace().all(|field| !sockets.contains(&field.to_owned())), "{line}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn sockets_are_of_the_containers_network_and_of_a_bounded_number() {
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    let asked = |container, count| Request::Sockets(SocketsRequest { container, family: Family::V4, count });
+    for count in [0, 33, 255] {
+        let error = instance.client.ask(asked(c.id(), count)).await.unwrap_err();
+        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::InvalidArgument, Some("count")));
+    }
+    for count in [1, 32] {
+        assert_eq!(instance.client.ask(asked(c.id(), count)).await, Ok(Reply::Sockets { count }));
+    }
+    let nobodys = atoll_types::ContainerId::random();
+    assert_eq!(instance.client.ask(asked(nobodys, 1)).await.unwrap_err().code, ErrorCode::NotFound);
+    // A number that has become another process's opens nothing, and least of all the machine's network.
+    let path = instance.layout.run().join("c").join(c.id().to_string()).join("record.json");
+    let kept = std::fs::read_to_string(&path).unwrap();
+    let pid = instance.pid_of(&c);
+    let us = std::process::id();
+    std::fs::write(&path, kept.replace(&format!("\"pid\":{pid},"), &format!("\"pid\":{us},"))).unwrap();
+    let error = instance.client.ask(asked(c.id(), 1)).await.unwrap_err();
+    assert_eq!(error.code, ErrorCode::ContainerDied, "{error:?}");
+    std::fs::write(&path, kept).unwrap();
+    assert_eq!(instance.client.ask(asked(c.id(), 1)).await, Ok(Reply::Sockets { count: 1 }));
+}
+
+#[tokio::test]
+async fn a_request_with_descriptors_is_refused_and_they_are_closed() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let instance = Instance::start().await;
+    let good = encode(&Envelope { protocol: MAX_PROTOCOL, request: Request::List }, MAX_REQUEST).unwrap();
+    for at in [0, HEADER, good.len() - 1] {
+        let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        stream.write_all(&good[..at]).unwrap();
+        let fds = [std::os::fd::AsFd::as_fd(&theirs)];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        let rest = [std::io::IoSlice::new(&good[at..])];
+        sendmsg(&stream, &rest, &mut control, SendFlags::empty()).unwrap();
+        match exchange(&mut stream, &[]) {
+            Some(Answer::Err(error)) => assert_eq!(error.code, ErrorCode::InvalidArgument),
+            other => panic!("{other:?}"),
+        }
+        drop(theirs);
+        // Nobody holds the other end any more.
+        let mut byte = [0];
+        assert_eq!((&ours).read(&mut byte).unwrap(), 0);
     }
 }

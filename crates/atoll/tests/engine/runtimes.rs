@@ -4,6 +4,7 @@ use super::fixture::{Instance, says, shell, spec};
 use atoll_provider::{Command, Container, ContainerSpec, Provider, TerminalSize};
 use atoll_types::{ErrorCode, Isolation, Profile};
 use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn by(runtime: &str, profile: &str) -> ContainerSpec {
     let isolation = Isolation::Runtime(runtime.into());
@@ -63,5 +64,32 @@ async fn an_absent_runtime_is_refused_by_name() {
         let error = instance.provider.create(by(name, "default")).await.err().unwrap();
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("profile.isolation")));
         assert!(error.message.contains("runc"), "it says what there is: {}", error.message);
+    }
+}
+
+#[tokio::test]
+async fn servers_under_other_runtimes_are_reached_too() {
+    let instance = Instance::start().await;
+    for runtime in ["runc", "runsc"] {
+        let c = instance.provider.create(by(runtime, "default")).await.unwrap();
+        let power = c.ports().unwrap();
+        let closed = power.connect(8080).await.err().unwrap();
+        assert_eq!(closed.code, ErrorCode::BadGateway, "{runtime}");
+        let line = "mkdir /tmp/w; echo hello > /tmp/w/x; cd /tmp/w; \
+                    setsid python3 -m http.server 8080 --bind 127.0.0.1 > /tmp/log 2>&1 < /dev/null & sleep 0.1";
+        assert_eq!(shell(&c, line).await.report.exit_code, Some(0), "{runtime}");
+        let mut stream = loop {
+            match power.connect(8080).await {
+                Ok(stream) => break stream,
+                Err(error) => assert_eq!(error.code, ErrorCode::BadGateway),
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        };
+        assert_eq!(power.listening().await.unwrap(), [8080], "{runtime}: PID 1's own port is not told");
+        stream.write_all(b"GET /x HTTP/1.0\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("hello\n"), "{runtime}: {answer}");
+        instance.provider.destroy(c.id()).await.unwrap();
     }
 }

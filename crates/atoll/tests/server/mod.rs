@@ -1,3 +1,4 @@
+mod browser;
 mod fixture;
 mod http;
 
@@ -6,8 +7,11 @@ mod crashes;
 mod execs;
 mod files;
 mod folders;
+mod forwarding;
+mod hostile_page;
 mod lifecycle;
 mod machine;
+mod preview;
 mod published_client;
 mod readme;
 mod shell;

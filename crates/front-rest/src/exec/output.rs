@@ -131,7 +131,7 @@ async fn raw_piece(
     mut updates: Updates,
     mut next: u64,
     wish: Wish,
-    mut ending: Ending,
+    ending: Ending,
 ) -> Option<(io::Result<Bytes>, RawState)> {
     let last = ending.clone();
     let broken = move |error: Error| {

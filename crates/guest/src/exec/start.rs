@@ -82,8 +82,8 @@ impl Execs {
         let command = program.display.clone();
         let group = || users::tty_group().unwrap_or(user.gid);
         let terminal = size.map(|size| TerminalPlan { size, group: group() });
-        let plan = Plan::new(program, &variables, directory, user, open_files, terminal, &self.config)?;
-        let plan = Plan { own, ..plan };
+        let mut plan = Plan::new(program, &variables, directory, user, open_files, terminal, &self.config)?;
+        plan.own = own;
         let tool = own.is_some();
         let started = Instant::now();
         let oom_before = self.oom.read();

@@ -28,7 +28,7 @@ pub(crate) fn no_such(container: ContainerId) -> Error {
     Error::new(ErrorCode::NotFound, format!("there is no container {container}")).at("container")
 }
 
-fn load(context: &Context, container: ContainerId) -> Result<Record> {
+pub(super) fn load(context: &Context, container: ContainerId) -> Result<Record> {
     record::load(context, container).ok_or_else(|| no_such(container))
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(Owne
         let stream = UnixStream::connect(context.guest_socket(container)).map_err(refused)?;
         return Ok((stream.into(), None));
     }
-    net::enter(record.pid).map_err(refused)?;
+    net::enter_checked(&record).map_err(refused)?;
     let address = SocketAddr::from(([127, 0, 0, 1], TCP_PORT));
     // PID 1 listens a moment after it was started.
     let mut tries = 0;

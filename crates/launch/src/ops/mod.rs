@@ -5,10 +5,12 @@ mod create;
 mod destroy;
 mod inspect;
 mod limits;
+mod ports;
 mod volumes;
 
 pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::set_limits;
+pub(crate) use ports::{ports, sockets};
 pub(crate) use volumes::{list_volumes, remove_volume};

@@ -3,6 +3,7 @@
 
 mod isolation;
 mod lifecycle;
+mod ports;
 mod volumes;
 mod work;
 
@@ -63,6 +64,8 @@ checks![
     isolation::the_root_is_read_only,
     isolation::containers_see_nothing_of_each_other,
     isolation::there_is_no_network,
+    ports::servers_inside_are_reached_and_reach_nothing,
+    ports::connections_end_with_the_container,
 ];
 
 /// Runs every check, one after the other, and returns those that failed with their reasons.

@@ -1,0 +1,89 @@
+//! Servers that run inside a sandbox, reached from outside. What they are sent and what they answer is
+//! for a front; here is who may, and the way there.
+
+use crate::{Caller, Core};
+use atoll_provider::{Container, PortStream, Ports};
+use atoll_store::{SandboxId, SandboxRecord, Status};
+use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+
+/// A port of a running sandbox, for somebody who may use it.
+#[derive(Clone)]
+pub struct Port {
+    container: Arc<dyn Container>,
+    /// Whose sandbox it is.
+    pub owner: String,
+    /// Which port.
+    pub number: u16,
+}
+
+impl Port {
+    /// Names the port for as long as the sandbox's container lives; a resumed sandbox has another.
+    #[must_use]
+    pub fn key(&self) -> (ContainerId, u16) {
+        (self.container.id(), self.number)
+    }
+
+    fn power(&self) -> Result<&dyn Ports> {
+        power(&*self.container)
+    }
+
+    /// A new connection.
+    pub async fn connect(&self) -> Result<PortStream> {
+        self.power()?.connect(self.number).await
+    }
+
+    /// Comes about when the sandbox's container goes; connections are to be let go of then.
+    pub fn closed(&self) -> Result<BoxFuture<'static, ()>> {
+        Ok(self.power()?.closed())
+    }
+}
+
+fn power(container: &dyn Container) -> Result<&dyn Ports> {
+    let lacking =
+        || Error::new(ErrorCode::Unsupported, "ports of this sandbox cannot be reached from outside");
+    container.ports().ok_or_else(lacking)
+}
+
+impl Core {
+    /// A port, for its owner. Whoever may only look may not: a request can change what is inside.
+    pub async fn port(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<Port> {
+        let record = self.writable(caller, id).await?;
+        self.open(record, number).await
+    }
+
+    /// A port, for whoever has a token for it; and when that ends, in seconds since 1970.
+    pub async fn port_by_token(&self, token: &str, id: SandboxId, number: u16) -> Result<(Port, u64)> {
+        let end = self.check_preview(token, id, number)?;
+        let missing = || Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()));
+        let record = self.store.sandbox(id).await?.ok_or_else(missing)?;
+        Ok((self.open(record, number).await?, end))
+    }
+
+    async fn open(&self, record: SandboxRecord, number: u16) -> Result<Port> {
+        if number == 0 {
+            return Err(Error::invalid("port", "port must be between 1 and 65535"));
+        }
+        must_exist(&record)?;
+        let container = self.desks.container(record.id).await?;
+        Ok(Port { container, owner: record.owner, number })
+    }
+
+    /// The ports that something listens on inside.
+    pub async fn listening_ports(&self, caller: &Caller, id: SandboxId) -> Result<Vec<u16>> {
+        must_exist(&self.visible(caller, id).await?)?;
+        let container = self.desks.container(id).await?;
+        power(&*container)?.listening().await
+    }
+}
+
+/// A destroyed sandbox has no ports, nor tokens for them.
+pub(crate) fn must_exist(record: &SandboxRecord) -> Result<()> {
+    match record.status {
+        Status::Destroyed => {
+            Err(Error::new(ErrorCode::NotFound, format!("the sandbox {} is destroyed", record.id.uuid())))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,140 @@
+//! Tokens that open a sandbox's port to whoever has them, for a while. Nothing is kept of them: a token
+//! is what it allows, signed. It is worth nothing once its time or its sandbox is over.
+
+use crate::{Caller, Core, now, ports::must_exist};
+use atoll_store::SandboxId;
+use atoll_types::{Error, ErrorCode, Result};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+/// How long a token is worth something where nothing is said, and at most.
+const USUAL_SECONDS: u32 = 3600;
+const LONGEST_SECONDS: u32 = 7 * 24 * 3600;
+
+const VERSION: u8 = 1;
+/// Version, port and end; the signature follows.
+const CLAIMS: usize = 1 + 2 + 8;
+const SIGNATURE: usize = 32;
+/// Names what the key is for, so that no other use of the same secret gives the same bytes.
+const PURPOSE: &[u8] = b"atoll preview tokens, version 1";
+
+/// A token that was just made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreviewToken {
+    /// What the client sends.
+    pub token: String,
+    /// From when on it is worth nothing, in milliseconds since 1970.
+    pub expires_at: i64,
+}
+
+/// What tokens are signed with.
+pub(crate) struct PreviewKey(Hmac<Sha256>);
+
+fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
+    // A key of any length is a key.
+    Hmac::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes keys of every length"))
+}
+
+impl PreviewKey {
+    pub(crate) fn derive(secret: &[u8; 32]) -> Self {
+        Self(keyed(&keyed(secret).chain_update(PURPOSE).finalize().into_bytes().into()))
+    }
+
+    fn over(&self, sandbox: SandboxId, claims: &[u8]) -> Hmac<Sha256> {
+        self.0.clone().chain_update(sandbox.uuid().as_bytes()).chain_update(claims)
+    }
+
+    /// Signs access to one port, or to every port, until `end` in seconds since 1970.
+    fn sign(&self, sandbox: SandboxId, port: Option<u16>, end: u64) -> String {
+        let mut token = vec![VERSION];
+        token.extend(port.unwrap_or(0).to_be_bytes());
+        token.extend(end.to_be_bytes());
+        let signature = self.over(sandbox, &token).finalize().into_bytes();
+        token.extend(signature);
+        URL_SAFE_NO_PAD.encode(token)
+    }
+
+    /// When the token ends, if it opens this port of this sandbox at this moment.
+    fn check(&self, token: &str, sandbox: SandboxId, port: u16, now: u64) -> Option<u64> {
+        let token = URL_SAFE_NO_PAD.decode(token).ok().filter(|t| t.len() == CLAIMS + SIGNATURE)?;
+        let (claims, signature) = token.split_at(CLAIMS);
+        // In constant time, and before anything of it is believed.
+        self.over(sandbox, claims).verify_slice(signature).ok()?;
+        let (version, rest) = claims.split_first()?;
+        let (allowed, end) = rest.split_first_chunk::<2>()?;
+        let (allowed, end) = (u16::from_be_bytes(*allowed), u64::from_be_bytes(end.try_into().ok()?));
+        (*version == VERSION && (allowed == 0 || allowed == port) && now < end).then_some(end)
+    }
+}
+
+fn seconds() -> u64 {
+    u64::try_from(now() / 1000).unwrap_or(0)
+}
+
+impl Core {
+    /// Makes a token for one port of a sandbox, or for all of them.
+    pub async fn preview_token(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        port: Option<u16>,
+        ttl_seconds: Option<u32>,
+    ) -> Result<PreviewToken> {
+        if port == Some(0) {
+            return Err(Error::invalid("port", "port must be between 1 and 65535"));
+        }
+        let ttl = ttl_seconds.unwrap_or(USUAL_SECONDS);
+        if !(1..=LONGEST_SECONDS).contains(&ttl) {
+            let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
+            return Err(Error::invalid("ttl_seconds", message));
+        }
+        must_exist(&self.writable(caller, id).await?)?;
+        let end = seconds() + u64::from(ttl);
+        let token = self.vault.preview().sign(id, port, end);
+        Ok(PreviewToken { token, expires_at: i64::try_from(end * 1000).unwrap_or(i64::MAX) })
+    }
+
+    /// When a token ends, in seconds since 1970, if it opens this port of this sandbox.
+    pub(crate) fn check_preview(&self, token: &str, id: SandboxId, port: u16) -> Result<u64> {
+        let refused = || {
+            let message = "the preview token is not for this port of this sandbox, or has expired";
+            Error::new(ErrorCode::PermissionDenied, message)
+        };
+        self.vault.preview().check(token, id, port, seconds()).ok_or_else(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_opens_what_it_says_until_it_ends() {
+        let key = PreviewKey::derive(&[7; 32]);
+        let (one, other) = (SandboxId::random(), SandboxId::random());
+        let token = key.sign(one, Some(8080), 1000);
+        assert_eq!(key.check(&token, one, 8080, 999), Some(1000));
+        assert_eq!(key.check(&token, one, 8080, 1000), None, "expired");
+        assert_eq!(key.check(&token, one, 8081, 999), None, "another port");
+        assert_eq!(key.check(&token, other, 8080, 999), None, "another sandbox");
+        assert_eq!(PreviewKey::derive(&[8; 32]).check(&token, one, 8080, 999), None, "another server");
+        assert_eq!(key.check(&key.sign(one, None, 1000), one, 9, 0), Some(1000));
+    }
+
+    #[test]
+    fn no_changed_token_opens_anything() {
+        let (key, sandbox) = (PreviewKey::derive(&[7; 32]), SandboxId::random());
+        let token = key.sign(sandbox, Some(8080), 1000);
+        let raw = URL_SAFE_NO_PAD.decode(&token).unwrap();
+        for at in 0..raw.len() * 8 {
+            let mut spoiled = raw.clone();
+            spoiled[at / 8] ^= 1 << (at % 8);
+            let spoiled = URL_SAFE_NO_PAD.encode(spoiled);
+            assert_eq!(key.check(&spoiled, sandbox, 8080, 0), None, "bit {at}");
+        }
+        for text in ["", "x", &token[1..], &format!("{token}A"), &format!("{token}="), "é"] {
+            assert_eq!(key.check(text, sandbox, 8080, 0), None, "{text:?}");
+        }
+    }
+}

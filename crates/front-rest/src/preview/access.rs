@@ -1,0 +1,79 @@
+//! Who may see a preview: the owner by a key, or whoever has a token. A server without keys lets in
+//! those with a token only: there any page in the user's browser could ask, and a request that it may
+//! not read the answer to can still do something inside.
+
+use crate::{
+    Access, App,
+    auth::{caller_of, presented},
+    error::Failure,
+};
+use atoll_core::Port;
+use atoll_store::SandboxId;
+use atoll_types::{Error, ErrorCode};
+use axum::http::HeaderMap;
+
+/// The header of a token.
+pub(super) const TOKEN: &str = "x-atoll-preview-token";
+
+/// A port that the caller may use.
+pub(super) struct Granted {
+    pub(super) port: Port,
+    /// By a token, which leaves `Authorization` to the app.
+    pub(super) by_token: bool,
+    /// When the token ends, in seconds since 1970.
+    pub(super) until: u64,
+}
+
+fn refused(error: Error) -> Failure {
+    match error.code {
+        ErrorCode::PermissionDenied => Failure::unauthorized(&error.message),
+        _ => error.into(),
+    }
+}
+
+/// By a token.
+pub(super) async fn by_token(app: &App, token: &str, id: SandboxId, number: u16) -> Result<Granted, Failure> {
+    let (port, until) = app.core.port_by_token(token, id, number).await.map_err(refused)?;
+    within_rate(app, Granted { port, by_token: true, until })
+}
+
+/// By the key in the headers.
+pub(super) async fn by_key(
+    app: &App,
+    headers: &HeaderMap,
+    id: SandboxId,
+    number: u16,
+) -> Result<Granted, Failure> {
+    let Some(key) = presented(headers) else {
+        return Err(Failure::unauthorized(match app.access {
+            Access::Keys => "send a key, or a preview token",
+            Access::Open => "a preview needs a token, also where nothing else needs a key",
+        }));
+    };
+    let caller = caller_of(app, key).await?;
+    let port = app.core.port(&caller, id, number).await?;
+    within_rate(app, Granted { port, by_token: false, until: 0 })
+}
+
+fn within_rate(app: &App, granted: Granted) -> Result<Granted, Failure> {
+    if app.rates.allow(&granted.port.owner) { Ok(granted) } else { Err(Failure::too_many()) }
+}
+
+/// The token of the header that is for it.
+pub(super) fn token_header(headers: &HeaderMap) -> Option<&str> {
+    headers.get(TOKEN).map(|v| v.to_str().unwrap_or_default())
+}
+
+/// Whether what the request would hand on to the app is one of our keys.
+pub(super) async fn carries_a_key(app: &App, headers: &HeaderMap) -> bool {
+    match presented(headers) {
+        Some(key) => app.core.authenticate(key).await.is_ok(),
+        None => false,
+    }
+}
+
+/// The number of a port, as a part of an address.
+pub(super) fn port_number(text: &str) -> Option<u16> {
+    let plain = !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| plain)
+}

@@ -1,0 +1,88 @@
+//! One request to a server inside, and its answer. Bodies are streams in both directions; an upgraded
+//! connection is bytes in both directions, until either side or the sandbox ends.
+
+use super::{
+    access::{self, Granted},
+    headers::{self, Back, Onward, Place},
+};
+use crate::{App, error::Failure, listen::Life};
+use atoll_core::Port;
+use atoll_types::{Error, ErrorCode};
+use axum::{
+    body::Body,
+    extract::{ConnectInfo, Request},
+    http::{StatusCode, Uri, Version, header, uri::PathAndQuery},
+    response::Response,
+};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use std::net::SocketAddr;
+
+/// What goes where.
+pub(super) struct Exchange {
+    pub(super) granted: Granted,
+    pub(super) place: Place,
+    /// The app's own path.
+    pub(super) target: PathAndQuery,
+}
+
+/// Carries out one exchange.
+pub(super) async fn exchange(app: &App, exchange: Exchange, request: Request) -> Result<Response, Failure> {
+    let Exchange { granted: Granted { port, by_token, .. }, place, target } = exchange;
+    let (mut parts, body) = request.into_parts();
+    let upgrade = headers::upgrade_of(&parts.headers).filter(|_| parts.version == Version::HTTP_11);
+    let ours = parts.extensions.remove::<OnUpgrade>().filter(|_| upgrade.is_some());
+    let hold = parts.extensions.get::<Life>().cloned();
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|c| c.0.ip());
+    let public = parts.headers.get(header::HOST).and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let keep_authorization = by_token && !access::carries_a_key(app, &parts.headers).await;
+    let wants = ours.is_some();
+    let upgrade = upgrade.filter(|_| wants);
+    let onward = Onward { place: &place, port: port.number, peer, keep_authorization, upgrade };
+    headers::request(&mut parts.headers, onward);
+    parts.extensions.clear();
+    parts.version = Version::HTTP_11;
+    parts.uri = Uri::from(target);
+    let method = parts.method.clone();
+    let answer = app.preview.upstream.send(&port, Request::from_parts(parts, body), wants).await?;
+    let (mut parts, body) = answer.into_parts();
+    let theirs = parts.extensions.remove::<OnUpgrade>();
+    // Whatever else the connection's code noted of it is not for ours.
+    parts.extensions.clear();
+    parts.version = Version::HTTP_11;
+    let back = Back { place: &place, method: &method, port: port.number, public: public.as_deref() };
+    headers::answer(&mut parts.headers, parts.status, &back);
+    if parts.status != StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(Response::from_parts(parts, Body::new(body)));
+    }
+    let (Some(ours), Some(theirs), true) = (ours, theirs, parts.headers.contains_key(header::UPGRADE)) else {
+        let message = format!("the server on port {} in the sandbox upgraded to nothing", port.number);
+        return Err(Error::new(ErrorCode::BadGateway, message).into());
+    };
+    tokio::spawn(tunnel(ours, theirs, port, hold));
+    Ok(Response::from_parts(parts, Body::empty()))
+}
+
+/// Carries bytes between the two until both are done, or the sandbox or the server ends.
+async fn tunnel(ours: OnUpgrade, theirs: OnUpgrade, port: Port, hold: Option<Life>) {
+    let Ok(closed) = port.closed() else { return };
+    drop(port);
+    let carry = async {
+        let (ours, theirs) = tokio::try_join!(ours, theirs)?;
+        let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
+        // A side that breaks off ends both, and is no fault of ours.
+        let _ = tokio::io::copy_bidirectional(&mut ours, &mut theirs).await;
+        Ok::<_, hyper::Error>(())
+    };
+    let ending = async {
+        match &hold {
+            Some(hold) => hold.ending().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = carry => {}
+        () = closed => {}
+        () = ending => {}
+    }
+}

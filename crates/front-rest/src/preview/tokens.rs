@@ -1,0 +1,90 @@
+//! Making preview tokens, and looking which ports there are to preview.
+
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    parse::{Raw, json, sandbox_id},
+    time::rfc3339,
+};
+use atoll_types::Error;
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode, header, uri::Authority},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A token to make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PreviewTokenBody {
+    /// The one port that it opens; all, where none is named.
+    #[schema(minimum = 1, maximum = 65535)]
+    port: Option<u16>,
+    /// For how long. An hour, where nothing is said.
+    #[schema(minimum = 1, maximum = 604_800)]
+    ttl_seconds: Option<u32>,
+}
+
+/// A token that opens a port, or all of them.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PreviewTokenItem {
+    token: String,
+    port: Option<u16>,
+    expires_at: String,
+    /// Where the port's page is, below this server's own address. Only with a port.
+    url: Option<String>,
+    /// The same by a name of its own. Only with a port, and where there is a preview domain.
+    host_url: Option<String>,
+}
+
+/// Makes a token that opens one port, or all of them, to whoever has it.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/preview-tokens", tag = "preview", params(("id" = uuid::Uuid, Path)),
+    request_body = PreviewTokenBody,
+    responses((status = 201, body = PreviewTokenItem), (status = 404), (status = 422, description = "A field is wrong")))]
+pub(crate) async fn create(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Raw(body): Raw,
+) -> Result<(StatusCode, Json<PreviewTokenItem>), Failure> {
+    let id = sandbox_id(&id)?;
+    let PreviewTokenBody { port, ttl_seconds } = json(&body)?;
+    let made = app.core.preview_token(&caller, id, port, ttl_seconds).await?;
+    let text = |name| headers.get(name).and_then(|v: &axum::http::HeaderValue| v.to_str().ok());
+    let host = text(header::HOST).filter(|h| h.parse::<Authority>().is_ok());
+    let host = host.ok_or_else(|| Error::invalid("Host", "the request names no host"))?;
+    // Only the caller is told, and only where to look.
+    let https = headers.get("x-forwarded-proto").is_some_and(|v| v == "https");
+    let scheme = if https { "https" } else { "http" };
+    let token = made.token;
+    let path = |port| format!("{scheme}://{host}/api/v1/sandboxes/{}/ports/{port}~{token}/", id.uuid());
+    let named = |port| {
+        let domain = app.preview.domain.as_ref()?;
+        Some(format!("{}/?atoll_token={token}", domain.url(scheme, host, port, id)))
+    };
+    let (url, host_url) = (port.map(path), port.and_then(named));
+    let expires_at = rfc3339(made.expires_at);
+    Ok((StatusCode::CREATED, Json(PreviewTokenItem { token, port, expires_at, url, host_url })))
+}
+
+/// Ports of a sandbox.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PortItem {
+    port: u16,
+}
+
+/// Lists the ports that something listens on inside, on its loopback.
+#[utoipa::path(get, path = "/api/v1/sandboxes/{id}/ports", tag = "preview", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, body = Vec<PortItem>), (status = 404), (status = 409)))]
+pub(crate) async fn ports(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Result<Json<Vec<PortItem>>, Failure> {
+    let ports = app.core.listening_ports(&caller, sandbox_id(&id)?).await?;
+    Ok(Json(ports.into_iter().map(|port| PortItem { port }).collect()))
+}
