@@ -12,7 +12,8 @@ fn help(arguments: &[&str]) -> String {
 fn the_help_is_as_it_was() {
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help_run", help(&["run", "--help"]));
-    for command in ["doctor", "serve", "down", "create", "ls", "exec", "cp", "keys"] {
+    insta::assert_snapshot!("help_audit_verify", help(&["audit", "verify", "--help"]));
+    for command in ["doctor", "serve", "down", "audit", "create", "ls", "exec", "cp", "keys"] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command, "--help"]));
     }
 }
