@@ -33,7 +33,7 @@ fn scatter(number: u64) -> u64 {
 /// One owner has half of everything, a hundred share the rest.
 fn begin(number: u64) -> Begin {
     let dice = scatter(number);
-    let owner = if dice.is_multiple_of(2) { 0 } else { 1 + dice / 2 % 100 };
+    let owner = if dice.is_multiple_of(2) { 0 } else { 1 + scatter(dice) % 100 };
     let kind = match dice / 300 % 1000 {
         0..700 => "exec",
         700..850 => "file.write",
@@ -53,7 +53,7 @@ fn begin(number: u64) -> Begin {
         owner: format!("owner-{owner}"),
         address: Some("192.0.2.7:51234".into()),
         kind: kind.into(),
-        sandbox: Some(SandboxId::from_uuid(id(2, owner * 200 + dice / 11 % 200))),
+        sandbox: Some(SandboxId::from_uuid(id(2, owner * 200 + scatter(dice + 1) % 200))),
         detail: Detail::new(&detail),
         directory: Some("/workspace".into()),
         variables: vec!["PATH".into(), "API_TOKEN".into()],
@@ -114,7 +114,7 @@ async fn one_by_one(what: &str, ledger: &Ledger, from: u64, output: &atoll_store
     spread(&format!("both, {what}"), both);
 }
 
-fn queries(operations: u64) -> Vec<(&'static str, OperationQuery)> {
+fn queries(operations: u64, sandbox: Option<SandboxId>) -> Vec<(&'static str, OperationQuery)> {
     let any = OperationQuery::default;
     let some = |text: &str| Some(text.to_owned());
     let (busy, quiet) = (some("owner-0"), some("owner-7"));
@@ -124,7 +124,7 @@ fn queries(operations: u64) -> Vec<(&'static str, OperationQuery)> {
         ("the newest 50", any()),
         ("the newest 500", OperationQuery { limit: 500, ..any() }),
         ("a page half way through", OperationQuery { before: half, ..any() }),
-        ("sandbox", OperationQuery { sandbox: Some(SandboxId::from_uuid(id(2, 1407))), ..any() }),
+        ("sandbox", OperationQuery { sandbox, ..any() }),
         ("sandbox, unknown", OperationQuery { sandbox: Some(SandboxId::random()), ..any() }),
         ("owner of half", OperationQuery { owner: busy.clone(), ..any() }),
         ("owner of 1 in 200", OperationQuery { owner: quiet.clone(), ..any() }),
@@ -181,7 +181,9 @@ fn queries(operations: u64) -> Vec<(&'static str, OperationQuery)> {
 }
 
 async fn pages(store: &SqliteStore, operations: u64) {
-    let mut cases = queries(operations);
+    let middle = OperationQuery { before: Some(operations), limit: 1, ..OperationQuery::default() };
+    let sandbox = store.audit_operations(&middle).await.unwrap()[0].begin.sandbox;
+    let mut cases = queries(operations, sandbox);
     // A tenth of the time, somewhere in the middle.
     let at = async |seq| {
         store
@@ -197,7 +199,6 @@ async fn pages(store: &SqliteStore, operations: u64) {
     let quiet = Some("owner-7".to_owned());
     cases
         .push(("owner of 1 in 200, since and until", OperationQuery { owner: quiet, since, until, ..any() }));
-    let sandbox = Some(SandboxId::from_uuid(id(2, 1407)));
     cases.push(("sandbox, since and until", OperationQuery { sandbox, since, until, ..any() }));
     let text = Some("needle7777".to_owned());
     cases.push(("text rare, since and until", OperationQuery { text, since, until, ..any() }));

@@ -204,7 +204,7 @@ mod tests {
             let encoded = entry.encode(seq, batch).unwrap();
             let decoded = Decoded::new(&encoded.facts, &encoded.output).unwrap();
             prop_assert_eq!(&decoded, &Decoded { seq, batch, entry });
-            prop_assert_eq!(decoded.entry.encode(seq, batch).unwrap(), encoded.clone());
+            prop_assert_eq!(&decoded.entry.encode(seq, batch).unwrap(), &encoded);
             prop_assert!(Decoded::new(&encoded.facts, &[&encoded.output[..], b"x"].concat()).is_err());
         }
 
