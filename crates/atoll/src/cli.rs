@@ -22,6 +22,9 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Ends every server and sandbox on this machine, or those of one data folder.
     Down(Down),
+    /// The record of who did what.
+    #[command(subcommand, arg_required_else_help = true)]
+    Audit(Audit),
     /// Prints a completion script for a shell.
     Completion(Completion),
     #[command(flatten)]
@@ -131,6 +134,22 @@ pub(crate) struct Down {
     /// Delete the data folders too: records, keys, volumes
     #[arg(long)]
     pub(crate) purge: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// Checks in the data folder that no row was changed, removed, moved or cut off the end. The server may
+    /// run. Exits with 0 when all is well, with 1 when it is not, and with 2 when it cannot tell
+    Verify(AuditVerify),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditVerify {
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// A row and its code that were noted earlier, as an earlier run printed them: they must still be there
+    #[arg(long, value_name = "SEQ:MAC")]
+    pub(crate) expect: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The program. It parses what was asked, puts the parts together and runs them; only here are
 //! concrete providers and stores named.
 
+mod audit;
 mod cli;
 mod config;
 mod doctor;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         cli::Command::Run(options) => alone(run::run(options)),
         cli::Command::Doctor(options) => alone(doctor::run(&options)),
         cli::Command::Down(options) => alone(down::run(&options)),
+        cli::Command::Audit(cli::Audit::Verify(options)) => alone(audit::verify(&options)),
         cli::Command::Serve(options) => serve::start(&options),
         cli::Command::Completion(options) => {
             clap_complete::generate(options.shell, &mut cli::Cli::command(), "atoll", &mut std::io::stdout());

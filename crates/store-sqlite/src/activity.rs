@@ -32,7 +32,7 @@ async fn count(conn: &mut SqliteConnection, activity: &Activity) -> Result<(i64,
     .ok_or(StoreError::NotFound(Thing::Sandbox))
 }
 
-async fn record(conn: &mut SqliteConnection, activity: Activity) -> Result<()> {
+pub(crate) async fn record(conn: &mut SqliteConnection, activity: Activity) -> Result<()> {
     let doing = "recording an activity";
     let (seq, place) = count(conn, &activity).await?;
     let Activity { sandbox: _, kind, at, detail: _, exit_code, duration_ms, bytes } = activity;

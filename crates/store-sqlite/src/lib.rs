@@ -10,7 +10,9 @@
 //! above all, waits for the disk (`reach_disk`).
 
 mod activity;
+mod audit;
 mod error;
+mod event;
 mod file;
 mod idempotency;
 mod key;
@@ -32,8 +34,10 @@ use sqlx::{
 };
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::sync::watch;
 use writer::Writer;
 
 /// How to open a database.
@@ -59,6 +63,9 @@ pub struct SqliteStore {
     writer: Writer,
     readers: SqlitePool,
     log: PathBuf,
+    filling: Arc<audit::Filling>,
+    /// The newest event that this process wrote.
+    news: Arc<watch::Sender<u64>>,
 }
 
 impl SqliteStore {
@@ -91,10 +98,47 @@ impl SqliteStore {
             migrate::run(&writer).await?;
         }
         let read = plain.pragma("query_only", "ON").pragma("cache_size", "-16384");
-        let readers = readers(&options).connect_lazy_with(read);
-        let mut log = path.as_os_str().to_owned();
-        log.push("-wal");
-        Ok(Self { writer, readers, log: log.into() })
+        Ok(Self::with(writer, readers(&options).connect_lazy_with(read), path))
+    }
+
+    /// Opens a database that somebody else may be using, to read it and nothing else: it is neither made
+    /// nor upgraded, and every write is refused.
+    pub async fn open_read_only(path: &Path) -> Result<Self> {
+        let options = Options { readers: 1, ..Options::default() };
+        let read = SqliteConnectOptions::new()
+            .filename(path)
+            .read_only(true)
+            .busy_timeout(options.busy_timeout)
+            .pragma("query_only", "ON");
+        let mut found = read_version(&read).await;
+        let mut used = read;
+        if matches!(found, Err(StoreError::Unavailable(Outage::NoAccess, _))) && !log_path(path).exists() {
+            // A copy in a folder that cannot be written, where the log's files cannot be made. Nobody writes
+            // there, and so nothing changes.
+            used = used.immutable(true);
+            found = read_version(&used).await;
+        }
+        let found = found?;
+        if found < SCHEMA_VERSION {
+            return Err(StoreError::Older { found, known: SCHEMA_VERSION });
+        }
+        Ok(Self::with(Writer::closed(), readers(&options).connect_lazy_with(used), path))
+    }
+
+    fn with(writer: Writer, readers: SqlitePool, path: &Path) -> Self {
+        let (filling, news) = (Arc::default(), Arc::new(watch::Sender::new(0)));
+        Self { writer, readers, log: log_path(path), filling, news }
+    }
+
+    /// Tells those who wait for events that there is a new one.
+    fn tell(&self, newest: Option<u64>) {
+        if let Some(newest) = newest {
+            self.news.send_if_modified(|told| {
+                let later = newest > *told;
+                *told = newest.max(*told);
+                later
+            });
+        }
     }
 
     /// Ends every connection, after the calls under way, and folds the log into the file.
@@ -129,6 +173,20 @@ impl SqliteStore {
             Err(error) => Err(StoreError::Internal("writing to disk", error.into())),
         }
     }
+}
+
+fn log_path(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+async fn read_version(options: &SqliteConnectOptions) -> Result<u32> {
+    let doing = "opening the database";
+    let mut conn = SqliteConnection::connect_with(options).await.map_err(failed(doing))?;
+    let looked = migrate::look(&mut conn).await;
+    conn.close().await.map_err(failed(doing))?;
+    looked
 }
 
 /// SQLite does not wait by itself where two turn a new file's log on at once.

@@ -6,7 +6,8 @@ use atoll_store::{Result, StoreError};
 use sqlx::{Executor, SqliteConnection};
 
 /// One script per version, the first making version 1.
-const SCRIPTS: &[&str] = &[include_str!("../migrations/0001_start.sql")];
+const SCRIPTS: &[&str] =
+    &[include_str!("../migrations/0001_start.sql"), include_str!("../migrations/0002_audit.sql")];
 
 /// The version that this release writes.
 #[allow(clippy::cast_possible_truncation)]

@@ -2,8 +2,9 @@
 
 use crate::error::failed;
 use atoll_store::{
-    Activity, ActivityEntry, ActivityKind, ApiKey, KeyHash, KeyId, Result, SandboxId, SandboxRecord, Scope,
-    Sealed, Status, StoreError,
+    Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EndedColumns, EventRow, Facts,
+    KeyHash, KeyId, NewEvent, OpenOperation, Operation, OperationEnd, OperationId, Projection, RawRow,
+    Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError,
 };
 use atoll_types::{ContainerId, VolumeId};
 use serde::de::DeserializeOwned;
@@ -47,6 +48,20 @@ pub(crate) fn count(row: &SqliteRow, column: &'static str) -> Result<u64> {
 
 fn name<T>(row: &SqliteRow, column: &'static str, parse: fn(&str) -> Option<T>) -> Result<T> {
     parse(get(row, column)?).ok_or_else(|| damaged(column))
+}
+
+pub(crate) fn optional_name<T>(
+    row: &SqliteRow,
+    column: &'static str,
+    parse: fn(&str) -> Option<T>,
+) -> Result<Option<T>> {
+    get::<Option<&str>>(row, column)?.map(|name| parse(name).ok_or_else(|| damaged(column))).transpose()
+}
+
+pub(crate) fn optional_sandbox(row: &SqliteRow, column: &'static str) -> Result<Option<SandboxId>> {
+    let bytes: Option<&[u8]> = get(row, column)?;
+    let id = bytes.map(Uuid::from_slice).transpose().map_err(|_| damaged(column))?;
+    Ok(id.map(SandboxId::from_uuid))
 }
 
 pub(crate) fn status(row: &SqliteRow) -> Result<Status> {
@@ -115,4 +130,79 @@ pub(crate) fn key(row: &SqliteRow) -> Result<ApiKey> {
         revoked_at: get(row, "revoked_at")?,
         last_used_at: get(row, "last_used_at")?,
     })
+}
+
+pub(crate) fn event(row: &SqliteRow) -> Result<EventRow> {
+    let event = NewEvent {
+        at: get(row, "at")?,
+        owner: get(row, "owner")?,
+        sandbox: optional_sandbox(row, "sandbox")?,
+        kind: get(row, "kind")?,
+        reason: get(row, "reason")?,
+        data: get(row, "data")?,
+    };
+    Ok(EventRow { id: count(row, "id")?, event })
+}
+
+/// A row of the audit trail as it is; nothing is judged.
+pub(crate) fn audit(row: &SqliteRow) -> Result<RawRow> {
+    Ok(RawRow {
+        seq: get(row, "seq")?,
+        operation: get(row, "operation")?,
+        part: get(row, "part")?,
+        at: get(row, "at")?,
+        mac: get(row, "mac")?,
+        facts: get(row, "facts")?,
+        output: get(row, "output")?,
+        projection: projection(row)?,
+    })
+}
+
+fn projection(row: &SqliteRow) -> Result<Option<Projection>> {
+    let Some(seq) = get(row, "begin_seq")? else { return Ok(None) };
+    let begun = BegunColumns {
+        at: get(row, "begin_at")?,
+        owner: get(row, "owner")?,
+        key: get(row, "key")?,
+        kind: get(row, "kind")?,
+        sandbox: get(row, "sandbox")?,
+        search: get(row, "search")?,
+    };
+    let (end, outcome) = (get::<Option<i64>>(row, "end_seq")?, get::<Option<String>>(row, "outcome")?);
+    let (exit_code, duration_us) =
+        (get::<Option<i64>>(row, "exit_code")?, get::<Option<i64>>(row, "duration_us")?);
+    // Any of them claims an end; one without a row is nobody's.
+    let claimed = end.is_some() || outcome.is_some() || exit_code.is_some() || duration_us.is_some();
+    let ended = claimed.then(|| EndedColumns { seq: end.unwrap_or(-1), outcome, exit_code, duration_us });
+    let operation = get(row, "begin_operation")?;
+    Ok(Some(Projection { seq, operation, high: get(row, "high")?, begun, ended }))
+}
+
+pub(crate) fn open_operation(row: &SqliteRow) -> Result<OpenOperation> {
+    let id = OperationId::from_uuid(uuid(row, "operation")?);
+    Ok(OpenOperation { seq: count(row, "seq")?, id, at: get(row, "at")? })
+}
+
+fn decoded(row: &SqliteRow, column: &'static str) -> Result<Option<Decoded>> {
+    let Some(facts) = get::<Option<&[u8]>>(row, column)? else { return Ok(None) };
+    let decoded = Decoded::facts(facts)
+        .map_err(|e| StoreError::Corrupt("an audit row cannot be read".into(), Some(e.into())))?;
+    Ok(Some(decoded))
+}
+
+pub(crate) fn operation(row: &SqliteRow) -> Result<Operation> {
+    let begin = decoded(row, "facts")?.ok_or_else(|| damaged("facts"))?;
+    let (Facts::Begin(facts), Some(id)) = (begin.entry.facts, begin.entry.operation) else {
+        return Err(damaged("facts"));
+    };
+    let end = match decoded(row, "end_facts")? {
+        None => None,
+        Some(end) => match end.entry.facts {
+            Facts::End(facts) => {
+                Some(OperationEnd { seq: count(row, "end_seq")?, at: end.entry.at, facts: *facts })
+            }
+            Facts::Begin(_) | Facts::Note(_) | Facts::Checkpoint(_) => return Err(damaged("facts")),
+        },
+    };
+    Ok(Operation { seq: count(row, "seq")?, id, at: begin.entry.at, begin: *facts, end })
 }

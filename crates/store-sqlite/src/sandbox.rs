@@ -3,7 +3,7 @@
 use crate::{
     SqliteStore,
     error::failed,
-    list,
+    event, list,
     row::{self, SANDBOX},
     write,
 };
@@ -41,14 +41,18 @@ async fn of_session(conn: &mut SqliteConnection, wanted: &SandboxRecord) -> Resu
     row::sandbox(&row)
 }
 
-async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<Inserted> {
+/// What was done, and the event that told of it.
+type Told<T> = (T, Option<u64>);
+
+async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<Told<Inserted>> {
     let Some(seq) = write::insert(conn, &record).await? else {
-        return Ok(Inserted::Existing(of_session(conn, &record).await?));
+        return Ok((Inserted::Existing(of_session(conn, &record).await?), None));
     };
     if !record.labels.is_empty() {
         write::labels(conn, seq, &record.labels).await?;
     }
-    Ok(Inserted::New(record))
+    let newest = event::made(conn, &record).await?;
+    Ok((Inserted::New(record), newest))
 }
 
 async fn update(
@@ -56,7 +60,7 @@ async fn update(
     id: SandboxId,
     expected_revision: u64,
     change: Change,
-) -> Result<SandboxRecord> {
+) -> Result<Told<SandboxRecord>> {
     let relabelled = change.labels.is_some();
     let found = sqlx::query(&BY_ID)
         .bind(&id.uuid().as_bytes()[..])
@@ -65,19 +69,25 @@ async fn update(
         .map_err(failed("changing a sandbox"))?;
     let found = found.ok_or(StoreError::NotFound(Thing::Sandbox))?;
     let seq = row::get(&found, "seq")?;
-    let record = row::sandbox(&found)?.changed(expected_revision, change)?;
+    let record = row::sandbox(&found)?;
+    let was = record.status;
+    let record = record.changed(expected_revision, change)?;
     write::update(conn, seq, &record).await?;
     if relabelled {
         write::labels(conn, seq, &record.labels).await?;
     }
-    Ok(record)
+    let newest = event::changed(conn, was, &record).await?;
+    Ok((record, newest))
 }
 
 #[async_trait]
 impl Sandboxes for SqliteStore {
     async fn insert_sandbox(&self, new: NewSandbox) -> Result<Inserted> {
         let record = SandboxRecord::new(new);
-        self.writer.write("adding a sandbox", |conn| Box::pin(insert(conn, record))).await
+        let (inserted, newest) =
+            self.writer.write("adding a sandbox", |conn| Box::pin(insert(conn, record))).await?;
+        self.tell(newest);
+        Ok(inserted)
     }
 
     async fn sandbox(&self, id: SandboxId) -> Result<Option<SandboxRecord>> {
@@ -108,9 +118,12 @@ impl Sandboxes for SqliteStore {
         expected_revision: u64,
         change: Change,
     ) -> Result<SandboxRecord> {
-        self.writer
-            .write("changing a sandbox", move |conn| Box::pin(update(conn, id, expected_revision, change)))
-            .await
+        let work = self
+            .writer
+            .write("changing a sandbox", move |conn| Box::pin(update(conn, id, expected_revision, change)));
+        let (record, newest) = work.await?;
+        self.tell(newest);
+        Ok(record)
     }
 
     async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>> {

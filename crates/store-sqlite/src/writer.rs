@@ -33,6 +33,11 @@ impl Writer {
         Self { seat: Arc::new(Mutex::new(Some(Seat { conn, busy: false }))), turn_timeout }
     }
 
+    /// For a store that only reads.
+    pub(crate) fn closed() -> Self {
+        Self { seat: Arc::new(Mutex::new(None)), turn_timeout: Duration::ZERO }
+    }
+
     /// Does the work in a transaction, which is kept if the work succeeds and undone if it fails.
     pub(crate) async fn write<T, F>(&self, doing: &'static str, work: F) -> Result<T>
     where
@@ -58,7 +63,10 @@ where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send,
 {
     let Some(seat) = seat.as_mut() else {
-        return Err(StoreError::Unavailable(Outage::NoAccess, "the store is closed".into()));
+        return Err(StoreError::Unavailable(
+            Outage::NoAccess,
+            "the store is closed, or open for reading only".into(),
+        ));
     };
     if seat.busy {
         undo(&mut seat.conn).await;

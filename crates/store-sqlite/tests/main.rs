@@ -8,3 +8,4 @@ mod fixture;
 mod full_disk;
 mod listing;
 mod opening;
+mod operations;

@@ -1,7 +1,9 @@
 //! Opening: what is made, what is refused, and what the operator is told.
 
 use crate::fixture::{Folder, impatient};
-use atoll_store::{Inserted, Outage, Sandboxes, Settings, Store, StoreError, conformance::sandbox};
+use atoll_store::{
+    EventQuery, Events, Inserted, Outage, Sandboxes, Settings, Store, StoreError, conformance::sandbox,
+};
 use atoll_store_sqlite::{SCHEMA_VERSION, SqliteStore};
 use serde_json::json;
 use sqlx::{Connection, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -79,6 +81,48 @@ async fn a_newer_database_is_refused_and_left_alone() {
     assert!(matches!(error, StoreError::Newer { found: 999, known: SCHEMA_VERSION }), "{error:?}");
     assert!(advice(&error).contains("use the release that wrote it"));
     assert_eq!(fs::read(folder.file()).unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_database_of_the_first_version_is_upgraded() {
+    let folder = Folder::new();
+    let mut conn = other(&folder.file()).await;
+    tell(&mut conn, include_str!("../migrations/0001_start.sql")).await;
+    tell(&mut conn, "PRAGMA application_id = 1096044364; PRAGMA user_version = 1").await;
+    tell(&mut conn, "INSERT INTO settings (name, value) VALUES ('a', '5')").await;
+    conn.close().await.unwrap();
+    let error = SqliteStore::open_read_only(&folder.file()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Older { found: 1, known: SCHEMA_VERSION }), "{error:?}");
+    assert!(advice(&error).contains("start the server once"), "{error}");
+    let store = folder.open().await;
+    assert_eq!(store.schema_version().await.unwrap(), SCHEMA_VERSION);
+    assert_eq!(store.get_setting("a").await.unwrap(), Some(json!(5)));
+    store.insert_sandbox(sandbox()).await.unwrap();
+    assert_eq!(store.events(&EventQuery::default()).await.unwrap().items.len(), 1);
+    store.check().await.unwrap();
+}
+
+#[tokio::test]
+async fn reading_only_changes_nothing_and_sees_what_is_written_meanwhile() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    store.put_setting("a", json!(1)).await.unwrap();
+    let reader = SqliteStore::open_read_only(&folder.file()).await.unwrap();
+    assert_eq!(reader.get_setting("a").await.unwrap(), Some(json!(1)));
+    store.put_setting("a", json!(2)).await.unwrap();
+    assert_eq!(reader.get_setting("a").await.unwrap(), Some(json!(2)));
+    let error = reader.put_setting("a", json!(3)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(Outage::NoAccess, _)), "{error:?}");
+    reader.close().await;
+    store.close().await;
+    let before = fs::read(folder.file()).unwrap();
+    let reader = SqliteStore::open_read_only(&folder.file()).await.unwrap();
+    assert_eq!(reader.get_setting("a").await.unwrap(), Some(json!(2)));
+    reader.close().await;
+    assert_eq!(fs::read(folder.file()).unwrap(), before);
+    let missing = folder.file().with_extension("other");
+    assert!(SqliteStore::open_read_only(&missing).await.is_err());
+    assert!(!missing.exists(), "nothing is made");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What happened in a sandbox, newest first, for its owner to look at. Not the audit trail: it is
 //! trimmed, and nothing proves that it is whole.
 
-use crate::{Millis, Result, SandboxId, names::names};
+use crate::{Millis, Result, SandboxId, names::names, search::cut};
 use async_trait::async_trait;
 
 /// How many entries of a sandbox are kept: the last ones.
@@ -74,11 +74,7 @@ impl Activity {
     /// The detail as it is kept.
     #[must_use]
     pub fn kept_detail(&self) -> &str {
-        let mut end = self.detail.len().min(DETAIL_BYTES);
-        while !self.detail.is_char_boundary(end) {
-            end -= 1;
-        }
-        &self.detail[..end]
+        cut(&self.detail, DETAIL_BYTES)
     }
 
     /// What it adds to the counters.

@@ -40,6 +40,14 @@ pub enum StoreError {
         /// The latest version that this release knows.
         known: u32,
     },
+    /// An earlier release has written here, and this is not the time to upgrade.
+    #[error("the database has schema version {found} and this needs version {known}; start the server once")]
+    Older {
+        /// The version found.
+        found: u32,
+        /// The version that is needed.
+        known: u32,
+    },
     /// A fault of ours.
     #[error("the store failed while {0}")]
     Internal(&'static str, #[source] Source),
@@ -52,6 +60,8 @@ pub enum Thing {
     Sandbox,
     /// An API key.
     Key,
+    /// An audited operation.
+    Operation,
 }
 
 /// What a write can fight.
@@ -65,6 +75,12 @@ pub enum Clash {
     Taken,
     /// Another attempt took over, and its answer counts.
     Overtaken,
+    /// The audit trail ends elsewhere than the writer thinks: somebody else wrote to it.
+    Chain,
+    /// The operation has ended already, and once is enough.
+    Ended,
+    /// An operation among those to be removed has no end yet.
+    Open,
 }
 
 /// Why a database cannot be used now.
@@ -85,6 +101,7 @@ impl fmt::Display for Thing {
         f.write_str(match self {
             Thing::Sandbox => "sandbox",
             Thing::Key => "key",
+            Thing::Operation => "operation",
         })
     }
 }
@@ -96,6 +113,9 @@ impl fmt::Display for Clash {
             Clash::Destroyed => "the sandbox is destroyed",
             Clash::Taken => "an id, container, volume or key is taken",
             Clash::Overtaken => "another attempt with the same idempotency key took over",
+            Clash::Chain => "the audit trail ends elsewhere than expected: another program wrote to it",
+            Clash::Ended => "the operation has ended already",
+            Clash::Open => "an operation that has not ended cannot be removed",
         })
     }
 }
@@ -120,9 +140,13 @@ impl From<StoreError> for atoll_types::Error {
         match error {
             StoreError::NotFound(thing) => new(ErrorCode::NotFound, &format!("no such {thing}")),
             StoreError::Conflict(Clash::Taken) => new(ErrorCode::AlreadyExists, &Clash::Taken.to_string()),
-            StoreError::Conflict(clash @ (Clash::Revision | Clash::Destroyed | Clash::Overtaken)) => {
-                new(ErrorCode::Conflict, &clash.to_string())
-            }
+            StoreError::Conflict(
+                clash @ (Clash::Revision | Clash::Destroyed | Clash::Overtaken | Clash::Ended | Clash::Open),
+            ) => new(ErrorCode::Conflict, &clash.to_string()),
+            StoreError::Conflict(Clash::Chain) => new(
+                ErrorCode::Unavailable,
+                "the audit trail cannot be continued; the operator's log says why",
+            ),
             StoreError::Unavailable(Outage::DiskFull, _) => {
                 // Not DiskFull: the caller's own disk is not the one that is full.
                 new(ErrorCode::Unavailable, "the control plane's disk is full")
@@ -130,7 +154,10 @@ impl From<StoreError> for atoll_types::Error {
             StoreError::Unavailable(Outage::Busy | Outage::NoAccess | Outage::Failing, _) => {
                 new(ErrorCode::Unavailable, "the control plane's database does not answer; try again")
             }
-            StoreError::Corrupt(..) | StoreError::Newer { .. } | StoreError::Internal(..) => {
+            StoreError::Corrupt(..)
+            | StoreError::Newer { .. }
+            | StoreError::Older { .. }
+            | StoreError::Internal(..) => {
                 new(ErrorCode::Internal, "the control plane's database failed; the operator's log says why")
             }
         }

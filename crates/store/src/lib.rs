@@ -6,9 +6,11 @@
 //! have their own types. Environment values arrive sealed; nothing here can read them.
 
 mod activity;
+mod audit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod event;
 mod idempotency;
 mod key;
 mod list;
@@ -21,8 +23,15 @@ mod setting;
 pub use activity::{
     ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Counted, DETAIL_BYTES,
 };
-pub use atoll_types::{IdError, KeyId, SandboxId};
+pub use atoll_types::{IdError, KeyId, OperationId, SandboxId};
+pub use audit::{
+    AuditBatch, AuditOutput, AuditRow, Audits, BadRow, Begin, BegunColumns, Checkpoint, DETAIL_KEPT, Decoded,
+    Detail, Encoded, End, EndedColumns, Entry, Evidence, FILES_KEPT, Facts, FileChanged, HashError, Mac,
+    Note, NoteKind, OPERATIONS_PER_PAGE, OpenOperation, Operation, OperationEnd, OperationQuery, Outcome,
+    Output, Part, Problem, Projection, RawRow, Sha256, Summary, Tally, search_detail,
+};
 pub use error::{Clash, Outage, Result, Source, StoreError, Thing};
+pub use event::{EVENTS_KEPT, EventPage, EventQuery, EventRow, Events, NewEvent, status_event};
 pub use idempotency::{
     Attempt, Begun, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLY_BYTES, Reply, Ticket,
 };
@@ -43,7 +52,7 @@ pub type Millis = i64;
 /// A call that returned has happened for every later call, on this handle and on any other. A call
 /// whose future is dropped has happened wholly or not at all.
 #[async_trait]
-pub trait Store: Sandboxes + Activities + Keys + Idempotency + Settings {
+pub trait Store: Sandboxes + Activities + Audits + Events + Keys + Idempotency + Settings {
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;
 }

@@ -29,6 +29,19 @@ macro_rules! names {
                 f.write_str(self.as_str())
             }
         }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                Self::from_name(&name).ok_or_else(|| serde::de::Error::custom("an unknown name"))
+            }
+        }
     };
 }
 
@@ -36,7 +49,7 @@ pub(crate) use names;
 
 #[cfg(test)]
 mod tests {
-    use crate::{ActivityKind, Scope, SortBy, Status};
+    use crate::{ActivityKind, NoteKind, Outcome, Part, Scope, SortBy, Status};
 
     #[test]
     fn spellings_are_unique_and_lead_back() {
@@ -51,6 +64,15 @@ mod tests {
         }
         for sort in SortBy::ALL {
             assert_eq!(SortBy::from_name(sort.as_str()), Some(*sort));
+        }
+        for part in Part::ALL {
+            assert_eq!(Part::from_name(part.as_str()), Some(*part));
+        }
+        for outcome in Outcome::ALL {
+            assert_eq!(Outcome::from_name(outcome.as_str()), Some(*outcome));
+        }
+        for kind in NoteKind::ALL {
+            assert_eq!(NoteKind::from_name(kind.as_str()), Some(*kind));
         }
         assert_eq!(Status::from_name("Ready"), None);
     }

@@ -93,6 +93,10 @@ id!(
     /// One command. The caller chooses it, so that a start can be repeated safely.
     ExecId
 );
+id!(
+    /// One thing that somebody asked for, from its first audit row to its last.
+    OperationId
+);
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ mod profile;
 
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
-pub use id::{ContainerId, ExecId, IdError, KeyId, SandboxId, VolumeId};
+pub use id::{ContainerId, ExecId, IdError, KeyId, OperationId, SandboxId, VolumeId};
 pub use limits::Limits;
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, RootMode, Seccomp, ShareMount, Storage, TmpfsSizes,

@@ -3,7 +3,7 @@
 //! started by sudo. Either way what faces the network holds no privilege.
 
 mod identity;
-mod secret;
+pub(crate) mod secret;
 
 use crate::{cli, config::Config};
 use atoll_core::{Core, IssuedKey, Vault};
@@ -25,6 +25,21 @@ use tokio::{
 /// Where the server keeps its own things.
 pub(crate) fn folder(data_dir: &Path) -> PathBuf {
     data_dir.join("server")
+}
+
+/// The database.
+pub(crate) fn database(data_dir: &Path) -> PathBuf {
+    folder(data_dir).join("atoll.db")
+}
+
+/// The server's secret.
+pub(crate) fn secret_key(data_dir: &Path) -> PathBuf {
+    folder(data_dir).join("secret.key")
+}
+
+/// Where the audit trail ends.
+pub(crate) fn audit_head(data_dir: &Path) -> PathBuf {
+    folder(data_dir).join("audit.head")
 }
 
 /// The server's process id, for `atoll down`.
@@ -68,12 +83,12 @@ async fn serve(config: &Config) -> Result<()> {
     fs::create_dir_all(&own)
         .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
     let _only = claim(&own)?;
-    let store = SqliteStore::open(&own.join("atoll.db")).await.map_err(|e| {
+    let store = SqliteStore::open(&database(&config.data_dir)).await.map_err(|e| {
         // The operator may know what the caller may not.
         tracing::error!(error = %e, "the database");
         Error::internal(e.to_string())
     })?;
-    let vault = Vault::new(&secret::load_or_make(&own.join("secret.key"))?);
+    let vault = Vault::new(&secret::load_or_make(&secret_key(&config.data_dir))?);
     let core = Core::new(Arc::new(store), provider, vault, config.core.clone());
     let listener = TcpListener::bind(config.listen)
         .await

@@ -1,18 +1,29 @@
-//! The key that environments are sealed with: a file that only the server can read, made once.
+//! The key that environments are sealed with and the audit trail's keys are derived from: a file that only the server can read, made once.
 
 use atoll_core::Vault;
 use atoll_types::{Error, Result};
 use std::{fs, io, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
 
+fn whole(bytes: Vec<u8>) -> Result<[u8; 32]> {
+    bytes.try_into().map_err(|_| {
+        Error::internal(
+            "secret.key is damaged; restore it from a backup, or delete it and lose every environment",
+        )
+    })
+}
+
+/// Reads the key; makes none.
+pub(crate) fn load(path: &Path) -> Result<[u8; 32]> {
+    let bytes = fs::read(path)
+        .map_err(|e| Error::internal(format!("the server's secret.key cannot be read: {e}")))?;
+    whole(bytes)
+}
+
 /// Reads the key, or makes one where there is none.
 pub(super) fn load_or_make(path: &Path) -> Result<[u8; 32]> {
     let fault = |e: io::Error| Error::internal(format!("the secret key cannot be read or made: {e}"));
     match fs::read(path) {
-        Ok(bytes) => bytes.try_into().map_err(|_| {
-            Error::internal(
-                "secret.key is damaged; restore it from a backup, or delete it and lose every environment",
-            )
-        }),
+        Ok(bytes) => whole(bytes),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let key = Vault::random_key();
             // Whole or not at all: a half-written key would lose every environment.
@@ -44,6 +55,8 @@ mod tests {
         let path = folder.path().join("secret.key");
         let first = load_or_make(&path).unwrap();
         assert_eq!(load_or_make(&path).unwrap(), first);
+        assert_eq!(load(&path).unwrap(), first);
+        assert!(load(&folder.path().join("other.key")).is_err() && !folder.path().join("other.key").exists());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         fs::write(&path, "short").unwrap();
         assert!(load_or_make(&path).is_err());

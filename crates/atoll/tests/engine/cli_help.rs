@@ -12,10 +12,12 @@ fn help(arguments: &[&str]) -> String {
 fn the_help_is_as_it_was() {
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help_run", help(&["run", "--help"]));
+    insta::assert_snapshot!("help_audit_verify", help(&["audit", "verify", "--help"]));
     for command in [
         "doctor",
         "serve",
         "down",
+        "audit",
         "create",
         "ls",
         "exec",

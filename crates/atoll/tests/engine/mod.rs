@@ -1,5 +1,6 @@
 pub(crate) mod fixture;
 
+mod audit;
 mod cgroup_v2;
 mod cli_help;
 mod conformance;

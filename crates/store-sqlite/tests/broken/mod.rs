@@ -1,5 +1,6 @@
 //! A store that is right but for one fault.
 
+mod audit;
 mod rest;
 mod sandboxes;
 
@@ -56,6 +57,35 @@ pub(crate) enum Fault {
     CutsLargeAnswers,
     PutsOnce,
     HasNoVersion,
+    LosesTheOutput,
+    TakesAnyRow,
+    LetsBeginTwice,
+    LetsEndTwice,
+    FailsForTheGone,
+    ForgetsActivities,
+    ForgetsEvents,
+    ListsTheEnded,
+    ShowsOldMarksFirst,
+    RemovesTheOpen,
+    RemovesNothing,
+    CountsTheRemoved,
+    IgnoresTheExitCode,
+    IgnoresTheOwner,
+    IgnoresTheLateOnes,
+    IgnoresTheCursor,
+    GivesAsManyAsAsked,
+    TakesQuotesForAPhrase,
+    MindsTheCase,
+    ForgetsTheDestroyed,
+    AddsUpAPage,
+    TellsOfEveryCommand,
+    ForgetsTheReason,
+    TellsOfFailures,
+    StartsOverWithEvents,
+    MixesOwners,
+    NeverSaysMissed,
+    KeepsEveryEvent,
+    WakesNobody,
 }
 
 pub(crate) struct Broken {

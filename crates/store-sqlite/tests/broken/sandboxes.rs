@@ -3,8 +3,8 @@
 use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
-    ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Change, Clash, Inserted, ListQuery,
-    NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes, Status, StoreError,
+    ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Change, Clash, Events, Inserted,
+    ListQuery, NewEvent, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes, Status, StoreError,
 };
 use atoll_types::ContainerId;
 use std::{sync::atomic::Ordering, time::Duration};
@@ -73,7 +73,23 @@ impl Sandboxes for Broken {
             (_, Fault::KeepsOldLabels) => change.labels = None,
             _ => {}
         }
+        let told = |kind: &str| NewEvent {
+            at: 0,
+            owner: String::new(),
+            sandbox: Some(id),
+            kind: kind.into(),
+            reason: None,
+            data: String::new(),
+        };
         match (self.inner.update_sandbox(id, expected_revision, change.clone()).await, now, self.fault) {
+            (Ok(record), _, Fault::TellsOfEveryCommand) if record.status == Status::Running => {
+                self.inner.append_events(vec![told("running")]).await?;
+                Ok(record)
+            }
+            (Err(error), _, Fault::TellsOfFailures) => {
+                self.inner.append_events(vec![told("dead")]).await?;
+                Err(error)
+            }
             (Err(StoreError::Conflict(Clash::Destroyed)), Some(now), Fault::RevivesTheDestroyed) => Ok(now),
             (Err(StoreError::Conflict(Clash::Taken)), _, Fault::SharesContainers) => {
                 change.container = None;

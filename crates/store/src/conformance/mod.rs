@@ -3,15 +3,21 @@
 //! collide with itself.
 
 mod activity;
+mod audit;
+mod audit_pages;
+mod events;
 mod idempotency;
 mod keys;
 mod listing;
 mod model;
+mod model_audit;
 mod sandboxes;
 mod settings;
 mod updates;
 
+pub use audit::{begin, linked};
 pub use model::expected;
+pub use model_audit::{expected_operations, expected_summary};
 
 use crate::{Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status, Store, StoreError};
 use atoll_types::{Limits, Profile, VolumeId};
@@ -76,6 +82,23 @@ checks![
     activity::an_activity_of_nobody_leaves_nothing,
     activity::many_activities_at_once_all_count,
     activity::a_dropped_call_happens_wholly_or_not_at_all,
+    audit::rows_come_back_as_they_went_in,
+    audit::rows_follow_each_other,
+    audit::an_operation_begins_and_ends_once,
+    audit::a_batch_carries_what_happened,
+    audit::what_has_not_ended_is_listed,
+    audit::marks_are_found,
+    audit::removing_rows_leaves_a_checkpoint_or_nothing,
+    audit_pages::operations_are_found_by_what_they_are,
+    audit_pages::operations_page_backwards,
+    audit_pages::a_detail_is_found_as_it_is_written,
+    audit_pages::operations_of_the_destroyed_stay,
+    audit_pages::operations_add_up,
+    events::a_change_of_status_is_told_with_its_reason,
+    events::what_failed_is_not_told,
+    events::events_go_on_after_an_id,
+    events::the_last_events_are_kept,
+    events::who_listens_is_woken,
     keys::a_key_is_found_while_it_is_usable,
     keys::a_revoked_key_stays_revoked,
     keys::a_hash_is_unique,

@@ -1,0 +1,73 @@
+//! `atoll audit verify`: checks the audit trail where it lies. It needs no server and changes nothing, so a
+//! copy of the data folder can be checked as well; it needs the server's secret, and so its user or root.
+
+use crate::{cli, serve};
+use atoll_audit::{AuditKey, Fault, Verdict};
+use atoll_store_sqlite::SqliteStore;
+use atoll_types::{Error, Result};
+use std::path::Path;
+
+/// A row was touched.
+const FAULTY: u8 = 1;
+/// Whether one was cannot be told.
+const UNSURE: u8 = 2;
+
+/// Checks the trail, and prints what was found.
+pub(crate) async fn verify(options: &cli::AuditVerify) -> Result<u8> {
+    match look(&options.data.dir(), options.expect.as_deref()).await {
+        Ok(verdict) => Ok(tell(&verdict)),
+        Err(error) => {
+            eprintln!("atoll: it cannot be told: {error}");
+            Ok(UNSURE)
+        }
+    }
+}
+
+fn expected(text: &str) -> Result<(u64, atoll_audit::Mac)> {
+    let wrong = || Error::invalid("expect", "--expect: expected a row and its code, such as 120:9f86d0…");
+    let (seq, mac) = text.split_once(':').ok_or_else(wrong)?;
+    Ok((seq.parse().map_err(|_| wrong())?, mac.parse().map_err(|_| wrong())?))
+}
+
+async fn look(data_dir: &Path, expect: Option<&str>) -> Result<Verdict> {
+    let expect = expect.map(expected).transpose()?;
+    let key = AuditKey::from_secret(&serve::secret::load(&serve::secret_key(data_dir))?);
+    // The operator may know what a caller of the API may not.
+    let plainly = |e: atoll_audit::StoreError| Error::internal(e.to_string());
+    let store = SqliteStore::open_read_only(&serve::database(data_dir)).await.map_err(plainly)?;
+    let verdict =
+        atoll_audit::verify(&store, &key, &serve::audit_head(data_dir), expect).await.map_err(plainly);
+    store.close().await;
+    verdict
+}
+
+fn tell(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Sound(report) => {
+            if report.last == 0 {
+                println!("sound: nothing was recorded yet");
+                return 0;
+            }
+            println!(
+                "sound: rows {} to {}, {} operations, {} of them not ended",
+                report.first, report.last, report.operations, report.open
+            );
+            report.remarks.iter().for_each(|remark| println!("remark: {remark}"));
+            println!("to compare later: --expect {}:{}", report.last, report.mac);
+            0
+        }
+        Verdict::Faulty { first, noted } => {
+            println!("NOT SOUND: {}", sentence(first));
+            noted.iter().for_each(|fault| println!("also: {}", sentence(fault)));
+            FAULTY
+        }
+        Verdict::Unsure(why) => {
+            println!("it cannot be told: {why}");
+            UNSURE
+        }
+    }
+}
+
+fn sentence(fault: &Fault) -> String {
+    format!("{} at row {}: {}", fault.kind, fault.seq, fault.text)
+}

@@ -1,0 +1,39 @@
+//! The audit trail that can be trusted.
+//!
+//! Every operation has a row before it and a row after it. Each row carries a code over itself and the code
+//! of the row before, made with a key that is not in the database; where the trail ends is signed in a file
+//! beside it. So whoever can write to the database but has no key can neither change, remove, move nor add
+//! a row without being found, nor cut the end off.
+//!
+//! Here is who continues the chain ([`Ledger`]), who checks it ([`verify()`]), and what is made of secrets
+//! and outputs before they become rows. There is no SQL here, and no HTTP.
+//!
+//! Invariant: one task writes rows, in the order in which it was asked, and a row is on its way to the
+//! database before its operation begins.
+
+mod capture;
+mod export;
+mod head;
+mod key;
+mod ledger;
+mod redact;
+mod verify;
+mod walk;
+
+pub use atoll_store::{Mac, StoreError};
+pub use capture::{Capture, HEAD_KEPT, TAIL_KEPT, unpack};
+pub use export::Export;
+pub use head::{Head, HeadFile, HeadState};
+pub use key::AuditKey;
+pub use ledger::{Cleaned, Ledger, Opened, Operation};
+pub use redact::{Redactor, Stream};
+pub use verify::{Report, Verdict, verify};
+pub use walk::{Fault, FaultKind};
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Now.
+fn now() -> atoll_store::Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,132 @@
+//! The audit trail.
+
+mod page;
+mod summary;
+mod text;
+mod write;
+
+pub(crate) use text::Filling;
+
+use crate::{SqliteStore, error::failed, row, write::number};
+use async_trait::async_trait;
+use atoll_store::{
+    AuditBatch, AuditOutput, AuditRow, Audits, Decoded, Facts, OpenOperation, Operation, OperationId,
+    OperationQuery, Part, RawRow, Result, StoreError, Summary,
+};
+
+const WRITING: &str = "writing to the audit trail";
+const READING: &str = "reading the audit trail";
+
+/// A row with the operation that it is found by: a beginning by its number, an end by its operation.
+const ROWS: &str = "SELECT r.seq, r.part, r.operation, r.at, r.mac, r.facts, r.output, o.seq AS begin_seq, \
+     o.operation AS begin_operation, o.at AS begin_at, o.high, o.owner, o.key, o.kind, o.sandbox, o.search, \
+     o.end_seq, o.outcome, o.exit_code, o.duration_us FROM audit_rows AS r LEFT JOIN audit_operations AS o \
+     ON o.seq = CASE r.part WHEN 'begin' THEN r.seq \
+     WHEN 'end' THEN (SELECT seq FROM audit_operations AS p WHERE p.operation = r.operation) END ";
+
+#[async_trait]
+impl Audits for SqliteStore {
+    async fn append_audit(&self, batch: AuditBatch) -> Result<()> {
+        let begun = batch.rows.iter().filter(|row| row.entry.facts.part() == Part::Begin).count();
+        let newest = self.writer.write(WRITING, |conn| Box::pin(write::append(conn, batch))).await?;
+        self.tell(newest);
+        text::fill_soon(self, begun);
+        Ok(())
+    }
+
+    async fn last_audit_row(&self) -> Result<Option<RawRow>> {
+        let found = sqlx::query(&format!("{ROWS} ORDER BY r.seq DESC LIMIT 1"))
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failed(READING))?;
+        found.as_ref().map(row::audit).transpose()
+    }
+
+    async fn audit_rows(&self, from: u64, limit: u32) -> Result<Vec<RawRow>> {
+        let from = if from == 0 { i64::MIN } else { number(from) };
+        let rows = sqlx::query(&format!("{ROWS} WHERE r.seq >= ? ORDER BY r.seq LIMIT ?"))
+            .bind(from)
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failed(READING))?;
+        rows.iter().map(row::audit).collect()
+    }
+
+    async fn audit_marks(&self, part: Part, limit: u32) -> Result<Vec<RawRow>> {
+        let sql = format!(
+            "{ROWS} WHERE r.part IN ('note', 'checkpoint') AND r.part = ? ORDER BY r.seq DESC LIMIT ?"
+        );
+        let rows = sqlx::query(&sql)
+            .bind(part.as_str())
+            .bind(limit)
+            .fetch_all(&self.readers)
+            .await
+            .map_err(failed(READING))?;
+        rows.iter().map(row::audit).collect()
+    }
+
+    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<Operation>> {
+        page::page(&self.readers, query).await
+    }
+
+    async fn audit_operation(&self, id: OperationId) -> Result<Option<Operation>> {
+        page::find(&self.readers, &id.uuid().as_bytes()[..]).await
+    }
+
+    async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>> {
+        let sql = "SELECT e.facts, e.output FROM audit_operations AS o \
+                   LEFT JOIN audit_rows AS e ON e.seq = o.end_seq WHERE o.operation = ?";
+        let found = sqlx::query(sql)
+            .bind(&id.uuid().as_bytes()[..])
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(failed(READING))?;
+        let Some(found) = found else { return Ok(None) };
+        let (Some(facts), Some(output)) =
+            (row::get::<Option<&[u8]>>(&found, "facts")?, row::get::<Option<&[u8]>>(&found, "output")?)
+        else {
+            return Ok(Some(AuditOutput::default()));
+        };
+        let decoded = Decoded::new(facts, output)
+            .map_err(|e| StoreError::Corrupt("an audit row cannot be read".into(), Some(e.into())))?;
+        Ok(Some(match decoded.entry.facts {
+            Facts::End(end) => AuditOutput { stdout: end.stdout, stderr: end.stderr },
+            Facts::Begin(_) | Facts::Note(_) | Facts::Checkpoint(_) => AuditOutput::default(),
+        }))
+    }
+
+    async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary> {
+        summary::summary(&self.readers, query).await
+    }
+
+    async fn open_operations(&self, after: u64, limit: u32) -> Result<Vec<OpenOperation>> {
+        let rows = sqlx::query(
+            "SELECT seq, operation, at FROM audit_operations INDEXED BY audit_open \
+             WHERE end_seq IS NULL AND seq > ? ORDER BY seq LIMIT ?",
+        )
+        .bind(number(after))
+        .bind(limit)
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failed(READING))?;
+        rows.iter().map(row::open_operation).collect()
+    }
+
+    async fn count_operations(&self, up_to: u64) -> Result<u64> {
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM audit_operations WHERE seq <= ?")
+            .bind(number(up_to))
+            .fetch_one(&self.readers)
+            .await
+            .map_err(failed(READING))?;
+        Ok(count.unsigned_abs())
+    }
+
+    async fn remove_audit(&self, up_to: u64, checkpoint: AuditRow) -> Result<u64> {
+        self.writer.write(WRITING, move |conn| Box::pin(write::remove(conn, up_to, checkpoint))).await
+    }
+
+    async fn flush_audit(&self) -> Result<()> {
+        self.reach_disk().await
+    }
+}

@@ -1,0 +1,127 @@
+//! Adding rows, and removing the oldest.
+
+use crate::{activity, error::failed, event, write::number};
+use atoll_store::{
+    AuditBatch, AuditRow, BegunColumns, Clash, EndedColumns, Facts, Result, StoreError, Thing,
+};
+use sqlx::SqliteConnection;
+use std::sync::LazyLock;
+
+const DOING: &str = "writing to the audit trail";
+
+/// Writes a batch, and says which event is now the newest, where there is a new one.
+pub(super) async fn append(conn: &mut SqliteConnection, batch: AuditBatch) -> Result<Option<u64>> {
+    let AuditBatch { rows, activities, events } = batch;
+    let mut next = None;
+    for row in &rows {
+        if next.is_some_and(|next| row.seq != next) {
+            return Err(StoreError::Conflict(Clash::Chain));
+        }
+        add(conn, row).await?;
+        next = Some(row.seq + 1);
+    }
+    for activity in activities {
+        match activity::record(conn, activity).await {
+            // A sandbox that is gone is no reason to lose the rows.
+            Ok(()) | Err(StoreError::NotFound(Thing::Sandbox)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    event::append(conn, &events).await
+}
+
+/// Only after the row before it; the first only where there is none.
+const ROW: &str = "INSERT INTO audit_rows (seq, part, operation, at, mac, facts, output) \
+     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 = 1 + coalesce((SELECT max(seq) FROM audit_rows), 0)";
+
+// With the row in one go: each statement by itself costs a wait for the connection's thread.
+static BEGIN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{ROW}; INSERT INTO audit_operations (seq, operation, at, high, owner, key, kind, sandbox, search) \
+         SELECT ?1, ?3, ?4, max(?4, coalesce((SELECT high FROM audit_operations ORDER BY seq DESC LIMIT 1), ?4)), \
+         ?8, ?9, ?10, ?11, ?12 WHERE changes() = 1"
+    )
+});
+static END: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{ROW}; UPDATE audit_operations SET end_seq = ?1, outcome = ?8, exit_code = ?9, duration_us = ?10 \
+         WHERE operation = ?3 AND end_seq IS NULL AND changes() = 1"
+    )
+});
+
+async fn add(conn: &mut SqliteConnection, row: &AuditRow) -> Result<()> {
+    let AuditRow { seq, entry, encoded, mac } = row;
+    let (sql, writes) = match &entry.facts {
+        Facts::Begin(_) => (BEGIN.as_str(), 2),
+        Facts::End(_) => (END.as_str(), 2),
+        Facts::Note(_) | Facts::Checkpoint(_) => (ROW, 1),
+    };
+    let operation = entry.operation.map(|id| id.uuid().as_bytes().to_vec());
+    let query = sqlx::query(sql)
+        .bind(number(*seq))
+        .bind(entry.facts.part().as_str())
+        .bind(operation.clone())
+        .bind(entry.at)
+        .bind(&mac.0[..])
+        .bind(&encoded.facts)
+        .bind(&encoded.output);
+    let query = match &entry.facts {
+        Facts::Begin(begin) => {
+            let BegunColumns { at: _, owner, key, kind, sandbox, search } = BegunColumns::of(entry.at, begin);
+            query.bind(owner).bind(key).bind(kind).bind(sandbox).bind(search)
+        }
+        Facts::End(end) => {
+            let EndedColumns { seq: _, outcome, exit_code, duration_us } = EndedColumns::of(*seq, end);
+            query.bind(outcome).bind(exit_code).bind(duration_us)
+        }
+        Facts::Note(_) | Facts::Checkpoint(_) => query,
+    };
+    let done = query.execute(&mut *conn).await.map_err(failed(DOING))?;
+    match done.rows_affected() {
+        written if written == writes => Ok(()),
+        0 => Err(StoreError::Conflict(Clash::Chain)),
+        _ => Err(unended(conn, operation).await?),
+    }
+}
+
+/// Why an operation could not be ended.
+async fn unended(conn: &mut SqliteConnection, operation: Option<Vec<u8>>) -> Result<StoreError> {
+    let known: bool =
+        sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM audit_operations WHERE operation = ?)")
+            .bind(operation)
+            .fetch_one(conn)
+            .await
+            .map_err(failed(DOING))?;
+    Ok(if known { StoreError::Conflict(Clash::Ended) } else { StoreError::NotFound(Thing::Operation) })
+}
+
+/// Removes every row up to this one, and adds the checkpoint.
+pub(super) async fn remove(conn: &mut SqliteConnection, up_to: u64, checkpoint: AuditRow) -> Result<u64> {
+    add(conn, &checkpoint).await?;
+    if up_to >= checkpoint.seq {
+        return Err(StoreError::Conflict(Clash::Chain));
+    }
+    let open: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM audit_operations INDEXED BY audit_open WHERE end_seq IS NULL AND seq <= ?)",
+    )
+    .bind(number(up_to))
+    .fetch_one(&mut *conn)
+    .await
+    .map_err(failed(DOING))?;
+    if open {
+        return Err(StoreError::Conflict(Clash::Open));
+    }
+    // Before the operations: what the text index holds is found by their numbers.
+    for sql in [
+        "DELETE FROM audit_text WHERE rowid IN (SELECT seq FROM audit_operations WHERE seq <= ?)",
+        "DELETE FROM audit_operations WHERE seq <= ?",
+    ] {
+        sqlx::query(sql).bind(number(up_to)).execute(&mut *conn).await.map_err(failed(DOING))?;
+    }
+    let gone = sqlx::query("DELETE FROM audit_rows WHERE seq <= ?")
+        .bind(number(up_to))
+        .execute(conn)
+        .await
+        .map_err(failed(DOING))?;
+    Ok(gone.rows_affected())
+}

@@ -1,0 +1,338 @@
+//! What an audit row tells. Everything has a bound, applied by `kept`, so that a row has one too. A new
+//! field is optional, and left out where it is not set: the rows of before it keep their bytes.
+
+use super::{Mac, Sha256};
+use crate::{KeyId, Millis, SandboxId, names::names, search::cut};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How much of a command, code or path is kept.
+pub const DETAIL_KEPT: usize = 4096;
+/// How many changed files are kept by name.
+pub const FILES_KEPT: usize = 100;
+/// How much is kept of a short text: a name, an address, a value of `extra`.
+const SHORT: usize = 256;
+/// How much is kept of a path or a message.
+const LONG: usize = 1024;
+/// How many names of variables are kept.
+const VARIABLES: usize = 256;
+/// How many extras are kept.
+const EXTRAS: usize = 16;
+
+names!(
+    /// What a row is.
+    Part {
+        /// An operation is about to be carried out.
+        Begin = "begin",
+        /// It was carried out, or was not.
+        End = "end",
+        /// The ledger says something of the trail itself.
+        Note = "note",
+        /// Rows before this one were removed on purpose.
+        Checkpoint = "checkpoint",
+    }
+);
+
+names!(
+    /// How an operation ended.
+    Outcome {
+        /// It did what was asked.
+        Ok = "ok",
+        /// It did not.
+        Failed = "failed",
+        /// It was not carried out.
+        Refused = "refused",
+        /// Nobody knows: the server died.
+        Lost = "lost",
+    }
+);
+
+names!(
+    /// What a note is about.
+    NoteKind {
+        /// The trail begins.
+        Genesis = "genesis",
+        /// The last rows had not reached the disk when the machine went down.
+        PowerCut = "power_cut",
+        /// There were rows and no head.
+        HeadMissing = "head_missing",
+        /// The head was not signed by this server.
+        HeadForged = "head_forged",
+        /// The head knew rows that are gone.
+        HeadAhead = "head_ahead",
+        /// The head knew another row in its place.
+        HeadDiffers = "head_differs",
+        /// The head was older than it can be.
+        HeadOld = "head_old",
+    }
+);
+
+impl NoteKind {
+    /// Whether it tells of tampering, and is to be told for ever.
+    #[must_use]
+    pub fn is_evidence(self) -> bool {
+        match self {
+            NoteKind::Genesis | NoteKind::PowerCut => false,
+            NoteKind::HeadMissing
+            | NoteKind::HeadForged
+            | NoteKind::HeadAhead
+            | NoteKind::HeadDiffers
+            | NoteKind::HeadOld => true,
+        }
+    }
+}
+
+/// A text of which the beginning is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Detail {
+    /// The beginning.
+    pub text: String,
+    /// How long the whole was, in bytes.
+    pub length: u64,
+}
+
+impl Detail {
+    /// What is kept of a text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self { text: cut(text, DETAIL_KEPT).to_owned(), length: text.len() as u64 }
+    }
+}
+
+/// Who asked for what.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Begin {
+    /// Where it came in, such as `rest`.
+    pub front: String,
+    /// With which key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyId>,
+    /// Whose key.
+    pub owner: String,
+    /// From which address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// What, such as `exec`, `sandbox.create` or `file.write`.
+    pub kind: String,
+    /// On which sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxId>,
+    /// The command, the code or the path.
+    #[serde(default, skip_serializing_if = "nothing")]
+    pub detail: Detail,
+    /// Where in the sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// The names of the variables that were given; never their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
+    /// What else is worth knowing, in a few words.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+}
+
+fn nothing(detail: &Detail) -> bool {
+    *detail == Detail::default()
+}
+
+fn shorten(text: &mut String, most: usize) {
+    text.truncate(cut(text, most).len());
+}
+
+impl Begin {
+    /// What is kept of it.
+    #[must_use]
+    pub fn kept(mut self) -> Self {
+        let Self { front, key: _, owner, address, kind, sandbox: _, detail, directory, variables, extra } =
+            &mut self;
+        for text in [front, owner, kind].into_iter().chain(address) {
+            shorten(text, SHORT);
+        }
+        shorten(&mut detail.text, DETAIL_KEPT);
+        if let Some(directory) = directory {
+            shorten(directory, DETAIL_KEPT);
+        }
+        variables.truncate(VARIABLES);
+        variables.iter_mut().for_each(|name| shorten(name, SHORT));
+        let all = std::mem::take(extra);
+        *extra = all
+            .into_iter()
+            .take(EXTRAS)
+            .map(|(name, value)| (cut(&name, SHORT).to_owned(), cut(&value, SHORT).to_owned()))
+            .collect();
+        self
+    }
+}
+
+/// What went wrong, as the caller was told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// An `ErrorCode`, or another short word.
+    pub code: String,
+    /// One sentence.
+    pub message: String,
+}
+
+impl From<&atoll_types::Error> for Problem {
+    fn from(error: &atoll_types::Error) -> Self {
+        Self { code: error.code.as_str().to_owned(), message: error.message.clone() }
+    }
+}
+
+/// What a command wrote to one of its outputs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Output {
+    /// How long the whole was.
+    pub length: u64,
+    /// The hash of the whole; absent where the whole was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Sha256>,
+    /// How many bytes of the beginning are kept.
+    pub head: u32,
+    /// How many bytes of the end are kept, after those.
+    pub tail: u32,
+    /// How many bytes they take, compressed.
+    pub packed: u32,
+    /// Both, compressed as one; empty where only the facts were read.
+    #[serde(skip)]
+    pub bytes: Vec<u8>,
+}
+
+/// A file that an operation changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileChanged {
+    /// Where.
+    pub path: String,
+    /// How: `created`, `modified` or `deleted`.
+    pub action: String,
+}
+
+/// What became of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Problem>,
+    /// The command's exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// How long it took.
+    pub duration_us: u64,
+    /// How much processor time it used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<u64>,
+    /// How much memory it used at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory: Option<u64>,
+    /// What it wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<Output>,
+    /// What it complained about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<Output>,
+    /// The first files that it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileChanged>,
+    /// How many it changed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub files_count: u64,
+    /// How much was moved in or out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+impl End {
+    /// An end of which nothing else is known.
+    #[must_use]
+    pub fn new(outcome: Outcome, duration_us: u64) -> Self {
+        Self {
+            outcome,
+            error: None,
+            exit_code: None,
+            signal: None,
+            duration_us,
+            cpu_us: None,
+            peak_memory: None,
+            stdout: None,
+            stderr: None,
+            files: Vec::new(),
+            files_count: 0,
+            bytes: None,
+        }
+    }
+
+    /// The same end, with what went wrong.
+    #[must_use]
+    pub fn because(mut self, error: impl Into<Problem>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// What is kept of it.
+    #[must_use]
+    pub fn kept(mut self) -> Self {
+        if let Some(Problem { code, message }) = &mut self.error {
+            shorten(code, SHORT);
+            shorten(message, LONG);
+        }
+        self.files_count = self.files_count.max(self.files.len() as u64);
+        self.files.truncate(FILES_KEPT);
+        for FileChanged { path, action } in &mut self.files {
+            shorten(path, LONG);
+            shorten(action, SHORT);
+        }
+        self
+    }
+}
+
+/// What the ledger found and said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// What it is about.
+    pub kind: NoteKind,
+    /// One sentence.
+    pub text: String,
+    /// Where the head said that the trail ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<(u64, Mac)>,
+    /// Where it did end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<(u64, Mac)>,
+}
+
+/// A note that must not be forgotten with its row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The row that it was.
+    pub seq: u64,
+    /// When.
+    pub at: Millis,
+    /// What it was about.
+    pub kind: NoteKind,
+    /// What it said.
+    pub text: String,
+}
+
+/// Rows that were removed on purpose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The last of them.
+    pub removed_to: u64,
+    /// Its code: the first row that is left goes on from there.
+    pub mac: Mac,
+    /// What was older than this was to go.
+    pub before: Millis,
+    /// What must not go with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+}

@@ -1,0 +1,163 @@
+//! The audit trail: rows in a chain. Here is what a row tells, how it becomes bytes, and what a database
+//! does with rows: it keeps them in order, joins a beginning with its end, and finds them. What links the
+//! rows, and who may, is the ledger's business; no key is known here.
+//!
+//! A row is stored as the bytes that were proven, and again as columns to be found by. Whoever verifies
+//! compares the two, so what reads rows for that hands out what is there and judges nothing.
+
+mod encode;
+mod facts;
+mod hash;
+mod query;
+
+pub use encode::{BadRow, Decoded, Encoded, Entry, Facts};
+pub use facts::{
+    Begin, Checkpoint, DETAIL_KEPT, Detail, End, Evidence, FILES_KEPT, FileChanged, Note, NoteKind, Outcome,
+    Output, Part, Problem,
+};
+pub use hash::{HashError, Mac, Sha256};
+pub use query::{
+    AuditOutput, OPERATIONS_PER_PAGE, OpenOperation, Operation, OperationEnd, OperationQuery, Summary, Tally,
+    search_detail,
+};
+
+use crate::{Activity, Millis, NewEvent, OperationId, Result};
+use async_trait::async_trait;
+
+/// A row to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRow {
+    /// Its place: 1, 2, 3, without a gap.
+    pub seq: u64,
+    /// What it tells, for the columns.
+    pub entry: Entry,
+    /// Its bytes.
+    pub encoded: Encoded,
+    /// What proves it.
+    pub mac: Mac,
+}
+
+/// What is written in one transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuditBatch {
+    /// In their order.
+    pub rows: Vec<AuditRow>,
+    /// What happened in sandboxes; for one that is not there it is passed over.
+    pub activities: Vec<Activity>,
+    /// What is to be told.
+    pub events: Vec<NewEvent>,
+}
+
+/// The columns of a beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct BegunColumns {
+    pub at: Millis,
+    pub owner: String,
+    pub key: Option<Vec<u8>>,
+    pub kind: String,
+    pub sandbox: Option<Vec<u8>>,
+    pub search: String,
+}
+
+/// The columns of an end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct EndedColumns {
+    pub seq: i64,
+    pub outcome: Option<String>,
+    pub exit_code: Option<i64>,
+    pub duration_us: Option<i64>,
+}
+
+impl BegunColumns {
+    /// What the columns must be.
+    #[must_use]
+    pub fn of(at: Millis, begin: &Begin) -> Self {
+        Self {
+            at,
+            owner: begin.owner.clone(),
+            key: begin.key.map(|key| key.uuid().as_bytes().to_vec()),
+            kind: begin.kind.clone(),
+            sandbox: begin.sandbox.map(|sandbox| sandbox.uuid().as_bytes().to_vec()),
+            search: search_detail(&begin.detail.text),
+        }
+    }
+}
+
+impl EndedColumns {
+    /// What the columns must be.
+    #[must_use]
+    pub fn of(seq: u64, end: &End) -> Self {
+        let number = |value| i64::try_from(value).unwrap_or(i64::MAX);
+        Self {
+            seq: number(seq),
+            outcome: Some(end.outcome.as_str().to_owned()),
+            exit_code: end.exit_code.map(i64::from),
+            duration_us: Some(number(end.duration_us)),
+        }
+    }
+}
+
+/// The columns of an operation as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Projection {
+    /// The row of its beginning.
+    pub seq: i64,
+    /// Which, as it is stored.
+    pub operation: Vec<u8>,
+    /// The latest time of this and all earlier beginnings: it never goes back, as clocks do.
+    pub high: Millis,
+    /// Of its beginning.
+    pub begun: BegunColumns,
+    /// Of its end, where it says that there is one.
+    pub ended: Option<EndedColumns>,
+}
+
+/// A row as it is in the database, whatever somebody did to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct RawRow {
+    pub seq: i64,
+    pub operation: Option<Vec<u8>>,
+    pub part: String,
+    pub at: Millis,
+    pub mac: Vec<u8>,
+    pub facts: Vec<u8>,
+    pub output: Vec<u8>,
+    /// Of a beginning and an end: the operation that it is found by.
+    pub projection: Option<Projection>,
+}
+
+/// The audit trail.
+#[async_trait]
+pub trait Audits: Send + Sync {
+    /// Writes a batch, all of it or nothing. `Conflict(Chain)` when the first row does not follow the last
+    /// one that is there, `Conflict(Taken)` when an operation begins twice, `NotFound(Operation)` when one
+    /// ends that never began, `Conflict(Ended)` when one ends twice.
+    async fn append_audit(&self, batch: AuditBatch) -> Result<()>;
+    /// The last row.
+    async fn last_audit_row(&self) -> Result<Option<RawRow>>;
+    /// Rows in their order from a place on; from 0, those in impossible places too.
+    async fn audit_rows(&self, from: u64, limit: u32) -> Result<Vec<RawRow>>;
+    /// The latest notes or checkpoints first, without a projection.
+    async fn audit_marks(&self, part: Part, limit: u32) -> Result<Vec<RawRow>>;
+    /// The operations that a query asks for, the last begun first.
+    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<Operation>>;
+    /// One operation.
+    async fn audit_operation(&self, id: OperationId) -> Result<Option<Operation>>;
+    /// What it wrote; `None` when there is no such operation.
+    async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>>;
+    /// What a query's operations add up to.
+    async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary>;
+    /// Operations that have not ended, the first begun first, from the row after this one on.
+    async fn open_operations(&self, after: u64, limit: u32) -> Result<Vec<OpenOperation>>;
+    /// How many operations can be found that began up to this row, for comparing with the rows.
+    async fn count_operations(&self, up_to: u64) -> Result<u64>;
+    /// Removes every row up to this one, and their operations, and writes the checkpoint that says so, all
+    /// of it or nothing. `Conflict(Open)` when one of the operations has not ended; `Conflict(Chain)` when
+    /// the checkpoint does not follow the last row. Says how many rows went.
+    async fn remove_audit(&self, up_to: u64, checkpoint: AuditRow) -> Result<u64>;
+    /// Waits until what was written would survive a power cut.
+    async fn flush_audit(&self) -> Result<()>;
+}
