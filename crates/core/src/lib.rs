@@ -38,6 +38,7 @@ pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
 pub use vault::Vault;
 
+use atoll_audit::Ledger;
 use atoll_provider::Provider;
 use atoll_store::{SandboxId, SandboxRecord, Store};
 use atoll_types::{Error, ErrorCode, Result};
@@ -57,6 +58,7 @@ pub struct Core {
     desks: Arc<Desks>,
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
+    ledger: Ledger,
     /// When this server began.
     began: i64,
 }
@@ -74,6 +76,7 @@ impl Core {
         provider: Arc<dyn Provider>,
         vault: Vault,
         settings: CoreSettings,
+        ledger: Ledger,
     ) -> Self {
         let vault = Arc::new(vault);
         let desks = Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&provider), Arc::clone(&vault)));
@@ -85,6 +88,7 @@ impl Core {
             desks,
             pending: Arc::default(),
             claims: Arc::default(),
+            ledger,
             began: now(),
         }
     }

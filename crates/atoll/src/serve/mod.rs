@@ -6,6 +6,7 @@ mod identity;
 pub(crate) mod secret;
 
 use crate::{cli, config::Config};
+use atoll_audit::{AuditKey, Ledger};
 use atoll_core::{Core, IssuedKey, Vault};
 use atoll_front_rest::Access;
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
@@ -88,8 +89,18 @@ async fn serve(config: &Config) -> Result<()> {
         tracing::error!(error = %e, "the database");
         Error::internal(e.to_string())
     })?;
-    let vault = Vault::new(&secret::load_or_make(&secret_key(&config.data_dir))?);
-    let core = Core::new(Arc::new(store), provider, vault, config.core.clone());
+    let secret = secret::load_or_make(&secret_key(&config.data_dir))?;
+    let (store, key) = (Arc::new(store), AuditKey::from_secret(&secret));
+    let head = audit_head(&config.data_dir);
+    let (ledger, opened) = Ledger::open(Arc::clone(&store) as _, key, &head).await?;
+    for fault in &opened.evidence {
+        tracing::error!(
+            row = fault.seq,
+            "the audit trail is not sound: {}; see atoll audit verify",
+            fault.text
+        );
+    }
+    let core = Core::new(store, provider, Vault::new(&secret), config.core.clone(), ledger.clone());
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
@@ -103,6 +114,7 @@ async fn serve(config: &Config) -> Result<()> {
     let access = if config.no_auth { Access::Open } else { Access::Keys };
     let app = atoll_front_rest::router(core, access, config.preview.clone());
     atoll_front_rest::serve(listener, app, told_to_end()).await;
+    ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())
 }

@@ -61,6 +61,10 @@ fn it_works_with_its_defaults() {
 fn no_request_that_the_description_allows_breaks_the_server() {
     let server = Server::start();
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+    let described: serde_json::Value = serde_json::from_slice(&std::fs::read(&document).unwrap()).unwrap();
+    let paths = described["paths"].as_object().unwrap().iter();
+    let tried = paths.filter(|(path, _)| !path.contains("/ports/{port}"));
+    let operations: usize = tried.map(|(_, methods)| methods.as_object().unwrap().len()).sum();
     let examples = std::env::var("ATOLL_TEST_EXAMPLES").unwrap_or_else(|_| "3".into());
     let folder = tempfile::tempdir().unwrap();
     let ran = python("schemathesis")
@@ -84,5 +88,5 @@ fn no_request_that_the_description_allows_breaks_the_server() {
         .unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{said}");
-    assert!(said.contains("Tested: 36"), "every operation was tried: {said}");
+    assert!(said.contains(&format!("Tested: {operations}")), "every operation was tried: {said}");
 }
