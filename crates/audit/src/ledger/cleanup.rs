@@ -10,7 +10,7 @@ use atoll_store::{
 use atoll_types::{Error, ErrorCode};
 
 /// How many rows go at once: everybody else who writes waits meanwhile.
-const AT_ONCE: u32 = 1000;
+const AT_ONCE: u32 = 500;
 
 /// How much evidence a checkpoint carries: the first.
 const EVIDENCE_KEPT: usize = 100;

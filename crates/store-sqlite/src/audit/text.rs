@@ -4,19 +4,26 @@
 use crate::{SqliteStore, error::failed};
 use atoll_store::{Result, search_detail};
 use sqlx::SqliteConnection;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    cmp::Reverse,
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
+};
 
 /// How many operations are added at once: everybody else who writes waits meanwhile.
 const AT_ONCE: i64 = 128;
 
-/// How many triples of letters are looked up at most; the rest is compared.
-const TRIPLES: usize = 12;
+/// How many triples of letters are looked up at most; the rest is compared. Each costs a walk along its
+/// list, and those of common letters are long and say little.
+const TRIPLES: usize = 4;
+
+/// Letters from the most to the least common in commands and code; what is not here is rarer still.
+const COMMON: &str = " etaoinrslcdpmuhfgb/.-_ywvkx=\"'0():1,j2qz";
 
 /// Whether somebody fills the index, and how much there may be to do.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     busy: AtomicBool,
-    begun: std::sync::atomic::AtomicI64,
+    begun: AtomicI64,
 }
 
 /// The last operation that the index has.
@@ -62,12 +69,15 @@ impl Needle {
     pub(super) fn new(text: &str) -> Option<Self> {
         let text = search_detail(text);
         let letters: Vec<char> = text.chars().collect();
-        let all: Vec<&[char]> = letters.windows(3).collect();
-        // Spread over the text: neighbours say nearly the same.
-        let step = all.len().div_ceil(TRIPLES).max(1);
-        let quoted =
-            |triple: &&[char]| format!("\"{}\"", triple.iter().collect::<String>().replace('"', "\"\""));
-        let asked: Vec<String> = all.iter().step_by(step).map(quoted).collect();
+        let rarity = |letter: &char| COMMON.find(*letter).unwrap_or(COMMON.len());
+        let mut triples: Vec<&[char]> = letters.windows(3).collect();
+        triples.sort_by_key(|triple| (Reverse(triple.iter().map(rarity).sum::<usize>()), *triple));
+        triples.dedup();
+        let quoted = |triple: &&[char]| {
+            let text: String = triple.iter().collect();
+            format!("\"{}\"", text.replace('"', "\"\""))
+        };
+        let asked: Vec<String> = triples.iter().take(TRIPLES).map(quoted).collect();
         let index = (!asked.is_empty()).then(|| asked.join(" AND "));
         (!text.is_empty()).then_some(Self { text, index })
     }
