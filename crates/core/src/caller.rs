@@ -14,6 +14,10 @@ pub struct Caller {
     pub owner_name: String,
     /// What the key allows.
     pub scope: Scope,
+    /// By which front it asks.
+    pub front: &'static str,
+    /// From which address.
+    pub address: Option<String>,
 }
 
 impl Caller {
@@ -25,6 +29,8 @@ impl Caller {
             owner: key.owner.clone(),
             owner_name: key.owner_name.clone(),
             scope: key.scope,
+            front: "",
+            address: None,
         }
     }
 
@@ -36,7 +42,15 @@ impl Caller {
             owner: crate::keys::owner_id("local"),
             owner_name: "local".into(),
             scope: Scope::Admin,
+            front: "",
+            address: None,
         }
+    }
+
+    /// The same, with where it asks from.
+    #[must_use]
+    pub fn from(self, front: &'static str, address: Option<String>) -> Self {
+        Self { front, address, ..self }
     }
 
     /// Whether it may see what belongs to this owner.

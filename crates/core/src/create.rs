@@ -1,6 +1,11 @@
 //! Making sandboxes and changing them: what is asked is checked here, and done at the sandbox's desk.
 
-use crate::{Caller, Core, desk::Patch, now};
+use crate::{
+    Caller, Core, Environment,
+    act::{Act, What},
+    desk::Patch,
+    now,
+};
 use atoll_store::{Inserted, NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId};
 use std::collections::BTreeMap;
@@ -20,6 +25,7 @@ pub struct CreateSandbox {
     pub disk_mb: Option<u64>,
     pub processes: Option<u32>,
     pub env_vars: BTreeMap<String, String>,
+    pub secrets: BTreeMap<String, String>,
     pub network_enabled: Option<bool>,
     pub session_key: Option<String>,
     pub labels: BTreeMap<String, String>,
@@ -34,6 +40,7 @@ pub struct PatchSandbox {
     pub cpu_cores: Option<f64>,
     pub disk_mb: Option<u64>,
     pub env_vars: Option<BTreeMap<String, String>>,
+    pub secrets: Option<BTreeMap<String, String>>,
     pub network_enabled: Option<bool>,
     pub labels: Option<BTreeMap<String, String>>,
 }
@@ -105,15 +112,16 @@ fn check_idle(seconds: Option<u32>) -> Result<()> {
     }
 }
 
-fn check_environment(environment: &BTreeMap<String, String>) -> Result<()> {
+fn check_environment(field: &str, environment: &BTreeMap<String, String>) -> Result<()> {
     let size: usize = environment.iter().map(|(k, v)| k.len() + v.len()).sum();
     if environment.len() > 500 || size > 128 * 1024 {
-        return Err(Error::new(ErrorCode::TooLarge, "env_vars may have 500 names and 128 KiB").at("env_vars"));
+        let message = format!("{field} may have 500 names and 128 KiB");
+        return Err(Error::new(ErrorCode::TooLarge, message).at(field));
     }
     match environment.iter().find(|(k, v)| k.is_empty() || k.contains(['=', '\0']) || v.contains('\0')) {
         Some((name, _)) => {
             let message = format!("the name {name:?} is empty or holds '=', or it or its value holds a NUL");
-            Err(Error::invalid("env_vars", message))
+            Err(Error::invalid(field, message))
         }
         None => Ok(()),
     }
@@ -146,9 +154,28 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
 impl Core {
     /// Makes a sandbox, or finds the one that has this session key and sees that it runs.
     pub async fn create(&self, caller: &Caller, request: CreateSandbox) -> Result<Created> {
-        caller.must_write()?;
-        let new = self.new_record(caller, request)?;
-        let id = new.id;
+        let id = SandboxId::random();
+        let image = request.image.clone().unwrap_or_default();
+        let mut what = What::making("sandbox.create", id).with(image);
+        what.variables = request.env_vars.keys().chain(request.secrets.keys()).cloned().collect();
+        what.secrets = request.secrets.values().cloned().collect();
+        if let Some(key) = &request.session_key {
+            what = what.and("session_key", key);
+        }
+        let act = self.act(caller, what).await?;
+        let result = self.create_as(&act, caller, id, request).await;
+        act.done(result).await
+    }
+
+    async fn create_as(
+        &self,
+        act: &Act,
+        caller: &Caller,
+        id: SandboxId,
+        request: CreateSandbox,
+    ) -> Result<Created> {
+        act.allowed()?;
+        let new = self.new_record(caller, id, request)?;
         match self.store.insert_sandbox(new).await? {
             Inserted::New(_) => {
                 let record = self.desks.make(id).await?;
@@ -161,7 +188,7 @@ impl Core {
         }
     }
 
-    fn new_record(&self, caller: &Caller, request: CreateSandbox) -> Result<NewSandbox> {
+    fn new_record(&self, caller: &Caller, id: SandboxId, request: CreateSandbox) -> Result<NewSandbox> {
         let CreateSandbox {
             image,
             idle_timeout_seconds,
@@ -170,20 +197,21 @@ impl Core {
             disk_mb,
             processes,
             env_vars,
+            secrets,
             network_enabled,
             session_key,
             labels,
         } = request;
         refuse_network(network_enabled)?;
         check_idle(idle_timeout_seconds)?;
-        check_environment(&env_vars)?;
+        check_environment("env_vars", &env_vars)?;
+        check_environment("secrets", &secrets)?;
         check_labels(&labels)?;
         if let Some(key) = &session_key {
             check_text("session_key", key, 255)?;
         }
         let image = image.unwrap_or_else(|| self.settings.default_image.clone());
         check_text("image", &image, 255)?;
-        let id = SandboxId::random();
         Ok(NewSandbox {
             id,
             owner: caller.owner.clone(),
@@ -198,7 +226,7 @@ impl Core {
             network_enabled: false,
             session_key,
             labels,
-            environment: self.vault.seal(&id.to_string(), &env_vars)?,
+            environment: self.vault.seal(&id.to_string(), &Environment::new(env_vars, secrets))?,
             created_at: now(),
         })
     }
@@ -211,13 +239,24 @@ impl Core {
         id: SandboxId,
         request: PatchSandbox,
     ) -> Result<SandboxRecord> {
-        let record = self.writable(caller, id).await?;
+        let mut what = What::to("sandbox.patch", id);
+        let names = request.env_vars.iter().chain(&request.secrets).flat_map(BTreeMap::keys);
+        what.variables = names.cloned().collect();
+        what.secrets = request.secrets.iter().flat_map(BTreeMap::values).cloned().collect();
+        let act = self.act(caller, what).await?;
+        let result = self.patch_as(&act, id, request).await;
+        act.done(result).await
+    }
+
+    async fn patch_as(&self, act: &Act, id: SandboxId, request: PatchSandbox) -> Result<SandboxRecord> {
+        let record = act.record()?;
         let PatchSandbox {
             idle_timeout_seconds,
             memory_mb,
             cpu_cores,
             disk_mb,
             env_vars,
+            secrets,
             network_enabled,
             labels,
         } = request;
@@ -226,11 +265,22 @@ impl Core {
         }
         refuse_network(network_enabled)?;
         check_idle(idle_timeout_seconds)?;
-        env_vars.as_ref().map_or(Ok(()), check_environment)?;
+        env_vars.as_ref().map_or(Ok(()), |e| check_environment("env_vars", e))?;
+        secrets.as_ref().map_or(Ok(()), |e| check_environment("secrets", e))?;
         labels.as_ref().map_or(Ok(()), check_labels)?;
-        let at_rest_only = memory_mb.is_some() || cpu_cores.is_some() || env_vars.is_some();
+        let at_rest_only =
+            memory_mb.is_some() || cpu_cores.is_some() || env_vars.is_some() || secrets.is_some();
         let new_limits = limits(record.limits, memory_mb, cpu_cores, None, None)?;
-        let environment = env_vars.map(|e| self.vault.seal(&id.to_string(), &e)).transpose()?;
+        let environment = match (env_vars, secrets) {
+            (None, None) => None,
+            (plain, secrets) => {
+                let Environment { variables, secret } = self.environment_of(record)?;
+                let (old_secrets, old_plain) =
+                    variables.into_iter().partition(|(name, _)| secret.contains(name));
+                let all = Environment::new(plain.unwrap_or(old_plain), secrets.unwrap_or(old_secrets));
+                Some(self.vault.seal(&id.to_string(), &all)?)
+            }
+        };
         let patch = Patch {
             at_rest_only,
             limits: (new_limits != record.limits).then_some(new_limits),
@@ -248,24 +298,38 @@ impl Core {
 
     /// Ends its container; the volume waits.
     pub async fn stop(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        self.writable(caller, id).await?;
-        self.forget_changes(id);
-        self.desks.stop(id).await
+        let act = self.act(caller, What::to("sandbox.stop", id)).await?;
+        let result = async {
+            act.record()?;
+            self.forget_changes(id);
+            self.desks.stop(id).await
+        };
+        let result = result.await;
+        act.done(result).await
     }
 
     /// Sees that it runs, with its volume as it was.
     pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        self.writable(caller, id).await?;
-        self.desks.run(id).await
+        let act = self.act(caller, What::to("sandbox.resume", id)).await?;
+        let result = async {
+            act.record()?;
+            self.desks.run(id).await
+        };
+        let result = result.await;
+        act.done(result).await
     }
 
     /// Ends it for good, with its volume. The record stays.
     pub async fn destroy(&self, caller: &Caller, id: SandboxId) -> Result<()> {
-        let record = self.writable(caller, id).await?;
-        if record.status == Status::Destroyed {
-            return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
-        }
-        self.forget_changes(id);
-        self.desks.destroy(id).await.map(|_| ())
+        let act = self.act(caller, What::to("sandbox.destroy", id)).await?;
+        let result = async {
+            if act.record()?.status == Status::Destroyed {
+                return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
+            }
+            self.forget_changes(id);
+            self.desks.destroy(id).await.map(|_| ())
+        };
+        let result = result.await;
+        act.done(result).await
     }
 }

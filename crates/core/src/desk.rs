@@ -322,7 +322,7 @@ impl Desk {
             profile: record.profile.clone(),
             limits: record.limits,
             volume: Some(record.volume),
-            environment: self.shared.vault.open(&self.id.to_string(), &record.environment)?,
+            environment: self.shared.vault.open(&self.id.to_string(), &record.environment)?.variables,
         };
         let container = self.shared.provider.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.

@@ -1,6 +1,10 @@
 //! Files, through the sandbox's own PID 1. Bodies are streams in both directions.
 
-use crate::{Caller, Core, now};
+use crate::{
+    Caller, Core,
+    act::{Act, What},
+    now,
+};
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
 use atoll_store::{Activity, ActivityKind, SandboxId};
 use atoll_types::{Error, Result};
@@ -16,10 +20,44 @@ pub struct Download {
     /// What is being read.
     pub entry: Entry,
     reader: FileReader,
-    core: Core,
+    note: Outgoing,
+}
+
+/// Something on its way out, until it is gone: then it is told how much went.
+pub(crate) struct Outgoing {
+    act: Option<Act>,
     sandbox: SandboxId,
     path: String,
     read: u64,
+    failed: Option<Error>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(act: Act, sandbox: SandboxId, path: &str) -> Self {
+        Self { act: Some(act), sandbox, path: path.to_owned(), read: 0, failed: None }
+    }
+
+    /// Counts what goes.
+    pub(crate) fn count<T: AsRef<[u8]>>(&mut self, piece: &Result<Option<T>>) {
+        match piece {
+            Ok(bytes) => self.read += bytes.as_ref().map_or(0, |b| b.as_ref().len() as u64),
+            Err(error) => self.failed = Some(error.clone()),
+        }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        let Some(mut act) = self.act.take() else { return };
+        act.moved(self.read);
+        act.note(transfer(self.sandbox, ActivityKind::Download, std::mem::take(&mut self.path), self.read));
+        let result = self.failed.take().map_or(Ok(()), Err);
+        tokio::spawn(async move { act.done(result).await });
+    }
+}
+
+pub(crate) fn transfer(sandbox: SandboxId, kind: ActivityKind, detail: String, bytes: u64) -> Activity {
+    Activity { sandbox, kind, at: now(), detail, exit_code: None, duration_ms: None, bytes: Some(bytes) }
 }
 
 impl Download {
@@ -31,17 +69,9 @@ impl Download {
 
     /// The next bytes; none at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
-        let bytes = self.reader.next().await?;
-        self.read += bytes.as_ref().map_or(0, |b| b.len() as u64);
-        Ok(bytes)
-    }
-}
-
-impl Drop for Download {
-    fn drop(&mut self) {
-        let (core, sandbox, path, read) =
-            (self.core.clone(), self.sandbox, std::mem::take(&mut self.path), self.read);
-        tokio::spawn(async move { core.note_transfer(sandbox, ActivityKind::Download, path, read).await });
+        let bytes = self.reader.next().await;
+        self.note.count(&bytes);
+        bytes
     }
 }
 
@@ -64,35 +94,10 @@ impl Core {
         self.desks.container(id).await
     }
 
-    pub(crate) async fn reach_to_write(
-        &self,
-        caller: &Caller,
-        id: SandboxId,
-        paths: &[&str],
-    ) -> Result<Arc<dyn Container>> {
-        caller.must_write()?;
-        self.reach(caller, id, paths).await
-    }
-
-    pub(crate) async fn note_transfer(
-        &self,
-        sandbox: SandboxId,
-        kind: ActivityKind,
-        detail: String,
-        bytes: u64,
-    ) {
-        let activity = Activity {
-            sandbox,
-            kind,
-            at: now(),
-            detail,
-            exit_code: None,
-            duration_ms: None,
-            bytes: Some(bytes),
-        };
-        if let Err(error) = self.store.record_activity(activity).await {
-            tracing::warn!(%error, "cannot note a transfer");
-        }
+    /// The container of an operation that was begun.
+    pub(crate) async fn reach_in(&self, act: &Act, paths: &[&str]) -> Result<Arc<dyn Container>> {
+        paths.iter().try_for_each(|path| checked(path))?;
+        self.desks.container(act.record()?.id).await
     }
 
     /// What is in a folder, by name.
@@ -116,10 +121,15 @@ impl Core {
         offset: u64,
         length: u64,
     ) -> Result<Download> {
-        let container = self.reach(caller, id, &[path]).await?;
-        let reader = container.guest().read_file(path, offset, length).await?;
-        let entry = reader.entry.clone();
-        Ok(Download { entry, reader, core: self.clone(), sandbox: id, path: path.to_owned(), read: 0 })
+        let act = self.act(caller, What::of("file.read", id).with(path)).await?;
+        let opened =
+            async { self.reach_in(&act, &[path]).await?.guest().read_file(path, offset, length).await };
+        match opened.await {
+            Ok(reader) => {
+                Ok(Download { entry: reader.entry.clone(), reader, note: Outgoing::new(act, id, path) })
+            }
+            Err(error) => act.done(Err(error)).await,
+        }
     }
 
     /// Writes a file, whole or not at all.
@@ -131,17 +141,26 @@ impl Core {
         options: WriteOptions,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Entry> {
-        let container = self.reach_to_write(caller, id, &[path]).await?;
+        let mut act = self.act(caller, What::to("file.write", id).with(path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {
             let bytes = piece.as_ref().map_or(0, Bytes::len) as u64;
             counter.fetch_add(bytes, Ordering::Relaxed);
         });
-        let entry = container.guest().write_file(path, options, body).await?;
-        self.set_aside(id, &container, &[path]).await;
-        self.note_transfer(id, ActivityKind::Upload, path.to_owned(), count.load(Ordering::Relaxed)).await;
-        Ok(entry)
+        let result = async {
+            let container = self.reach_in(&act, &[path]).await?;
+            let entry = container.guest().write_file(path, options, body).await?;
+            self.set_aside(id, &container, &[path]).await;
+            Ok(entry)
+        };
+        let result = result.await;
+        let bytes = count.load(Ordering::Relaxed);
+        act.moved(bytes);
+        if result.is_ok() {
+            act.note(transfer(id, ActivityKind::Upload, path.to_owned(), bytes));
+        }
+        act.done(result).await
     }
 
     /// Deletes a file or an empty folder, or a folder with all that is in it.
@@ -152,15 +171,24 @@ impl Core {
         path: &str,
         recursive: bool,
     ) -> Result<()> {
-        let container = self.reach_to_write(caller, id, &[path]).await?;
-        container.guest().remove(path, recursive).await?;
-        self.set_aside(id, &container, &[path]).await;
-        Ok(())
+        let what = What::to("file.remove", id).with(path).and("recursive", recursive);
+        let act = self.act(caller, what).await?;
+        let result = async {
+            let container = self.reach_in(&act, &[path]).await?;
+            container.guest().remove(path, recursive).await?;
+            self.set_aside(id, &container, &[path]).await;
+            Ok(())
+        };
+        let result = result.await;
+        act.done(result).await
     }
 
     /// Makes a folder.
     pub async fn make_dir(&self, caller: &Caller, id: SandboxId, path: &str, parents: bool) -> Result<Entry> {
-        self.reach_to_write(caller, id, &[path]).await?.guest().make_dir(path, parents).await
+        let act = self.act(caller, What::to("file.mkdir", id).with(path)).await?;
+        let result = async { self.reach_in(&act, &[path]).await?.guest().make_dir(path, parents).await };
+        let result = result.await;
+        act.done(result).await
     }
 
     /// Gives a file or folder another name.
@@ -172,9 +200,14 @@ impl Core {
         to: &str,
         overwrite: bool,
     ) -> Result<Entry> {
-        let container = self.reach_to_write(caller, id, &[from, to]).await?;
-        let entry = container.guest().rename(from, to, overwrite).await?;
-        self.set_aside(id, &container, &[from, to]).await;
-        Ok(entry)
+        let act = self.act(caller, What::to("file.move", id).with(from).and("to", to)).await?;
+        let result = async {
+            let container = self.reach_in(&act, &[from, to]).await?;
+            let entry = container.guest().rename(from, to, overwrite).await?;
+            self.set_aside(id, &container, &[from, to]).await;
+            Ok(entry)
+        };
+        let result = result.await;
+        act.done(result).await
     }
 }

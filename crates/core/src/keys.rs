@@ -1,6 +1,10 @@
 //! Keys: made once, shown once, kept as a hash.
 
-use crate::{Caller, Core, now};
+use crate::{
+    Caller, Core,
+    act::{Act, What},
+    now,
+};
 use atoll_store::{ApiKey, KeyHash, KeyId, Scope};
 use atoll_types::{Error, ErrorCode, Result};
 use sha2::{Digest, Sha256};
@@ -102,7 +106,14 @@ impl Core {
 
     /// Makes a key. A user may make keys for itself that allow no more than its own.
     pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
-        caller.must_write()?;
+        let what = What::new("key.create").with(&new.name).and("scope", new.scope).and("tier", &new.tier);
+        let act = self.act(caller, what).await?;
+        let result = self.create_key_as(&act, caller, new).await;
+        act.done(result).await
+    }
+
+    async fn create_key_as(&self, act: &Act, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
+        act.allowed()?;
         checked("name", &new.name, 100)?;
         checked("tier", &new.tier, 40)?;
         if let Some(owner) = &new.owner {
@@ -150,11 +161,16 @@ impl Core {
 
     /// Makes a key worthless.
     pub async fn revoke_key(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
-        caller.must_write()?;
-        let mine = self.list_keys(caller).await?.into_iter().any(|key| key.id == id);
-        if !mine {
-            return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
-        }
-        Ok(self.store.revoke_key(id, now()).await?)
+        let act = self.act(caller, What::new("key.revoke").with(id.to_string())).await?;
+        let result = async {
+            act.allowed()?;
+            let mine = self.list_keys(caller).await?.into_iter().any(|key| key.id == id);
+            if !mine {
+                return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
+            }
+            Ok(self.store.revoke_key(id, now()).await?)
+        };
+        let result = result.await;
+        act.done(result).await
     }
 }

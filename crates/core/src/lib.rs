@@ -5,6 +5,7 @@
 //! task's queue, so two callers can never start, stop or destroy at the same time. Commands and files
 //! only ask it for the container and then work beside it.
 
+mod act;
 mod caller;
 mod changes;
 mod create;
@@ -36,7 +37,7 @@ pub use preview::PreviewToken;
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
-pub use vault::Vault;
+pub use vault::{Environment, Vault};
 
 use atoll_audit::Ledger;
 use atoll_provider::Provider;
@@ -99,12 +100,6 @@ impl Core {
             Some(record) if caller.may_see(&record.owner) => Ok(record),
             _ => Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()))),
         }
-    }
-
-    /// As [`Core::visible`], for something that changes it.
-    pub(crate) async fn writable(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        caller.must_write()?;
-        self.visible(caller, id).await
     }
 
     /// Whether the parts that everything needs answer.

@@ -1,7 +1,11 @@
 //! Terminals. One is a command like any other, whose streams are a terminal: it lives on when those who
 //! look at it go away, and any number of them may look and type at the same time.
 
-use crate::{Caller, Core, leash::Leash};
+use crate::{
+    Caller, Core,
+    act::{Act, What},
+    leash::Leash,
+};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -124,10 +128,28 @@ impl Core {
         request: TerminalRequest,
     ) -> Result<Terminal> {
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
-        let command = request.build()?;
-        self.writable(caller, id).await?;
-        let container = self.desks.container(id).await?;
         let exec = ExecId::random();
+        let mut what = What::to("terminal", id).with(&shown).and("exec_id", exec);
+        what.directory.clone_from(&request.working_directory);
+        what.variables = request.env_vars.keys().cloned().collect();
+        let act = self.act(caller, what).await?;
+        match self.open_in(&act, exec, request).await {
+            Ok((terminal, container)) => {
+                self.watch_exec(id, &container, &terminal.report, shown, Some(act.follow()));
+                Ok(terminal)
+            }
+            Err(error) => act.done(Err(error)).await,
+        }
+    }
+
+    async fn open_in(
+        &self,
+        act: &Act,
+        exec: ExecId,
+        request: TerminalRequest,
+    ) -> Result<(Terminal, Arc<dyn Container>)> {
+        let command = request.build()?;
+        let container = self.desks.container(act.record()?.id).await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);
         let mut events = container.guest().exec(exec, &command).await?;
@@ -141,9 +163,9 @@ impl Core {
                 _ => error,
             });
         }
-        self.watch_exec(id, &container, &report, shown);
         leash.release();
-        Ok(Terminal { report, offset: 0, events, keyboard: Keyboard { container, id: exec } })
+        let keyboard = Keyboard { container: Arc::clone(&container), id: exec };
+        Ok((Terminal { report, offset: 0, events, keyboard }, container))
     }
 
     /// Takes a place at a terminal that is there, at an offset of its output or at the oldest that is
@@ -155,8 +177,13 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        self.writable(caller, id).await?;
-        let container = self.desks.container(id).await?;
+        let act = self.act(caller, What::to("terminal.attach", id).and("exec_id", exec)).await?;
+        let result = self.attach_in(&act, exec, from).await;
+        act.done(result).await
+    }
+
+    async fn attach_in(&self, act: &Act, exec: ExecId, from: Option<u64>) -> Result<Terminal> {
+        let container = self.desks.container(act.record()?.id).await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));

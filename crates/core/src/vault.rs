@@ -8,9 +8,40 @@ use chacha20poly1305::{
     AeadCore, ChaCha20Poly1305, KeyInit,
     aead::{Aead, OsRng, Payload},
 };
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 const NONCE: usize = 12;
+
+/// What a sandbox's commands start with, and which of it no record may show.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// By name.
+    pub variables: BTreeMap<String, String>,
+    /// The names whose values are secret.
+    #[serde(default)]
+    pub secret: BTreeSet<String>,
+}
+
+impl Environment {
+    /// Plain variables and secret ones, which come first where both have a name.
+    #[must_use]
+    pub fn new(plain: BTreeMap<String, String>, secrets: BTreeMap<String, String>) -> Self {
+        let secret = secrets.keys().cloned().collect();
+        Self { variables: plain.into_iter().chain(secrets).collect(), secret }
+    }
+
+    /// The values that no record may show.
+    pub(crate) fn secret_values(&self) -> impl Iterator<Item = String> {
+        self.secret.iter().filter_map(|name| self.variables.get(name).cloned())
+    }
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.variables.keys()).finish()
+    }
+}
 
 /// Seals and opens with one key.
 pub struct Vault {
@@ -37,7 +68,7 @@ impl Vault {
     }
 
     /// Seals an environment for one sandbox: it opens for no other.
-    pub fn seal(&self, sandbox: &str, environment: &BTreeMap<String, String>) -> Result<Sealed> {
+    pub fn seal(&self, sandbox: &str, environment: &Environment) -> Result<Sealed> {
         let plain = serde_json::to_vec(environment).map_err(|e| Error::internal(e.to_string()))?;
         let nonce = ChaCha20Poly1305::generate_nonce(&mut OsRng);
         let payload = Payload { msg: &plain, aad: sandbox.as_bytes() };
@@ -49,7 +80,7 @@ impl Vault {
     }
 
     /// Opens what was sealed for this sandbox.
-    pub fn open(&self, sandbox: &str, sealed: &Sealed) -> Result<BTreeMap<String, String>> {
+    pub fn open(&self, sandbox: &str, sealed: &Sealed) -> Result<Environment> {
         let broken = || Error::internal("an environment cannot be opened; was the secret key replaced?");
         let (nonce, sealed) = sealed.0.split_at_checked(NONCE).ok_or_else(broken)?;
         let payload = Payload { msg: sealed, aad: sandbox.as_bytes() };
@@ -65,7 +96,9 @@ mod tests {
     #[test]
     fn it_opens_for_its_sandbox_and_key_only() {
         let vault = Vault::new(&Vault::random_key());
-        let environment: BTreeMap<_, _> = [("TOKEN".to_string(), "hunter2".to_string())].into();
+        let environment =
+            Environment::new(BTreeMap::new(), [("TOKEN".to_string(), "hunter2".to_string())].into());
+        assert!(!format!("{environment:?}").contains("hunter2"));
         let sealed = vault.seal("a", &environment).unwrap();
         assert!(!sealed.0.windows(7).any(|w| w == b"hunter2"));
         assert_eq!(vault.open("a", &sealed), Ok(environment));

@@ -3,9 +3,11 @@
 use crate::{App, error::Failure};
 use atoll_core::Caller;
 use axum::{
-    extract::{FromRef, FromRequestParts},
+    extract::{ConnectInfo, FromRef, FromRequestParts},
     http::{HeaderMap, header, request::Parts},
 };
+
+use std::net::SocketAddr;
 
 /// Whether keys are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +45,7 @@ where
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        identify(&App::from_ref(state), presented(&parts.headers)).await.map(Self)
+        identify(&App::from_ref(state), parts, presented(&parts.headers)).await.map(Self)
     }
 }
 
@@ -67,11 +69,11 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let key = presented(&parts.headers).or_else(|| offered(parts));
-        identify(&App::from_ref(state), key).await.map(Self)
+        identify(&App::from_ref(state), parts, key).await.map(Self)
     }
 }
 
-async fn identify(app: &App, key: Option<&str>) -> Result<Caller, Failure> {
+async fn identify(app: &App, parts: &Parts, key: Option<&str>) -> Result<Caller, Failure> {
     let caller = match (key, app.access) {
         (Some(key), _) => caller_of(app, key).await?,
         (None, Access::Open) => Caller::local(),
@@ -82,5 +84,6 @@ async fn identify(app: &App, key: Option<&str>) -> Result<Caller, Failure> {
     if !app.rates.allow(&caller.owner) {
         return Err(Failure::too_many());
     }
-    Ok(caller)
+    let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_string());
+    Ok(caller.from("rest", address))
 }

@@ -67,9 +67,16 @@ pub(crate) async fn forward(
         let message = "this is for programs; a page of another origin may not open it";
         return Err(Error::new(ErrorCode::PermissionDenied, message).into());
     }
-    let port = app.core.port(&caller, sandbox_id(&id)?, params.port).await.map_err(Failure::in_query)?;
-    let socket = socket.map_err(|e| Error::invalid("Upgrade", format!("expected a WebSocket: {e}")))?;
-    let stream = port.connect().await?;
+    let id = sandbox_id(&id)?;
+    let socket = match socket {
+        Ok(socket) => socket,
+        Err(error) => {
+            // Whoever may not have the port hears that first.
+            app.core.port(&caller, id, params.port).await.map_err(Failure::in_query)?;
+            return Err(Error::invalid("Upgrade", format!("expected a WebSocket: {error}")).into());
+        }
+    };
+    let (port, stream) = app.core.forward(&caller, id, params.port).await.map_err(Failure::in_query)?;
     let socket = socket.max_message_size(LARGEST).max_frame_size(LARGEST);
     Ok(socket.on_upgrade(move |socket| carry(socket, stream, port, hold.map(|h| h.0))))
 }

@@ -32,6 +32,9 @@ pub(crate) struct CreateBody {
     processes: Option<u32>,
     /// What every command starts with. Kept encrypted and never returned.
     env_vars: Option<Map>,
+    /// Variables too, whose values appear in no log, audit row, event or error.
+    #[schema(write_only)]
+    secrets: Option<Map>,
     network_enabled: Option<bool>,
     /// One sandbox for each owner, key and image: asking again gives the same, resumed if need be.
     #[schema(max_length = 255)]
@@ -49,6 +52,7 @@ impl From<CreateBody> for CreateSandbox {
             disk_mb,
             processes,
             env_vars,
+            secrets,
             network_enabled,
             session_key,
             labels,
@@ -61,6 +65,7 @@ impl From<CreateBody> for CreateSandbox {
             disk_mb,
             processes,
             env_vars: env_vars.unwrap_or_default(),
+            secrets: secrets.unwrap_or_default(),
             network_enabled,
             session_key,
             labels: labels.unwrap_or_default(),
@@ -78,6 +83,9 @@ pub(crate) struct PatchBody {
     /// Fixed at creation: always refused.
     disk_mb: Option<u64>,
     env_vars: Option<Map>,
+    /// Variables too, whose values appear in no log, audit row, event or error.
+    #[schema(write_only)]
+    secrets: Option<Map>,
     network_enabled: Option<bool>,
     labels: Option<Map>,
 }
@@ -90,10 +98,20 @@ impl From<PatchBody> for PatchSandbox {
             cpu_cores,
             disk_mb,
             env_vars,
+            secrets,
             network_enabled,
             labels,
         } = body;
-        Self { idle_timeout_seconds, memory_mb, cpu_cores, disk_mb, env_vars, network_enabled, labels }
+        Self {
+            idle_timeout_seconds,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            env_vars,
+            secrets,
+            network_enabled,
+            labels,
+        }
     }
 }
 
@@ -231,6 +249,9 @@ pub(crate) struct ExecBody {
     /// Absolute, or relative to /workspace.
     working_directory: Option<String>,
     env_vars: Option<Map>,
+    /// Variables too, whose values appear in no log, audit row, event or error.
+    #[schema(write_only)]
+    secrets: Option<Map>,
     /// What the command reads.
     stdin: Option<String>,
     /// Whether more input may follow: only with `stream` or `background`.
@@ -261,6 +282,7 @@ impl From<ExecBody> for ExecCommand {
             timeout_seconds,
             working_directory,
             env_vars,
+            secrets,
             stdin,
             stdin_open,
             user,
@@ -273,6 +295,7 @@ impl From<ExecBody> for ExecCommand {
             timeout_seconds,
             working_directory,
             env_vars: env_vars.unwrap_or_default(),
+            secrets: secrets.unwrap_or_default(),
             stdin: stdin.map(bytes::Bytes::from),
             stdin_open: stdin_open.unwrap_or(false),
             user,

@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -24,15 +25,20 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     folder: Option<tempfile::TempDir>,
     arguments: Vec<String>,
+    level: &'static str,
+    log: Log,
 }
 
-fn spawn(data: &Path, listen: &str, arguments: &[String]) -> (Child, SocketAddr) {
+/// What servers of one data folder have logged.
+type Log = Arc<Mutex<String>>;
+
+fn spawn(data: &Path, listen: &str, arguments: &[String], level: &str, log: &Log) -> (Child, SocketAddr) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_atoll"))
         .args(["serve", "--listen", listen, "--data-dir"])
         .arg(data)
         .args(arguments)
         .env("ATOLL_BOOTSTRAP_KEY", KEY)
-        .env("ATOLL_LOG", "warn")
+        .env("ATOLL_LOG", level)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -48,8 +54,12 @@ fn spawn(data: &Path, listen: &str, arguments: &[String]) -> (Child, SocketAddr)
     };
     // Somebody must read, or the server would wait.
     let stderr = child.stderr.take().unwrap();
+    let log = Arc::clone(log);
     thread::spawn(move || {
-        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|l| eprintln!("server: {l}"));
+        BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| {
+            eprintln!("server: {line}");
+            log.lock().unwrap().push_str(&(line + "\n"));
+        });
     });
     thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(drop));
     (child, address)
@@ -61,10 +71,21 @@ impl Server {
     }
 
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::start_logging("warn", arguments)
+    }
+
+    /// One that logs from this level on.
+    pub(crate) fn start_logging(level: &'static str, arguments: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let (child, address) = spawn(folder.path(), ANYWHERE, &arguments);
-        Self { address, child, folder: Some(folder), arguments }
+        let log = Log::default();
+        let (child, address) = spawn(folder.path(), ANYWHERE, &arguments, level, &log);
+        Self { address, child, folder: Some(folder), arguments, level, log }
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn logged(&self) -> String {
+        self.log.lock().unwrap().clone()
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -79,12 +100,13 @@ impl Server {
 
     /// Starts it again on the same data.
     pub(crate) fn restart(&mut self) {
-        (self.child, self.address) = spawn(self.data(), ANYWHERE, &self.arguments);
+        (self.child, self.address) = spawn(self.data(), ANYWHERE, &self.arguments, self.level, &self.log);
     }
 
     /// The same where clients look for it.
     pub(crate) fn restart_at(&mut self, address: SocketAddr) {
-        (self.child, self.address) = spawn(self.data(), &address.to_string(), &self.arguments);
+        (self.child, self.address) =
+            spawn(self.data(), &address.to_string(), &self.arguments, self.level, &self.log);
     }
 
     /// A request with a key of one's own.

@@ -3,6 +3,7 @@ mod fixture;
 mod http;
 
 mod access;
+mod audited;
 mod crashes;
 mod execs;
 mod files;

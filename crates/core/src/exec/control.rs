@@ -1,6 +1,9 @@
 //! Looking at commands and acting on them while they run.
 
-use crate::{Caller, Core};
+use crate::{
+    Caller, Core,
+    act::{Act, What},
+};
 use atoll_provider::{Container, ExecReport};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ExecId, Result};
@@ -14,9 +17,8 @@ impl Core {
         self.desks.container(sandbox).await
     }
 
-    async fn acted_on(&self, caller: &Caller, sandbox: SandboxId) -> Result<Arc<dyn Container>> {
-        self.writable(caller, sandbox).await?;
-        self.desks.container(sandbox).await
+    async fn acted_on(&self, act: &Act) -> Result<Arc<dyn Container>> {
+        self.desks.container(act.record()?.id).await
     }
 
     /// The commands that the sandbox remembers, the latest first.
@@ -43,7 +45,20 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
         close: bool,
     ) -> Result<u64> {
-        let container = self.acted_on(caller, sandbox).await?;
+        let mut act = self.act(caller, What::to("exec.stdin", sandbox).and("exec_id", exec)).await?;
+        let result = self.feed(&act, exec, body, close).await;
+        act.moved(result.as_ref().map_or(0, |written| *written));
+        act.done(result).await
+    }
+
+    async fn feed(
+        &self,
+        act: &Act,
+        exec: ExecId,
+        body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+        close: bool,
+    ) -> Result<u64> {
+        let container = self.acted_on(act).await?;
         let broken: Arc<Mutex<Option<Error>>> = Arc::default();
         let cause = Arc::clone(&broken);
         let pieces = body.map(move |piece| {
@@ -68,16 +83,26 @@ impl Core {
         exec: ExecId,
         signal: i32,
     ) -> Result<()> {
-        self.acted_on(caller, sandbox).await?.guest().signal(exec, signal).await
+        let what = What::to("exec.signal", sandbox).and("exec_id", exec).and("signal", signal);
+        let act = self.act(caller, what).await?;
+        let result = async { self.acted_on(&act).await?.guest().signal(exec, signal).await };
+        let result = result.await;
+        act.done(result).await
     }
 
     /// Ends a command and everything that it started; answers when none of it is left.
     pub async fn exec_kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
-        self.acted_on(caller, sandbox).await?.guest().kill(exec).await
+        let act = self.act(caller, What::to("exec.kill", sandbox).and("exec_id", exec)).await?;
+        let result = async { self.acted_on(&act).await?.guest().kill(exec).await };
+        let result = result.await;
+        act.done(result).await
     }
 
     /// Forgets an ended command and its output.
     pub async fn forget_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
-        self.acted_on(caller, sandbox).await?.guest().forget_exec(exec).await
+        let act = self.act(caller, What::to("exec.forget", sandbox).and("exec_id", exec)).await?;
+        let result = async { self.acted_on(&act).await?.guest().forget_exec(exec).await };
+        let result = result.await;
+        act.done(result).await
     }
 }

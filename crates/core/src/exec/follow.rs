@@ -1,7 +1,7 @@
 //! Following a command's output, from its start or from any offset.
 
 use super::leash::Leash;
-use crate::{Caller, Core};
+use crate::{Caller, Core, act::Trail};
 use atoll_provider::{Changed, Container, ExecEvent, ExecReport, ExecStream, OutputStream};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -36,6 +36,8 @@ pub struct ExecFollow {
     events: ExecStream,
     leash: Option<Arc<Leash>>,
     changes: Option<(Core, SandboxId, Arc<dyn Container>)>,
+    /// Where it is this follower that tells of it.
+    trail: Option<Trail>,
 }
 
 impl ExecFollow {
@@ -44,8 +46,9 @@ impl ExecFollow {
         events: ExecStream,
         leash: Option<Leash>,
         changes: Option<(Core, SandboxId, Arc<dyn Container>)>,
+        trail: Option<Trail>,
     ) -> Self {
-        Self { report, events, leash: leash.map(Arc::new), changes }
+        Self { report, events, leash: leash.map(Arc::new), changes, trail }
     }
 
     /// The next update; none when there is no more.
@@ -54,6 +57,9 @@ impl ExecFollow {
             match self.events.next().await? {
                 Some(ExecEvent::Started(_)) => {}
                 Some(ExecEvent::Output { stream, offset, data }) => {
+                    if let Some(trail) = &mut self.trail {
+                        trail.take(stream, offset, &data);
+                    }
                     return Ok(Some(ExecUpdate::Output { stream, offset, data }));
                 }
                 Some(ExecEvent::Ended(report)) => {
@@ -62,6 +68,11 @@ impl ExecFollow {
                         Some((core, sandbox, container)) => core.take_changes(sandbox, &container).await,
                         None => None,
                     };
+                    if let Some(trail) = self.trail.take()
+                        && let Err(error) = trail.end(Some(&report), changed.as_ref(), None).await
+                    {
+                        tracing::error!(%error, "the end of a command waits to be written");
+                    }
                     return Ok(Some(ExecUpdate::Ended { report: Box::new(report), changed }));
                 }
                 None => return Ok(None),
@@ -102,7 +113,7 @@ impl Core {
         let container = self.desks.container(sandbox).await?;
         let mut events = container.guest().attach(exec, from, follow).await?;
         match events.next().await? {
-            Some(ExecEvent::Started(report)) => Ok(ExecFollow::new(report, events, None, None)),
+            Some(ExecEvent::Started(report)) => Ok(ExecFollow::new(report, events, None, None, None)),
             _ => Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }
     }

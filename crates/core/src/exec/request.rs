@@ -1,6 +1,8 @@
 //! What is asked for, checked before anything is done.
 
+use crate::act::What;
 use atoll_provider::{Command, Guest, Program};
+use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use std::{collections::BTreeMap, time::Duration};
@@ -39,6 +41,8 @@ pub struct ExecCommand {
     pub working_directory: Option<String>,
     /// On top of the sandbox's own.
     pub env_vars: BTreeMap<String, String>,
+    /// The same, with values that no record may show.
+    pub secrets: BTreeMap<String, String>,
     /// What it reads.
     pub stdin: Option<Bytes>,
     /// Whether its stdin stays open for more.
@@ -56,7 +60,8 @@ impl ExecCommand {
         command.program = self.program()?;
         command.timeout = self.timeout(mode)?;
         command.working_directory = self.working_directory.clone().unwrap_or_default();
-        command.environment = self.env_vars.clone();
+        let secrets = self.secrets.iter().map(|(name, value)| (name.clone(), value.clone()));
+        command.environment = self.env_vars.clone().into_iter().chain(secrets).collect();
         command.user = self.user.clone().unwrap_or_default();
         command.stdin = self.stdin.is_some() || self.stdin_open;
         if self.stdin_open && mode == ExecMode::Foreground {
@@ -102,6 +107,23 @@ impl ExecCommand {
             }
             seconds => Ok(seconds.map(Duration::from_secs)),
         }
+    }
+
+    /// What the trail is told before it starts.
+    pub(super) fn what(&self, sandbox: SandboxId, mode: ExecMode, id: ExecId) -> What {
+        let mode = match mode {
+            ExecMode::Foreground => "foreground",
+            ExecMode::Streamed => "streamed",
+            ExecMode::Background => "background",
+        };
+        let mut what = What::to("exec", sandbox).with(self.shown()).and("exec_id", id).and("mode", mode);
+        if let Some(user) = &self.user {
+            what = what.and("user", user);
+        }
+        what.directory.clone_from(&self.working_directory);
+        what.variables = self.env_vars.keys().chain(self.secrets.keys()).cloned().collect();
+        what.secrets = self.secrets.values().cloned().collect();
+        what
     }
 
     /// The command as it is noted.

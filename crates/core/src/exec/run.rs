@@ -4,11 +4,12 @@ use super::{
     ExecCommand, ExecMode,
     leash::{Leash, Note},
     start::{Ready, started},
+    watch::activity_of,
 };
-use crate::{Caller, Core};
+use crate::{Caller, Core, act::Trail};
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, OutputStream};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
 use std::sync::Arc;
 
 /// The most of each output that is returned; what is beyond is counted.
@@ -65,14 +66,32 @@ impl Core {
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecOutcome> {
-        let ready = self.make_ready(caller, sandbox, request, ExecMode::Foreground).await?;
+        let id = request.id.unwrap_or_else(ExecId::random);
+        let act = self.act(caller, request.what(sandbox, ExecMode::Foreground, id)).await?;
+        let ready = match self.make_ready(&act, id, request, ExecMode::Foreground).await {
+            Ok(ready) => ready,
+            Err(error) => return act.done(Err(error)).await,
+        };
         let container = Arc::clone(&ready.container);
-        let (mut outcome, note) = self.run(sandbox, ready, request).await?;
+        let mut trail = act.follow();
+        let (mut outcome, note) = match self.run(sandbox, ready, request, &mut trail).await {
+            Ok(ran) => ran,
+            Err(error) => return trail.failed(error).await,
+        };
         outcome.changed = self.take_changes(sandbox, &container).await;
-        started(&outcome.report)?;
-        if let Some(Note { core, sandbox, shown, claim }) = note {
-            core.note_exec(sandbox, shown, &outcome.report).await;
-            drop(claim);
+        if let Err(error) = started(&outcome.report) {
+            return trail.failed(error).await;
+        }
+        let (activity, claim) = match note {
+            Some(Note { shown, claim, .. }) => {
+                (Some(activity_of(sandbox, shown, &outcome.report)), Some(claim))
+            }
+            None => (None, None),
+        };
+        let ended = trail.end(Some(&outcome.report), outcome.changed.as_ref(), activity).await;
+        drop(claim);
+        if let Err(error) = ended {
+            tracing::error!(%error, "the end of a command waits to be written");
         }
         Ok(outcome)
     }
@@ -82,6 +101,7 @@ impl Core {
         sandbox: SandboxId,
         ready: Ready,
         request: &ExecCommand,
+        trail: &mut Trail,
     ) -> Result<(ExecOutcome, Option<Note>)> {
         let Ready { id, command, container, joined } = ready;
         // One that was begun before is noted by whoever began it, or by the server's start.
@@ -95,17 +115,20 @@ impl Core {
         if !joined {
             request.feed(container.guest(), id);
         }
-        let outcome = collect(events).await?;
+        let outcome = collect(events, trail).await?;
         Ok((outcome, leash.take_note()))
     }
 }
 
-async fn collect(mut events: ExecStream) -> Result<ExecOutcome> {
+async fn collect(mut events: ExecStream, trail: &mut Trail) -> Result<ExecOutcome> {
     let mut printed = Printed::default();
     loop {
         match events.next().await? {
             Some(ExecEvent::Started(_)) => {}
-            Some(ExecEvent::Output { stream, offset, data }) => printed.add(stream, offset, &data),
+            Some(ExecEvent::Output { stream, offset, data }) => {
+                trail.take(stream, offset, &data);
+                printed.add(stream, offset, &data);
+            }
             Some(ExecEvent::Ended(report)) => return Ok(printed.end(report)),
             None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }

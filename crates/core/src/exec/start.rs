@@ -1,7 +1,7 @@
 //! Starting a command, whoever waits for it.
 
 use super::{ExecCommand, ExecMode, follow::ExecFollow, leash::Leash};
-use crate::{Caller, Core};
+use crate::{Caller, Core, act::Act};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -53,14 +53,13 @@ impl Core {
 
     pub(super) async fn make_ready(
         &self,
-        caller: &Caller,
-        sandbox: SandboxId,
+        act: &Act,
+        id: ExecId,
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<Ready> {
         let command = request.build(mode)?;
-        self.writable(caller, sandbox).await?;
-        let container = self.desks.container(sandbox).await?;
+        let container = self.desks.container(act.record()?.id).await?;
         let joined = match request.id {
             None => false,
             Some(id) => match container.guest().get_exec(id).await {
@@ -69,7 +68,7 @@ impl Core {
                 Err(error) => return Err(error),
             },
         };
-        Ok(Ready { id: request.id.unwrap_or_else(ExecId::random), command, container, joined })
+        Ok(Ready { id, command, container, joined })
     }
 
     /// Starts a command and does not wait for it. What it writes to files is told by the next command.
@@ -79,15 +78,24 @@ impl Core {
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecReport> {
-        let Ready { id, command, container, joined } =
-            self.make_ready(caller, sandbox, request, ExecMode::Background).await?;
-        let report = container.guest().start(id, &command).await?;
-        started(&report)?;
-        // Whoever began it has seen to both, or the next start of the server does.
-        if !joined {
-            request.feed(container.guest(), id);
-            self.watch_exec(sandbox, &container, &report, request.shown());
+        let id = request.id.unwrap_or_else(ExecId::random);
+        let act = self.act(caller, request.what(sandbox, ExecMode::Background, id)).await?;
+        let begun = async {
+            let ready = self.make_ready(&act, id, request, ExecMode::Background).await?;
+            let report = ready.container.guest().start(id, &ready.command).await?;
+            started(&report)?;
+            Ok((ready, report))
+        };
+        let (Ready { container, joined, .. }, report) = match begun.await {
+            Ok(begun) => begun,
+            Err(error) => return act.done(Err(error)).await,
+        };
+        // Whoever began it has seen to all of this, or the next start of the server does.
+        if joined {
+            return act.done(Ok(report)).await;
         }
+        request.feed(container.guest(), id);
+        self.watch_exec(sandbox, &container, &report, request.shown(), Some(act.follow()));
         Ok(report)
     }
 
@@ -100,21 +108,36 @@ impl Core {
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<ExecFollow> {
-        let Ready { id, command, container, joined } =
-            self.make_ready(caller, sandbox, request, mode).await?;
+        let id = request.id.unwrap_or_else(ExecId::random);
+        let act = self.act(caller, request.what(sandbox, mode, id)).await?;
         let leashed = mode != ExecMode::Background && request.id.is_none();
-        let leash = leashed.then(|| Leash::new(Arc::clone(&container), id, None));
-        let mut events = container.guest().exec(id, &command).await?;
-        let Some(ExecEvent::Started(report)) = events.next().await? else {
-            return Err(Error::internal("a command's events do not begin with its start"));
+        let begun = async {
+            let ready = self.make_ready(&act, id, request, mode).await?;
+            let leash = leashed.then(|| Leash::new(Arc::clone(&ready.container), id, None));
+            let mut events = ready.container.guest().exec(id, &ready.command).await?;
+            let Some(ExecEvent::Started(report)) = events.next().await? else {
+                return Err(Error::internal("a command's events do not begin with its start"));
+            };
+            started(&report).inspect_err(|_| leash.iter().for_each(Leash::release))?;
+            Ok((ready, leash, events, report))
         };
-        started(&report).inspect_err(|_| leash.iter().for_each(Leash::release))?;
-        if !joined {
+        let (Ready { container, joined, .. }, leash, events, report) = match begun.await {
+            Ok(begun) => begun,
+            Err(error) => return act.done(Err(error)).await,
+        };
+        // Whoever goes with its follower is told of by it; whoever may stay behind, by who watches.
+        let mut trail = None;
+        if joined {
+            act.done(Ok(())).await?;
+        } else {
             request.feed(container.guest(), id);
-            self.watch_exec(sandbox, &container, &report, request.shown());
+            let (followed, watched) =
+                if leashed { (Some(act.follow()), None) } else { (None, Some(act.follow())) };
+            trail = followed;
+            self.watch_exec(sandbox, &container, &report, request.shown(), watched);
         }
         let changes = (mode != ExecMode::Background).then(|| (self.clone(), sandbox, container));
-        Ok(ExecFollow::new(report, events, leash, changes))
+        Ok(ExecFollow::new(report, events, leash, changes, trail))
     }
 }
 

@@ -4,12 +4,17 @@
 //! whenever. So after a restart it can be told which ends were noted before.
 
 use super::{claim::Claim, start::started};
-use crate::{Core, now};
+use crate::{Core, act::Trail, now};
+use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
-use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, SandboxId};
+use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use futures_util::StreamExt;
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// Before a connection that broke is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -19,6 +24,8 @@ const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// An offset that no output reaches: only the end is of interest.
 const NO_OUTPUT: u64 = u64::MAX;
+/// Operations that are read together.
+const OPEN_PAGE: u32 = 500;
 
 /// What is noted of an end, but for the command's text, which is not always known in full.
 type End = (i64, Option<u64>, Option<i32>);
@@ -30,15 +37,22 @@ fn end_of(report: &ExecReport) -> End {
     (at, Some(millis), Some(report.shell_code()))
 }
 
+fn activity(sandbox: SandboxId, detail: String, (at, duration_ms, exit_code): End) -> Activity {
+    Activity { sandbox, kind: ActivityKind::Exec, at, detail, exit_code, duration_ms, bytes: None }
+}
+
+/// What is noted of a command that ended.
+pub(super) fn activity_of(sandbox: SandboxId, detail: String, report: &ExecReport) -> Activity {
+    activity(sandbox, detail, end_of(report))
+}
+
 impl Core {
     pub(super) async fn note_exec(&self, sandbox: SandboxId, shown: String, report: &ExecReport) {
         self.note_end(sandbox, shown, end_of(report)).await;
     }
 
-    async fn note_end(&self, sandbox: SandboxId, detail: String, (at, duration_ms, exit_code): End) {
-        let kind = ActivityKind::Exec;
-        let activity = Activity { sandbox, kind, at, detail, exit_code, duration_ms, bytes: None };
-        if let Err(error) = self.store.record_activity(activity).await {
+    async fn note_end(&self, sandbox: SandboxId, detail: String, end: End) {
+        if let Err(error) = self.store.record_activity(activity(sandbox, detail, end)).await {
             tracing::warn!(%error, "cannot note a command");
         }
     }
@@ -50,20 +64,30 @@ impl Core {
         container: &Arc<dyn Container>,
         report: &ExecReport,
         shown: String,
+        mut trail: Option<Trail>,
     ) {
         let Some(claim) = self.claims.take(sandbox, report.id) else { return };
         let (core, container, began) = (self.clone(), Arc::clone(container), report.started_unix_ms);
         let id = report.id;
         tokio::spawn(async move {
-            let end = match wait(&container, id).await {
-                Some(report) => end_of(&report),
+            let report = wait(&container, id, &mut trail).await;
+            let end = match &report {
+                Some(report) => end_of(report),
                 // It went with its sandbox, and how is not known.
                 None => {
                     let lasted = u64::try_from(now()).unwrap_or(0).saturating_sub(began);
                     (now(), Some(lasted), None)
                 }
             };
-            core.note_end(sandbox, shown, end).await;
+            match trail {
+                None => core.note_end(sandbox, shown, end).await,
+                Some(trail) => {
+                    let note = Some(activity(sandbox, shown, end));
+                    if let Err(error) = trail.end(report.as_ref(), None, note).await {
+                        tracing::error!(%error, "the end of a command waits to be written");
+                    }
+                }
+            }
             drop(claim);
         });
     }
@@ -72,10 +96,16 @@ impl Core {
     pub(crate) fn watch_again(&self, sandboxes: Vec<SandboxId>) {
         let core = self.clone();
         tokio::spawn(async move {
+            let open = match core.open_execs().await {
+                Ok(open) => Mutex::new(open),
+                Err(error) => return tracing::error!(%error, "operations of before cannot be read"),
+            };
+            let alive = Mutex::new(Vec::new());
             let each = |sandbox| {
-                let core = &core;
+                let (core, open, alive) = (&core, &open, &alive);
                 async move {
-                    let looked = tokio::time::timeout(PATIENCE, core.watch_again_in(sandbox)).await;
+                    let looking = core.watch_again_in(sandbox, open, alive);
+                    let looked = tokio::time::timeout(PATIENCE, looking).await;
                     let late = || Error::new(ErrorCode::Timeout, "it does not answer");
                     if let Err(error) = looked.unwrap_or_else(|_| Err(late())) {
                         tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's commands");
@@ -83,10 +113,61 @@ impl Core {
                 }
             };
             futures_util::stream::iter(sandboxes).for_each_concurrent(AT_ONCE, each).await;
+            let alive = alive.into_inner().unwrap_or_else(PoisonError::into_inner);
+            match core.ledger.sweep(&alive).await {
+                Ok(0) => {}
+                Ok(lost) => tracing::warn!(lost, "operations had not ended when the last server did"),
+                Err(error) => tracing::error!(%error, "operations of before cannot be ended"),
+            }
         });
     }
 
-    async fn watch_again_in(&self, sandbox: SandboxId) -> Result<()> {
+    /// The operations that a former server left open and whose command has an id.
+    async fn open_execs(&self) -> Result<HashMap<(SandboxId, ExecId), OperationId>> {
+        let (mut found, mut after) = (HashMap::new(), 0);
+        loop {
+            let page = self.store.open_operations(after, OPEN_PAGE).await?;
+            let Some(last) = page.last() else { return Ok(found) };
+            after = last.seq;
+            for open in page.iter().filter(|open| open.at < self.began) {
+                let Some(operation) = self.store.audit_operation(open.id).await? else { continue };
+                let exec = operation.begin.extra.get("exec_id").and_then(|id| id.parse().ok());
+                if let ("exec" | "terminal", Some(sandbox), Some(exec)) =
+                    (operation.begin.kind.as_str(), operation.begin.sandbox, exec)
+                {
+                    found.insert((sandbox, exec), open.id);
+                }
+            }
+        }
+    }
+
+    /// The trail of a command that a former server began, if it is open.
+    async fn trail_again(
+        &self,
+        sandbox: SandboxId,
+        exec: ExecId,
+        open: &Mutex<HashMap<(SandboxId, ExecId), OperationId>>,
+    ) -> Result<Option<Trail>> {
+        let taken = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(sandbox, exec));
+        let Some(operation) = taken else { return Ok(None) };
+        let record = self.store.sandbox(sandbox).await?;
+        // What the command itself was given as secret is not known any more; what the sandbox has is.
+        let secrets: Vec<String> = match &record {
+            Some(record) => self.environment_of(record)?.secret_values().collect(),
+            None => Vec::new(),
+        };
+        Ok(Some(Trail::new(self.ledger.clone(), operation, Redactor::new(&secrets), record.as_ref())))
+    }
+
+    async fn watch_again_in(
+        &self,
+        sandbox: SandboxId,
+        open: &Mutex<HashMap<(SandboxId, ExecId), OperationId>>,
+        alive: &Mutex<Vec<OperationId>>,
+    ) -> Result<()> {
+        let keep = |trail: &Trail| {
+            alive.lock().unwrap_or_else(PoisonError::into_inner).push(trail.operation());
+        };
         let container = self.desks.container(sandbox).await?;
         let before = container.guest().list_execs().await?.into_iter().filter(|report| {
             let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
@@ -94,7 +175,9 @@ impl Core {
         });
         let (ended, running): (Vec<_>, Vec<_>) = before.partition(|report| report.ended);
         for report in running {
-            self.watch_exec(sandbox, &container, &report, report.command.clone());
+            let trail = self.trail_again(sandbox, report.id, open).await?;
+            trail.iter().for_each(keep);
+            self.watch_exec(sandbox, &container, &report, report.command.clone(), trail);
         }
         let claimed: Vec<(ExecReport, Claim)> = ended
             .into_iter()
@@ -112,9 +195,23 @@ impl Core {
             }
         }
         for (report, claim) in claimed {
-            match noted.get_mut(&end_of(&report)) {
-                Some(count @ 1..) => *count -= 1,
-                _ => self.note_exec(sandbox, report.command.clone(), &report).await,
+            let note = match noted.get_mut(&end_of(&report)) {
+                Some(count @ 1..) => {
+                    *count -= 1;
+                    None
+                }
+                _ => Some(activity_of(sandbox, report.command.clone(), &report)),
+            };
+            let mut trail = self.trail_again(sandbox, report.id, open).await?;
+            if trail.is_some() {
+                trail.iter().for_each(keep);
+                // What it printed is still there, or is told to be missing.
+                let _ = wait_once(&container, report.id, &mut trail).await;
+            }
+            match (trail, note) {
+                (Some(trail), note) => trail.end(Some(&report), None, note).await?,
+                (None, Some(note)) => self.store.record_activity(note).await?,
+                (None, None) => {}
             }
             drop(claim);
         }
@@ -123,9 +220,9 @@ impl Core {
 }
 
 /// Waits for a command's end; none when its container ended first, or it was forgotten.
-async fn wait(container: &Arc<dyn Container>, id: ExecId) -> Option<ExecReport> {
+async fn wait(container: &Arc<dyn Container>, id: ExecId, trail: &mut Option<Trail>) -> Option<ExecReport> {
     loop {
-        match wait_once(container, id).await {
+        match wait_once(container, id, trail).await {
             Ok(Some(report)) => return Some(report),
             Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
                 return None;
@@ -142,11 +239,18 @@ async fn wait(container: &Arc<dyn Container>, id: ExecId) -> Option<ExecReport> 
     }
 }
 
-async fn wait_once(container: &Arc<dyn Container>, id: ExecId) -> Result<Option<ExecReport>> {
-    let mut events = container.guest().attach(id, NO_OUTPUT, true).await?;
+async fn wait_once(
+    container: &Arc<dyn Container>,
+    id: ExecId,
+    trail: &mut Option<Trail>,
+) -> Result<Option<ExecReport>> {
+    let from = trail.as_ref().map_or(NO_OUTPUT, |trail| trail.next);
+    let mut events = container.guest().attach(id, from, true).await?;
     while let Some(event) = events.next().await? {
-        if let ExecEvent::Ended(report) = event {
-            return Ok(Some(report));
+        match (event, trail.as_mut()) {
+            (ExecEvent::Ended(report), _) => return Ok(Some(report)),
+            (ExecEvent::Output { stream, offset, data }, Some(trail)) => trail.take(stream, offset, &data),
+            _ => {}
         }
     }
     Ok(None)

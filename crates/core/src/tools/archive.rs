@@ -2,7 +2,11 @@
 //! tool's business and the caller's, never this process's.
 
 use super::{Tool, Way, lines::Lines};
-use crate::{Caller, Core};
+use crate::{
+    Caller, Core,
+    act::What,
+    files::{Outgoing, transfer},
+};
 use atoll_provider::Container;
 use atoll_store::{ActivityKind, SandboxId};
 use atoll_tools::{Pack, Unpack, Unpacked};
@@ -18,29 +22,18 @@ use std::sync::{
 pub struct Archive {
     tool: Tool,
     first: Option<Bytes>,
-    core: Core,
-    sandbox: SandboxId,
-    path: String,
-    read: u64,
+    note: Outgoing,
 }
 
 impl Archive {
     /// The next bytes; none at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         let bytes = match self.first.take() {
-            Some(first) => Some(first),
-            None => self.tool.next().await?,
+            Some(first) => Ok(Some(first)),
+            None => self.tool.next().await,
         };
-        self.read += bytes.as_ref().map_or(0, |b| b.len() as u64);
-        Ok(bytes)
-    }
-}
-
-impl Drop for Archive {
-    fn drop(&mut self) {
-        let (core, sandbox, path, read) =
-            (self.core.clone(), self.sandbox, std::mem::take(&mut self.path), self.read);
-        tokio::spawn(async move { core.note_transfer(sandbox, ActivityKind::Download, path, read).await });
+        self.note.count(&bytes);
+        bytes
     }
 }
 
@@ -48,11 +41,18 @@ impl Core {
     /// A folder, or a file, as a tar archive. A mistake is found before the first byte.
     pub async fn pack(&self, caller: &Caller, id: SandboxId, request: &Pack) -> Result<Archive> {
         request.check()?;
-        let container = self.reach(caller, id, &[&request.path]).await?;
-        let mut tool = Tool::start(&container, "pack", request, Way::default()).await?;
-        let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
-        let first = Some(tool.next().await?.ok_or_else(empty)?);
-        Ok(Archive { tool, first, core: self.clone(), sandbox: id, path: request.path.clone(), read: 0 })
+        let act = self.act(caller, What::of("folder.read", id).with(&request.path)).await?;
+        let opened = async {
+            let container = self.reach_in(&act, &[&request.path]).await?;
+            let mut tool = Tool::start(&container, "pack", request, Way::default()).await?;
+            let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
+            let first = Some(tool.next().await?.ok_or_else(empty)?);
+            Ok((tool, first))
+        };
+        match opened.await {
+            Ok((tool, first)) => Ok(Archive { tool, first, note: Outgoing::new(act, id, &request.path) }),
+            Err(error) => act.done(Err(error)).await,
+        }
     }
 
     /// Unpacks a tar archive into a folder, which is made if it is not there.
@@ -64,19 +64,26 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Unpacked> {
         request.check()?;
-        let container = self.reach_to_write(caller, id, &[&request.path]).await?;
+        let mut act = self.act(caller, What::to("folder.write", id).with(&request.path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {
             let bytes = piece.as_ref().map_or(0, Bytes::len) as u64;
             counter.fetch_add(bytes, Ordering::Relaxed);
         });
-        let result = feed(&container, request, body).await;
-        // A part of it may be there even so.
-        self.set_aside(id, &container, &[&request.path]).await;
+        let reached = self.reach_in(&act, &[&request.path]).await;
+        let result = match &reached {
+            Ok(container) => feed(container, request, body).await,
+            Err(error) => Err(error.clone()),
+        };
         let bytes = count.load(Ordering::Relaxed);
-        self.note_transfer(id, ActivityKind::Upload, request.path.clone(), bytes).await;
-        result
+        if let Ok(container) = &reached {
+            // A part of it may be there even so.
+            self.set_aside(id, container, &[&request.path]).await;
+            act.moved(bytes);
+            act.note(transfer(id, ActivityKind::Upload, request.path.clone(), bytes));
+        }
+        act.done(result).await
     }
 }
 

@@ -4,7 +4,10 @@ use super::{
     Tool, Way,
     lines::{Lines, believable},
 };
-use crate::{Caller, Core};
+use crate::{
+    Caller, Core,
+    act::{Act, What},
+};
 use atoll_store::SandboxId;
 use atoll_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
 use atoll_types::Result;
@@ -64,7 +67,15 @@ impl Core {
     /// Lines of files that match.
     pub async fn grep(&self, caller: &Caller, id: SandboxId, request: &Grep) -> Result<Matches> {
         request.check()?;
-        let container = self.reach(caller, id, &[&request.path]).await?;
+        // Lines of files are given out, so it is a read as any other.
+        let what = What::of("file.grep", id).with(&request.path).and("pattern", &request.pattern);
+        let act = self.act(caller, what).await?;
+        let result = self.grep_in(&act, request).await;
+        act.done(result).await
+    }
+
+    async fn grep_in(&self, act: &Act, request: &Grep) -> Result<Matches> {
+        let container = self.reach_in(act, &[&request.path]).await?;
         let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
         let mut lines = Lines::new(Tool::start(&container, "grep", request, way).await?);
         let (mut matches, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));

@@ -1,0 +1,324 @@
+//! Every operation lies between two rows of the audit trail. Whatever changes something, or gives out what
+//! is in a sandbox's files, begins with [`Core::act`]: without the first row there is no [`Act`], and
+//! without an [`Act`] there is no record to write to. The second row comes with [`Act::done`], or, where
+//! whoever asked went away, by itself.
+
+use crate::{Caller, Core, vault::Environment};
+use atoll_audit::{Capture, Ledger, Operation, Redactor};
+use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
+use atoll_store::{
+    Activity, Begin, Detail, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId,
+    SandboxRecord,
+};
+use atoll_types::{Error, ErrorCode, Result};
+use std::collections::BTreeMap;
+
+/// What is to be done.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct What {
+    kind: &'static str,
+    reads: bool,
+    sandbox: Option<SandboxId>,
+    /// It is not there yet.
+    new: bool,
+    /// The command, the code or the path.
+    pub(crate) detail: String,
+    pub(crate) directory: Option<String>,
+    pub(crate) variables: Vec<String>,
+    pub(crate) extra: BTreeMap<String, String>,
+    /// Values that no row may show.
+    pub(crate) secrets: Vec<String>,
+}
+
+impl What {
+    /// Something that changes what there is.
+    pub(crate) fn new(kind: &'static str) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    /// The making of a sandbox.
+    pub(crate) fn making(kind: &'static str, sandbox: SandboxId) -> Self {
+        Self { new: true, ..Self::to(kind, sandbox) }
+    }
+
+    /// Something that changes a sandbox or what is in it.
+    pub(crate) fn to(kind: &'static str, sandbox: SandboxId) -> Self {
+        Self { kind, sandbox: Some(sandbox), ..Self::default() }
+    }
+
+    /// Something that gives out what is in a sandbox.
+    pub(crate) fn of(kind: &'static str, sandbox: SandboxId) -> Self {
+        Self { reads: true, ..Self::to(kind, sandbox) }
+    }
+
+    pub(crate) fn with(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
+    /// One more thing worth knowing.
+    pub(crate) fn and(mut self, name: &str, value: impl ToString) -> Self {
+        self.extra.insert(name.into(), value.to_string());
+        self
+    }
+}
+
+/// An operation under way. Dropped, it ends as cancelled.
+pub(crate) struct Act {
+    operation: Operation,
+    ledger: Ledger,
+    redactor: Redactor,
+    record: Result<Option<SandboxRecord>>,
+    end: End,
+    activities: Vec<Activity>,
+    events: Vec<NewEvent>,
+}
+
+impl Core {
+    /// Writes that something is about to be done. Where that cannot be written it must not be done.
+    pub(crate) async fn act(&self, caller: &Caller, what: What) -> Result<Act> {
+        let What { kind, reads, sandbox, new, detail, directory, variables, extra, mut secrets } = what;
+        let mut record = match sandbox {
+            Some(id) if !new => self.visible(caller, id).await.map(Some),
+            _ => Ok(None),
+        };
+        if let Ok(Some(record)) = &record {
+            secrets.extend(self.environment_of(record)?.secret_values());
+        }
+        if !reads && let Err(error) = caller.must_write() {
+            record = Err(error);
+        }
+        let redactor = Redactor::new(&secrets);
+        let begin = Begin {
+            front: caller.front.to_owned(),
+            key: caller.key,
+            owner: caller.owner.clone(),
+            address: caller.address.clone(),
+            kind: kind.to_owned(),
+            sandbox,
+            detail: Detail::new(&redactor.text(&detail)),
+            directory: directory.map(|d| redactor.text(&d)),
+            variables,
+            extra: extra.into_iter().map(|(name, value)| (name, redactor.text(&value))).collect(),
+        };
+        let operation = self.ledger.start(begin).await?;
+        let (ledger, end) = (self.ledger.clone(), End::new(Outcome::Ok, 0));
+        Ok(Act { operation, ledger, redactor, record, end, activities: Vec::new(), events: Vec::new() })
+    }
+
+    /// What the sandbox's commands start with.
+    pub(crate) fn environment_of(&self, record: &SandboxRecord) -> Result<Environment> {
+        self.vault.open(&record.id.to_string(), &record.environment)
+    }
+}
+
+/// An error says whether anything was done.
+fn outcome_of(error: &Error) -> Outcome {
+    match error.code {
+        ErrorCode::Internal
+        | ErrorCode::Unavailable
+        | ErrorCode::Timeout
+        | ErrorCode::ContainerDied
+        | ErrorCode::ExecFailed
+        | ErrorCode::DiskFull => Outcome::Failed,
+        _ => Outcome::Refused,
+    }
+}
+
+fn files_of(changed: &Changed) -> Vec<FileChanged> {
+    let action = |action| match action {
+        FileAction::Created => "created",
+        FileAction::Modified => "modified",
+        FileAction::Deleted => "deleted",
+    };
+    let file = |f: &atoll_provider::FileChange| FileChanged {
+        path: f.path.clone(),
+        action: action(f.action).to_owned(),
+    };
+    changed.files.iter().take(atoll_store::FILES_KEPT).map(file).collect()
+}
+
+impl Act {
+    /// The sandbox that the operation is about, where the caller may do this to it.
+    pub(crate) fn record(&self) -> Result<&SandboxRecord> {
+        match &self.record {
+            Ok(Some(record)) => Ok(record),
+            Ok(None) => Err(Error::internal("an operation on no sandbox asks for one")),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Whether the caller may do this at all.
+    pub(crate) fn allowed(&self) -> Result<()> {
+        self.record.as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    /// How much was moved.
+    pub(crate) fn moved(&mut self, bytes: u64) {
+        self.end.bytes = Some(bytes);
+    }
+
+    /// What happened in the sandbox, for the same transaction.
+    pub(crate) fn note(&mut self, activity: Activity) {
+        self.activities.push(Activity { detail: self.redactor.text(&activity.detail), ..activity });
+    }
+
+    /// Writes how it ended. That this cannot be written undoes nothing: it is tried again.
+    pub(crate) async fn done<T>(self, result: Result<T>) -> Result<T> {
+        let Self { operation, redactor, mut end, activities, events, .. } = self;
+        end.duration_us = operation.elapsed_us();
+        if let Err(error) = &result {
+            end.outcome = outcome_of(error);
+            let Problem { code, message } = error.into();
+            end = end.because(Problem { code, message: redactor.text(&message) });
+        }
+        if let Err(error) = operation.end(end, activities, events).await {
+            tracing::error!(%error, "the end of an operation waits to be written");
+        }
+        result.map_err(|error| Error { message: redactor.text(&error.message), ..error })
+    }
+
+    /// Goes on as the trail of a command, which ends by itself.
+    pub(crate) fn follow(self) -> Trail {
+        let Self { operation, ledger, redactor, record, .. } = self;
+        Trail::new(ledger, operation.leave(), redactor, record.ok().flatten().as_ref())
+    }
+}
+
+/// A command on its way through the trail: what it prints, and in the end how it went.
+pub(crate) struct Trail {
+    ledger: Ledger,
+    operation: OperationId,
+    redactor: Redactor,
+    /// Whose sandbox, and which.
+    about: Option<(String, SandboxId)>,
+    stdout: Capture,
+    stderr: Capture,
+    /// The first byte that was not seen yet.
+    pub(crate) next: u64,
+    ended: bool,
+}
+
+impl Trail {
+    /// The trail of a command that was begun, perhaps by a server that died.
+    pub(crate) fn new(
+        ledger: Ledger,
+        operation: OperationId,
+        redactor: Redactor,
+        record: Option<&SandboxRecord>,
+    ) -> Self {
+        let (stdout, stderr) = (Capture::new(&redactor), Capture::new(&redactor));
+        let about = record.map(|record| (record.owner.clone(), record.id));
+        Self { ledger, operation, redactor, about, stdout, stderr, next: 0, ended: false }
+    }
+
+    /// Which operation it is.
+    pub(crate) fn operation(&self) -> OperationId {
+        self.operation
+    }
+
+    /// Takes what was printed.
+    pub(crate) fn take(&mut self, stream: OutputStream, offset: u64, data: &[u8]) {
+        let to = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        };
+        if offset > self.next {
+            to.skip(offset - self.next);
+        }
+        to.take(data);
+        self.next = offset + data.len() as u64;
+    }
+
+    /// Ends it; the row and what is noted beside it are on their way when this returns.
+    pub(crate) fn end(
+        mut self,
+        report: Option<&ExecReport>,
+        changed: Option<&Changed>,
+        activity: Option<Activity>,
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        self.ended = true;
+        let fresh = || Capture::new(&self.redactor);
+        let (no_out, no_err) = (fresh(), fresh());
+        let mut stdout = std::mem::replace(&mut self.stdout, no_out);
+        let stderr = std::mem::replace(&mut self.stderr, no_err);
+        let mut end = End::new(Outcome::Lost, 0);
+        if let Some(report) = report {
+            let missing = report.output_bytes.saturating_add(report.dropped_bytes).saturating_sub(self.next);
+            if missing > 0 {
+                stdout.skip(missing);
+            }
+            end = told(report);
+        }
+        if let Some(changed) = changed {
+            end.files = files_of(changed);
+            end.files_count = changed.files.len() as u64;
+        }
+        (end.stdout, end.stderr) = (Some(stdout.finish()), Some(stderr.finish()));
+        let activity = activity.map(|a| Activity { detail: self.redactor.text(&a.detail), ..a });
+        let event = self.about.take().map(|(owner, sandbox)| ended_event(owner, sandbox, report));
+        self.ledger.end(self.operation, end, activity.into_iter().collect(), event.into_iter().collect())
+    }
+
+    /// Ends it for a command that never came to its program, or of which nothing more can be known.
+    pub(crate) async fn failed<T>(mut self, error: Error) -> Result<T> {
+        self.ended = true;
+        let Problem { code, message } = (&error).into();
+        let message = self.redactor.text(&message);
+        let end = End::new(outcome_of(&error), 0).because(Problem { code, message: message.clone() });
+        if let Err(error) = self.ledger.end(self.operation, end, Vec::new(), Vec::new()).await {
+            tracing::error!(%error, "the end of an operation waits to be written");
+        }
+        Err(Error { message, ..error })
+    }
+}
+
+/// What listeners are told of a command's end, and why it came.
+fn ended_event(owner: String, sandbox: SandboxId, report: Option<&ExecReport>) -> NewEvent {
+    let reason = match report {
+        None => "its sandbox ended first".to_owned(),
+        Some(report) if report.timed_out => "its time was up".to_owned(),
+        Some(report) if report.oom_killed => "the memory limit ended it".to_owned(),
+        Some(report) if report.killed => "it was killed on request".to_owned(),
+        Some(ExecReport { failure: Some(failure), .. }) => failure.message.clone(),
+        Some(ExecReport { signal: Some(signal), .. }) => format!("signal {signal} ended it"),
+        Some(report) => format!("it exited with {}", report.shell_code()),
+    };
+    let data = match report {
+        None => serde_json::json!({}),
+        Some(report) => serde_json::json!({
+            "exec_id": report.id.to_string(),
+            "exit_code": report.shell_code(),
+            "duration_ms": u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
+        }),
+    };
+    let (kind, sandbox) = ("exec.ended".to_owned(), Some(sandbox));
+    NewEvent { at: crate::now(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if !self.ended {
+            let message = "whoever asked went away before it ended".to_owned();
+            let end = End::new(Outcome::Failed, 0).because(Problem { code: "cancelled".into(), message });
+            // On its way though nobody waits. A server that is ending leaves it to the next.
+            drop(self.ledger.end(self.operation, end, Vec::new(), Vec::new()));
+        }
+    }
+}
+
+/// How a command went.
+fn told(report: &ExecReport) -> End {
+    let micros = |d: std::time::Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
+    let mut end = End::new(Outcome::Ok, micros(report.duration));
+    end.exit_code = Some(report.shell_code());
+    end.signal = report.signal;
+    end.cpu_us = Some(micros(report.cpu_user).saturating_add(micros(report.cpu_system)));
+    end.peak_memory = Some(report.max_rss_bytes);
+    if let Some(failure) = &report.failure {
+        end.outcome = Outcome::Failed;
+        end = end.because(Problem { code: "exec_failed".into(), message: failure.message.clone() });
+    } else if report.shell_code() != 0 {
+        end.outcome = Outcome::Failed;
+    }
+    end
+}
