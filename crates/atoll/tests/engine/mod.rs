@@ -15,3 +15,4 @@ mod repair;
 mod run;
 mod runtimes;
 mod tools;
+mod usage;
