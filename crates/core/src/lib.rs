@@ -21,6 +21,7 @@ mod reconcile;
 mod settings;
 mod terminal;
 mod tools;
+mod usage;
 mod vault;
 
 pub use caller::Caller;
@@ -36,6 +37,7 @@ pub use preview::PreviewToken;
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
+pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample, UsageTotals};
 pub use vault::Vault;
 
 use atoll_provider::Provider;
@@ -57,6 +59,7 @@ pub struct Core {
     desks: Arc<Desks>,
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
+    usage: Arc<usage::Book>,
     /// When this server began.
     began: i64,
 }
@@ -85,6 +88,7 @@ impl Core {
             desks,
             pending: Arc::default(),
             claims: Arc::default(),
+            usage: Arc::default(),
             began: now(),
         }
     }
