@@ -1,4 +1,5 @@
 pub(crate) mod fixture;
+pub(crate) mod usage;
 
 mod cgroup_v2;
 mod cli_help;
@@ -15,4 +16,3 @@ mod repair;
 mod run;
 mod runtimes;
 mod tools;
-mod usage;

@@ -1,56 +1,67 @@
 //! What containers use, as the launcher tells it.
 
 use super::fixture::{Instance, says, spec};
-use atoll_launch_proto::Layout;
+use atoll_launch_proto::{HEADER, Layout, MAX_REQUEST, frame_length};
 use atoll_provider::{ContainerSpec, Provider};
-use atoll_provider_native::{LauncherClient, NativeProvider};
 use atoll_types::{ContainerId, ErrorCode, Limits, Profile, Storage, TmpfsSizes};
 use std::{
     fs,
-    os::unix::net::{UnixListener, UnixStream},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+    io::{Read, Write},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
     },
+    path::PathBuf,
+    sync::{Arc, Mutex},
     thread,
 };
 
-/// Stands before a launcher and counts who comes: for each connection the launcher forks one worker.
-struct Gate {
-    layout: Layout,
-    came: Arc<AtomicUsize>,
-    _folder: tempfile::TempDir,
+/// Stands before a launcher and writes down what it is asked: for each connection it forks one worker.
+pub(crate) struct Gate {
+    at: PathBuf,
+    aside: PathBuf,
+    asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Gate {
-    fn before(launcher: &Layout) -> Self {
-        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
-        let layout = Layout::new(&folder.path().canonicalize().unwrap());
-        fs::create_dir_all(layout.run()).unwrap();
-        let listener = UnixListener::bind(layout.socket()).unwrap();
-        let (came, socket) = (Arc::new(AtomicUsize::new(0)), launcher.socket());
-        let counter = Arc::clone(&came);
+    /// Takes the place of the launcher's socket. What passes descriptors does not get through.
+    pub(crate) fn before(launcher: &Layout) -> Self {
+        let at = launcher.socket();
+        let aside = at.with_extension("aside");
+        fs::rename(&at, &aside).unwrap();
+        let listener = UnixListener::bind(&at).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o666)).unwrap();
+        let gate = Self { at, aside, asked: Arc::default() };
+        let (asked, aside) = (Arc::clone(&gate.asked), gate.aside.clone());
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
-                counter.fetch_add(1, Ordering::SeqCst);
-                let Ok(server) = UnixStream::connect(&socket) else { return };
-                let pass = |mut from: UnixStream, mut to: UnixStream| {
-                    thread::spawn(move || {
-                        let _ = std::io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(std::net::Shutdown::Write);
-                    })
-                };
-                pass(client.try_clone().unwrap(), server.try_clone().unwrap());
-                pass(server, client);
+                let Ok(launcher) = UnixStream::connect(&aside) else { return };
+                let asked = Arc::clone(&asked);
+                thread::spawn(move || pass(client, launcher, &asked));
             }
         });
-        Self { layout, came, _folder: folder }
+        gate
     }
+
+    /// What was asked so far.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn pass(mut client: UnixStream, mut launcher: UnixStream, asked: &Mutex<Vec<String>>) {
+    let mut header = [0; HEADER];
+    client.read_exact(&mut header).unwrap();
+    let mut body = vec![0; frame_length(header, MAX_REQUEST).unwrap()];
+    client.read_exact(&mut body).unwrap();
+    asked.lock().unwrap().push(String::from_utf8(body.clone()).unwrap());
+    launcher.write_all(&[&header[..], &body].concat()).unwrap();
+    let _ = std::io::copy(&mut launcher, &mut client);
 }
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.layout.run());
+        fs::rename(&self.aside, &self.at).unwrap();
     }
 }
 
@@ -62,11 +73,10 @@ async fn one_worker_tells_what_all_containers_use() {
         made.push(instance.container("default").await.id());
     }
     let gate = Gate::before(&instance.layout);
-    let provider = NativeProvider::new(Arc::new(LauncherClient::new(&gate.layout)));
-    let all = provider.usage().unwrap().all().await.unwrap();
+    let all = instance.provider.usage().unwrap().all().await.unwrap();
     made.sort_unstable();
     assert_eq!(all.iter().map(|(id, _)| *id).collect::<Vec<_>>(), made, "each once, in order");
-    assert_eq!(gate.came.load(Ordering::SeqCst), 1);
+    assert_eq!(gate.asked().len(), 1, "{:?}", gate.asked());
     for (_, usage) in all {
         assert!(usage.cpu_usec.is_some() && usage.processes >= Some(1) && usage.age_usec > 0, "{usage:?}");
     }

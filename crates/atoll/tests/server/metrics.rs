@@ -1,7 +1,7 @@
 //! What sandboxes use: now, and a while back.
 
 use super::fixture::{KEY, Server};
-use crate::engine::fixture::eventually;
+use crate::engine::{fixture::eventually, usage::Gate};
 use atoll_launch_proto::Layout;
 use rustix::pty::OpenptFlags;
 use serde_json::Value;
@@ -155,6 +155,27 @@ fn a_sample_that_fails_is_skipped() {
     assert_eq!(refused.status, 503, "{refused:?}");
     let before = samples();
     eventually("more samples", || samples() > before);
+}
+
+#[test]
+fn a_sample_is_one_request_and_none_while_nothing_runs() {
+    let (server, _file) = sampling();
+    let layout = Layout::new(server.data());
+    let gate = Gate::before(&layout);
+    // For as long as some samples would take.
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(gate.asked(), Vec::<String>::new());
+    drop(gate);
+    let made = [(); 3].map(|()| server.create("{}"));
+    let sampled = |sandbox: &String| !metrics(&server, sandbox)["history"].as_array().unwrap().is_empty();
+    eventually("samples", || made.iter().all(sampled));
+    let gate = Gate::before(&layout);
+    eventually("some samples", || gate.asked().len() >= 3);
+    assert!(
+        gate.asked().iter().all(|request| request.contains(r#""request":"usages""#)),
+        "{:?}",
+        gate.asked()
+    );
 }
 
 #[test]
