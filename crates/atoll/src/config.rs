@@ -24,6 +24,7 @@ struct File {
     no_auth: Option<bool>,
     images: Images,
     preview: Preview,
+    metrics: Metrics,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -38,6 +39,27 @@ struct Images {
 struct Preview {
     domain: Option<String>,
     head_timeout_seconds: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Metrics {
+    interval_seconds: Option<u32>,
+}
+
+impl Metrics {
+    /// How often to sample; none for the usual.
+    fn interval(self) -> Result<Option<u32>> {
+        let named = variable("ATOLL_METRICS_INTERVAL_SECONDS").map(|text| {
+            text.parse().map_err(|_| wrong("ATOLL_METRICS_INTERVAL_SECONDS", "expected a number"))
+        });
+        match named.transpose()?.or(self.interval_seconds) {
+            Some(seconds) if !(1..=3600).contains(&seconds) => {
+                Err(wrong("metrics.interval_seconds", "must be between 1 and 3600"))
+            }
+            interval => Ok(interval),
+        }
+    }
 }
 
 impl Preview {
@@ -96,13 +118,15 @@ impl Config {
                 toml::from_str(&text).map_err(|e| wrong(&path.display().to_string(), e))?
             }
         };
-        let File { listen, data_dir, user, no_auth, images: Images { default, aliases }, preview } = file;
+        let File { listen, data_dir, user, no_auth, images: Images { default, aliases }, preview, metrics } =
+            file;
         let mut core = CoreSettings::default();
         core.aliases.extend(aliases);
         core.aliases.extend(alias_pairs(&variable("ATOLL_IMAGES_ALIASES").unwrap_or_default())?);
         if let Some(image) = variable("ATOLL_IMAGES_DEFAULT").or(default) {
             core.default_image = image;
         }
+        core.metrics_interval_seconds = metrics.interval()?.unwrap_or(core.metrics_interval_seconds);
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, 7300));
         let config = Self {
             listen: options.listen.or(listen).unwrap_or(usual),
@@ -160,6 +184,14 @@ mod tests {
             let error = load(&["--config", file.path().to_str().unwrap()]).unwrap_err();
             assert!(error.message.contains("preview."), "{error}");
         }
+        for spoiled in ["0", "3601", "-1", "\"often\""] {
+            fs::write(file.path(), format!("[metrics]\ninterval_seconds = {spoiled}\n")).unwrap();
+            let error = load(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+            assert!(error.message.contains("interval_seconds"), "{error}");
+        }
+        fs::write(file.path(), "[metrics]\ninterval_seconds = 3600\n").unwrap();
+        let config = load(&["--config", file.path().to_str().unwrap()]).unwrap();
+        assert_eq!(config.core.metrics_interval_seconds, 3600);
         fs::write(file.path(), "[preview]\ndomain = \"Preview.example.com\"\n").unwrap();
         let domain = load(&["--config", file.path().to_str().unwrap()]).unwrap().preview.domain.unwrap();
         assert_eq!(domain.to_string(), "preview.example.com");

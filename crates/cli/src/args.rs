@@ -28,6 +28,8 @@ pub enum Remote {
     Logs(Logs),
     /// Lists the commands that a sandbox runs or remembers
     Ps(Ps),
+    /// Shows what sandboxes use, again and again on a terminal
+    Stats(Stats),
     /// Ends a command and everything that it started, or sends it a signal
     Kill(Kill),
     /// Copies a file or a folder into a sandbox or out of it
@@ -63,6 +65,7 @@ impl Remote {
             | Self::Shell(Shell { server, .. })
             | Self::Logs(Logs { server, .. })
             | Self::Ps(Ps { server, .. })
+            | Self::Stats(Stats { server, .. })
             | Self::Kill(Kill { server, .. })
             | Self::Cp(Cp { server, .. })
             | Self::Find(Find { server, .. })
@@ -237,6 +240,19 @@ pub struct Ps {
     /// An id, the start of one, or a session key
     #[arg(value_name = "ID")]
     pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `stats`.
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// Ids, starts of them, or session keys [default: all that run]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Print once, on a terminal too
+    #[arg(long)]
+    pub(crate) no_stream: bool,
     #[command(flatten)]
     pub(crate) server: Server,
 }

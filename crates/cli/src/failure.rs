@@ -79,6 +79,11 @@ impl Failure {
         self.exit_code() == NO_SERVER || self.code() == Some("unauthorized")
     }
 
+    /// Whether what was asked about is not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.code() == Some("not_found")
+    }
+
     /// Says it, and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> u8 {
         if self.is_broken_pipe() {

@@ -23,6 +23,7 @@ mod search;
 mod server;
 mod shell;
 pub mod size;
+mod stats;
 mod table;
 mod terminal;
 mod view;
@@ -52,6 +53,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Shell(options) => shell::run(options).await,
         Remote::Logs(options) => logs::run(options).await,
         Remote::Ps(options) => processes::list(options).await,
+        Remote::Stats(options) => stats::run(options).await,
         Remote::Kill(options) => processes::kill(options).await,
         Remote::Cp(options) => copy::run(options).await,
         Remote::Find(options) => search::find(options).await,

@@ -15,6 +15,7 @@ mod reply;
 mod sandboxes;
 mod terminal;
 mod transport;
+mod usage;
 
 pub use client::Client;
 pub use error::{ApiError, Error, Result};
@@ -30,4 +31,5 @@ pub use reply::Reply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
 pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput, TerminalSize};
 pub use tokio_tungstenite::tungstenite;
+pub use usage::{Metrics, Usage};
 pub use uuid::Uuid;

@@ -22,6 +22,7 @@ mod reconcile;
 mod settings;
 mod terminal;
 mod tools;
+mod usage;
 mod vault;
 
 pub use caller::Caller;
@@ -37,6 +38,7 @@ pub use preview::PreviewToken;
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
+pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 
 use atoll_audit::Ledger;
@@ -60,6 +62,7 @@ pub struct Core {
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
     ledger: Ledger,
+    usage: Arc<usage::Book>,
     /// When this server began.
     began: i64,
 }
@@ -90,6 +93,7 @@ impl Core {
             pending: Arc::default(),
             claims: Arc::default(),
             ledger,
+            usage: Arc::default(),
             began: now(),
         }
     }

@@ -10,6 +10,8 @@ pub struct CoreSettings {
     pub aliases: BTreeMap<String, String>,
     /// The image of a create that names none.
     pub default_image: String,
+    /// How often it is sampled what sandboxes use.
+    pub metrics_interval_seconds: u32,
 }
 
 /// Names that the published clients of the reference systems send, until better images exist.
@@ -25,7 +27,7 @@ const SEED_ALIASES: &[&str] = &[
 impl Default for CoreSettings {
     fn default() -> Self {
         let aliases = SEED_ALIASES.iter().map(|name| ((*name).to_owned(), "host".to_owned())).collect();
-        Self { aliases, default_image: "host".into() }
+        Self { aliases, default_image: "host".into(), metrics_interval_seconds: 10 }
     }
 }
 

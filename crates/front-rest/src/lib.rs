@@ -22,6 +22,7 @@ mod sandboxes;
 mod shapes;
 mod terminal;
 mod time;
+mod usage;
 
 use atoll_core::Core;
 pub use auth::Access;
@@ -69,6 +70,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::stop))
         .routes(routes!(sandboxes::resume))
         .routes(routes!(sandboxes::activity))
+        .routes(routes!(usage::metrics))
         .routes(routes!(exec::exec))
         .routes(routes!(terminal::terminal))
         .routes(routes!(exec::control::list))

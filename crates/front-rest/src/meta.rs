@@ -43,6 +43,8 @@ pub(crate) async fn metrics(State(app): State<App>, request: Request) -> Result<
         Who::from_request_parts(&mut parts, &app).await?;
     }
     let counts = app.core.status_counts().await?;
-    let text = app.metrics.render(&counts).map_err(|_| Error::internal("metrics cannot be rendered"))?;
+    let used = app.core.usage_totals();
+    let text =
+        app.metrics.render(&counts, &used).map_err(|_| Error::internal("metrics cannot be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

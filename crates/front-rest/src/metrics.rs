@@ -1,6 +1,7 @@
 //! Figures about the server, in the text form that Prometheus reads.
 
 use crate::{App, shapes::status_name};
+use atoll_core::UsageTotals;
 use atoll_store::Status;
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -47,7 +48,11 @@ impl Metrics {
     }
 
     /// The whole page.
-    pub(crate) fn render(&self, sandboxes: &BTreeMap<Status, u64>) -> Result<String, std::fmt::Error> {
+    pub(crate) fn render(
+        &self,
+        sandboxes: &BTreeMap<Status, u64>,
+        used: &UsageTotals,
+    ) -> Result<String, std::fmt::Error> {
         let mut page = String::new();
         writeln!(page, "# TYPE atoll_sandboxes gauge")?;
         let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
@@ -56,6 +61,15 @@ impl Metrics {
         }
         for (status, count) in by_name {
             writeln!(page, "atoll_sandboxes{{status=\"{status}\"}} {count}")?;
+        }
+        // Sums only: a series for each sandbox would have no end.
+        let UsageTotals { cpu_usec, memory_bytes, processes, disk_bytes } = *used;
+        writeln!(page, "# TYPE atoll_sandboxes_cpu_seconds_total counter")?;
+        writeln!(page, "atoll_sandboxes_cpu_seconds_total {}", cpu_usec as f64 / 1e6)?;
+        for (name, value) in
+            [("memory_bytes", memory_bytes), ("processes", processes), ("disk_bytes", disk_bytes)]
+        {
+            writeln!(page, "# TYPE atoll_sandboxes_{name} gauge\natoll_sandboxes_{name} {value}")?;
         }
         writeln!(page, "# TYPE atoll_http_requests_total counter")?;
         for ((route, status), count) in self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter() {

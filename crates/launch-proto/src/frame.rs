@@ -56,8 +56,8 @@ pub fn encode<T: Serialize>(message: &T, max: usize) -> Result<Vec<u8>, FrameErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CreateRequest, Envelope, MAX_PROTOCOL, Request};
-    use atoll_types::{ContainerId, Limits, Profile, VolumeId};
+    use crate::{Answer, CreateRequest, Envelope, MAX_PROTOCOL, MAX_USAGES, Reply, Request};
+    use atoll_types::{ContainerId, Limits, Profile, Usage, VolumeId};
     use proptest::prelude::*;
 
     fn sample() -> Envelope {
@@ -96,6 +96,26 @@ mod tests {
             assert_ne!(text, good);
             assert!(decode::<Envelope>(text.as_bytes()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_longest_answer_about_use_fits() {
+        let most = Some(u64::MAX);
+        let usage = Usage {
+            age_usec: u64::MAX,
+            cpu_usec: most,
+            throttled_usec: most,
+            memory_bytes: most,
+            memory_peak_bytes: most,
+            memory_limit_bytes: most,
+            oom_kills: most,
+            processes: most,
+            processes_limit: most,
+            disk_bytes: most,
+            disk_limit_bytes: most,
+        };
+        let all = (0..MAX_USAGES).map(|_| (ContainerId::random(), usage)).collect();
+        assert!(encode(&Answer::Ok(Reply::Usages(all)), MAX_ANSWER).is_ok());
     }
 
     proptest! {

@@ -25,3 +25,6 @@ pub const MAX_PROTOCOL: u32 = 1;
 
 /// The most descriptors that come with one answer.
 pub const MAX_DESCRIPTORS: usize = 32;
+
+/// The most containers whose use one answer tells; they fit into it.
+pub const MAX_USAGES: usize = 4096;

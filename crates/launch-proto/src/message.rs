@@ -1,6 +1,6 @@
 //! The requests, and what is answered to each.
 
-use atoll_types::{ContainerId, Death, Error, Limits, Profile, VolumeId};
+use atoll_types::{ContainerId, Death, Error, Limits, Profile, Usage, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -39,6 +39,10 @@ pub enum Request {
     Ports(ContainerId),
     /// Changes what the container may use. [`Reply::Done`].
     SetLimits(ContainerId, Limits),
+    /// What a container that lives uses. [`Reply::Usages`] with one.
+    Usage(ContainerId),
+    /// The same of every one that lives, up to [`crate::MAX_USAGES`]. [`Reply::Usages`].
+    Usages,
     /// Every volume. [`Reply::Volumes`].
     ListVolumes,
     /// Deletes a volume; fine when there is none, refused while a container uses it. [`Reply::Done`].
@@ -186,6 +190,8 @@ pub enum Reply {
     },
     /// In order, each once.
     Ports(Vec<u16>),
+    /// In the order of their ids.
+    Usages(Vec<(ContainerId, Usage)>),
     Volumes(Vec<VolumeStatus>),
     Report(Report),
 }
@@ -203,6 +209,7 @@ impl Reply {
             | Self::Died(_)
             | Self::Done
             | Self::Ports(_)
+            | Self::Usages(_)
             | Self::Volumes(_)
             | Self::Report(_) => 0,
         }

@@ -7,6 +7,7 @@ mod cgroup;
 mod context;
 mod images;
 mod init;
+mod meter;
 mod monitor;
 mod mounts;
 mod net;

@@ -87,6 +87,8 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
         Request::Report => ops::report(context).map(Reply::Report),
         Request::Ports(container) => ops::ports(context, container).map(Reply::Ports),
+        Request::Usage(container) => ops::usage(context, container).map(|one| Reply::Usages(vec![one])),
+        Request::Usages => Ok(Reply::Usages(ops::usages(context))),
         Request::Create(_)
         | Request::Wait(_)
         | Request::Connect(_)

@@ -9,8 +9,8 @@ mod start;
 
 use async_trait::async_trait;
 use atoll_launch_proto::{ContainerState, ContainerStatus, CreateRequest, Reply, Report, Request};
-use atoll_provider::{Capabilities, Container, ContainerSpec, Listed, Provider, State, Volumes};
-use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, VolumeId};
+use atoll_provider::{Capabilities, Container, ContainerSpec, Listed, Provider, State, Usages, Volumes};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;
 pub use launcher::{Held, LauncherClient};
 pub use start::{LaunchOptions, Started, ensure_launcher};
@@ -115,6 +115,27 @@ impl Provider for NativeProvider {
 
     fn volumes(&self) -> Option<&dyn Volumes> {
         Some(self)
+    }
+
+    fn usage(&self) -> Option<&dyn Usages> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Usages for NativeProvider {
+    async fn all(&self) -> Result<Vec<(ContainerId, Usage)>> {
+        match self.launcher.ask(Request::Usages).await? {
+            Reply::Usages(all) => Ok(all),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn one(&self, id: ContainerId) -> Result<Usage> {
+        match self.launcher.ask(Request::Usage(id)).await? {
+            Reply::Usages(one) if one.len() == 1 && one[0].0 == id => Ok(one[0].1),
+            other => Err(unexpected(&other)),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ pub mod conformance;
 mod guest;
 
 use async_trait::async_trait;
-use atoll_types::{ContainerId, Death, Limits, Profile, Result, VolumeId};
+use atoll_types::{ContainerId, Death, Limits, Profile, Result, Usage, VolumeId};
 use futures_util::future::BoxFuture;
 pub use guest::{
     Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost,
@@ -97,6 +97,8 @@ pub trait Provider: Send + Sync {
     async fn destroy(&self, id: ContainerId) -> Result<()>;
     /// Volumes that outlive containers, where the provider has them.
     fn volumes(&self) -> Option<&dyn Volumes>;
+    /// What containers use, where the provider can tell.
+    fn usage(&self) -> Option<&dyn Usages>;
 }
 
 /// One container.
@@ -182,6 +184,17 @@ pub trait Ports: Send + Sync {
     fn closed(&self) -> BoxFuture<'static, ()>;
     /// The ports that something listens on, in order; where there are very many, the first.
     async fn listening(&self) -> Result<Vec<u16>>;
+}
+
+/// The power to tell what containers use, without asking anything inside.
+#[async_trait]
+pub trait Usages: Send + Sync {
+    /// Of every container that lives, at one go: the cost does not grow with a request for each. A
+    /// provider may leave out what goes beyond thousands.
+    async fn all(&self) -> Result<Vec<(ContainerId, Usage)>>;
+    /// Of one. [`atoll_types::ErrorCode::NotFound`] when there is none, and an error of its death when
+    /// it is dead.
+    async fn one(&self, id: ContainerId) -> Result<Usage>;
 }
 
 /// The power to keep volumes.

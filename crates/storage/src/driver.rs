@@ -38,6 +38,8 @@ pub(crate) trait Driver: Send + Sync {
     /// The limit of a tree, `None` where there is no such tree.
     fn limit(&self, tree: Tree) -> Result<Option<u64>>;
     fn usage(&self, tree: Tree) -> Result<Usage>;
+    /// What a tree holds, where the kernel has counted that: never by looking into it.
+    fn counted(&self, tree: Tree) -> Option<u64>;
 
     /// Makes a tree that is not there. It appears whole, with its limit, or not at all.
     fn create(&self, tree: Tree, limit: u64) -> Result<()>;

@@ -5,7 +5,7 @@ use crate::config::StorageConfig;
 use crate::driver::{Care, Driver, Room};
 use crate::error::{below_use, disk_full, no_tree};
 use crate::lock::Lock;
-use crate::report::{DriverKind, StorageReport, Usage};
+use crate::report::{DriverKind, QuotaKind, StorageReport, Usage};
 use crate::tree::{Tree, TreeKind};
 use atoll_types::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -68,6 +68,19 @@ impl Storage {
     /// What a tree holds and may hold. With the `dir` driver this walks the tree.
     pub fn usage(&self, tree: Tree) -> Result<Usage> {
         self.driver.usage(tree)
+    }
+
+    /// What a tree holds, where the kernel counts that. Nothing is walked: a sandbox chooses how much
+    /// there would be to walk.
+    #[must_use]
+    pub fn counted(&self, tree: Tree) -> Option<u64> {
+        self.driver.counted(tree)
+    }
+
+    /// Who enforces the disk limit.
+    #[must_use]
+    pub fn quota(&self) -> QuotaKind {
+        self.driver.quota()
     }
 
     /// The trees of a sort, in no order.

@@ -31,6 +31,7 @@ fn a_tree_is_made_measured_and_removed() {
     storage.set_limit(tree, 5 * MIB).unwrap();
     assert_eq!(storage.create(tree, 6 * MIB).unwrap(), path);
     assert_eq!(storage.usage(tree).unwrap().limit_bytes, 6 * MIB);
+    assert_eq!(storage.counted(tree), None, "nothing is walked for this");
     assert_eq!(storage.list(TreeKind::Volume).unwrap(), [tree]);
 
     storage.remove(tree).unwrap();

@@ -83,6 +83,8 @@ fn usage_counts_what_is_not_written_back_yet() {
     let path = storage.create(tree, 50 * MIB).unwrap();
     fs::write(path.join("a"), vec![1; 10 * MIB as usize]).unwrap();
     assert!(storage.usage(tree).unwrap().used_bytes >= 10 * MIB);
+    assert!(storage.counted(tree).unwrap() >= 10 * MIB);
+    assert_eq!(storage.counted(volume()), None, "there is no such tree");
     storage.close().unwrap();
 }
 

@@ -8,6 +8,7 @@ mod error;
 mod id;
 mod limits;
 mod profile;
+mod usage;
 
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
@@ -16,3 +17,4 @@ pub use limits::Limits;
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, RootMode, Seccomp, ShareMount, Storage, TmpfsSizes,
 };
+pub use usage::Usage;

@@ -112,8 +112,13 @@ async fn serve(config: &Config) -> Result<()> {
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     greet(address, config, first.as_ref(), alive);
     let access = if config.no_auth { Access::Open } else { Access::Keys };
+    let sampler = tokio::spawn({
+        let core = core.clone();
+        async move { core.sample_usage().await }
+    });
     let app = atoll_front_rest::router(core, access, config.preview.clone());
     atoll_front_rest::serve(listener, app, told_to_end()).await;
+    sampler.abort();
     ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())

@@ -23,6 +23,7 @@ fn the_help_is_as_it_was() {
         "exec",
         "logs",
         "ps",
+        "stats",
         "kill",
         "shell",
         "cp",

@@ -5,10 +5,10 @@ use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
     Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
-    PortStream, Ports, Provider, State, Volumes,
+    PortStream, Ports, Provider, State, Usages, Volumes,
     conformance::{self, Check},
 };
-use atoll_types::{ContainerId, Death, Error, Limits, Result, VolumeId};
+use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
 use futures_util::future::BoxFuture;
 use std::sync::{Arc, Mutex};
 
@@ -44,6 +44,9 @@ enum Fault {
     TellsChangesTwice,
     ConnectsToAnotherPort,
     NeverLetsGo,
+    MeasuresNothing,
+    MeasuresAnother,
+    MeasuresTheDestroyed,
 }
 
 /// A provider that is right but for one fault.
@@ -120,6 +123,30 @@ impl Provider for Broken<'_> {
 
     fn volumes(&self) -> Option<&dyn Volumes> {
         Some(self)
+    }
+
+    fn usage(&self) -> Option<&dyn Usages> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Usages for Broken<'_> {
+    async fn all(&self) -> Result<Vec<(ContainerId, Usage)>> {
+        let mut all = self.inner.usage().unwrap().all().await?;
+        if self.fault == Fault::MeasuresTheDestroyed {
+            all.extend(self.made.lock().unwrap().iter().map(|listed| (listed.id, Usage::default())));
+        }
+        Ok(all)
+    }
+
+    async fn one(&self, id: ContainerId) -> Result<Usage> {
+        let first = self.made.lock().unwrap().first().map(|listed| listed.id);
+        match self.fault {
+            Fault::MeasuresNothing => Ok(Usage::default()),
+            Fault::MeasuresAnother => self.inner.usage().unwrap().one(first.unwrap_or(id)).await,
+            _ => self.inner.usage().unwrap().one(id).await,
+        }
     }
 }
 
@@ -233,6 +260,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::TellsChangesTwice, "changes_are_told_once"),
     (Fault::ConnectsToAnotherPort, "servers_inside_are_reached_and_reach_nothing"),
     (Fault::NeverLetsGo, "connections_end_with_the_container"),
+    (Fault::MeasuresNothing, "what_is_used_is_the_containers_own"),
+    (Fault::MeasuresAnother, "what_is_used_is_the_containers_own"),
+    (Fault::MeasuresTheDestroyed, "what_is_gone_uses_nothing"),
 ];
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 pub(crate) mod fixture;
+pub(crate) mod usage;
 
 mod audit;
 mod cgroup_v2;

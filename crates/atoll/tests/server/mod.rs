@@ -12,6 +12,7 @@ mod forwarding;
 mod hostile_page;
 mod lifecycle;
 mod machine;
+mod metrics;
 mod preview;
 mod published_client;
 mod readme;

@@ -6,6 +6,7 @@ mod destroy;
 mod inspect;
 mod limits;
 mod ports;
+mod usage;
 mod volumes;
 
 pub(crate) use create::create;
@@ -13,4 +14,5 @@ pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::set_limits;
 pub(crate) use ports::{ports, sockets};
+pub(crate) use usage::{usage, usages};
 pub(crate) use volumes::{list_volumes, remove_volume};

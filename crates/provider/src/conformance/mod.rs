@@ -4,6 +4,7 @@
 mod isolation;
 mod lifecycle;
 mod ports;
+mod usage;
 mod volumes;
 mod work;
 
@@ -66,6 +67,8 @@ checks![
     isolation::there_is_no_network,
     ports::servers_inside_are_reached_and_reach_nothing,
     ports::connections_end_with_the_container,
+    usage::what_is_used_is_the_containers_own,
+    usage::what_is_gone_uses_nothing,
 ];
 
 /// Runs every check, one after the other, and returns those that failed with their reasons.

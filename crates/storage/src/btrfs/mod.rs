@@ -206,6 +206,10 @@ impl Driver for Btrfs {
         Ok(Usage { used_bytes, limit_bytes })
     }
 
+    fn counted(&self, tree: Tree) -> Option<u64> {
+        self.quota.used(self.subvolume(&tree.relative()).ok()??)
+    }
+
     fn create(&self, tree: Tree, limit: u64) -> Result<()> {
         self.quota.ready(&self.fd)?;
         let staged = Uuid::new_v4().simple().to_string();

@@ -115,6 +115,10 @@ impl Driver for Dir {
         Ok(Usage { used_bytes: walk::used(&self.path(tree)), limit_bytes })
     }
 
+    fn counted(&self, _tree: Tree) -> Option<u64> {
+        None
+    }
+
     fn create(&self, tree: Tree, limit: u64) -> Result<()> {
         let staged = self.root.join(NEW).join(Uuid::new_v4().simple().to_string());
         let inside = staged.join("tree");

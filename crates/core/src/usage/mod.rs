@@ -1,0 +1,145 @@
+//! What sandboxes use: now, and for a short while back. One task looks at all of them at one go and keeps
+//! the last samples in memory; nothing of it is written down, and nothing inside a sandbox is asked.
+//!
+//! No sample is kept for longer than [`KEPT`] intervals, and one look tells of thousands at most, so what
+//! is kept is bounded whatever comes and goes.
+
+mod book;
+
+use crate::{Caller, Core, now, ports::must_exist};
+use atoll_provider::Usages;
+use atoll_store::{SandboxId, Status};
+use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage};
+pub(crate) use book::Book;
+pub use book::{KEPT, UsageNow, UsageSample, UsageTotals};
+use book::{Marks, Track};
+use std::{collections::HashSet, time::Duration};
+
+/// The figures of one sandbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SandboxMetrics {
+    /// None when it does not run.
+    pub now: Option<UsageNow>,
+    /// The oldest first.
+    pub history: Vec<UsageSample>,
+    /// Between two samples of the history.
+    pub interval_seconds: u32,
+}
+
+impl Core {
+    fn usages(&self) -> Result<&dyn Usages> {
+        let lacking = || Error::new(ErrorCode::Unsupported, "what sandboxes use is not counted here");
+        self.provider.usage().ok_or_else(lacking)
+    }
+
+    /// What a sandbox uses, and used: of the history the newest `limit` samples, none before `since`.
+    pub async fn metrics(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        since: Option<i64>,
+        limit: usize,
+    ) -> Result<SandboxMetrics> {
+        if limit > KEPT {
+            return Err(Error::invalid("limit", format!("limit must be between 0 and {KEPT}")));
+        }
+        let record = self.visible(caller, id).await?;
+        must_exist(&record)?;
+        let usages = self.usages()?;
+        let (marks, history) = self.usage.history(id, since, limit);
+        let lives = matches!(record.status, Status::Ready | Status::Running | Status::Paused);
+        let living = record.container.filter(|_| lives);
+        let now = match living {
+            None => None,
+            Some(container) => match usages.one(container).await {
+                Ok(usage) => Some(UsageNow::new(now(), &marks, container, &usage)),
+                // It ended while we asked.
+                Err(e) if [ErrorCode::NotFound, ErrorCode::ContainerDied].contains(&e.code) => None,
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(SandboxMetrics { now, history, interval_seconds: self.settings.metrics_interval_seconds })
+    }
+
+    /// Sums over all sandboxes, as of the last sample.
+    #[must_use]
+    pub fn usage_totals(&self) -> UsageTotals {
+        self.usage.state().totals
+    }
+
+    /// Samples what all sandboxes use, until it is dropped. While there are none, only the store is asked.
+    pub async fn sample_usage(&self) {
+        let Ok(usages) = self.usages() else { return };
+        let interval = Duration::from_secs(self.settings.metrics_interval_seconds.max(1).into());
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut failing = false;
+        loop {
+            ticks.tick().await;
+            let sampled = self.sample(usages, interval).await;
+            if let (Err(error), false) = (&sampled, failing) {
+                tracing::warn!(%error, "what sandboxes use cannot be sampled");
+            }
+            failing = sampled.is_err();
+        }
+    }
+
+    async fn sample(&self, usages: &dyn Usages, interval: Duration) -> Result<()> {
+        let all = if self.any_live().await? { usages.all().await? } else { Vec::new() };
+        self.find_owners(&all).await?;
+        self.forget_gone(&all).await?;
+        let window = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).saturating_mul(KEPT as i64);
+        let at = now();
+        self.usage.state().take(at, at.saturating_sub(window), &all);
+        Ok(())
+    }
+
+    async fn any_live(&self) -> Result<bool> {
+        if !self.usage.state().owners.is_empty() {
+            return Ok(true);
+        }
+        let counts = self.status_counts().await?;
+        let live = |status: &Status| {
+            matches!(status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused)
+        };
+        Ok(counts.iter().any(|(status, count)| live(status) && *count > 0))
+    }
+
+    /// Learns whose containers are that were not seen before, and lets go of those that went.
+    async fn find_owners(&self, all: &[(ContainerId, Usage)]) -> Result<()> {
+        let unknown: Vec<ContainerId> = {
+            let mut state = self.usage.state();
+            let there: HashSet<ContainerId> = all.iter().map(|(container, _)| *container).collect();
+            state.owners.retain(|container, _| there.contains(container));
+            there.into_iter().filter(|container| !state.owners.contains_key(container)).collect()
+        };
+        for container in unknown {
+            let owner = self.store.sandbox_by_container(container).await?.map(|record| record.id);
+            self.usage.state().owners.insert(container, owner);
+        }
+        Ok(())
+    }
+
+    /// Lets go of sandboxes that were destroyed. One that was stopped keeps its history until that is old.
+    async fn forget_gone(&self, all: &[(ContainerId, Usage)]) -> Result<()> {
+        let there: HashSet<ContainerId> = all.iter().map(|(container, _)| *container).collect();
+        let went = |track: &Track| track.marks[0].is_some_and(|mark| !there.contains(&mark.container));
+        let absent: Vec<SandboxId> = {
+            let state = self.usage.state();
+            state.tracks.iter().filter(|(_, track)| went(track)).map(|(id, _)| *id).collect()
+        };
+        for id in absent {
+            let status = self.store.sandbox(id).await?.map(|record| record.status);
+            let mut state = self.usage.state();
+            match status {
+                None | Some(Status::Destroyed) => _ = state.tracks.remove(&id),
+                // It need not be asked after again until it runs again.
+                Some(Status::Stopped | Status::Dead | Status::Error) => {
+                    state.tracks.entry(id).and_modify(|track| track.marks = Marks::default());
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}

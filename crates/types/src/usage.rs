@@ -1,0 +1,31 @@
+//! What a container uses, as the kernel counts it.
+
+use serde::{Deserialize, Serialize};
+
+/// What a container uses at one moment. What the machine does not count is none, never zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// How long it has lived: the clock to compare two moments by, whatever the calendar does.
+    pub age_usec: u64,
+    /// Processor time since it began.
+    pub cpu_usec: Option<u64>,
+    /// How long it wanted a processor and was kept from it by its limit.
+    pub throttled_usec: Option<u64>,
+    /// Memory as its limit counts it: page cache and tmpfs included.
+    pub memory_bytes: Option<u64>,
+    /// The most that this ever was.
+    pub memory_peak_bytes: Option<u64>,
+    /// None also where there is no limit.
+    pub memory_limit_bytes: Option<u64>,
+    /// Processes that the kernel ended for memory.
+    pub oom_kills: Option<u64>,
+    /// Processes and threads, Atoll's own included.
+    pub processes: Option<u64>,
+    /// The most of them, Atoll's own included.
+    pub processes_limit: Option<u64>,
+    /// What its volume holds; none where only walking it would tell.
+    pub disk_bytes: Option<u64>,
+    /// What its volume may hold; none where nobody enforces that.
+    pub disk_limit_bytes: Option<u64>,
+}
