@@ -116,6 +116,16 @@ impl Wire {
         Ok(())
     }
 
+    /// The next so many bytes.
+    pub(crate) async fn take(&mut self, length: usize) -> Result<BytesMut> {
+        while self.buffer.len() < length {
+            if !self.fill().await? {
+                return Err("the connection closed in the middle of something".into());
+            }
+        }
+        Ok(self.buffer.split_to(length))
+    }
+
     async fn line(&mut self) -> Result<String> {
         self.until(b"\r\n").await?.ok_or_else(|| "the connection closed in a body".into())
     }
@@ -198,6 +208,29 @@ impl Client {
         let request = self.head(method, path, body.len() as u64) + body;
         self.wire.send(request.as_bytes()).await?;
         self.small_answer().await
+    }
+
+    /// A request whose answer is handed on as it comes.
+    pub(crate) async fn follow(
+        &mut self,
+        (path, body): (&str, &str),
+        sink: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<()> {
+        let request = self.head("POST", path, body.len() as u64) + body;
+        self.wire.send(request.as_bytes()).await?;
+        let (status, length) = self.answer().await?;
+        self.wire.pass_body(length, sink).await?;
+        if status == 200 { Ok(()) } else { Err(format!("the server answered {status}").into()) }
+    }
+
+    /// Asks for another protocol, and leaves the connection to it.
+    pub(crate) async fn upgrade(mut self, path: &str, headers: &str) -> Result<Wire> {
+        let request = format!("GET {path} HTTP/1.1\r\n{}{headers}\r\n", self.headers);
+        self.wire.send(request.as_bytes()).await?;
+        match self.answer().await? {
+            (101, _) => Ok(self.wire),
+            (status, _) => Err(format!("the server answered {status}").into()),
+        }
     }
 
     /// Sends a piece over and over, as one file.

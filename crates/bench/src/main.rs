@@ -3,6 +3,7 @@
 //! status, which says only whether every figure could be taken.
 
 mod baseline;
+mod events;
 mod figures;
 mod file_server;
 mod http;
@@ -11,11 +12,13 @@ mod machine;
 mod options;
 mod pace;
 mod promises;
+mod pty;
 mod report;
 mod runc;
 mod server;
 mod stats;
 mod table;
+mod websocket;
 
 use clap::Parser;
 use figures::{Bench, Figure};
@@ -78,7 +81,7 @@ async fn take(options: &Options, instance: &Instance) -> Result<Report> {
     table::print_machine(&report.machine);
     table::print_head();
     let bench = Bench::new(instance, options.scale())?;
-    let wanted = Figure::ALL.into_iter().filter(|f| options.only.is_none_or(|only| only == *f));
+    let wanted = Figure::ALL.into_iter().filter(|f| options.only.is_empty() || options.only.contains(f));
     for figure in wanted {
         match figure.take(&bench).await.and_then(|rows| figure.check(rows)) {
             Ok(rows) => {

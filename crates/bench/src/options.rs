@@ -17,9 +17,9 @@ pub(crate) struct Options {
     /// Write every single measurement there
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Take one figure only
-    #[arg(long, value_name = "NAME")]
-    pub(crate) only: Option<Figure>,
+    /// Take this figure only; several are separated by commas
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<Figure>,
 }
 
 impl Options {
@@ -40,5 +40,16 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Options::command().debug_assert();
+    }
+
+    #[test]
+    fn several_figures_can_be_named() {
+        let only = |line: &[&str]| Options::try_parse_from(line).map(|options| options.only);
+        assert_eq!(only(&["atoll-bench"]).unwrap(), []);
+        assert_eq!(
+            only(&["atoll-bench", "--only", "exec,rest-stream"]).unwrap(),
+            [Figure::Exec, Figure::RestStream]
+        );
+        assert!(only(&["atoll-bench", "--only", "exec,nosuch"]).is_err());
     }
 }

@@ -13,6 +13,15 @@ pub(crate) enum Unit {
     Mebibytes,
     #[serde(rename = "MiB/s")]
     MebibytesPerSecond,
+    #[serde(rename = "/s")]
+    PerSecond,
+}
+
+impl Unit {
+    /// Whether more of it is better.
+    fn is_rate(self) -> bool {
+        matches!(self, Self::MebibytesPerSecond | Self::PerSecond)
+    }
 }
 
 /// How a figure is set against its baselines.
@@ -69,11 +78,20 @@ impl Row {
 
     /// Megabytes a second, where `samples` are milliseconds for `bytes`.
     pub(crate) fn throughput(name: &str, bytes: u64, samples: &Samples, baseline: &Baseline) -> Self {
-        let rate = |ms: f64| bytes as f64 / (1 << 20) as f64 / (ms / 1e3);
+        let mebibytes = bytes as f64 / (1 << 20) as f64;
+        Self::rate(name, mebibytes, Unit::MebibytesPerSecond, samples, baseline)
+    }
+
+    /// Requests a second, where `samples` are milliseconds for `count` of them.
+    pub(crate) fn frequency(name: &str, count: usize, samples: &Samples, baseline: &Baseline) -> Self {
+        Self::rate(name, count as f64, Unit::PerSecond, samples, baseline)
+    }
+
+    fn rate(name: &str, amount: f64, unit: Unit, samples: &Samples, baseline: &Baseline) -> Self {
+        let rate = |ms: f64| amount / (ms / 1e3);
         let baseline = Baseline::new(baseline.name, baseline.samples.map(rate));
-        let (unit, compare) = (Unit::MebibytesPerSecond, Compare::Ratio);
         let (name, samples) = (name.into(), samples.map(rate));
-        Self { name, pace: "tight", unit, compare, samples, baselines: vec![baseline] }
+        Self { name, pace: "tight", unit, compare: Compare::Ratio, samples, baselines: vec![baseline] }
     }
 
     /// Memory, in megabytes.
@@ -82,9 +100,9 @@ impl Row {
         Self { name: name.into(), pace: "idle", unit, compare, samples, baselines: vec![baseline] }
     }
 
-    /// What 95 of 100 are as good as: of a throughput the low end, of all else the high one.
+    /// What 95 of 100 are as good as: of a rate the low end, of all else the high one.
     pub(crate) fn p95(&self) -> f64 {
-        self.samples.quantile(if self.unit == Unit::MebibytesPerSecond { 0.05 } else { 0.95 })
+        self.samples.quantile(if self.unit.is_rate() { 0.05 } else { 0.95 })
     }
 
     /// The median beside that of a baseline.
@@ -173,11 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn throughput_is_worst_at_its_low_end() {
+    fn rates_are_worst_at_their_low_end() {
         let baseline = Baseline::new("b", of(&[500.0]));
         let row = Row::throughput("r", 64 << 20, &of(&[1000.0, 2000.0]), &baseline);
         assert_eq!(row.samples, of(&[64.0, 32.0]));
         assert_eq!(row.baselines[0].samples, of(&[128.0]));
+        assert!(row.p95() < row.samples.median());
+        let row = Row::frequency("r", 500, &of(&[1000.0, 2000.0]), &baseline);
+        assert_eq!((&row.samples, &row.baselines[0].samples), (&of(&[500.0, 250.0]), &of(&[1000.0])));
         assert!(row.p95() < row.samples.median());
     }
 }

@@ -177,3 +177,17 @@ pub(crate) async fn exec(client: &mut Client, sandbox: &Sandbox, body: &str) -> 
         _ => Err(format!("{body} went wrong: {}", String::from_utf8_lossy(&answer)).into()),
     }
 }
+
+/// A command, as far as it matters here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Exec {
+    pub(crate) exec_id: String,
+    /// When it has ended.
+    pub(crate) exit_code: Option<i32>,
+}
+
+/// Starts a command in the background.
+pub(crate) async fn background(client: &mut Client, sandbox: &Sandbox, body: &str) -> Result<Exec> {
+    let answer = client.ask("POST", &sandbox.path("/exec"), body).await?;
+    Ok(serde_json::from_slice(&answer.expect(202)?)?)
+}

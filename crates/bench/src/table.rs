@@ -65,6 +65,7 @@ fn value(value: f64, unit: Unit) -> String {
         Unit::Milliseconds => format!("{value:.2} ms"),
         Unit::Mebibytes => format!("{value:.2} MiB"),
         Unit::MebibytesPerSecond => format!("{value:.0} MiB/s"),
+        Unit::PerSecond => format!("{value:.0} /s"),
     }
 }
 
@@ -82,6 +83,7 @@ fn promise(judgement: Judgement) -> String {
         Unit::Milliseconds => "ms",
         Unit::Mebibytes => "MiB",
         Unit::MebibytesPerSecond => "MiB/s",
+        Unit::PerSecond => "/s",
     };
     let bound = match bound {
         Bound::Most(most) => format!("<={most} {unit}"),
@@ -98,7 +100,7 @@ pub(crate) fn print_tail(report: &Report) {
     println!(
         "tight: one after another; paused: 300 ms of quiet before each. Figure and baselines take turns."
     );
-    println!("p95 of a throughput is what 95 of 100 runs reach.");
+    println!("p95 of a rate is what 95 of 100 runs reach.");
     println!("A sandbox has the default limits, one core and 512 MiB; a baseline has the whole machine.");
     report.notes.iter().for_each(|note| println!("note: {note}"));
     report.failures.iter().for_each(|f| println!("failed: {}: {}", f.figure, f.why));

@@ -49,6 +49,12 @@ pub(crate) enum Figure {
     RestFiles,
     /// Saying which files a command changed, through REST
     RestChanges,
+    /// Following a command's output through REST
+    RestStream,
+    /// Typing at a terminal through REST
+    RestTerminal,
+    /// Asking a server inside a sandbox through REST
+    RestPreview,
     /// Making many sandboxes at once through REST
     RestBurst,
 }
@@ -60,7 +66,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -72,6 +78,9 @@ impl Figure {
         Self::RestExec,
         Self::RestFiles,
         Self::RestChanges,
+        Self::RestStream,
+        Self::RestTerminal,
+        Self::RestPreview,
         Self::RestBurst,
     ];
 
@@ -88,6 +97,9 @@ impl Figure {
             Self::RestExec => rest::exec(bench).await,
             Self::RestFiles => rest::files(bench).await,
             Self::RestChanges => rest::changes(bench).await,
+            Self::RestStream => rest::stream(bench).await,
+            Self::RestTerminal => rest::terminal(bench).await,
+            Self::RestPreview => rest::preview(bench).await,
             Self::RestBurst => rest::burst(bench).await,
         }
     }

@@ -48,7 +48,8 @@ async fn follow(guest: &Guest, arguments: &[&str]) -> Result<u64> {
     }
 }
 
-fn read_pipe(arguments: &[&str]) -> Result<u64> {
+/// Runs a program to its end and counts what it prints.
+pub(super) fn read_pipe(arguments: &[&str]) -> Result<u64> {
     let mut child = baseline::piped(arguments)?;
     let mut pipe = child.stdout.take().ok_or("the child has no output")?;
     let (mut buffer, mut bytes) = (vec![0; 64 << 10], 0);

@@ -6,6 +6,9 @@ mod changes;
 mod create;
 mod exec;
 mod files;
+mod preview;
+mod stream;
+mod terminal;
 
 use super::Bench;
 use crate::{Result, report::Row, server::Server};
@@ -24,6 +27,18 @@ pub(super) async fn files(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn changes(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| changes::take(bench, server).await).await
+}
+
+pub(super) async fn stream(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| stream::take(bench, server).await).await
+}
+
+pub(super) async fn terminal(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| terminal::take(bench, server).await).await
+}
+
+pub(super) async fn preview(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| preview::take(bench, server).await).await
 }
 
 pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
