@@ -3,7 +3,9 @@ mod fixture;
 mod http;
 
 mod access;
+mod audit;
 mod crashes;
+mod events;
 mod execs;
 mod files;
 mod folders;
