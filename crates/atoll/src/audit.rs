@@ -2,9 +2,10 @@
 //! copy of the data folder can be checked as well; it needs the server's secret, and so its user or root.
 
 use crate::{cli, serve};
-use atoll_audit::{AuditKey, Fault, Verdict};
+use atoll_audit::{AuditKey, Fault, Report, Verdict};
 use atoll_store_sqlite::SqliteStore;
 use atoll_types::{Error, Result};
+use serde_json::json;
 use std::path::Path;
 
 /// A row was touched.
@@ -14,7 +15,11 @@ const UNSURE: u8 = 2;
 
 /// Checks the trail, and prints what was found.
 pub(crate) async fn verify(options: &cli::AuditVerify) -> Result<u8> {
+    if options.ask.remote() {
+        return Ok(atoll_cli::verify_audit(&options.ask, options.expect.as_deref()).await);
+    }
     match look(&options.data.dir(), options.expect.as_deref()).await {
+        Ok(verdict) if options.ask.json() => Ok(tell_programs(&verdict)),
         Ok(verdict) => Ok(tell(&verdict)),
         Err(error) => {
             eprintln!("atoll: it cannot be told: {error}");
@@ -66,6 +71,28 @@ fn tell(verdict: &Verdict) -> u8 {
             UNSURE
         }
     }
+}
+
+/// The same as the server's own answer has it.
+fn tell_programs(verdict: &Verdict) -> u8 {
+    let fault =
+        |Fault { kind, seq, text }: &Fault| json!({ "seq": seq, "kind": kind.to_string(), "message": text });
+    let (code, said) = match verdict {
+        Verdict::Sound(Report { first, last, mac, operations, open, remarks }) => (
+            0,
+            json!({ "sound": true, "first_fault": null, "noted": [], "unsure": null, "first": first, "last": last,
+                "mac": mac, "operations": operations, "open": open, "remarks": remarks }),
+        ),
+        Verdict::Faulty { first, noted } => {
+            let noted: Vec<_> = noted.iter().map(fault).collect();
+            (FAULTY, json!({ "sound": false, "first_fault": fault(first), "noted": noted, "unsure": null }))
+        }
+        Verdict::Unsure(why) => {
+            (UNSURE, json!({ "sound": false, "first_fault": null, "noted": [], "unsure": why }))
+        }
+    };
+    println!("{said}");
+    code
 }
 
 fn sentence(fault: &Fault) -> String {

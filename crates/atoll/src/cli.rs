@@ -141,6 +141,8 @@ pub(crate) enum Audit {
     /// Checks in the data folder that no row was changed, removed, moved or cut off the end. The server may
     /// run. Exits with 0 when all is well, with 1 when it is not, and with 2 when it cannot tell
     Verify(AuditVerify),
+    #[command(flatten)]
+    Remote(atoll_cli::Audit),
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +152,8 @@ pub(crate) struct AuditVerify {
     /// A row and its code that were noted earlier, as an earlier run printed them: they must still be there
     #[arg(long, value_name = "SEQ:MAC")]
     pub(crate) expect: Option<String>,
+    #[command(flatten)]
+    pub(crate) ask: atoll_cli::AskAudit,
 }
 
 #[derive(Debug, Args)]

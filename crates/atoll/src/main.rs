@@ -22,6 +22,9 @@ fn main() -> ExitCode {
         cli::Command::Doctor(options) => alone(doctor::run(&options)),
         cli::Command::Down(options) => alone(down::run(&options)),
         cli::Command::Audit(cli::Audit::Verify(options)) => alone(audit::verify(&options)),
+        cli::Command::Audit(cli::Audit::Remote(command)) => {
+            alone(async { Ok(atoll_cli::run_audit(command).await) })
+        }
         cli::Command::Serve(options) => serve::start(&options),
         cli::Command::Completion(options) => {
             clap_complete::generate(options.shell, &mut cli::Cli::command(), "atoll", &mut std::io::stdout());

@@ -50,6 +50,8 @@ pub enum Remote {
     Preview(Preview),
     /// Connects ports of this machine with ports of a sandbox, until it is interrupted
     PortForward(PortForward),
+    /// Shows what happened to sandboxes, and with -f what happens
+    Events(Events),
     /// Makes, lists and revokes API keys
     Keys(Keys),
 }
@@ -75,7 +77,8 @@ impl Remote {
             | Self::Resume(Several { server, .. })
             | Self::Rm(Several { server, .. })
             | Self::Preview(Preview { server, .. })
-            | Self::PortForward(PortForward { server, .. }) => server.json,
+            | Self::PortForward(PortForward { server, .. })
+            | Self::Events(Events { server, .. }) => server.json,
             Self::Keys(keys) => match &keys.command {
                 KeysCommand::Create(KeysCreate { server, .. })
                 | KeysCommand::Ls(KeysLs { server })
@@ -354,6 +357,28 @@ pub struct Watch {
     /// Not the folders below it
     #[arg(long)]
     pub(crate) shallow: bool,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `events`.
+#[derive(Debug, Args)]
+pub struct Events {
+    /// Go on with what happens from now on, or after --after
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Of this sandbox: an id, also of one that was removed, the start of one, or a session key
+    #[arg(long, value_name = "ID")]
+    pub(crate) sandbox: Option<String>,
+    /// Of this owner: a name or an id
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
+    /// Of this kind, such as dead; may be repeated
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: Vec<String>,
+    /// Those after the one with this number; 0 is from the oldest that is kept
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) after: Option<u64>,
     #[command(flatten)]
     pub(crate) server: Server,
 }

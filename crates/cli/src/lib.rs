@@ -3,9 +3,11 @@
 //! shown, except a command's own output and a file's own bytes.
 
 mod args;
+mod audit;
 mod copy;
 mod copy_folder;
 mod create;
+mod events;
 mod exec;
 mod failure;
 mod forward;
@@ -31,6 +33,10 @@ mod watch;
 mod when;
 
 pub use args::Remote;
+pub use audit::{
+    args::{Ask as AskAudit, Audit},
+    run as run_audit, verify as verify_audit,
+};
 use failure::Failure;
 
 /// Carries out a command and returns the exit code: 0, 1 when the server says no, 2 for what cannot be
@@ -64,6 +70,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Rm(options) => life::run(options, life::Act::Remove).await,
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
+        Remote::Events(options) => events::run(options).await,
         Remote::Keys(options) => keys::run(options.command).await,
     }
 }

@@ -53,6 +53,22 @@ pub(crate) fn since(text: &str) -> String {
     relative(text, now())
 }
 
+/// A time for the server: `2h` is two hours ago (s, m, h, d), and anything else goes as it is.
+pub(crate) fn moment(text: &str) -> Result<String, String> {
+    let count = text.strip_suffix(['s', 'm', 'h', 'd']).and_then(|digits| digits.parse::<u32>().ok());
+    let Some(count) = count else {
+        let typed = seconds(text).is_some() || text.contains('T') || text.parse::<i64>().is_ok();
+        return if typed { Ok(text.to_owned()) } else { Err("expected 2h, or 2026-11-15T12:00:00Z".into()) };
+    };
+    let unit = match text.as_bytes().last() {
+        Some(b's') => 1,
+        Some(b'm') => 60,
+        Some(b'h') => 3600,
+        _ => 86_400,
+    };
+    Ok((now() - i64::from(count) * unit).saturating_mul(1000).to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +80,18 @@ mod tests {
         assert_eq!(seconds("2026-04-06T14:23:11.123Z"), Some(1_775_485_391));
         for bad in ["", "Z", "2026-04-06", "2026-04-06T14:23Z", "2026-13-06T14:23:11Z", "x-y-zTa:b:cZ"] {
             assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn moments_for_the_server() {
+        let ago = |text: &str| now() - moment(text).unwrap().parse::<i64>().unwrap() / 1000;
+        assert!((7200..7300).contains(&ago("2h")) && (172_800..172_900).contains(&ago("2d")));
+        for same in ["2026-04-06T14:23:11Z", "2026-04-06T14:23:11+02:00", "1775485391123"] {
+            assert_eq!(moment(same).as_deref(), Ok(same));
+        }
+        for bad in ["", "h", "2 h", "-2h", "yesterday", "2026-04-06", "99999999999d"] {
+            assert!(moment(bad).is_err(), "{bad}");
         }
     }
 

@@ -2,9 +2,11 @@
 //! know, so an older client works with a newer server. It never prints, retries or reads the environment;
 //! paths go to the server exactly as they were given.
 
+mod audit;
 mod client;
 mod encode;
 mod error;
+mod events;
 mod exec;
 mod execs;
 mod files;
@@ -17,8 +19,13 @@ mod terminal;
 mod transport;
 mod usage;
 
+pub use audit::{
+    AuditCleaned, AuditEnd, AuditEntry, AuditError, AuditFault, AuditKept, AuditOutputs, AuditPage,
+    AuditSummary, AuditTally, AuditVerdict, ListAudit,
+};
 pub use client::Client;
 pub use error::{ApiError, Error, Result};
+pub use events::{EventItem, EventList, EventStream, HeardEvent, ListEvents};
 pub use exec::{ExecRequest, ExecResult};
 pub use execs::{Event, Exec, ExecEvent, ExecEvents, ExecFailure, OutputStream};
 pub use files::{Download, FileItem};

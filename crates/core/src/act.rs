@@ -147,6 +147,11 @@ impl Act {
         }
     }
 
+    /// Which operation it is.
+    pub(crate) fn operation(&self) -> OperationId {
+        self.operation.id()
+    }
+
     /// Whether the caller may do this at all.
     pub(crate) fn allowed(&self) -> Result<()> {
         self.record.as_ref().map(drop).map_err(Clone::clone)

@@ -10,6 +10,7 @@ mod caller;
 mod changes;
 mod create;
 mod desk;
+mod events;
 mod exec;
 mod files;
 mod idempotency;
@@ -22,11 +23,14 @@ mod reconcile;
 mod settings;
 mod terminal;
 mod tools;
+mod trail;
 mod usage;
 mod vault;
 
+pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
+pub use events::{EventFollow, News};
 pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
     MAX_TIMEOUT_SECONDS,
@@ -38,6 +42,7 @@ pub use preview::PreviewToken;
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
+pub use trail::{AuditExport, KeptOutput, KeptOutputs};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 

@@ -1,9 +1,11 @@
 //! The REST API of `/api/v1`. Handlers parse into operations of the core and render what comes back;
 //! they decide nothing. Every error goes through one table ([`error`]).
 
+mod audit;
 mod auth;
 mod docs;
 mod error;
+mod events;
 mod exec;
 mod files;
 mod folders;
@@ -97,6 +99,14 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::summary))
+        .routes(routes!(audit::trail::export))
+        .routes(routes!(audit::trail::verify))
+        .routes(routes!(audit::trail::cleanup))
+        .routes(routes!(audit::get))
+        .routes(routes!(audit::output))
+        .routes(routes!(events::events))
 }
 
 /// The document that describes the API.

@@ -2,7 +2,7 @@
 //! caller's mistake and is answered with the field's name.
 
 use crate::error::Failure;
-use atoll_store::{KeyId, SandboxId};
+use atoll_store::{KeyId, OperationId, SandboxId};
 use atoll_types::{Error, ErrorCode, ExecId};
 use axum::{
     extract::{FromRequest, FromRequestParts, Query, Request, rejection::BytesRejection},
@@ -99,4 +99,10 @@ pub(crate) fn exec_id(text: &str) -> Result<ExecId, Failure> {
 pub(crate) fn key_id(text: &str) -> Result<KeyId, Failure> {
     let missing = || Error::new(ErrorCode::NotFound, "there is no such key");
     Ok(KeyId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
+}
+
+/// The id of an operation, in either spelling of a UUID.
+pub(crate) fn operation_id(text: &str) -> Result<OperationId, Failure> {
+    let missing = || Error::new(ErrorCode::NotFound, "there is no operation with this id");
+    Ok(OperationId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
 }

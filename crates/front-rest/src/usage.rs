@@ -5,7 +5,7 @@ use crate::{
     auth::Who,
     error::Failure,
     parse::{Params, sandbox_id},
-    time::{millis, rfc3339},
+    time::{moment, rfc3339},
 };
 use atoll_core::{SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample};
 use atoll_types::Error;
@@ -143,7 +143,7 @@ pub(crate) async fn metrics(
     let id = sandbox_id(&id)?;
     let MetricsParams { since, limit } = params;
     let wrong = || Failure::in_query(Error::invalid("since", "expected RFC 3339 or milliseconds since 1970"));
-    let since = since.map(|text| millis(&text).ok_or_else(wrong)).transpose()?;
+    let since = since.map(|text| moment(&text).ok_or_else(wrong)).transpose()?;
     let found = app.core.metrics(&caller, id, since, limit.unwrap_or(SAMPLES_KEPT)).await;
     let SandboxMetrics { now, history, interval_seconds } = found.map_err(Failure::in_query)?;
     Ok(Json(MetricsReply {

@@ -12,7 +12,9 @@ fn help(arguments: &[&str]) -> String {
 fn the_help_is_as_it_was() {
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help_run", help(&["run", "--help"]));
-    insta::assert_snapshot!("help_audit_verify", help(&["audit", "verify", "--help"]));
+    for command in ["ls", "show", "output", "summary", "verify", "export", "cleanup"] {
+        insta::assert_snapshot!(format!("help_audit_{command}"), help(&["audit", command, "--help"]));
+    }
     for command in [
         "doctor",
         "serve",
@@ -32,6 +34,7 @@ fn the_help_is_as_it_was() {
         "watch",
         "preview",
         "port-forward",
+        "events",
         "keys",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command, "--help"]));

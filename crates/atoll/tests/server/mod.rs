@@ -3,8 +3,10 @@ mod fixture;
 mod http;
 
 mod access;
+mod audit;
 mod audited;
 mod crashes;
+mod events;
 mod execs;
 mod files;
 mod folders;

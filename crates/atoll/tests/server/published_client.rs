@@ -63,7 +63,7 @@ fn no_request_that_the_description_allows_breaks_the_server() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     let described: serde_json::Value = serde_json::from_slice(&std::fs::read(&document).unwrap()).unwrap();
     let paths = described["paths"].as_object().unwrap().iter();
-    let tried = paths.filter(|(path, _)| !path.contains("/ports/{port}"));
+    let tried = paths.filter(|(path, _)| !path.contains("/ports/{port}") && !path.ends_with("/events"));
     let operations: usize = tried.map(|(_, methods)| methods.as_object().unwrap().len()).sum();
     let examples = std::env::var("ATOLL_TEST_EXAMPLES").unwrap_or_else(|_| "3".into());
     let folder = tempfile::tempdir().unwrap();
@@ -80,9 +80,10 @@ fn no_request_that_the_description_allows_breaks_the_server() {
             &examples,
             "--suppress-health-check",
             "all",
-            // What a server inside answers, or that there is none, is not the API's doing.
+            // What a server inside answers, or that there is none, is not the API's doing; and whoever
+            // listens to events waits for ever.
             "--exclude-path-regex",
-            "/ports/\\{port\\}",
+            "/ports/\\{port\\}|/events$",
         ])
         .output()
         .unwrap();

@@ -14,10 +14,13 @@ mod task;
 pub use cleanup::Cleaned;
 pub use operation::Operation;
 
-use crate::{AuditKey, now};
-use atoll_store::{Activity, Audits, Begin, End, Evidence, Millis, NewEvent, OperationId};
+use crate::{AuditKey, Verdict, now};
+use atoll_store::{Activity, Audits, Begin, End, Evidence, Mac, Millis, NewEvent, OperationId};
 use atoll_types::{Error, ErrorCode, Result};
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
@@ -60,6 +63,14 @@ pub struct Opened {
 pub struct Ledger {
     jobs: mpsc::UnboundedSender<Job>,
     turns: Arc<Semaphore>,
+    proof: Arc<Proof>,
+}
+
+/// What the trail is verified with.
+#[derive(Debug)]
+struct Proof {
+    key: AuditKey,
+    head: PathBuf,
 }
 
 fn gone() -> Error {
@@ -74,9 +85,10 @@ impl Ledger {
     /// Opens the trail: compares it with its head, notes what does not fit, and starts the task.
     pub async fn open(store: Arc<dyn Audits>, key: AuditKey, head: &Path) -> Result<(Self, Opened)> {
         let (sender, jobs) = mpsc::unbounded_channel();
+        let proof = Arc::new(Proof { key: key.clone(), head: head.to_owned() });
         let (task, opened) = start::start(store, key, head, sender.downgrade()).await?;
         tokio::spawn(task.run(jobs));
-        Ok((Self { jobs: sender, turns: Arc::new(Semaphore::new(WAITING)) }, opened))
+        Ok((Self { jobs: sender, turns: Arc::new(Semaphore::new(WAITING)), proof }, opened))
     }
 
     /// Writes that an operation begins, and returns its guard once that is written. An error means that the
@@ -143,6 +155,15 @@ impl Ledger {
         let (answer, answered) = oneshot::channel();
         self.ask(Job::Cleanup { before, operation, answer })?;
         answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Checks the trail in this store against its head, while it is written; see [`crate::verify()`].
+    pub async fn verify(
+        &self,
+        store: &dyn Audits,
+        expected: Option<(u64, Mac)>,
+    ) -> atoll_store::Result<Verdict> {
+        crate::verify(store, &self.proof.key, &self.proof.head, expected).await
     }
 
     /// Writes what was asked for, waits for the disk, and ends the task.

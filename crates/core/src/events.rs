@@ -1,0 +1,142 @@
+//! Listening to what happens. An admin hears everything, everybody else what its own owner's sandboxes do.
+
+use crate::{Caller, Core, now};
+use atoll_store::{EventPage, EventQuery, EventRow, KeyId, Scope, Store};
+use atoll_types::{Error, ErrorCode, Result};
+use std::{collections::VecDeque, sync::Arc};
+
+/// The most that one page may have.
+const LARGEST_PAGE: u32 = 1000;
+
+/// What a listener hears.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// Something happened.
+    Event(EventRow),
+    /// Events are gone that the listener asked for, or the last one that it saw never was.
+    Missed {
+        /// The one after which it wanted to go on.
+        after: u64,
+        /// The one after which it goes on.
+        resume: u64,
+    },
+}
+
+/// Events one after the other, those that are there and those to come. Nothing is lost when waiting for
+/// one is given up.
+pub struct EventFollow {
+    store: Arc<dyn Store>,
+    query: EventQuery,
+    /// Whether there is nothing that this caller may hear.
+    deaf: bool,
+    waiting: VecDeque<News>,
+    /// The last that was looked at; those in `waiting` lie before it.
+    read_to: u64,
+    /// The last that was handed out, or looked at and not wanted.
+    told: u64,
+    key: Option<(KeyId, String)>,
+}
+
+impl EventFollow {
+    /// The event after which another listener would go on.
+    #[must_use]
+    pub fn resume(&self) -> u64 {
+        self.told
+    }
+
+    /// What happened next, where that is known already.
+    pub fn waiting(&mut self) -> Option<News> {
+        let news = self.waiting.pop_front()?;
+        self.told = match &news {
+            News::Event(row) => row.id,
+            News::Missed { resume, .. } => *resume,
+        };
+        Some(news)
+    }
+
+    /// What happened next, once it has.
+    pub async fn next(&mut self) -> Result<News> {
+        if self.deaf {
+            return std::future::pending().await;
+        }
+        loop {
+            if let Some(news) = self.waiting() {
+                return Ok(news);
+            }
+            self.told = self.read_to;
+            let page = self.store.events(&self.query).await?;
+            let EventPage { items, missed, newest } = page;
+            if missed {
+                let after = self.query.after.unwrap_or(0);
+                let resume = items.first().map_or(newest, |row| row.id.saturating_sub(1));
+                self.waiting.push_back(News::Missed { after, resume });
+            }
+            self.read_to = match items.last() {
+                Some(last) if items.len() as u64 >= u64::from(self.query.limit) => last.id,
+                _ => newest,
+            };
+            self.query.after = Some(self.read_to);
+            self.waiting.extend(items.into_iter().map(News::Event));
+            if self.waiting.is_empty() {
+                self.told = self.read_to;
+                self.store.await_event(self.read_to).await?;
+            }
+        }
+    }
+
+    /// Whether the caller may still listen: its key may have been revoked meanwhile.
+    pub async fn check(&self) -> Result<()> {
+        let Some((id, owner)) = &self.key else { return Ok(()) };
+        let keys = self.store.list_keys(Some(owner)).await?;
+        let valid = keys.iter().any(|key| {
+            key.id == *id && key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now())
+        });
+        if valid {
+            return Ok(());
+        }
+        Err(Error::new(ErrorCode::PermissionDenied, "the key has expired or was revoked"))
+    }
+}
+
+/// Keeps a query to what this caller may hear, and says whether that is nothing.
+fn deafen(caller: &Caller, query: &mut EventQuery) -> bool {
+    if caller.scope == Scope::Admin {
+        return false;
+    }
+    let foreign = query.owner.as_ref().is_some_and(|owner| *owner != caller.owner);
+    query.owner = Some(caller.owner.clone());
+    foreign
+}
+
+impl Core {
+    /// Some of the events that the caller may hear, the oldest first.
+    pub async fn events(&self, caller: &Caller, mut query: EventQuery) -> Result<EventPage> {
+        if !(1..=LARGEST_PAGE).contains(&query.limit) {
+            return Err(Error::invalid("limit", format!("limit must be between 1 and {LARGEST_PAGE}")));
+        }
+        if deafen(caller, &mut query) {
+            query.limit = 0;
+        }
+        Ok(self.store.events(&query).await?)
+    }
+
+    /// The events that the caller may hear, as they come: with `from_now` those to come, else those after
+    /// the one that the query names.
+    pub async fn follow_events(
+        &self,
+        caller: &Caller,
+        mut query: EventQuery,
+        from_now: bool,
+    ) -> Result<EventFollow> {
+        let deaf = deafen(caller, &mut query);
+        query.limit = LARGEST_PAGE;
+        if from_now {
+            let newest = self.store.events(&EventQuery { limit: 0, ..EventQuery::default() }).await?.newest;
+            query.after = Some(newest);
+        }
+        let told = query.after.unwrap_or(0);
+        let key = caller.key.map(|key| (key, caller.owner.clone()));
+        let store = Arc::clone(&self.store);
+        Ok(EventFollow { store, query, deaf, waiting: VecDeque::new(), read_to: told, told, key })
+    }
+}
