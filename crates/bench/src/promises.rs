@@ -50,6 +50,8 @@ pub(crate) const PROMISES: &[Promise] = &[
     Promise::of(Figure::RestFiles, "rest upload", Bound::LeastPart(0.6)),
     Promise::of(Figure::RestFiles, "rest download", Bound::LeastPart(0.6)),
     Promise::of(Figure::RestChanges, "rest exec, 100,000 files", Bound::MostMore(10.0)),
+    Promise::of(Figure::Audit, "audit, both rows", Bound::Most(0.5)),
+    Promise::in_full(Figure::Audit, "audit page, 1,000,000 operations", Bound::Most(20.0)),
     Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];
 

@@ -8,6 +8,11 @@ use crate::{
 use atoll_store::{ApiKey, KeyHash, KeyId, Scope};
 use atoll_types::{Error, ErrorCode, Result};
 use sha2::{Digest, Sha256};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 use uuid::Uuid;
 
 /// What a new key is to be.
@@ -46,6 +51,56 @@ pub fn owner_id(name: &str) -> String {
         return id.hyphenated().to_string();
     }
     Uuid::new_v5(&OWNERS, name.as_bytes()).hyphenated().to_string()
+}
+
+/// How long a key is believed without asking the store. A key that is revoked here is forgotten at once;
+/// this is for one that is revoked elsewhere.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// Keys that are known at a time.
+const MOST_KNOWN: usize = 1000;
+
+/// Keys that were used a moment ago.
+#[derive(Default)]
+pub(crate) struct Known(Mutex<Moment>);
+
+#[derive(Default)]
+struct Moment {
+    keys: HashMap<KeyHash, (Instant, ApiKey)>,
+    /// How often all were forgotten: what was read before that is not kept after it.
+    forgotten: u64,
+}
+
+impl Known {
+    fn moment(&self) -> MutexGuard<'_, Moment> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key, or what to keep it with once it was read.
+    fn get(&self, hash: &KeyHash) -> Result<ApiKey, u64> {
+        let moment = self.moment();
+        let known = moment
+            .keys
+            .get(hash)
+            .filter(|(at, key)| at.elapsed() < BELIEVED && key.expires_at.is_none_or(|at| at > now()));
+        known.map(|(_, key)| key.clone()).ok_or(moment.forgotten)
+    }
+
+    fn keep(&self, hash: KeyHash, key: &ApiKey, read_after: u64) {
+        let mut moment = self.moment();
+        if moment.forgotten != read_after {
+            return;
+        }
+        if moment.keys.len() >= MOST_KNOWN {
+            moment.keys.clear();
+        }
+        moment.keys.insert(hash, (Instant::now(), key.clone()));
+    }
+
+    fn forget(&self) {
+        let mut moment = self.moment();
+        moment.keys.clear();
+        moment.forgotten += 1;
+    }
 }
 
 fn hash(secret: &str) -> KeyHash {
@@ -93,7 +148,15 @@ impl Core {
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
         let refused =
             || Error::new(ErrorCode::PermissionDenied, "the key is not known, has expired or was revoked");
-        let key = self.store.key_by_hash(hash(secret), now()).await?.ok_or_else(refused)?;
+        let hash = hash(secret);
+        let key = match self.known_keys.get(&hash) {
+            Ok(key) => key,
+            Err(read_after) => {
+                let key = self.store.key_by_hash(hash, now()).await?.ok_or_else(refused)?;
+                self.known_keys.keep(hash, &key, read_after);
+                key
+            }
+        };
         let used = [(key.id, now())].into();
         // A minute's resolution is enough, and a write for every request is not.
         if key.last_used_at.is_none_or(|at| now() - at > 60_000)
@@ -168,7 +231,9 @@ impl Core {
             if !mine {
                 return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
             }
-            Ok(self.store.revoke_key(id, now()).await?)
+            let revoked = self.store.revoke_key(id, now()).await;
+            self.known_keys.forget();
+            Ok(revoked?)
         };
         let result = result.await;
         act.done(result).await

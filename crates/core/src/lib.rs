@@ -53,7 +53,7 @@ use atoll_types::{Error, ErrorCode, Result};
 use desk::Desks;
 use std::{
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// The control plane. Cheap to clone.
@@ -68,9 +68,17 @@ pub struct Core {
     claims: Arc<exec::Claims>,
     ledger: Ledger,
     usage: Arc<usage::Book>,
+    health: Arc<tokio::sync::Mutex<Option<Health>>>,
+    known_keys: Arc<keys::Known>,
     /// When this server began.
     began: i64,
 }
+
+/// When somebody looked whether all is well, and what was found.
+type Health = (Instant, Result<()>);
+
+/// How long an answer about the server's health holds.
+const HEALTH_KEPT: Duration = Duration::from_secs(1);
 
 /// Milliseconds since 1970.
 pub(crate) fn now() -> i64 {
@@ -99,6 +107,8 @@ impl Core {
             claims: Arc::default(),
             ledger,
             usage: Arc::default(),
+            health: Arc::default(),
+            known_keys: Arc::default(),
             began: now(),
         }
     }
@@ -111,9 +121,21 @@ impl Core {
         }
     }
 
-    /// Whether the parts that everything needs answer.
+    /// Whether the parts that everything needs answer, as of a moment ago: anybody may ask this, and the
+    /// launcher is not to pay for each.
     pub async fn ready(&self) -> Result<()> {
-        self.store.schema_version().await?;
-        self.provider.capabilities().await.map(|_| ())
+        let mut last = self.health.lock().await;
+        match &*last {
+            Some((at, result)) if at.elapsed() < HEALTH_KEPT => result.clone(),
+            _ => {
+                let looked = async {
+                    self.store.schema_version().await?;
+                    self.provider.capabilities().await.map(|_| ())
+                };
+                let result = looked.await;
+                *last = Some((Instant::now(), result.clone()));
+                result
+            }
+        }
     }
 }

@@ -76,7 +76,8 @@ async fn a_reader_that_falls_behind_goes_on_with_what_there_is() {
         .map(|two| (two[0].offset + two[0].data.len() as u64, two[1].offset))
         .filter(|(end, next)| end != next)
         .collect();
-    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    // It may fall behind more than once, and never goes back.
+    assert!(!gaps.is_empty() && gaps.iter().all(|(end, next)| end < next), "{gaps:?}");
     assert_eq!((seen.info().output_bytes, seen.stderr().as_str()), (30_000_004, "end\n"));
     let last = seen.outputs.last().unwrap();
     assert_eq!(last.offset + last.data.len() as u64, 30_000_004);

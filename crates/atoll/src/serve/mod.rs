@@ -110,6 +110,7 @@ async fn serve(config: &Config) -> Result<()> {
         core.create_first_key(std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty())).await?;
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
+    let end = told_to_end()?;
     greet(address, config, first.as_ref(), alive);
     let access = if config.no_auth { Access::Open } else { Access::Keys };
     let sampler = tokio::spawn({
@@ -117,7 +118,7 @@ async fn serve(config: &Config) -> Result<()> {
         async move { core.sample_usage().await }
     });
     let app = atoll_front_rest::router(core, access, config.preview.clone());
-    atoll_front_rest::serve(listener, app, told_to_end()).await;
+    atoll_front_rest::serve(listener, app, end).await;
     sampler.abort();
     ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
@@ -141,13 +142,15 @@ fn claim(own: &Path) -> Result<fs::File> {
     }
 }
 
-async fn told_to_end() {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-    tracing::info!("ending; sandboxes live on");
+/// Comes about when the server is told to end. From this call on, not from the first look: whoever hears
+/// that the server listens may end it at once.
+fn told_to_end() -> Result<impl Future<Output = ()>> {
+    let listen = |kind| signal(kind).map_err(|e| Error::internal(format!("signals cannot be heard: {e}")));
+    let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        tracing::info!("ending; sandboxes live on");
+    })
 }
 
 /// What a person wants to see first.

@@ -318,6 +318,12 @@ fn a_secret_is_nowhere() {
                 .collect(),
         ),
         ("activity", String::from_utf8(server.ask("GET", &format!("{sandbox}/activity"), "").body).unwrap()),
+        (
+            "events",
+            String::from_utf8(server.ask("GET", "/api/v1/events?after=0&limit=1000", "").body).unwrap(),
+        ),
+        ("the audit", String::from_utf8(server.ask("GET", "/api/v1/audit?limit=500", "").body).unwrap()),
+        ("the export", String::from_utf8(server.ask("GET", "/api/v1/audit/export", "").body).unwrap()),
         ("the log", server.logged()),
         ("the sandbox", String::from_utf8(server.ask("GET", &sandbox, "").body).unwrap()),
     ] {

@@ -1,6 +1,7 @@
 //! The figures. Each is a function that takes rounds of its own work and of its baselines in turn and
 //! returns rows.
 
+mod audit;
 mod burst;
 mod create;
 mod exec;
@@ -55,6 +56,8 @@ pub(crate) enum Figure {
     RestTerminal,
     /// Asking a server inside a sandbox through REST
     RestPreview,
+    /// Writing the audit trail and finding something in it
+    Audit,
     /// Making many sandboxes at once through REST
     RestBurst,
 }
@@ -66,7 +69,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -81,6 +84,7 @@ impl Figure {
         Self::RestStream,
         Self::RestTerminal,
         Self::RestPreview,
+        Self::Audit,
         Self::RestBurst,
     ];
 
@@ -100,6 +104,7 @@ impl Figure {
             Self::RestStream => rest::stream(bench).await,
             Self::RestTerminal => rest::terminal(bench).await,
             Self::RestPreview => rest::preview(bench).await,
+            Self::Audit => audit::take(bench).await,
             Self::RestBurst => rest::burst(bench).await,
         }
     }

@@ -251,25 +251,34 @@ impl Encoder {
 /// Text as the inside of a JSON string.
 fn escape(out: &mut String, text: &str) {
     let mut copied = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        let short = match byte {
-            b'\n' => "\\n",
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0..0x20 => "",
-            _ => continue,
-        };
+    while let Some(at) = next_special(text.as_bytes(), copied) {
         out.push_str(&text[copied..at]);
         copied = at + 1;
-        if short.is_empty() {
-            let _ = write!(out, "\\u{byte:04x}");
-        } else {
-            out.push_str(short);
+        match text.as_bytes()[at] {
+            b'\n' => out.push_str("\\n"),
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            byte => _ = write!(out, "\\u{byte:04x}"),
         }
     }
     out.push_str(&text[copied..]);
+}
+
+/// The next byte that cannot stand in a string as it is. Blocks without one are passed over as a whole: a
+/// loop without a way out is one that the compiler does sixteen or more bytes of at a time.
+fn next_special(bytes: &[u8], from: usize) -> Option<usize> {
+    const BLOCK: usize = 32;
+    let special = |byte: &u8| (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
+    let mut at = from;
+    while let Some(block) = bytes.get(at..at + BLOCK) {
+        if block.iter().fold(false, |any, byte| any | special(byte)) {
+            break;
+        }
+        at += BLOCK;
+    }
+    bytes[at..].iter().position(special).map(|n| at + n)
 }
 
 #[cfg(test)]

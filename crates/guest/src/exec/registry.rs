@@ -148,6 +148,10 @@ impl Execs {
             if held <= self.config.spool_bytes / 2 {
                 return;
             }
+            // Most printed nothing or lost it earlier, and have no file to remove.
+            if exec.spooled() == 0 {
+                continue;
+            }
             held -= exec.spooled();
             exec.update(|s| s.extent.evict());
             self.spool.remove(exec.id);
