@@ -112,7 +112,9 @@ impl Storage {
     /// Unmounts a loop-backed pool. Containers that still have trees mounted in their own namespaces keep
     /// them; a process with a file open at the mount point makes it an error.
     pub fn close(self) -> Result<()> {
-        let _held = Lock::take(&self.lock)?;
+        // Somebody may have deleted the folder; then nobody else can work in it either.
+        let gone = self.lock.parent().is_some_and(|folder| !folder.exists());
+        let _held = if gone { None } else { Some(Lock::take(&self.lock)?) };
         self.driver.close()
     }
 

@@ -110,6 +110,25 @@ fn down_ends_everything_that_was_started_on_the_machine() {
 }
 
 #[test]
+fn down_ends_what_has_lost_its_data_folder() {
+    // Both with a launcher that still runs and with one that was killed.
+    for killed in [false, true] {
+        let mut apart = Apart::new();
+        let folder = apart.path("lost");
+        create(apart.serve("lost", "$ATOLL"));
+        apart.say("kill -9 $! && wait $! || true");
+        if killed {
+            apart.say("pkill -9 -f \"atoll-launch.*$PWD/lost\" || true");
+        }
+        apart.say("rm -rf lost; $ATOLL down --purge; echo down said $?");
+        let said = apart.end();
+        assert!(said.contains("down said 0"), "{said}");
+        assert!(!folder.exists());
+        eventually("the end of everything", || leftovers_of(&folder).is_empty());
+    }
+}
+
+#[test]
 fn a_data_folder_has_one_server() {
     let server = Server::start();
     let second = Command::new(env!("CARGO_BIN_EXE_atoll"))

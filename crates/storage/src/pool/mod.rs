@@ -67,6 +67,10 @@ impl Pool {
             tracing::info!("the pool is mounted already");
             return Ok(());
         }
+        if mounts::device_at(&self.mount_at)?.is_some_and(|device| is_orphan(Path::new(&device))) {
+            tracing::warn!("the pool that was mounted here is deleted; it is unmounted");
+            self.unmount()?;
+        }
         if mounts::device_at(&self.mount_at)?.is_some() {
             let message =
                 "something else is mounted where the pool belongs: unmount it, or choose another place";
@@ -112,4 +116,11 @@ impl Pool {
     pub(crate) fn unmount(&self) -> Result<()> {
         unmount(&self.mount_at, UnmountFlags::NOFOLLOW).map_err(failed("unmount the pool"))
     }
+}
+
+/// Whether a loop device's file was deleted, so that nobody can reach what is on it but by the mount.
+fn is_orphan(device: &Path) -> bool {
+    let Some(name) = device.file_name() else { return false };
+    let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
+    std::fs::read(backing).is_ok_and(|file| file.trim_ascii_end().ends_with(b" (deleted)"))
 }
