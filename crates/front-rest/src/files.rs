@@ -20,8 +20,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt};
 use serde::Deserialize;
-use std::{pin::Pin, sync::Arc, time::Duration};
-use tokio::sync::Mutex;
+use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -122,49 +121,13 @@ pub(crate) async fn upload(
     Path((id, path)): Path<(String, String)>,
     body: Body,
 ) -> Result<StatusCode, Failure> {
-    let (body, rest) = lent(body);
     let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
-    match app.core.upload(&caller, sandbox_id(&id)?, &path, options, body).await {
-        Ok(_) => Ok(StatusCode::NO_CONTENT),
-        Err(error) => {
-            rest.drain().await;
-            Err(error.into())
-        }
-    }
+    app.core.upload(&caller, sandbox_id(&id)?, &path, options, steady(body)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// How long an upload may stand still.
 const STILL: Duration = Duration::from_secs(60);
-
-/// How long the rest of a body that was refused is read.
-const DRAIN: Duration = Duration::from_secs(10);
-
-type Pieces = Pin<Box<dyn Stream<Item = atoll_types::Result<bytes::Bytes>> + Send>>;
-
-/// What is left of a body when whoever read it is done.
-pub(crate) struct Rest(Arc<Mutex<Pieces>>);
-
-impl Rest {
-    /// Reads it for a while: a client that still sends would otherwise find its connection broken and
-    /// never see why.
-    pub(crate) async fn drain(self) {
-        let reading = async { while let Some(Ok(_)) = self.0.lock().await.next().await {} };
-        let _ = tokio::time::timeout(DRAIN, reading).await;
-    }
-}
-
-/// The pieces of a body, and a handle on what is left of them.
-pub(crate) fn lent(
-    body: Body,
-) -> (impl Stream<Item = atoll_types::Result<bytes::Bytes>> + Send + 'static, Rest) {
-    let pieces: Arc<Mutex<Pieces>> = Arc::new(Mutex::new(Box::pin(steady(body).fuse())));
-    let rest = Rest(Arc::clone(&pieces));
-    let pieces = futures_util::stream::unfold(pieces, |pieces| async {
-        let piece = pieces.lock().await.next().await;
-        piece.map(|piece| (piece, pieces))
-    });
-    (pieces, rest)
-}
 
 /// The pieces of a body; an error where it breaks off or stands still.
 pub(crate) fn steady(body: Body) -> impl Stream<Item = atoll_types::Result<bytes::Bytes>> + Send + 'static {

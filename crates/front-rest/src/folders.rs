@@ -5,7 +5,7 @@ use crate::{
     App,
     auth::Who,
     error::Failure,
-    files::lent,
+    files::steady,
     parse::{Params, Raw, json, sandbox_id},
     time::rfc3339,
 };
@@ -331,13 +331,10 @@ pub(crate) async fn unpack(
     body: Body,
 ) -> Result<Json<UnpackResult>, Failure> {
     let request = Unpack { path: params.path.unwrap_or_else(|| WORKSPACE.into()) };
-    let (body, rest) = lent(body);
-    match app.core.unpack(&caller, sandbox_id(&id)?, &request, body).await {
+    match app.core.unpack(&caller, sandbox_id(&id)?, &request, steady(body)).await {
         Ok(Unpacked { files, bytes }) => Ok(Json(UnpackResult { files, bytes })),
-        Err(error) => {
-            rest.drain().await;
-            Err(if error.field.as_deref() == Some("path") { Failure::in_query(error) } else { error.into() })
-        }
+        Err(error) if error.field.as_deref() == Some("path") => Err(Failure::in_query(error)),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -1,10 +1,16 @@
 //! Closing without a reset. A request may be answered before all of its body was read, as a refused
 //! upload is; closing then would make the kernel throw the answer away with the unread rest. So the end
-//! of the answer is sent, and what still comes is read and dropped for a while.
+//! of the answer is sent, and what still comes is read and dropped for a while. Only then: a connection that
+//! was read to the end of its last request is closed at once.
 
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
     io,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -13,20 +19,67 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// How long a client may go on sending to nobody, and how much.
-const PATIENCE: Duration = Duration::from_secs(2);
-const MOST: usize = 64 << 20;
+/// How long a client may go on sending to nobody.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether some of a connection's last request was not read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Unread(Arc<AtomicBool>);
+
+impl Unread {
+    fn set(&self, unread: bool) {
+        self.0.store(unread, Ordering::Relaxed);
+    }
+}
+
+/// The body of a request, which tells whether it was read to its end.
+pub(crate) struct Told {
+    body: Incoming,
+    unread: Unread,
+}
+
+impl Told {
+    pub(crate) fn new(body: Incoming, unread: &Unread) -> Self {
+        unread.set(!body.is_end_stream());
+        Self { body, unread: unread.clone() }
+    }
+}
+
+impl Body for Told {
+    type Data = <Incoming as Body>::Data;
+    type Error = <Incoming as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.unread.set(false);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
 
 /// A connection that is closed in that way.
 pub(crate) struct Lingering<S> {
     stream: S,
+    unread: Unread,
     /// Set once our side is closed.
-    end: Option<(Pin<Box<Sleep>>, usize)>,
+    end: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Lingering<S> {
-    pub(crate) fn new(stream: S) -> Self {
-        Self { stream, end: None }
+    pub(crate) fn new(stream: S, unread: Unread) -> Self {
+        Self { stream, unread, end: None }
     }
 }
 
@@ -66,19 +119,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, end } = &mut *self;
-        let (late, left) = match end {
-            Some(end) => end,
+        let Self { stream, unread, end } = &mut *self;
+        let late = match end {
+            Some(late) => late,
             None => {
                 ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
-                end.insert((Box::pin(sleep(PATIENCE)), MOST))
+                end.insert(Box::pin(sleep(PATIENCE)))
             }
         };
+        if !unread.0.load(Ordering::Relaxed) {
+            return Poll::Ready(Ok(()));
+        }
         let mut room = [const { std::mem::MaybeUninit::uninit() }; 16 * 1024];
-        while *left > 0 && late.as_mut().poll(context).is_pending() {
+        while late.as_mut().poll(context).is_pending() {
             let mut buffer = ReadBuf::uninit(&mut room);
             match ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)) {
-                Ok(()) if !buffer.filled().is_empty() => *left = left.saturating_sub(buffer.filled().len()),
+                Ok(()) if !buffer.filled().is_empty() => {}
                 Ok(()) | Err(_) => break,
             }
         }
@@ -104,7 +160,9 @@ mod tests {
             client.write_all(&vec![0; 1 << 20]).await.ok();
             server.write_all(b"no").await.unwrap();
             if lingers {
-                let closing = tokio::spawn(async move { Lingering::new(server).shutdown().await });
+                let unread = Unread::default();
+                unread.set(true);
+                let closing = tokio::spawn(async move { Lingering::new(server, unread).shutdown().await });
                 client.write_all(&vec![0; 1 << 20]).await.unwrap();
                 client.shutdown().await.unwrap();
                 closing.await.unwrap().unwrap();

@@ -1,7 +1,10 @@
 //! Accepting connections, with an end to everything that a client could draw out: the head of a request,
 //! its size, the body of a command, and the number of connections.
 
-use crate::{error::Failure, linger::Lingering};
+use crate::{
+    error::Failure,
+    linger::{Lingering, Told, Unread},
+};
 use atoll_types::Error;
 use axum::{
     Router,
@@ -97,11 +100,12 @@ pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output =
 /// Serves one connection until it closes, or has become a WebSocket, which holds its life from then on.
 async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life) {
     let _ = stream.set_nodelay(true);
-    let held = life.clone();
+    let unread = Unread::default();
+    let (held, told) = (life.clone(), unread.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (app, life) = (app.clone(), held.clone());
+        let mut request = request.map(|body| Body::new(Told::new(body, &told)));
         async move {
-            let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(life);
             match app.oneshot(request).await {
@@ -116,7 +120,8 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES);
-    let connection = builder.serve_connection(TokioIo::new(Lingering::new(stream)), service).with_upgrades();
+    let connection =
+        builder.serve_connection(TokioIo::new(Lingering::new(stream, unread)), service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,

@@ -5,7 +5,7 @@ mod encode;
 mod events;
 pub(crate) mod output;
 mod shapes;
-mod signals;
+pub(crate) mod signals;
 
 use crate::{
     App,

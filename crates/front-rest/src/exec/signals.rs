@@ -26,6 +26,12 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
+/// The number of a signal by its name, without SIG.
+pub(crate) fn named(name: &str) -> Option<i32> {
+    let place = NAMES.iter().position(|known| *known == name)?;
+    i32::try_from(place + 1).ok()
+}
+
 impl SignalBody {
     pub(crate) fn number(&self) -> Result<i32> {
         let wrong = || Error::invalid("signal", "expected a name such as TERM, or a number from 1 to 64");
@@ -36,8 +42,7 @@ impl SignalBody {
             SignalName::Name(name) => {
                 let upper = name.to_ascii_uppercase();
                 let plain = upper.strip_prefix("SIG").unwrap_or(&upper);
-                let place = NAMES.iter().position(|known| *known == plain).ok_or_else(wrong)?;
-                i32::try_from(place + 1).map_err(|_| wrong())
+                named(plain).ok_or_else(wrong)
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What both ends of a terminal's socket say in text; bytes go in binary messages, as they are.
 
+use crate::exec::signals;
 use atoll_types::{Error, ErrorCode};
 use serde::{Deserialize, Serialize};
 
@@ -66,26 +67,7 @@ pub(super) fn read(text: &str) -> Result<ClientFrame, (CloseCode, Error)> {
 
 /// The number of a signal: `INT`, `SIGINT` or `2`.
 pub(super) fn signal(name: &str) -> Result<i32, Error> {
-    const NAMES: [(&str, i32); 16] = [
-        ("HUP", 1),
-        ("INT", 2),
-        ("QUIT", 3),
-        ("TRAP", 5),
-        ("ABRT", 6),
-        ("KILL", 9),
-        ("USR1", 10),
-        ("USR2", 12),
-        ("PIPE", 13),
-        ("ALRM", 14),
-        ("TERM", 15),
-        ("CHLD", 17),
-        ("CONT", 18),
-        ("STOP", 19),
-        ("TSTP", 20),
-        ("WINCH", 28),
-    ];
-    let bare = name.strip_prefix("SIG").unwrap_or(name);
-    let named = NAMES.iter().find(|(known, _)| *known == bare).map(|(_, number)| *number);
+    let named = signals::named(name.strip_prefix("SIG").unwrap_or(name));
     let number = named.or_else(|| name.parse().ok().filter(|n| (1..=64).contains(n)));
     number.ok_or_else(|| Error::invalid("signal", "signal must be a name such as INT, or 1 to 64"))
 }
