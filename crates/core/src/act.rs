@@ -157,6 +157,11 @@ impl Act {
         self.record.as_ref().map(drop).map_err(Clone::clone)
     }
 
+    /// A text as it may be kept.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        self.redactor.text(text)
+    }
+
     /// How much was moved.
     pub(crate) fn moved(&mut self, bytes: u64) {
         self.end.bytes = Some(bytes);
@@ -200,6 +205,8 @@ pub(crate) struct Trail {
     stderr: Capture,
     /// The first byte that was not seen yet.
     pub(crate) next: u64,
+    /// Nothing of what is printed may be kept: it may hold what nobody knows any more to be secret.
+    mute: bool,
     ended: bool,
 }
 
@@ -213,12 +220,23 @@ impl Trail {
     ) -> Self {
         let (stdout, stderr) = (Capture::new(&redactor), Capture::new(&redactor));
         let about = record.map(|record| (record.owner.clone(), record.id));
-        Self { ledger, operation, redactor, about, stdout, stderr, next: 0, ended: false }
+        Self { ledger, operation, redactor, about, stdout, stderr, next: 0, mute: false, ended: false }
+    }
+
+    /// Keeps nothing of what is printed but how much it was.
+    pub(crate) fn mute(mut self) -> Self {
+        self.mute = true;
+        self
     }
 
     /// Which operation it is.
     pub(crate) fn operation(&self) -> OperationId {
         self.operation
+    }
+
+    /// A text as it may be kept.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        self.redactor.text(text)
     }
 
     /// Takes what was printed.
@@ -230,7 +248,11 @@ impl Trail {
         if offset > self.next {
             to.skip(offset - self.next);
         }
-        to.take(data);
+        if self.mute {
+            to.skip(data.len() as u64);
+        } else {
+            to.take(data);
+        }
         self.next = offset + data.len() as u64;
     }
 

@@ -303,8 +303,8 @@ impl Core {
             act.record()?;
             self.forget_changes(id);
             self.desks.stop(id).await
-        };
-        let result = result.await;
+        }
+        .await;
         act.done(result).await
     }
 
@@ -314,8 +314,8 @@ impl Core {
         let result = async {
             act.record()?;
             self.desks.run(id).await
-        };
-        let result = result.await;
+        }
+        .await;
         act.done(result).await
     }
 
@@ -328,8 +328,8 @@ impl Core {
             }
             self.forget_changes(id);
             self.desks.destroy(id).await.map(|_| ())
-        };
-        let result = result.await;
+        }
+        .await;
         act.done(result).await
     }
 }

@@ -153,8 +153,8 @@ impl Core {
             let entry = container.guest().write_file(path, options, body).await?;
             self.set_aside(id, &container, &[path]).await;
             Ok(entry)
-        };
-        let result = result.await;
+        }
+        .await;
         let bytes = count.load(Ordering::Relaxed);
         act.moved(bytes);
         if result.is_ok() {
@@ -178,16 +178,16 @@ impl Core {
             container.guest().remove(path, recursive).await?;
             self.set_aside(id, &container, &[path]).await;
             Ok(())
-        };
-        let result = result.await;
+        }
+        .await;
         act.done(result).await
     }
 
     /// Makes a folder.
     pub async fn make_dir(&self, caller: &Caller, id: SandboxId, path: &str, parents: bool) -> Result<Entry> {
         let act = self.act(caller, What::to("file.mkdir", id).with(path)).await?;
-        let result = async { self.reach_in(&act, &[path]).await?.guest().make_dir(path, parents).await };
-        let result = result.await;
+        let result =
+            async { self.reach_in(&act, &[path]).await?.guest().make_dir(path, parents).await }.await;
         act.done(result).await
     }
 
@@ -206,8 +206,8 @@ impl Core {
             let entry = container.guest().rename(from, to, overwrite).await?;
             self.set_aside(id, &container, &[from, to]).await;
             Ok(entry)
-        };
-        let result = result.await;
+        }
+        .await;
         act.done(result).await
     }
 }

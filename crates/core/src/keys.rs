@@ -234,8 +234,8 @@ impl Core {
             let revoked = self.store.revoke_key(id, now()).await;
             self.known_keys.forget();
             Ok(revoked?)
-        };
-        let result = result.await;
+        }
+        .await;
         act.done(result).await
     }
 }

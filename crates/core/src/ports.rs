@@ -62,8 +62,8 @@ impl Core {
             let port = self.open(act.record()?.clone(), number).await?;
             let stream = port.connect().await?;
             Ok((port, stream))
-        };
-        let result = result.await;
+        }
+        .await;
         act.done(result).await
     }
 

@@ -85,6 +85,9 @@ pub struct Terminal {
 /// What can be done to a terminal, beside looking. Cheap to clone.
 #[derive(Clone)]
 pub struct Keyboard {
+    core: Core,
+    caller: Caller,
+    sandbox: SandboxId,
     container: Arc<dyn Container>,
     id: ExecId,
 }
@@ -110,12 +113,12 @@ impl Keyboard {
 
     /// Sends a signal to the command's own processes.
     pub async fn signal(&self, signal: i32) -> Result<()> {
-        self.container.guest().signal(self.id, signal).await
+        self.core.exec_signal(&self.caller, self.sandbox, self.id, signal).await
     }
 
     /// Ends the command and everything that it started.
     pub async fn kill(&self) -> Result<()> {
-        self.container.guest().kill(self.id).await.map(drop)
+        self.core.exec_kill(&self.caller, self.sandbox, self.id).await.map(drop)
     }
 }
 
@@ -133,7 +136,7 @@ impl Core {
         what.directory.clone_from(&request.working_directory);
         what.variables = request.env_vars.keys().cloned().collect();
         let act = self.act(caller, what).await?;
-        match self.open_in(&act, exec, request).await {
+        match self.open_in(&act, caller, exec, request).await {
             Ok((terminal, container)) => {
                 self.watch_exec(id, &container, &terminal.report, shown, Some(act.follow()));
                 Ok(terminal)
@@ -145,6 +148,7 @@ impl Core {
     async fn open_in(
         &self,
         act: &Act,
+        caller: &Caller,
         exec: ExecId,
         request: TerminalRequest,
     ) -> Result<(Terminal, Arc<dyn Container>)> {
@@ -164,7 +168,7 @@ impl Core {
             });
         }
         leash.release();
-        let keyboard = Keyboard { container: Arc::clone(&container), id: exec };
+        let keyboard = self.keyboard(act, caller, &container, exec)?;
         Ok((Terminal { report, offset: 0, events, keyboard }, container))
     }
 
@@ -178,11 +182,28 @@ impl Core {
         from: Option<u64>,
     ) -> Result<Terminal> {
         let act = self.act(caller, What::to("terminal.attach", id).and("exec_id", exec)).await?;
-        let result = self.attach_in(&act, exec, from).await;
+        let result = self.attach_in(&act, caller, exec, from).await;
         act.done(result).await
     }
 
-    async fn attach_in(&self, act: &Act, exec: ExecId, from: Option<u64>) -> Result<Terminal> {
+    fn keyboard(
+        &self,
+        act: &Act,
+        caller: &Caller,
+        container: &Arc<dyn Container>,
+        id: ExecId,
+    ) -> Result<Keyboard> {
+        let (core, caller, sandbox) = (self.clone(), caller.clone(), act.record()?.id);
+        Ok(Keyboard { core, caller, sandbox, container: Arc::clone(container), id })
+    }
+
+    async fn attach_in(
+        &self,
+        act: &Act,
+        caller: &Caller,
+        exec: ExecId,
+        from: Option<u64>,
+    ) -> Result<Terminal> {
         let container = self.desks.container(act.record()?.id).await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
@@ -194,7 +215,8 @@ impl Core {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        Ok(Terminal { report, offset, events, keyboard: Keyboard { container, id: exec } })
+        let keyboard = self.keyboard(act, caller, &container, exec)?;
+        Ok(Terminal { report, offset, events, keyboard })
     }
 }
 

@@ -273,6 +273,9 @@ fn terminals_and_forwards_are_told() {
     });
     let all = operations(&server);
     assert_eq!(output(&server, last(&all, "terminal")).0, b"seen\r\n");
+    let mut socket = super::socket::Socket::open(&server, &sandbox, "?command=sleep+1000");
+    socket.says(r#"{"type":"signal","signal":"INT"}"#);
+    eventually("the signal", || operations(&server).iter().any(|o| o.begin.kind == "exec.signal"));
     // Nobody listens, so it is refused, and told.
     let (path, bearer) = (format!("{sandbox}/forward?port=81"), format!("Bearer {KEY}"));
     assert!(super::socket::connect(&server, &path, &[("authorization", &bearer)]).is_err());
@@ -286,15 +289,27 @@ fn terminals_and_forwards_are_told() {
 fn a_secret_is_nowhere() {
     let secret = "s3cr3t-of-the-sandbox-42";
     let once = "s3cr3t-of-one-command-43";
-    let server = Server::start_logging("trace", &[]);
+    let mut server = Server::start_logging("trace", &[]);
     let sandbox = server.create(&json!({"secrets":{"TOKEN":secret},"env_vars":{"PLAIN":"x"}}).to_string());
-    let exec = |body: Value| server.ask("POST", &format!("{sandbox}/exec"), &body.to_string());
+    let path = format!("{sandbox}/exec");
+    let run = |server: &Server, body: Value| server.ask("POST", &path, &body.to_string());
+    // What a command prints of its own secrets after its server died, when nobody knows them any more.
+    let later = "while ! [ -e go ]; do sleep 0.05; done; echo $ONCE";
+    run(&server, json!({"command":later,"secrets":{"ONCE":once},"background":true}));
+    server.kill();
+    server.restart();
+    server.says(&sandbox, "touch go");
+    eventually("its end", || {
+        operations(&server).iter().any(|o| o.begin.detail.text == later && o.end.is_some())
+    });
+    let exec = |body: Value| run(&server, body);
     let ran =
         exec(json!({"command":"echo $TOKEN $ONCE; echo -n $TOKEN | base64 >&2","secrets":{"ONCE":once}}));
     // Its owner may see what its own command prints.
     assert!(ran.json()["stdout"].as_str().unwrap().contains(secret));
     // In the command itself, in a path, in an error, in the background, in a terminal.
     exec(json!({"command":format!("echo {secret}"),"background":true}));
+    exec(json!({"command":format!("echo {once} $ONCE"),"secrets":{"ONCE":once},"stream":true}));
     exec(json!({"command":"true","working_directory":format!("/no/{secret}")}));
     let refused = server.ask("GET", &format!("{sandbox}/files/{secret}"), "");
     assert_eq!(refused.status, 404);
@@ -307,6 +322,9 @@ fn a_secret_is_nowhere() {
     let all = operations(&server);
     let printed: Vec<_> = all.iter().map(|o| output(&server, o)).collect();
     assert!(printed.iter().any(|(out, _)| String::from_utf8_lossy(out).contains("[secret]")));
+    let blind = all.iter().find(|o| o.begin.detail.text == later).unwrap().end.as_ref().unwrap();
+    let blind = blind.facts.stdout.as_ref().unwrap();
+    assert_eq!((blind.length, blind.head, blind.sha256), (once.len() as u64 + 1, 0, None), "only how much");
     assert!(server.logged().contains("TRACE"), "there is a log to look at");
     for (place, text) in [
         ("rows", format!("{all:?}")),

@@ -85,24 +85,21 @@ impl Core {
     ) -> Result<()> {
         let what = What::to("exec.signal", sandbox).and("exec_id", exec).and("signal", signal);
         let act = self.act(caller, what).await?;
-        let result = async { self.acted_on(&act).await?.guest().signal(exec, signal).await };
-        let result = result.await;
+        let result = async { self.acted_on(&act).await?.guest().signal(exec, signal).await }.await;
         act.done(result).await
     }
 
     /// Ends a command and everything that it started; answers when none of it is left.
     pub async fn exec_kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
         let act = self.act(caller, What::to("exec.kill", sandbox).and("exec_id", exec)).await?;
-        let result = async { self.acted_on(&act).await?.guest().kill(exec).await };
-        let result = result.await;
+        let result = async { self.acted_on(&act).await?.guest().kill(exec).await }.await;
         act.done(result).await
     }
 
     /// Forgets an ended command and its output.
     pub async fn forget_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
         let act = self.act(caller, What::to("exec.forget", sandbox).and("exec_id", exec)).await?;
-        let result = async { self.acted_on(&act).await?.guest().forget_exec(exec).await };
-        let result = result.await;
+        let result = async { self.acted_on(&act).await?.guest().forget_exec(exec).await }.await;
         act.done(result).await
     }
 }

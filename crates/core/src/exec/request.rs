@@ -14,6 +14,8 @@ pub const MAX_BACKGROUND_SECONDS: u64 = 7 * 24 * 3600;
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
 /// The longest command line.
 const LONGEST_COMMAND: usize = 1 << 20;
+/// Of an operation whose command was given secrets of its own: how many.
+pub(super) const OWN_SECRETS: &str = "secrets";
 /// Input goes to the sandbox in pieces of this.
 const PIECE: usize = 1 << 18;
 
@@ -123,7 +125,8 @@ impl ExecCommand {
         what.directory.clone_from(&self.working_directory);
         what.variables = self.env_vars.keys().chain(self.secrets.keys()).cloned().collect();
         what.secrets = self.secrets.values().cloned().collect();
-        what
+        // A server that comes later does not know them, and must know that it does not.
+        if self.secrets.is_empty() { what } else { what.and(OWN_SECRETS, self.secrets.len()) }
     }
 
     /// The command as it is noted.

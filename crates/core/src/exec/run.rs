@@ -106,7 +106,8 @@ impl Core {
         let Ready { id, command, container, joined } = ready;
         // One that was begun before is noted by whoever began it, or by the server's start.
         let claim = if joined { None } else { self.claims.take(sandbox, id) };
-        let note = claim.map(|claim| Note { core: self.clone(), sandbox, shown: request.shown(), claim });
+        let shown = trail.redacted(&request.shown());
+        let note = claim.map(|claim| Note { core: self.clone(), sandbox, shown, claim });
         let mut leash = Leash::new(Arc::clone(&container), id, note);
         if request.id.is_some() {
             leash.release();

@@ -95,7 +95,8 @@ impl Core {
             return act.done(Ok(report)).await;
         }
         request.feed(container.guest(), id);
-        self.watch_exec(sandbox, &container, &report, request.shown(), Some(act.follow()));
+        let shown = act.redacted(&request.shown());
+        self.watch_exec(sandbox, &container, &report, shown, Some(act.follow()));
         Ok(report)
     }
 
@@ -131,10 +132,11 @@ impl Core {
             act.done(Ok(())).await?;
         } else {
             request.feed(container.guest(), id);
+            let shown = act.redacted(&request.shown());
             let (followed, watched) =
                 if leashed { (Some(act.follow()), None) } else { (None, Some(act.follow())) };
             trail = followed;
-            self.watch_exec(sandbox, &container, &report, request.shown(), watched);
+            self.watch_exec(sandbox, &container, &report, shown, watched);
         }
         let changes = (mode != ExecMode::Background).then(|| (self.clone(), sandbox, container));
         Ok(ExecFollow::new(report, events, leash, changes, trail))

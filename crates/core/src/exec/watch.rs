@@ -3,11 +3,11 @@
 //! A note says when the command ended by the sandbox's own figures, which are the same whoever asks and
 //! whenever. So after a restart it can be told which ends were noted before.
 
-use super::{claim::Claim, start::started};
+use super::{claim::Claim, request::OWN_SECRETS, start::started};
 use crate::{Core, act::Trail, now};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
-use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId};
+use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use futures_util::StreamExt;
 use std::{
@@ -26,6 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const NO_OUTPUT: u64 = u64::MAX;
 /// Operations that are read together.
 const OPEN_PAGE: u32 = 500;
+
+/// An operation that a former server left open.
+struct Left {
+    operation: OperationId,
+    /// The command as it may be kept.
+    shown: String,
+    /// Whether it was given secrets that nobody knows any more.
+    own_secrets: bool,
+}
+
+type OpenExecs = HashMap<(SandboxId, ExecId), Left>;
 
 /// What is noted of an end, but for the command's text, which is not always known in full.
 type End = (i64, Option<u64>, Option<i32>);
@@ -123,7 +134,7 @@ impl Core {
     }
 
     /// The operations that a former server left open and whose command has an id.
-    async fn open_execs(&self) -> Result<HashMap<(SandboxId, ExecId), OperationId>> {
+    async fn open_execs(&self) -> Result<OpenExecs> {
         let (mut found, mut after) = (HashMap::new(), 0);
         loop {
             let page = self.store.open_operations(after, OPEN_PAGE).await?;
@@ -135,39 +146,44 @@ impl Core {
                 if let ("exec" | "terminal", Some(sandbox), Some(exec)) =
                     (operation.begin.kind.as_str(), operation.begin.sandbox, exec)
                 {
-                    found.insert((sandbox, exec), open.id);
+                    let own_secrets = operation.begin.extra.contains_key(OWN_SECRETS);
+                    let left = Left { operation: open.id, shown: operation.begin.detail.text, own_secrets };
+                    found.insert((sandbox, exec), left);
                 }
             }
         }
     }
 
-    /// The trail of a command that a former server began, if it is open.
-    async fn trail_again(
+    /// Goes on with the trail of a command that a former server began, if it is open; and how the command is
+    /// to be noted.
+    fn trail_again(
         &self,
-        sandbox: SandboxId,
-        exec: ExecId,
-        open: &Mutex<HashMap<(SandboxId, ExecId), OperationId>>,
-    ) -> Result<Option<Trail>> {
-        let taken = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(sandbox, exec));
-        let Some(operation) = taken else { return Ok(None) };
-        let record = self.store.sandbox(sandbox).await?;
-        // What the command itself was given as secret is not known any more; what the sandbox has is.
-        let secrets: Vec<String> = match &record {
-            Some(record) => self.environment_of(record)?.secret_values().collect(),
-            None => Vec::new(),
-        };
-        Ok(Some(Trail::new(self.ledger.clone(), operation, Redactor::new(&secrets), record.as_ref())))
+        record: &SandboxRecord,
+        redactor: &Redactor,
+        report: &ExecReport,
+        open: &Mutex<OpenExecs>,
+    ) -> (Option<Trail>, String) {
+        let left = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(record.id, report.id));
+        match left {
+            None => (None, redactor.text(&report.command)),
+            Some(Left { operation, shown, own_secrets }) => {
+                let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
+                (Some(if own_secrets { trail.mute() } else { trail }), shown)
+            }
+        }
     }
 
     async fn watch_again_in(
         &self,
         sandbox: SandboxId,
-        open: &Mutex<HashMap<(SandboxId, ExecId), OperationId>>,
+        open: &Mutex<OpenExecs>,
         alive: &Mutex<Vec<OperationId>>,
     ) -> Result<()> {
         let keep = |trail: &Trail| {
             alive.lock().unwrap_or_else(PoisonError::into_inner).push(trail.operation());
         };
+        let Some(record) = self.store.sandbox(sandbox).await? else { return Ok(()) };
+        let redactor = Redactor::new(self.environment_of(&record)?.secret_values());
         let container = self.desks.container(sandbox).await?;
         let before = container.guest().list_execs().await?.into_iter().filter(|report| {
             let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
@@ -175,9 +191,9 @@ impl Core {
         });
         let (ended, running): (Vec<_>, Vec<_>) = before.partition(|report| report.ended);
         for report in running {
-            let trail = self.trail_again(sandbox, report.id, open).await?;
+            let (trail, shown) = self.trail_again(&record, &redactor, &report, open);
             trail.iter().for_each(keep);
-            self.watch_exec(sandbox, &container, &report, report.command.clone(), trail);
+            self.watch_exec(sandbox, &container, &report, shown, trail);
         }
         let claimed: Vec<(ExecReport, Claim)> = ended
             .into_iter()
@@ -195,14 +211,14 @@ impl Core {
             }
         }
         for (report, claim) in claimed {
+            let (mut trail, shown) = self.trail_again(&record, &redactor, &report, open);
             let note = match noted.get_mut(&end_of(&report)) {
                 Some(count @ 1..) => {
                     *count -= 1;
                     None
                 }
-                _ => Some(activity_of(sandbox, report.command.clone(), &report)),
+                _ => Some(activity_of(sandbox, shown, &report)),
             };
-            let mut trail = self.trail_again(sandbox, report.id, open).await?;
             if trail.is_some() {
                 trail.iter().for_each(keep);
                 // What it printed is still there, or is told to be missing.

@@ -11,7 +11,7 @@ pub use search::{Findings, Matches};
 pub use watch::WatchStream;
 
 use crate::leash::Leash;
-use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, OutputStream};
+use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, FEATURE_TOOLS, OutputStream};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use serde::Serialize;
@@ -51,7 +51,7 @@ impl Tool {
         way: Way,
     ) -> Result<Self> {
         let guest = container.guest();
-        if !guest.has("tools") {
+        if !guest.has(FEATURE_TOOLS) {
             let message = "this sandbox was started by an older release; stop it and resume it";
             return Err(Error::new(ErrorCode::Unsupported, message));
         }
