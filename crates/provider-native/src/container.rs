@@ -3,7 +3,9 @@
 use crate::{changes::ContainerChanges, launcher::LauncherClient, ports::ContainerPorts, state, unexpected};
 use async_trait::async_trait;
 use atoll_launch_proto::{Reply, Request};
-use atoll_provider::{Container, Dial, FileChanges, Guest, LiveLimits, Lost, PortStream, Ports, State};
+use atoll_provider::{
+    Container, Dial, FileChanges, Guest, LiveLimits, Lost, PortStream, Ports, State, WayOut,
+};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
 use std::{os::unix::net::UnixStream, sync::Arc, time::Duration};
@@ -135,6 +137,10 @@ impl Container for NativeContainer {
 
     fn ports(&self) -> Option<&dyn Ports> {
         Some(&self.ports)
+    }
+
+    fn way_out(&self) -> Option<&dyn WayOut> {
+        None
     }
 }
 

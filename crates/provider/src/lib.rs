@@ -16,7 +16,7 @@ pub use guest::{
     Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost,
     OutputStream, Program, StartFailure, TerminalSize, WriteOptions,
 };
-use std::{collections::BTreeMap, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, os::fd::OwnedFd, pin::Pin, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// What a new container needs.
@@ -119,6 +119,8 @@ pub trait Container: Send + Sync {
     fn changes(&self) -> Option<&dyn FileChanges>;
     /// Reaching servers inside, where the provider can.
     fn ports(&self) -> Option<&dyn Ports>;
+    /// Letting what is inside ask to get out, where the provider can.
+    fn way_out(&self) -> Option<&dyn WayOut>;
 }
 
 /// What came of a file.
@@ -185,6 +187,30 @@ pub trait Ports: Send + Sync {
     fn closed(&self) -> BoxFuture<'static, ()>;
     /// The ports that something listens on, in order; where there are very many, the first.
     async fn listening(&self) -> Result<Vec<u16>>;
+}
+
+/// Sockets of a container's network on which whatever is inside can ask to get out. They were bound
+/// before anything ran there, and stay bound as long as the container lives, whoever serves them.
+#[derive(Debug)]
+pub struct Gate {
+    /// Listens on 127.0.0.1:3128.
+    pub proxy: OwnedFd,
+    /// Listens for connections to the reserved block; none where the kernel cannot send them here.
+    pub redirected: Option<OwnedFd>,
+    /// UDP, 127.0.0.53:53.
+    pub names: OwnedFd,
+    /// TCP, the same.
+    pub names_tcp: OwnedFd,
+}
+
+/// The power to let what is inside ask to get out. Without somebody who serves the gate there is no way.
+#[async_trait]
+pub trait WayOut: Send + Sync {
+    /// The container's gate. Every call gives descriptors of the same sockets.
+    async fn gate(&self) -> Result<Gate>;
+    /// Comes about when the container is being destroyed. Whoever has a gate lets go of it then: an open
+    /// socket keeps the network of a container alive.
+    fn closed(&self) -> BoxFuture<'static, ()>;
 }
 
 /// The power to tell what containers use, without asking anything inside.

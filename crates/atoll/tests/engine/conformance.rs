@@ -5,7 +5,7 @@ use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
     Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
-    PortStream, Ports, Provider, State, Usages, Volumes,
+    PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -199,6 +199,10 @@ impl Container for BrokenContainer {
 
     fn ports(&self) -> Option<&dyn Ports> {
         Some(self)
+    }
+
+    fn way_out(&self) -> Option<&dyn WayOut> {
+        self.inner.way_out()
     }
 }
 

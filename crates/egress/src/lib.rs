@@ -1,0 +1,13 @@
+//! The only way out of a sandbox. What a policy says and what it decides is in [`policy`]; which
+//! addresses nobody reaches by accident in [`Reach`]; who is told of a decision in [`Recorder`].
+//!
+//! Nothing here knows sandboxes, HTTP fronts or databases: the core hands over sockets that live in a
+//! sandbox's network, a policy, and somebody to tell.
+
+mod address;
+pub mod policy;
+mod record;
+
+pub use address::{BadNet, Net, Reach};
+pub use policy::{Asked, Entry, Host, Limits, Mode, Policy, Presets, Request, Rules, Target, Verdict};
+pub use record::{Decision, Recorder, Sockets, Via};

@@ -1,0 +1,313 @@
+//! One entry of a policy: a host, a suffix or a range of addresses, perhaps with a port, and for HTTP
+//! perhaps with methods and paths.
+
+use super::Host;
+use crate::Net;
+use serde::{Deserialize, Serialize, de};
+use std::{fmt, net::IpAddr, str::FromStr};
+
+/// What an entry is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// This name and no other.
+    Name(String),
+    /// This name and every name below it: `*.example.com`.
+    Suffix(String),
+    /// These addresses.
+    Net(Net),
+}
+
+/// One entry. A text (`example.com`, `*.example.com:443`, `10.0.0.0/8`, `[2001:db8::1]:443`), or an object
+/// with `to`, `methods` and `paths`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// What it is about.
+    pub target: Target,
+    /// On this port; without one, on all.
+    pub port: Option<u16>,
+    /// With these HTTP methods, in upper case; without any, all.
+    pub methods: Vec<String>,
+    /// Below these paths; without any, all.
+    pub paths: Vec<String>,
+}
+
+/// Why a text is not an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadEntry {
+    /// It is none of the forms.
+    #[error("expected a host, *.suffix, an address or a range, perhaps with :port")]
+    Form,
+    /// A star for everything.
+    #[error("* alone is not an entry; the mode \"full\" allows every host")]
+    Star,
+    /// A URL.
+    #[error("expected a host and not a URL; leave out the scheme, and put a path into \"paths\"")]
+    Url,
+    /// The port.
+    #[error("the port must be between 1 and 65535")]
+    Port,
+    /// A method.
+    #[error("a method is 1 to 32 letters")]
+    Method,
+    /// A path.
+    #[error("a path begins with / and has neither a query, a fragment, %, \\, // nor dots for a segment")]
+    Path,
+    /// Too many of them.
+    #[error("an entry has at most 64 methods and 64 paths")]
+    Many,
+}
+
+impl Entry {
+    /// Everything on a host.
+    #[must_use]
+    pub fn name(name: &str) -> Self {
+        Self { target: Target::Name(name.to_owned()), port: None, methods: Vec::new(), paths: Vec::new() }
+    }
+
+    /// Whether it is about some requests only, so that a connection alone does not tell.
+    #[must_use]
+    pub fn looks_inside(&self) -> bool {
+        !self.methods.is_empty() || !self.paths.is_empty()
+    }
+
+    /// Whether it is about this host and port.
+    #[must_use]
+    pub fn fits(&self, host: &Host, port: u16) -> bool {
+        self.port.is_none_or(|p| p == port)
+            && match (&self.target, host) {
+                (Target::Name(mine), Host::Name(name)) => mine == name,
+                (Target::Suffix(suffix), Host::Name(name)) => name
+                    .strip_suffix(suffix.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.ends_with('.')),
+                (Target::Net(net), Host::Address(address)) => net.contains(*address),
+                _ => false,
+            }
+    }
+
+    /// Whether it names an address on this port.
+    #[must_use]
+    pub fn names(&self, address: IpAddr, port: u16) -> bool {
+        self.fits(&Host::Address(address.to_canonical()), port)
+    }
+
+    fn parts(text: &str) -> Result<(Target, Option<u16>), BadEntry> {
+        if text == "*" || text.starts_with("*:") {
+            return Err(BadEntry::Star);
+        }
+        if text.contains("://") {
+            return Err(BadEntry::Url);
+        }
+        // Without a port first: an IPv6 address is full of colons.
+        if let Ok(net) = text.parse() {
+            return Ok((Target::Net(net), None));
+        }
+        match text.rsplit_once(':') {
+            None => Ok((Self::target(text)?, None)),
+            Some((host, port)) => {
+                if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) {
+                    let port = port.parse().ok().filter(|p| *p != 0).ok_or(BadEntry::Port)?;
+                    return Ok((Self::target(host)?, Some(port)));
+                }
+                Ok((Self::target(text)?, None))
+            }
+        }
+    }
+
+    fn target(text: &str) -> Result<Target, BadEntry> {
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+        if let Ok(net) = bare.unwrap_or(text).parse::<Net>()
+            && (bare.is_some() || !text.contains(':'))
+        {
+            return Ok(Target::Net(net));
+        }
+        if let Some(suffix) = text.strip_prefix("*.") {
+            return match Host::parse(suffix) {
+                Ok(Host::Name(name)) => Ok(Target::Suffix(name)),
+                _ => Err(BadEntry::Form),
+            };
+        }
+        match Host::parse(text) {
+            Ok(Host::Name(name)) => Ok(Target::Name(name)),
+            // An address in a spelling that hides it.
+            Ok(Host::Address(_)) | Err(_) => Err(BadEntry::Form),
+        }
+    }
+
+    fn with(self, methods: Vec<String>, paths: Vec<String>) -> Result<Self, BadEntry> {
+        if methods.len() > 64 || paths.len() > 64 {
+            return Err(BadEntry::Many);
+        }
+        let plain = |m: &String| {
+            (1..=32).contains(&m.len()) && m.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-')
+        };
+        if !methods.iter().all(plain) {
+            return Err(BadEntry::Method);
+        }
+        if !paths.iter().all(|p| p.len() <= 1024 && is_plain_path(p)) {
+            return Err(BadEntry::Path);
+        }
+        let methods = methods.into_iter().map(|m| m.to_ascii_uppercase()).collect();
+        Ok(Self { methods, paths, ..self })
+    }
+}
+
+/// Whether every server reads this path the same way. What is compared with a prefix must be.
+pub(super) fn is_plain_path(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.contains("//")
+        && path.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'%' | b'\\' | b'?' | b'#'))
+        && path.split('/').all(|part| !matches!(part, "." | ".."))
+}
+
+impl FromStr for Entry {
+    type Err = BadEntry;
+    fn from_str(text: &str) -> Result<Self, BadEntry> {
+        let (target, port) = Self::parts(text)?;
+        Ok(Self { target, port, methods: Vec::new(), paths: Vec::new() })
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.target, self.port) {
+            (Target::Name(name), _) => f.write_str(name)?,
+            (Target::Suffix(name), _) => write!(f, "*.{name}")?,
+            (Target::Net(net), Some(_)) if net.to_string().contains(':') => write!(f, "[{net}]")?,
+            (Target::Net(net), _) => net.fmt(f)?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Read {
+    Text(String),
+    Object(Object),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Object {
+    to: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    methods: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    paths: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entry =
+            |text: &str| text.parse::<Entry>().map_err(|e| de::Error::custom(format!("{text:?}: {e}")));
+        match Read::deserialize(deserializer)? {
+            Read::Text(text) => entry(&text),
+            Read::Object(Object { to, methods, paths }) => {
+                let plain = entry(&to)?;
+                plain.with(methods, paths).map_err(|e| de::Error::custom(format!("{to:?}: {e}")))
+            }
+        }
+    }
+}
+
+impl Serialize for Entry {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !self.looks_inside() {
+            return serializer.collect_str(self);
+        }
+        let Self { target: _, port: _, methods, paths } = self;
+        Object { to: self.to_string(), methods: methods.clone(), paths: paths.clone() }.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(text: &str) -> Entry {
+        text.parse().unwrap()
+    }
+
+    fn fits(pattern: &str, host: &str, port: u16) -> bool {
+        entry(pattern).fits(&Host::parse(host).unwrap(), port)
+    }
+
+    #[test]
+    fn entries_read_and_write() {
+        for text in [
+            "example.com",
+            "*.example.com",
+            "example.com:443",
+            "*.example.com:8443",
+            "10.0.0.0/8",
+            "10.1.2.3",
+            "10.1.2.3:5432",
+            "10.0.0.0/8:443",
+            "2001:db8::1",
+            "[2001:db8::1]:443",
+            "[2001:db8::/32]:443",
+        ] {
+            assert_eq!(entry(text).to_string(), text);
+        }
+        assert_eq!(entry("EXAMPLE.com.").to_string(), "example.com");
+    }
+
+    #[test]
+    fn what_cannot_be_an_entry_says_why() {
+        for (text, why) in [
+            ("*", BadEntry::Star),
+            ("*:443", BadEntry::Star),
+            ("https://example.com", BadEntry::Url),
+            ("", BadEntry::Form),
+            ("example.com:0", BadEntry::Port),
+            ("example.com:65536", BadEntry::Port),
+            ("example.com:x", BadEntry::Form),
+            ("a.*.com", BadEntry::Form),
+            ("*.10.0.0.1", BadEntry::Form),
+            ("0x7f.1", BadEntry::Form),
+            ("example.com/x", BadEntry::Form),
+            ("10.0.0.0/33", BadEntry::Form),
+            ("*.", BadEntry::Form),
+            ("a b", BadEntry::Form),
+        ] {
+            assert_eq!(text.parse::<Entry>(), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_suffixes_and_ranges_fit_what_they_say() {
+        assert!(fits("example.com", "EXAMPLE.com.", 1));
+        assert!(!fits("example.com", "www.example.com", 1));
+        assert!(fits("*.example.com", "www.example.com", 1));
+        assert!(fits("*.example.com", "example.com", 1), "as the reference system has it");
+        assert!(!fits("*.example.com", "badexample.com", 1));
+        assert!(!fits("*.example.com", "example.com.evil.example", 1));
+        assert!(fits("example.com:443", "example.com", 443));
+        assert!(!fits("example.com:443", "example.com", 80));
+        assert!(fits("10.0.0.0/8", "10.9.9.9", 1));
+        assert!(fits("10.0.0.0/8", "::ffff:10.9.9.9", 1));
+        assert!(!fits("10.0.0.0/8", "11.0.0.1", 1));
+        assert!(!fits("10.0.0.0/8", "ten.example.com", 1));
+    }
+
+    #[test]
+    fn objects_have_methods_and_paths() {
+        let json = r#"{"to":"api.example.com","methods":["get","HEAD"],"paths":["/v1"]}"#;
+        let read: Entry = serde_json::from_str(json).unwrap();
+        assert_eq!(read.methods, ["GET", "HEAD"]);
+        assert!(read.looks_inside());
+        assert_eq!(serde_json::from_str::<Entry>(&serde_json::to_string(&read).unwrap()).unwrap(), read);
+        assert_eq!(serde_json::to_string(&entry("a.example")).unwrap(), "\"a.example\"");
+        for wrong in [
+            r#"{"to":"x.example","paths":["v1"]}"#,
+            r#"{"to":"x.example","paths":["/a/../b"]}"#,
+            r#"{"to":"x.example","paths":["/%61"]}"#,
+            r#"{"to":"x.example","methods":["G T"]}"#,
+            r#"{"to":"x.example","method":["GET"]}"#,
+            r#"{"to":"*"}"#,
+            "3",
+        ] {
+            assert!(serde_json::from_str::<Entry>(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a sandbox may reach. A [`Policy`] is what somebody wrote and what is kept; [`Rules`] is the same
+//! with its presets filled in, and decides. A policy that cannot be right never becomes rules.
+
+mod entry;
+mod host;
+mod rules;
+
+pub use entry::{Entry, Target};
+pub use host::Host;
+pub use rules::{Asked, Request, Rules, Verdict};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Entries of one kind in a policy.
+pub const MOST_ENTRIES: usize = 1000;
+
+/// What is reachable at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Nothing.
+    #[default]
+    None,
+    /// What is listed.
+    Allowlist,
+    /// Everything but what is denied or out of reach.
+    Full,
+}
+
+impl Mode {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::None => "none",
+            Mode::Allowlist => "allowlist",
+            Mode::Full => "full",
+        }
+    }
+}
+
+/// What one sandbox may use of the network. What is left out has no bound of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at one time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+    /// New connections and questions in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_second: Option<u32>,
+    /// Bytes in both directions together, as long as the container lives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Bytes in a second, in both directions together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+    /// How long one connection may last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection_seconds: Option<u32>,
+}
+
+/// What a sandbox may reach, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// What is reachable at all.
+    pub mode: Mode,
+    /// Named lists: `python`, `node`, `rust`, `debian`, `r`, `github`, and the operator's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub presets: Vec<String>,
+    /// What is reachable, in the mode `allowlist`; and addresses that are out of reach otherwise, in both.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<Entry>,
+    /// What is not, whatever else is written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<Entry>,
+    /// What it may use.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: Limits,
+}
+
+fn is_default(limits: &Limits) -> bool {
+    *limits == Limits::default()
+}
+
+/// The named lists that there are, each with its entries.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Presets(pub BTreeMap<String, Vec<Entry>>);
