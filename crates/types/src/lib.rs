@@ -5,6 +5,7 @@
 
 mod death;
 mod error;
+pub mod gate;
 mod id;
 mod limits;
 mod profile;
