@@ -62,8 +62,10 @@ impl Inner {
         }
         let capacity = self.machine.capacity(&self.live.now());
         // One look for all: what starts now shows later.
-        let roomy = self.machine.floor().beyond(&self.machine.free()).is_none();
-        while roomy {
+        if self.machine.floor().beyond(&self.machine.free()).is_some() {
+            return;
+        }
+        loop {
             let free = capacity.minus(&book.used);
             let Some(waiter) = book.queue.next(|need| need.beyond(&free).is_none()) else { return };
             if waiter.tell.send(()).is_ok() {

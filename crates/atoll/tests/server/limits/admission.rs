@@ -1,6 +1,7 @@
 //! What the machine has: nothing is promised past the ratios, who does not fit waits, and owners take
 //! turns. Cores are what these tests make short, because every machine has a few.
 
+use super::super::events::kill_inside;
 use super::{KEY, ROOT, SETTINGS, Server, created, http, key, path_of, refused, under_way};
 use crate::engine::fixture::eventually;
 use serde_json::json;
@@ -42,9 +43,9 @@ fn what_does_not_fit_is_refused_with_figures_and_a_restart_counts_the_same() {
     server.ask("DELETE", &third, "");
     assert_eq!(server.ask("POST", &resume, "").status, 200);
     // Nor does one that died.
-    server.ask("POST", &format!("{second}/exec"), r#"{"command":"kill -9 1","background":true}"#);
-    server.ask("DELETE", &second, "");
-    server.create(ONE_CORE);
+    kill_inside(&server, &second);
+    eventually("its place", || server.ask("POST", ROOT, ONE_CORE).status == 201);
+    assert_eq!(server.ask("POST", &format!("{second}/resume"), "").status, 429);
 }
 
 #[test]
