@@ -3,7 +3,7 @@
 use crate::{
     Caller, Core, Environment,
     act::{Act, What},
-    ceiling::Named,
+    ceiling::{Most, Named},
     desk::Patch,
     now,
 };
@@ -91,6 +91,25 @@ fn limits(
         Some("disk_bytes") => Error::invalid("disk_mb", "disk_mb must be between 1 and 1073741824"),
         _ => e,
     })?;
+    Ok(limits)
+}
+
+/// The limits of a new sandbox: the usual ones as far as the caller's tier has them, and what was asked.
+fn asked_limits(
+    most: Most,
+    memory: Option<u64>,
+    cores: Option<f64>,
+    disk: Option<u64>,
+    processes: Option<u32>,
+) -> Result<Limits> {
+    let named = Named {
+        memory: memory.is_some(),
+        cores: cores.is_some(),
+        disk: disk.is_some(),
+        processes: processes.is_some(),
+    };
+    let limits = limits(most.usual(), memory, cores, disk, processes)?;
+    most.check(&limits, named)?;
     Ok(limits)
 }
 
@@ -202,15 +221,8 @@ impl Core {
         if let Some(key) = &session_key {
             check_text("session_key", key, 255)?;
         }
-        let (knobs, most) = (self.live.now(), self.most(caller));
-        let named = Named {
-            memory: memory_mb.is_some(),
-            cores: cpu_cores.is_some(),
-            disk: disk_mb.is_some(),
-            processes: processes.is_some(),
-        };
-        let limits = limits(most.usual(), memory_mb, cpu_cores, disk_mb, processes)?;
-        most.check(&limits, named)?;
+        let limits = asked_limits(self.most(caller), memory_mb, cpu_cores, disk_mb, processes)?;
+        let knobs = self.live.now();
         let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
         check_text("image", &image, 255)?;

@@ -108,6 +108,30 @@ fn a_wrong_change_changes_nothing() {
 }
 
 #[test]
+fn what_is_wrong_before_the_start_is_named_and_nothing_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let serve = |flags: &[&str], variable: (&str, &str)| {
+        let ran = Command::new(env!("CARGO_BIN_EXE_atoll"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(folder.path().join("data"))
+            .args(flags)
+            .env(variable.0, variable.1)
+            .output()
+            .unwrap();
+        (ran.status.success(), String::from_utf8(ran.stderr).unwrap())
+    };
+    for (flags, variable, named) in [
+        (&[][..], ("ATOLL_SETTINGS_PLAN_DISK_MB", "much"), "ATOLL_SETTINGS_PLAN_DISK_MB"),
+        (&["--set", "plan.disk_mb=-1"], ("X", "x"), "plan.disk_mb"),
+        (&["--set", "no.such=1"], ("X", "x"), "no.such"),
+    ] {
+        let (started, said) = serve(flags, variable);
+        assert!(!started && said.contains(named), "{said}");
+    }
+    assert!(!folder.path().join("data").exists());
+}
+
+#[test]
 fn the_usual_image_can_be_set() {
     let server = Server::start();
     let name = "mcpgateway/sandbox-python:3.12";

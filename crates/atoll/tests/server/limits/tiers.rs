@@ -25,6 +25,8 @@ fn defaults_are_clamped_to_the_tier_and_an_admin_has_none() {
         let key = key(&server, tier, tier);
         let sandbox = created(&server, &key, "{}");
         assert_eq!(limits_of(&server.ask("GET", &sandbox, "").json()), limits, "{tier}");
+        // Disks are promised, and a machine may have few to promise.
+        assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
     }
     let asked = r#"{"memory_mb":4096,"cpu_cores":8,"processes":5000,"disk_mb":11000}"#;
     let made = server.ask("POST", ROOT, asked);
