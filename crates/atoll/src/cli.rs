@@ -124,6 +124,10 @@ pub(crate) struct Serve {
     /// Ask for no key. Only on a loopback address
     #[arg(long, env = "ATOLL_NO_AUTH")]
     pub(crate) no_auth: bool,
+    /// A setting, such as admission.wait_seconds=5; may be repeated. What `atoll settings set` stored is
+    /// stronger
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,8 @@
 //! of its name: `listen` is `ATOLL_LISTEN`, `images.aliases` is `ATOLL_IMAGES_ALIASES` (as `name=image`,
 //! separated by commas).
 
+mod limits;
+
 use crate::cli;
 use atoll_core::CoreSettings;
 use atoll_front_rest::PreviewSettings;
@@ -25,6 +27,8 @@ struct File {
     images: Images,
     preview: Preview,
     metrics: Metrics,
+    tiers: BTreeMap<String, limits::TierFile>,
+    settings: toml::Table,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,9 +122,22 @@ impl Config {
                 toml::from_str(&text).map_err(|e| wrong(&path.display().to_string(), e))?
             }
         };
-        let File { listen, data_dir, user, no_auth, images: Images { default, aliases }, preview, metrics } =
-            file;
-        let mut core = CoreSettings::default();
+        let File {
+            listen,
+            data_dir,
+            user,
+            no_auth,
+            images: Images { default, aliases },
+            preview,
+            metrics,
+            tiers,
+            settings,
+        } = file;
+        let mut core = CoreSettings {
+            tiers: limits::tiers(tiers)?,
+            preset: limits::preset(settings, &options.set)?,
+            ..CoreSettings::default()
+        };
         core.aliases.extend(aliases);
         core.aliases.extend(alias_pairs(&variable("ATOLL_IMAGES_ALIASES").unwrap_or_default())?);
         if let Some(image) = variable("ATOLL_IMAGES_DEFAULT").or(default) {

@@ -6,7 +6,7 @@ use crate::{
     pairs::{self, Pair},
     place::{self, Place},
     server::Server,
-    size,
+    settings, size,
 };
 use clap::{Args, Subcommand};
 use std::{net::IpAddr, time::Duration};
@@ -54,6 +54,8 @@ pub enum Remote {
     Events(Events),
     /// Makes, lists and revokes API keys
     Keys(Keys),
+    /// Shows and changes the server's settings; for admins
+    Settings(settings::Settings),
 }
 
 impl Remote {
@@ -84,6 +86,7 @@ impl Remote {
                 | KeysCommand::Ls(KeysLs { server })
                 | KeysCommand::Revoke(KeysRevoke { server, .. }) => server.json,
             },
+            Self::Settings(settings) => settings.json(),
         }
     }
 }

@@ -23,6 +23,7 @@ mod progress;
 mod resolve;
 mod search;
 mod server;
+mod settings;
 mod shell;
 pub mod size;
 mod stats;
@@ -72,5 +73,6 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Events(options) => events::run(options).await,
         Remote::Keys(options) => keys::run(options.command).await,
+        Remote::Settings(options) => settings::run(options.command).await,
     }
 }

@@ -15,6 +15,7 @@ mod keys;
 mod ports;
 mod reply;
 mod sandboxes;
+mod settings;
 mod terminal;
 mod transport;
 mod usage;

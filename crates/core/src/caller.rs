@@ -1,7 +1,7 @@
 //! Who asks, and what that allows.
 
 use atoll_store::{ApiKey, KeyId, Scope};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, Tier};
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct Caller {
     pub owner_name: String,
     /// What the key allows.
     pub scope: Scope,
+    /// What its requests may ask for at most; an admin has none.
+    pub tier: Option<Tier>,
     /// By which front it asks.
     pub front: &'static str,
     /// From which address.
@@ -29,6 +31,8 @@ impl Caller {
             owner: key.owner.clone(),
             owner_name: key.owner_name.clone(),
             scope: key.scope,
+            // A name that is no tier, of a key from before there were tiers, is worth the least.
+            tier: (key.scope != Scope::Admin).then(|| key.tier.parse().unwrap_or(Tier::Sandbox)),
             front: "",
             address: None,
         }
@@ -42,6 +46,7 @@ impl Caller {
             owner: crate::keys::owner_id("local"),
             owner_name: "local".into(),
             scope: Scope::Admin,
+            tier: None,
             front: "",
             address: None,
         }

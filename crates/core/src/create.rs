@@ -3,10 +3,11 @@
 use crate::{
     Caller, Core, Environment,
     act::{Act, What},
+    ceiling::{Most, Named},
     desk::Patch,
     now,
 };
-use atoll_store::{Inserted, NewSandbox, SandboxId, SandboxRecord, Status};
+use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId};
 use std::collections::BTreeMap;
 
@@ -93,6 +94,25 @@ fn limits(
     Ok(limits)
 }
 
+/// The limits of a new sandbox: the usual ones as far as the caller's tier has them, and what was asked.
+fn asked_limits(
+    most: Most,
+    memory: Option<u64>,
+    cores: Option<f64>,
+    disk: Option<u64>,
+    processes: Option<u32>,
+) -> Result<Limits> {
+    let named = Named {
+        memory: memory.is_some(),
+        cores: cores.is_some(),
+        disk: disk.is_some(),
+        processes: processes.is_some(),
+    };
+    let limits = limits(most.usual(), memory, cores, disk, processes)?;
+    most.check(&limits, named)?;
+    Ok(limits)
+}
+
 fn refuse_network(enabled: Option<bool>) -> Result<()> {
     match enabled {
         Some(true) => {
@@ -176,16 +196,7 @@ impl Core {
     ) -> Result<Created> {
         act.allowed()?;
         let new = self.new_record(caller, id, request)?;
-        match self.store.insert_sandbox(new).await? {
-            Inserted::New(_) => {
-                let record = self.desks.make(id).await?;
-                Ok(Created { record, new: true })
-            }
-            Inserted::Existing(record) => {
-                let record = self.desks.run(record.id).await?;
-                Ok(Created { record, new: false })
-            }
-        }
+        self.make_and_start(caller, new).await
     }
 
     fn new_record(&self, caller: &Caller, id: SandboxId, request: CreateSandbox) -> Result<NewSandbox> {
@@ -210,7 +221,10 @@ impl Core {
         if let Some(key) = &session_key {
             check_text("session_key", key, 255)?;
         }
-        let image = image.unwrap_or_else(|| self.settings.default_image.clone());
+        let limits = asked_limits(self.most(caller), memory_mb, cpu_cores, disk_mb, processes)?;
+        let knobs = self.live.now();
+        let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
+        let image = image.unwrap_or_else(|| usual.clone());
         check_text("image", &image, 255)?;
         Ok(NewSandbox {
             id,
@@ -221,8 +235,8 @@ impl Core {
             image,
             container: None,
             volume: VolumeId::random(),
-            limits: limits(Limits::default(), memory_mb, cpu_cores, disk_mb, processes)?,
-            idle_timeout_seconds: idle_timeout_seconds.unwrap_or(1800),
+            limits,
+            idle_timeout_seconds: idle_timeout_seconds.unwrap_or(knobs.idle_timeout_seconds),
             network_enabled: false,
             session_key,
             labels,
@@ -244,11 +258,17 @@ impl Core {
         what.variables = names.cloned().collect();
         what.secrets = request.secrets.iter().flat_map(BTreeMap::values).cloned().collect();
         let act = self.act(caller, what).await?;
-        let result = self.patch_as(&act, id, request).await;
+        let result = self.patch_as(&act, caller, id, request).await;
         act.done(result).await
     }
 
-    async fn patch_as(&self, act: &Act, id: SandboxId, request: PatchSandbox) -> Result<SandboxRecord> {
+    async fn patch_as(
+        &self,
+        act: &Act,
+        caller: &Caller,
+        id: SandboxId,
+        request: PatchSandbox,
+    ) -> Result<SandboxRecord> {
         let record = act.record()?;
         let PatchSandbox {
             idle_timeout_seconds,
@@ -271,6 +291,8 @@ impl Core {
         let at_rest_only =
             memory_mb.is_some() || cpu_cores.is_some() || env_vars.is_some() || secrets.is_some();
         let new_limits = limits(record.limits, memory_mb, cpu_cores, None, None)?;
+        let named = Named { memory: memory_mb.is_some(), cores: cpu_cores.is_some(), ..Named::default() };
+        self.most(caller).check(&new_limits, named)?;
         let environment = match (env_vars, secrets) {
             (None, None) => None,
             (plain, secrets) => {
@@ -313,7 +335,7 @@ impl Core {
         let act = self.act(caller, What::to("sandbox.resume", id)).await?;
         let result = async {
             act.record()?;
-            self.desks.run(id).await
+            self.start(caller, id).await
         }
         .await;
         act.done(result).await

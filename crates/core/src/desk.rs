@@ -4,7 +4,11 @@
 //! The record is written before the world is changed and after, so a crash between leaves a record that
 //! [`crate::reconcile`] can compare with the world.
 
-use crate::{Vault, now};
+use crate::{
+    Vault,
+    admission::{Admission, Need, Seat},
+    now,
+};
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{
     Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
@@ -38,11 +42,21 @@ enum Ask {
     /// See that it runs. A new one that cannot be started is gone again.
     Run {
         new: bool,
-        reply: oneshot::Sender<Result<SandboxRecord>>,
+        /// What its container may hold of the machine.
+        seat: Option<Seat>,
+        reply: oneshot::Sender<Result<Ran>>,
     },
     Stop(oneshot::Sender<Result<SandboxRecord>>),
     Destroy(oneshot::Sender<Result<SandboxRecord>>),
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
+}
+
+/// What became of a wish that a sandbox runs.
+pub(crate) enum Ran {
+    /// It does.
+    Runs(Box<SandboxRecord>),
+    /// It has no container, and may have one only with a seat that is large enough.
+    NeedsSeat(Box<SandboxRecord>),
 }
 
 /// Every desk that is open.
@@ -55,11 +69,17 @@ struct Shared {
     store: Arc<dyn Store>,
     provider: Arc<dyn Provider>,
     vault: Arc<Vault>,
+    admission: Admission,
 }
 
 impl Desks {
-    pub(crate) fn new(store: Arc<dyn Store>, provider: Arc<dyn Provider>, vault: Arc<Vault>) -> Self {
-        Self { shared: Arc::new(Shared { store, provider, vault }), open: Arc::default() }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        provider: Arc<dyn Provider>,
+        vault: Arc<Vault>,
+        admission: Admission,
+    ) -> Self {
+        Self { shared: Arc::new(Shared { store, provider, vault, admission }), open: Arc::default() }
     }
 
     /// The container, for a command or a file.
@@ -68,13 +88,13 @@ impl Desks {
     }
 
     /// Starts a sandbox that was just recorded.
-    pub(crate) async fn make(&self, id: SandboxId) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Run { new: true, reply }).await
+    pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
+        self.ask(id, |reply| Ask::Run { new: true, seat: Some(seat), reply }).await
     }
 
-    /// Sees that a sandbox runs.
-    pub(crate) async fn run(&self, id: SandboxId) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Run { new: false, reply }).await
+    /// Sees that a sandbox runs, if it does already or there is a seat for it.
+    pub(crate) async fn run(&self, id: SandboxId, seat: Option<Seat>) -> Result<Ran> {
+        self.ask(id, |reply| Ask::Run { new: false, seat, reply }).await
     }
 
     pub(crate) async fn stop(&self, id: SandboxId) -> Result<SandboxRecord> {
@@ -195,7 +215,7 @@ impl Desk {
         // Nobody minds when the caller has gone.
         match question {
             Ask::Use(reply) => _ = reply.send(self.container().await),
-            Ask::Run { new, reply } => _ = reply.send(self.run(new).await),
+            Ask::Run { new, seat, reply } => _ = reply.send(self.run(new, seat).await),
             Ask::Stop(reply) => _ = reply.send(self.stop().await),
             Ask::Destroy(reply) => _ = reply.send(self.destroy().await),
             Ask::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
@@ -272,19 +292,26 @@ impl Desk {
         if let Err(error) = self.shared.provider.destroy(container).await {
             tracing::error!(sandbox = %self.id, %error, "cannot free a dead container");
         }
+        self.shared.admission.stopped(self.id);
     }
 
-    async fn run(&mut self, new: bool) -> Result<SandboxRecord> {
+    async fn run(&mut self, new: bool, seat: Option<Seat>) -> Result<Ran> {
         let record = self.record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            Status::Ready | Status::Running if self.container().await.is_ok() => return self.record().await,
+            Status::Ready | Status::Running if self.container().await.is_ok() => {
+                return Ok(Ran::Runs(Box::new(self.record().await?)));
+            }
             _ => {}
         }
+        let Some(seat) = seat.filter(|seat| seat.covers(&Need::of(&record.limits))) else {
+            return Ok(Ran::NeedsSeat(Box::new(record)));
+        };
         match self.start().await {
             Ok(record) => {
+                seat.keep();
                 self.note(if new { ActivityKind::Start } else { ActivityKind::Resume }, "").await;
-                Ok(record)
+                Ok(Ran::Runs(Box::new(record)))
             }
             Err(error) if new => {
                 // Nothing half-made: a sandbox that never ran is gone again, and its session key is free.
@@ -327,7 +354,8 @@ impl Desk {
         let container = self.shared.provider.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.
             ErrorCode::DiskFull => {
-                Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..e }
+                let error = Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..e };
+                error.fact("resource", "disk_mb").fact("asked", record.limits.disk_bytes >> 20)
             }
             _ => e,
         })?;
@@ -357,6 +385,7 @@ impl Desk {
             stopped_at: Some(Some(now())),
             ..Change::status(Status::Stopped)
         };
+        self.shared.admission.stopped(self.id);
         let record = self.change(&record, change).await?;
         self.note(ActivityKind::Stop, "").await;
         Ok(record)
@@ -371,6 +400,7 @@ impl Desk {
         if let Some(volumes) = self.shared.provider.volumes() {
             volumes.remove_volume(record.volume).await?;
         }
+        self.shared.admission.gone(self.id);
         let change =
             Change { container: Some(None), destroyed_at: Some(now()), ..Change::status(Status::Destroyed) };
         let record = self.change(&record, change).await?;

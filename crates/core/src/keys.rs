@@ -6,7 +6,7 @@ use crate::{
     now,
 };
 use atoll_store::{ApiKey, KeyHash, KeyId, Scope};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, Tier};
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
@@ -24,8 +24,8 @@ pub struct NewKey {
     pub owner: Option<String>,
     /// What it may do.
     pub scope: Scope,
-    /// The name of its ceiling of limits.
-    pub tier: String,
+    /// The name of its ceiling of limits; without one, standard or the maker's own, whichever is lower.
+    pub tier: Option<String>,
     /// From when on it is worth nothing, in milliseconds since 1970.
     pub expires_at: Option<i64>,
 }
@@ -126,14 +126,14 @@ fn checked(field: &str, text: &str, longest: usize) -> Result<()> {
     ))
 }
 
-fn assemble(new: &NewKey, owner_name: &str, secret: &str) -> ApiKey {
+fn assemble(new: &NewKey, tier: Tier, owner_name: &str, secret: &str) -> ApiKey {
     ApiKey {
         id: KeyId::random(),
         name: new.name.clone(),
         owner: owner_id(owner_name),
         owner_name: owner_name.to_owned(),
         scope: new.scope,
-        tier: new.tier.clone(),
+        tier: tier.as_str().to_owned(),
         prefix: secret.chars().take(SHOWN).collect(),
         hash: hash(secret),
         created_at: now(),
@@ -141,6 +141,22 @@ fn assemble(new: &NewKey, owner_name: &str, secret: &str) -> ApiKey {
         revoked_at: None,
         last_used_at: None,
     }
+}
+
+/// The tier of a new key: nobody makes one of a higher tier than its own.
+fn tier_of(caller: &Caller, asked: Option<&str>) -> Result<Tier> {
+    let own = caller.tier.unwrap_or(Tier::Unrestricted);
+    let Some(asked) = asked else { return Ok(own.min(Tier::Standard)) };
+    let asked: Tier = asked.parse().map_err(|e| Error::invalid("tier", format!("{e}")))?;
+    if asked <= own {
+        return Ok(asked);
+    }
+    let message = format!("a key of the tier {own} makes no key of the tier {asked}");
+    Err(Error::new(ErrorCode::PermissionDenied, message)
+        .at("tier")
+        .fact("asked", asked.as_str())
+        .fact("allowed", own.as_str())
+        .fact("tier", own.as_str()))
 }
 
 impl Core {
@@ -169,7 +185,8 @@ impl Core {
 
     /// Makes a key. A user may make keys for itself that allow no more than its own.
     pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
-        let what = What::new("key.create").with(&new.name).and("scope", new.scope).and("tier", &new.tier);
+        let what = What::new("key.create").with(&new.name).and("scope", new.scope);
+        let what = new.tier.iter().fold(what, |what, tier| what.and("tier", tier));
         let act = self.act(caller, what).await?;
         let result = self.create_key_as(&act, caller, new).await;
         act.done(result).await
@@ -178,7 +195,6 @@ impl Core {
     async fn create_key_as(&self, act: &Act, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
         act.allowed()?;
         checked("name", &new.name, 100)?;
-        checked("tier", &new.tier, 40)?;
         if let Some(owner) = &new.owner {
             checked("owner", owner, 100)?;
         }
@@ -189,8 +205,9 @@ impl Core {
         if new.scope == Scope::Admin || owner != caller.owner_name {
             caller.must_administer()?;
         }
+        let tier = tier_of(caller, new.tier.as_deref())?;
         let secret = random_secret();
-        let key = assemble(&new, &owner, &secret);
+        let key = assemble(&new, tier, &owner, &secret);
         self.store.insert_key(key.clone()).await?;
         Ok(IssuedKey { key, secret })
     }
@@ -208,10 +225,10 @@ impl Core {
             name: "first key".into(),
             owner: None,
             scope: Scope::Admin,
-            tier: "unrestricted".into(),
+            tier: None,
             expires_at: None,
         };
-        let key = assemble(&new, "admin", &secret);
+        let key = assemble(&new, Tier::Unrestricted, "admin", &secret);
         let first = self.store.insert_first_key(key.clone()).await?;
         Ok(first.then_some(IssuedKey { key, secret }))
     }

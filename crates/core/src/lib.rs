@@ -6,27 +6,33 @@
 //! only ask it for the container and then work beside it.
 
 mod act;
+mod admission;
 mod caller;
+mod ceiling;
 mod changes;
 mod create;
 mod desk;
 mod events;
 mod exec;
+mod exec_rate;
 mod files;
 mod idempotency;
 mod keys;
 mod leash;
 mod list;
+mod live;
 mod ports;
 mod preview;
 mod reconcile;
 mod settings;
+mod starting;
 mod terminal;
 mod tools;
 mod trail;
 mod usage;
 mod vault;
 
+pub use admission::Machine;
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
@@ -37,6 +43,7 @@ pub use exec::{
 };
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
+pub use live::{Knobs, Plan, Preset, SettingsView, Source};
 pub use ports::Port;
 pub use preview::PreviewToken;
 pub use settings::CoreSettings;
@@ -70,6 +77,10 @@ pub struct Core {
     usage: Arc<usage::Book>,
     health: Arc<tokio::sync::Mutex<Option<Health>>>,
     known_keys: Arc<keys::Known>,
+    live: Arc<live::Live>,
+    admission: admission::Admission,
+    turns: Arc<admission::Turns>,
+    exec_rates: Arc<exec_rate::ExecRates>,
     /// When this server began.
     began: i64,
 }
@@ -96,7 +107,14 @@ impl Core {
         ledger: Ledger,
     ) -> Self {
         let vault = Arc::new(vault);
-        let desks = Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&provider), Arc::clone(&vault)));
+        let live = Arc::new(live::Live::new(settings.preset.clone()));
+        let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live));
+        let desks = Arc::new(Desks::new(
+            Arc::clone(&store),
+            Arc::clone(&provider),
+            Arc::clone(&vault),
+            admission.clone(),
+        ));
         Self {
             store,
             provider,
@@ -109,6 +127,10 @@ impl Core {
             usage: Arc::default(),
             health: Arc::default(),
             known_keys: Arc::default(),
+            live,
+            admission,
+            turns: Arc::default(),
+            exec_rates: Arc::default(),
             began: now(),
         }
     }

@@ -12,6 +12,7 @@ impl Core {
     /// owns is destroyed. Commands that run in what lives are watched again. Returns how many sandboxes
     /// live.
     pub async fn reconcile(&self) -> Result<usize> {
+        self.live.load(&*self.store).await?;
         let mut world: HashMap<ContainerId, State> =
             self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
         let mut alive = Vec::new();
@@ -24,6 +25,7 @@ impl Core {
             tracing::warn!(container = %orphan, "destroying a container that nobody owns");
             self.provider.destroy(orphan).await?;
         }
+        self.fill_admission().await?;
         let count = alive.len();
         self.watch_again(alive);
         Ok(count)

@@ -1,6 +1,7 @@
 //! What the operator decides for all sandboxes.
 
-use atoll_types::{Error, ErrorCode, Profile, Result};
+use crate::{Machine, Preset};
+use atoll_types::{Error, ErrorCode, Profile, Result, Tiers};
 use std::collections::BTreeMap;
 
 /// What the operator decides for all sandboxes.
@@ -12,6 +13,12 @@ pub struct CoreSettings {
     pub default_image: String,
     /// How often it is sampled what sandboxes use.
     pub metrics_interval_seconds: u32,
+    /// What keys of each tier may ask for.
+    pub tiers: Tiers,
+    /// What of the settings that apply without a restart was set before it.
+    pub preset: Preset,
+    /// What there is to give.
+    pub machine: Machine,
 }
 
 /// Names that the published clients of the reference systems send, until better images exist.
@@ -27,7 +34,14 @@ const SEED_ALIASES: &[&str] = &[
 impl Default for CoreSettings {
     fn default() -> Self {
         let aliases = SEED_ALIASES.iter().map(|name| ((*name).to_owned(), "host".to_owned())).collect();
-        Self { aliases, default_image: "host".into(), metrics_interval_seconds: 10 }
+        Self {
+            aliases,
+            default_image: "host".into(),
+            metrics_interval_seconds: 10,
+            tiers: Tiers::default(),
+            preset: Preset::default(),
+            machine: Machine::here(),
+        }
     }
 }
 

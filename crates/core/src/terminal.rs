@@ -11,7 +11,7 @@ use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use futures_util::stream;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What is kept of a terminal's output, its newest part, for those who come later.
 const SCROLL_BACK: u64 = 1 << 20;
@@ -130,6 +130,7 @@ impl Core {
         id: SandboxId,
         request: TerminalRequest,
     ) -> Result<Terminal> {
+        self.take_exec(caller)?;
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
         let mut what = What::to("terminal", id).with(&shown).and("exec_id", exec);
@@ -152,7 +153,8 @@ impl Core {
         exec: ExecId,
         request: TerminalRequest,
     ) -> Result<(Terminal, Arc<dyn Container>)> {
-        let command = request.build()?;
+        let mut command = request.build()?;
+        command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs);
         let container = self.desks.container(act.record()?.id).await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);

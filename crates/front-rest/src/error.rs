@@ -1,7 +1,7 @@
 //! One table from codes to statuses, and one shape for each kind of error. What a caller is told is the
 //! error's own message; causes stay in the log.
 
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, Refusal};
 use axum::{
     Json,
     body::Body,
@@ -102,6 +102,7 @@ impl IntoResponse for Failure {
             (ErrorCode::InvalidArgument | ErrorCode::Unsupported, Some(field)) => Some(field.clone()),
             _ => None,
         };
+        let retry_after = error.refusal.as_ref().and_then(|r| r.retry_after_seconds).unwrap_or(1);
         let mut response = match about_field {
             Some(field) => {
                 let kind = match error.code {
@@ -123,13 +124,17 @@ impl IntoResponse for Failure {
                     let data = serde_json::to_value(death).unwrap_or_default();
                     details.extend([("death".to_owned(), data), ("hint".to_owned(), death.hint().into())]);
                 }
+                if let Some(Refusal { retry_after_seconds, facts }) = error.refusal.as_deref() {
+                    details.extend(facts.clone());
+                    details.extend(retry_after_seconds.map(|n| ("retry_after_seconds".to_owned(), n.into())));
+                }
                 let body =
                     json!({ "error": { "code": error.code, "message": error.message, "details": details } });
                 (status, Json(body)).into_response()
             }
         };
         if response.status() == StatusCode::TOO_MANY_REQUESTS {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after));
         }
         if response.status() == StatusCode::UPGRADE_REQUIRED {
             response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));

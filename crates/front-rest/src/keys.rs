@@ -29,6 +29,8 @@ pub(crate) struct KeyBody {
     owner: Option<String>,
     /// admin, user or read_only.
     scope: Option<String>,
+    /// sandbox, restricted, standard, elevated or unrestricted; without one, standard or your own, whichever
+    /// is lower.
     tier: Option<String>,
     /// For how long it is worth anything.
     #[schema(minimum = 1, maximum = 3_153_600_000_u64)]
@@ -64,7 +66,6 @@ pub(crate) async fn create(
     let scope = scope.as_deref().unwrap_or("user");
     let scope = Scope::ALL.iter().copied().find(|s| s.as_str() == scope);
     let scope = scope.ok_or_else(|| Error::invalid("scope", "expected admin, user or read_only"))?;
-    let tier = tier.unwrap_or_else(|| "standard".into());
     let new = NewKey { name, owner, scope, tier, expires_at: expiry(expires_in_seconds)? };
     let issued = app.core.create_key(&caller, new).await?;
     Ok((StatusCode::CREATED, Json(NewKeyItem { key: issued.secret, item: issued.key.into() })))

@@ -21,6 +21,7 @@ mod parse;
 mod preview;
 mod rate;
 mod sandboxes;
+mod settings;
 mod shapes;
 mod terminal;
 mod time;
@@ -99,6 +100,7 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
+        .routes(routes!(settings::get, settings::patch))
         .routes(routes!(audit::list))
         .routes(routes!(audit::summary))
         .routes(routes!(audit::trail::export))

@@ -25,7 +25,9 @@ type Reply<T> = Result<Json<T>, Failure>;
 /// Creates a sandbox, or finds the one with this session key.
 #[utoipa::path(post, path = "/api/v1/sandboxes", tag = "sandboxes", request_body = CreateBody,
     responses((status = 201, body = Sandbox), (status = 200, description = "The one with this session key", body = Sandbox),
-        (status = 422, description = "A field is wrong")))]
+        (status = 403, description = "Above what the key's tier, the owner's plan or the machine allows"),
+        (status = 422, description = "A field is wrong"),
+        (status = 429, description = "Too many at a time, or no room on the machine")))]
 pub(crate) async fn create(
     State(app): State<App>,
     Who(caller): Who,
@@ -191,7 +193,9 @@ pub(crate) async fn stop(State(app): State<App>, Who(caller): Who, Path(id): Pat
 
 /// Starts it again with its volume as it was.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/resume", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
-    responses((status = 200, body = Sandbox), (status = 404), (status = 409)))]
+    responses((status = 200, body = Sandbox),
+        (status = 403, description = "Above what the key's tier allows"), (status = 404), (status = 409),
+        (status = 429, description = "Too many at a time, or no room on the machine")))]
 pub(crate) async fn resume(
     State(app): State<App>,
     Who(caller): Who,

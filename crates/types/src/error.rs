@@ -1,7 +1,7 @@
 //! One closed vocabulary of failures. A front renders a code with its own table; the message is for
 //! people and never carries a host path or a private cause.
 
-use crate::Death;
+use crate::{Death, Refusal};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -101,6 +101,9 @@ pub struct Error {
     /// How the container died, where it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death: Option<Death>,
+    /// What would be allowed, where a limit refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Box<Refusal>>,
 }
 
 /// The result of anything a caller can ask for.
@@ -109,7 +112,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// A failure without a field.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: None, death: None }
+        Self { code, message: message.into(), field: None, death: None, refusal: None }
     }
 
     /// A value that cannot be right, with the name of its field.

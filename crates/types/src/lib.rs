@@ -9,6 +9,8 @@ pub mod gate;
 mod id;
 mod limits;
 mod profile;
+mod refusal;
+mod tier;
 mod usage;
 
 pub use death::{Death, DeathKind};
@@ -18,4 +20,6 @@ pub use limits::Limits;
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, RootMode, Seccomp, ShareMount, Storage, TmpfsSizes,
 };
+pub use refusal::Refusal;
+pub use tier::{Ceiling, Network, Tier, TierError, Tiers};
 pub use usage::Usage;

@@ -36,6 +36,7 @@ fn the_help_is_as_it_was() {
         "port-forward",
         "events",
         "keys",
+        "settings",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command, "--help"]));
     }

@@ -86,6 +86,10 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("post", "/api/v1/sandboxes"),
             ("/api/v1/sandboxes".into(), json!({"disk_mb":64}), "sandbox.create"),
         ),
+        (
+            ("patch", "/api/v1/settings/sandbox"),
+            ("/api/v1/settings/sandbox".into(), json!({"idle_timeout_seconds":60}), "settings.patch"),
+        ),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
         (("post", id!("/exec")), (at("/exec"), json!({"command":"true"}), "exec")),
         (("post", id!("/execs/{eid}/kill")), (of("/kill"), Value::Null, "exec.kill")),

@@ -86,7 +86,7 @@ fn id_of(path: &str) -> &str {
 }
 
 /// Ends a sandbox's first process as the machine would.
-fn kill_inside(server: &Server, path: &str) {
+pub(super) fn kill_inside(server: &Server, path: &str) {
     let container = server.ask("GET", path, "").json()["container_id"].as_str().unwrap().to_owned();
     let layout = Layout::new(&server.data().canonicalize().unwrap());
     let record = fs::read(layout.run().join("c").join(&container).join("record.json")).unwrap();

@@ -13,6 +13,7 @@ mod folders;
 mod forwarding;
 mod hostile_page;
 mod lifecycle;
+mod limits;
 mod machine;
 mod metrics;
 mod preview;

@@ -1,6 +1,6 @@
 //! What is asked for, checked before anything is done.
 
-use crate::act::What;
+use crate::{act::What, ceiling::Most};
 use atoll_provider::{Command, Guest, Program};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -57,10 +57,10 @@ pub struct ExecCommand {
 }
 
 impl ExecCommand {
-    pub(super) fn build(&self, mode: ExecMode) -> Result<Command> {
+    pub(super) fn build(&self, mode: ExecMode, most: Most) -> Result<Command> {
         let mut command = Command::shell("");
         command.program = self.program()?;
-        command.timeout = self.timeout(mode)?;
+        command.timeout = self.timeout(mode, most)?;
         command.working_directory = self.working_directory.clone().unwrap_or_default();
         let secrets = self.secrets.iter().map(|(name, value)| (name.clone(), value.clone()));
         command.environment = self.env_vars.clone().into_iter().chain(secrets).collect();
@@ -97,18 +97,16 @@ impl ExecCommand {
         Ok(program)
     }
 
-    fn timeout(&self, mode: ExecMode) -> Result<Option<Duration>> {
+    fn timeout(&self, mode: ExecMode, ceiling: Most) -> Result<Option<Duration>> {
         let (default, most) = match mode {
             ExecMode::Background => (None, MAX_BACKGROUND_SECONDS),
             _ => (Some(DEFAULT_TIMEOUT_SECONDS), MAX_TIMEOUT_SECONDS),
         };
-        match self.timeout_seconds.or(default) {
-            Some(seconds) if !(1..=most).contains(&seconds) => {
-                let message = format!("timeout_seconds must be between 1 and {most}");
-                Err(Error::invalid("timeout_seconds", message))
-            }
-            seconds => Ok(seconds.map(Duration::from_secs)),
+        if self.timeout_seconds.is_some_and(|seconds| !(1..=most).contains(&seconds)) {
+            let message = format!("timeout_seconds must be between 1 and {most}");
+            return Err(Error::invalid("timeout_seconds", message));
         }
+        Ok(ceiling.timeout(self.timeout_seconds, default)?.map(Duration::from_secs))
     }
 
     /// What the trail is told before it starts.

@@ -66,9 +66,11 @@ impl Core {
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecOutcome> {
+        // Before the trail hears of it: a flood must not fill that.
+        self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
         let act = self.act(caller, request.what(sandbox, ExecMode::Foreground, id)).await?;
-        let ready = match self.make_ready(&act, id, request, ExecMode::Foreground).await {
+        let ready = match self.make_ready(&act, caller, id, request, ExecMode::Foreground).await {
             Ok(ready) => ready,
             Err(error) => return act.done(Err(error)).await,
         };

@@ -54,11 +54,12 @@ impl Core {
     pub(super) async fn make_ready(
         &self,
         act: &Act,
+        caller: &Caller,
         id: ExecId,
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<Ready> {
-        let command = request.build(mode)?;
+        let command = request.build(mode, self.most(caller))?;
         let container = self.desks.container(act.record()?.id).await?;
         let joined = match request.id {
             None => false,
@@ -78,10 +79,11 @@ impl Core {
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecReport> {
+        self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
         let act = self.act(caller, request.what(sandbox, ExecMode::Background, id)).await?;
         let begun = async {
-            let ready = self.make_ready(&act, id, request, ExecMode::Background).await?;
+            let ready = self.make_ready(&act, caller, id, request, ExecMode::Background).await?;
             let report = ready.container.guest().start(id, &ready.command).await?;
             started(&report)?;
             Ok((ready, report))
@@ -109,11 +111,12 @@ impl Core {
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<ExecFollow> {
+        self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
         let act = self.act(caller, request.what(sandbox, mode, id)).await?;
         let leashed = mode != ExecMode::Background && request.id.is_none();
         let begun = async {
-            let ready = self.make_ready(&act, id, request, mode).await?;
+            let ready = self.make_ready(&act, caller, id, request, mode).await?;
             let leash = leashed.then(|| Leash::new(Arc::clone(&ready.container), id, None));
             let mut events = ready.container.guest().exec(id, &ready.command).await?;
             let Some(ExecEvent::Started(report)) = events.next().await? else {

@@ -105,7 +105,8 @@ impl Tool {
 /// What a tool complained of, as far as it can be shown.
 fn complaint(bytes: &[u8]) -> Error {
     let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-    let Ok(Error { code, message, field, death: _ }) = serde_json::from_slice::<Error>(line) else {
+    let Ok(Error { code, message, field, death: _, refusal: _ }) = serde_json::from_slice::<Error>(line)
+    else {
         return Error::new(ErrorCode::Unavailable, "the tool ended without a reason");
     };
     let code = match code {

@@ -1,0 +1,150 @@
+//! What the configuration says of tiers and of the settings that apply without a restart. The file has the
+//! sections `[tiers.NAME]` and `[settings]`; a setting may also be a variable, such as
+//! `ATOLL_SETTINGS_ADMISSION_WAIT_SECONDS`, or a flag, `--set admission.wait_seconds=5`.
+
+use super::{variable, wrong};
+use atoll_core::{Knobs, Preset, Source};
+use atoll_types::{Ceiling, Network, Result, Tier, Tiers};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// What a tier has instead of the table's figures.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TierFile {
+    cpu_cores: Option<f64>,
+    memory_mb: Option<u64>,
+    disk_mb: Option<u64>,
+    processes: Option<u32>,
+    timeout_seconds: Option<u64>,
+    network: Option<Network>,
+}
+
+impl TierFile {
+    fn over(self, table: Ceiling) -> Ceiling {
+        let Self { cpu_cores, memory_mb, disk_mb, processes, timeout_seconds, network } = self;
+        Ceiling {
+            cpu_millis: cpu_cores.map_or(table.cpu_millis, |cores| (cores * 1000.0).round() as u32),
+            memory_mb: memory_mb.unwrap_or(table.memory_mb),
+            disk_mb: disk_mb.unwrap_or(table.disk_mb),
+            processes: processes.unwrap_or(table.processes),
+            timeout_seconds: timeout_seconds.unwrap_or(table.timeout_seconds),
+            network: network.unwrap_or(table.network),
+        }
+    }
+}
+
+/// The table of tiers with what the file replaces.
+pub(super) fn tiers(file: BTreeMap<String, TierFile>) -> Result<Tiers> {
+    let mut tiers = Tiers::default();
+    for (name, figures) in file {
+        let at = format!("tiers.{name}");
+        let tier: Tier = name.parse().map_err(|e| wrong(&at, e))?;
+        let ceiling = figures.over(tier.ceiling());
+        ceiling.validate().map_err(|e| wrong(&at, e))?;
+        tiers.replace(tier, ceiling);
+    }
+    Ok(tiers)
+}
+
+/// The variable of a setting.
+fn variable_of(name: &str) -> String {
+    format!("ATOLL_SETTINGS_{}", name.replace('.', "_").to_uppercase())
+}
+
+/// A section of the file as names and values.
+fn flat(file: toml::Table) -> Result<Vec<(String, serde_json::Value)>> {
+    let json = |name: &str, value| serde_json::to_value(value).map_err(|e| wrong(name, e));
+    let mut all = Vec::new();
+    for (name, value) in file {
+        match value {
+            toml::Value::Table(group) if !Knobs::NAMES.contains(&name.as_str()) => {
+                for (below, value) in group {
+                    let name = format!("{name}.{below}");
+                    all.push((name.clone(), json(&name, value)?));
+                }
+            }
+            value => all.push((name.clone(), json(&name, value)?)),
+        }
+    }
+    Ok(all)
+}
+
+/// What was set before the server began.
+pub(super) fn preset(file: toml::Table, flags: &[String]) -> Result<Preset> {
+    let mut preset = Preset::default();
+    for (name, value) in flat(file)? {
+        let at = format!("settings.{name}");
+        preset.set(Source::File, &name, value).map_err(|e| wrong(&at, e.message))?;
+    }
+    for name in Knobs::NAMES {
+        let at = variable_of(name);
+        if let Some(text) = variable(&at) {
+            preset.set_text(Source::Variable, name, &text).map_err(|e| wrong(&at, e.message))?;
+        }
+    }
+    for flag in flags {
+        let Some((name, text)) = flag.split_once('=') else {
+            return Err(wrong("--set", format_args!("expected NAME=VALUE, not {flag:?}")));
+        };
+        preset.set_text(Source::Flag, name, text).map_err(|e| wrong("--set", e.message))?;
+    }
+    preset.validate().map_err(|e| wrong("settings", e.message))?;
+    Ok(preset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiers_of(text: &str) -> Result<Tiers> {
+        tiers(toml::from_str(text).map_err(|e| wrong("tiers", e))?)
+    }
+
+    fn preset_of(text: &str, flags: &[&str]) -> Result<Preset> {
+        let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+        preset(text.parse().map_err(|e: toml::de::Error| wrong("settings", e))?, &flags)
+    }
+
+    #[test]
+    fn a_tier_has_what_the_file_says_and_the_rest_of_the_table() {
+        let tiers = tiers_of("[standard]\nmemory_mb = 768\ncpu_cores = 1.5\nnetwork = \"full\"\n").unwrap();
+        let table = Tier::Standard.ceiling();
+        let wanted = Ceiling { memory_mb: 768, cpu_millis: 1500, network: Network::Full, ..table };
+        assert_eq!(tiers.of(Tier::Standard), wanted);
+        assert_eq!(tiers.of(Tier::Sandbox), Tier::Sandbox.ceiling());
+        for bad in [
+            "[god]\nmemory_mb = 1\n",
+            "[standard]\nmemory = 768\n",
+            "[standard]\nmemory_mb = 1\n",
+            "[standard]\nnetwork = \"some\"\n",
+            "[standard]\ncpu_cores = nan\n",
+        ] {
+            assert!(tiers_of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn settings_come_from_the_file_and_flags_are_stronger() {
+        let file = "default_max_per_user = 7\n[admission]\nwait_seconds = 1\n[plans.pro]\nsandboxes = 9\n";
+        let preset = preset_of(file, &["admission.wait_seconds=0", "owners={\"ann\":\"pro\"}"]).unwrap();
+        let mut wanted = Preset::default();
+        wanted.set(Source::File, "default_max_per_user", 7.into()).unwrap();
+        wanted.set(Source::File, "plans", serde_json::json!({"pro": {"sandboxes": 9}})).unwrap();
+        wanted.set(Source::Flag, "admission.wait_seconds", 0.into()).unwrap();
+        wanted.set(Source::Flag, "owners", serde_json::json!({"ann": "pro"})).unwrap();
+        assert_eq!(preset, wanted);
+        for (file, flags, named) in [
+            ("no_such = 1\n", &[][..], "no_such"),
+            ("[admission]\nno_such = 1\n", &[], "admission.no_such"),
+            ("idle_timeout_seconds = 1\n", &[], "settings.idle_timeout_seconds"),
+            ("[owners]\nann = \"pro\"\n", &[], "pro"),
+            ("", &["default_max_per_user"], "NAME=VALUE"),
+            ("", &["default_max_per_user=x"], "default_max_per_user"),
+        ] {
+            let error = preset_of(file, flags).unwrap_err();
+            assert!(error.message.contains(named), "{error}");
+        }
+        assert_eq!(variable_of("plan.disk_mb"), "ATOLL_SETTINGS_PLAN_DISK_MB");
+    }
+}

@@ -1,0 +1,196 @@
+//! What there is: every sandbox that is not destroyed, whose it is, what its disk may hold, and what of the
+//! machine it holds while it has a container or is about to. All counts are sums over these entries and
+//! change with them, under one lock, so two who ask at once never both get the last place.
+
+use super::{Need, queue::Queue};
+use crate::live::Quota;
+use atoll_store::SandboxId;
+use atoll_types::{Error, ErrorCode, Result};
+use std::collections::HashMap;
+
+struct Entry {
+    owner: String,
+    disk_bytes: u64,
+    /// It counts among those at a time.
+    live: bool,
+    /// What it holds of the machine.
+    seat: Option<Need>,
+}
+
+/// What one owner has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    pub(super) sandboxes: u32,
+    pub(super) live: u32,
+    pub(super) disk_bytes: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Book {
+    entries: HashMap<SandboxId, Entry>,
+    owners: HashMap<String, Tally>,
+    /// The sum of all seats.
+    pub(super) used: Need,
+    pub(super) queue: Queue,
+}
+
+/// After how long somebody with too many at a time may look again. When one of them ends nobody can tell.
+const LOOK_AGAIN: u32 = 5;
+
+fn over(code: ErrorCode, limit: &str, message: String, quota: &Quota) -> Error {
+    Error::new(code, message).fact("limit", limit).fact("plan", quota.plan.as_str())
+}
+
+impl Tally {
+    fn may_have(&self, disk_bytes: u64, quota: &Quota) -> Result<()> {
+        if self.sandboxes >= quota.sandboxes {
+            let message = format!(
+                "you have {} sandboxes, stopped ones included, and may have {}; remove one first",
+                self.sandboxes, quota.sandboxes
+            );
+            return Err(over(ErrorCode::PermissionDenied, "sandboxes", message, quota)
+                .fact("used", self.sandboxes)
+                .fact("allowed", quota.sandboxes)
+                .fact("when", "when one of them is removed"));
+        }
+        let (asked, used) = (disk_bytes >> 20, self.disk_bytes >> 20);
+        if used.saturating_add(asked) > quota.disk_mb {
+            let message = format!(
+                "the disks of your sandboxes may hold {} MB in all and hold up to {used}; {asked} MB more do \
+                 not fit",
+                quota.disk_mb
+            );
+            return Err(over(ErrorCode::PermissionDenied, "disk_mb", message, quota)
+                .at("disk_mb")
+                .fact("asked", asked)
+                .fact("used", used)
+                .fact("allowed", quota.disk_mb)
+                .fact("when", "when one of them is removed, or with a smaller disk_mb"));
+        }
+        Ok(())
+    }
+
+    fn may_run(&self, quota: &Quota) -> Result<()> {
+        if self.live < quota.concurrent {
+            return Ok(());
+        }
+        let message = format!(
+            "you have {} sandboxes at a time and may have {}; stop or remove one first",
+            self.live, quota.concurrent
+        );
+        Err(over(ErrorCode::LimitExceeded, "concurrent_sandboxes", message, quota)
+            .fact("used", self.live)
+            .fact("allowed", quota.concurrent)
+            .fact("when", "when one of them is stopped or removed")
+            .retry_after(LOOK_AGAIN))
+    }
+}
+
+impl Book {
+    #[cfg(test)]
+    pub(super) fn tally(&self, owner: &str) -> Tally {
+        self.owners.get(owner).copied().unwrap_or_default()
+    }
+
+    /// Enters one that is there already.
+    pub(super) fn adopt(&mut self, id: SandboxId, owner: &str, disk_bytes: u64, seat: Option<Need>) {
+        if self.entries.contains_key(&id) {
+            return;
+        }
+        self.enter(id, owner, disk_bytes);
+        if let Some(need) = seat {
+            self.set_live(id, true);
+            self.sit(id, need);
+        }
+    }
+
+    /// Enters a new one, if its owner may have it.
+    pub(super) fn place(
+        &mut self,
+        id: SandboxId,
+        owner: &str,
+        disk_bytes: u64,
+        quota: Option<&Quota>,
+    ) -> Result<()> {
+        if let Some(quota) = quota {
+            let tally = self.owners.get(owner).copied().unwrap_or_default();
+            tally.may_have(disk_bytes, quota)?;
+            tally.may_run(quota)?;
+        }
+        self.enter(id, owner, disk_bytes);
+        self.set_live(id, true);
+        Ok(())
+    }
+
+    /// Counts one that was stopped among those at a time again, if its owner may have it.
+    pub(super) fn wake(
+        &mut self,
+        id: SandboxId,
+        owner: &str,
+        disk_bytes: u64,
+        quota: Option<&Quota>,
+    ) -> Result<()> {
+        let live = self.entries.get(&id).map(|entry| entry.live);
+        if let (Some(quota), Some(false) | None) = (quota, live) {
+            self.owners.get(owner).copied().unwrap_or_default().may_run(quota)?;
+        }
+        if live.is_none() {
+            self.enter(id, owner, disk_bytes);
+        }
+        self.set_live(id, true);
+        Ok(())
+    }
+
+    fn enter(&mut self, id: SandboxId, owner: &str, disk_bytes: u64) {
+        let tally = self.owners.entry(owner.to_owned()).or_default();
+        tally.sandboxes += 1;
+        tally.disk_bytes = tally.disk_bytes.saturating_add(disk_bytes);
+        self.entries.insert(id, Entry { owner: owner.to_owned(), disk_bytes, live: false, seat: None });
+    }
+
+    fn set_live(&mut self, id: SandboxId, live: bool) {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.live != live) else { return };
+        entry.live = live;
+        let tally = self.owners.entry(entry.owner.clone()).or_default();
+        tally.live = if live { tally.live + 1 } else { tally.live.saturating_sub(1) };
+    }
+
+    /// Gives one what it needs of the machine.
+    pub(super) fn sit(&mut self, id: SandboxId, need: Need) {
+        self.rise(id);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.seat = Some(need);
+            self.used = self.used.plus(&need);
+        }
+    }
+
+    fn rise(&mut self, id: SandboxId) {
+        if let Some(seat) = self.entries.get_mut(&id).and_then(|entry| entry.seat.take()) {
+            self.used = self.used.minus(&seat);
+        }
+    }
+
+    /// What one holds of the machine.
+    pub(super) fn seat(&self, id: SandboxId) -> Option<Need> {
+        self.entries.get(&id).and_then(|entry| entry.seat)
+    }
+
+    /// It has no container any more.
+    pub(super) fn stopped(&mut self, id: SandboxId) {
+        self.rise(id);
+        self.set_live(id, false);
+    }
+
+    /// It is not there any more.
+    pub(super) fn gone(&mut self, id: SandboxId) {
+        self.stopped(id);
+        let Some(Entry { owner, disk_bytes, .. }) = self.entries.remove(&id) else { return };
+        if let Some(tally) = self.owners.get_mut(&owner) {
+            tally.sandboxes = tally.sandboxes.saturating_sub(1);
+            tally.disk_bytes = tally.disk_bytes.saturating_sub(disk_bytes);
+            if tally.sandboxes == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+}

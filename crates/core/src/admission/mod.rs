@@ -1,0 +1,263 @@
+//! Admission: whoever wants a container for a sandbox asks here first. Two things are counted, in one book
+//! ([`book`]): what an owner may have by its plan, which is answered at once, and what the machine has,
+//! for which a request waits a while and in turn ([`queue`]).
+//!
+//! This is the one place that reserves and frees. A [`Seat`] is a reservation; dropped, it frees what it
+//! reserved, wherever the request ended. The sandbox's desk keeps it when its container has started and
+//! says [`Admission::stopped`] or [`Admission::gone`] when that ended. After a start of the server the
+//! book is filled from the records ([`Admission::adopt`]).
+
+mod book;
+mod machine;
+mod need;
+mod queue;
+mod turns;
+
+pub use machine::Machine;
+pub(crate) use need::{Need, Resource};
+pub(crate) use turns::{Turn, Turns};
+
+use crate::live::{Live, Quota};
+use atoll_store::{SandboxId, SandboxRecord, Status};
+use atoll_types::{Error, ErrorCode, Result};
+use book::Book;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// How often somebody who waits looks whether the machine itself has room again, which nobody tells.
+const LOOK: Duration = Duration::from_millis(250);
+/// After how long somebody may try again who has waited in vain.
+const TRY_AGAIN: u32 = 5;
+
+/// Who may have a container. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Admission(Arc<Inner>);
+
+struct Inner {
+    machine: Machine,
+    live: Arc<Live>,
+    book: Mutex<Book>,
+}
+
+/// Whether a sandbox in this state holds something of the machine.
+fn holds(status: Status) -> bool {
+    match status {
+        Status::Provisioning | Status::Ready | Status::Running | Status::Paused => true,
+        Status::Stopped | Status::Dead | Status::Destroyed | Status::Error => false,
+    }
+}
+
+impl Inner {
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets in who may go in now.
+    fn grant(&self, book: &mut Book) {
+        if book.queue.is_empty() {
+            return;
+        }
+        let capacity = self.machine.capacity(&self.live.now());
+        // One look for all: what starts now shows later.
+        if self.machine.floor().beyond(&self.machine.free()).is_some() {
+            return;
+        }
+        loop {
+            let free = capacity.minus(&book.used);
+            let Some(waiter) = book.queue.next(|need| need.beyond(&free).is_none()) else { return };
+            if waiter.tell.send(()).is_ok() {
+                book.sit(waiter.id, waiter.need);
+            }
+        }
+    }
+
+    fn free(&self, change: impl FnOnce(&mut Book)) {
+        let mut book = self.book();
+        change(&mut book);
+        self.grant(&mut book);
+    }
+
+    /// Why there is no room, as of now.
+    fn full(&self, need: &Need, waited: Duration) -> Error {
+        let (capacity, used) = (self.machine.capacity(&self.live.now()), self.book().used);
+        let free = capacity.minus(&used).least(&self.machine.free().minus(&self.machine.floor()));
+        // Somebody else may have been first; then what there was least of for this one is named.
+        let short = need.beyond(&free).unwrap_or(Resource::Memory);
+        let (asked, left) = (need.figure(short), free.figure(short));
+        let field = short.field();
+        let message = format!("the machine has no room: {field} {asked} was asked for and {left} is free");
+        Error::new(ErrorCode::LimitExceeded, message)
+            .at(field)
+            .fact("resource", field)
+            .fact("asked", asked)
+            .fact("free", left)
+            .fact("capacity", capacity.figure(short))
+            .fact("waited_seconds", waited.as_secs())
+            .fact("when", "when another sandbox is stopped or removed")
+            .retry_after(TRY_AGAIN)
+    }
+}
+
+impl Admission {
+    pub(crate) fn new(machine: Machine, live: Arc<Live>) -> Self {
+        Self(Arc::new(Inner { machine, live, book: Mutex::default() }))
+    }
+
+    /// Until when a request that comes now waits.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + Duration::from_secs(self.0.live.now().admission_wait_seconds.into())
+    }
+
+    /// Enters what is recorded; what is known already stays.
+    pub(crate) fn adopt(&self, record: &SandboxRecord) {
+        let seat = holds(record.status).then(|| Need::of(&record.limits));
+        self.0.book().adopt(record.id, &record.owner, record.limits.disk_bytes, seat);
+    }
+
+    /// A place for a new sandbox, if its owner may have one.
+    pub(crate) fn place(
+        &self,
+        id: SandboxId,
+        owner: &str,
+        disk_bytes: u64,
+        quota: Option<&Quota>,
+    ) -> Result<Seat> {
+        self.0.book().place(id, owner, disk_bytes, quota)?;
+        Ok(self.seat(id, owner, true))
+    }
+
+    /// A place for a sandbox that has no container, if its owner may have one more at a time.
+    pub(crate) fn wake(&self, record: &SandboxRecord, quota: Option<&Quota>) -> Result<Seat> {
+        self.0.book().wake(record.id, &record.owner, record.limits.disk_bytes, quota)?;
+        Ok(self.seat(record.id, &record.owner, false))
+    }
+
+    fn seat(&self, id: SandboxId, owner: &str, new: bool) -> Seat {
+        Seat { admission: self.clone(), id, owner: owner.to_owned(), new, kept: false }
+    }
+
+    /// It has no container any more, and waits with its volume.
+    pub(crate) fn stopped(&self, id: SandboxId) {
+        self.0.free(|book| book.stopped(id));
+    }
+
+    /// It is gone with its volume.
+    pub(crate) fn gone(&self, id: SandboxId) {
+        self.0.free(|book| book.gone(id));
+    }
+
+    /// The settings are others now.
+    pub(crate) fn look(&self) {
+        self.0.free(|_| ());
+    }
+
+    /// What a request hears whose turn did not come in time.
+    pub(crate) fn no_turn(&self, need: &Need, since: Instant) -> Error {
+        self.0.full(need, since.elapsed())
+    }
+}
+
+/// A sandbox's reservation. Dropped, it is given back.
+pub(crate) struct Seat {
+    admission: Admission,
+    id: SandboxId,
+    owner: String,
+    new: bool,
+    kept: bool,
+}
+
+/// Somebody's place in a line; dropped, it is free.
+struct Waiting<'a> {
+    seat: &'a Seat,
+    ticket: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Self { seat, ticket } = self;
+        // Others may have waited for this one alone.
+        seat.admission.0.free(|book| book.queue.leave(&seat.owner, *ticket));
+    }
+}
+
+impl Seat {
+    /// Waits until the machine has room for this, at most until the deadline.
+    pub(crate) async fn wait(&self, need: Need, deadline: Instant) -> Result<()> {
+        let (inner, began) = (&*self.admission.0, Instant::now());
+        let capacity = inner.machine.capacity(&inner.live.now());
+        if let Some(short) = need.beyond(&capacity) {
+            return Err(never(&need, &capacity, short));
+        }
+        let joined = {
+            let mut book = inner.book();
+            let joined = book.queue.join(&self.owner, self.id, need);
+            inner.grant(&mut book);
+            joined
+        };
+        let Some((ticket, mut told)) = joined else {
+            let message = format!("{} requests of yours wait for room already", queue::LONGEST_LINE);
+            return Err(Error::new(ErrorCode::LimitExceeded, message)
+                .fact("limit", "waiting_requests")
+                .fact("allowed", queue::LONGEST_LINE)
+                .retry_after(TRY_AGAIN));
+        };
+        let place = Waiting { seat: self, ticket };
+        loop {
+            let now = Instant::now();
+            tokio::select! {
+                biased;
+                granted = &mut told => return granted.map_err(|_| inner.full(&need, began.elapsed())),
+                () = tokio::time::sleep_until(deadline.min(now + LOOK)) => {}
+            }
+            self.admission.look();
+            if told.try_recv().is_ok() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                drop(place);
+                // Between the look and the leaving it may have been let in after all.
+                return match told.try_recv() {
+                    Ok(()) => Ok(()),
+                    Err(_) => Err(inner.full(&need, began.elapsed())),
+                };
+            }
+        }
+    }
+
+    /// Whether it holds at least this.
+    pub(crate) fn covers(&self, need: &Need) -> bool {
+        self.admission.0.book().seat(self.id).is_some_and(|seat| need.beyond(&seat).is_none())
+    }
+
+    /// A container sits in it from now on.
+    pub(crate) fn keep(mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        match (self.kept, self.new) {
+            (true, _) => {}
+            (false, true) => self.admission.gone(self.id),
+            (false, false) => self.admission.stopped(self.id),
+        }
+    }
+}
+
+/// What does not fit even where nothing else runs.
+fn never(need: &Need, capacity: &Need, short: Resource) -> Error {
+    let (field, asked, allowed) = (short.field(), need.figure(short), capacity.figure(short));
+    let message = format!("{field} {asked} was asked for, and the machine gives at most {allowed}");
+    Error::new(ErrorCode::PermissionDenied, message)
+        .at(field)
+        .fact("resource", field)
+        .fact("asked", asked)
+        .fact("allowed", allowed)
+}
+
+#[cfg(test)]
+mod tests;

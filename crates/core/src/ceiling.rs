@@ -1,0 +1,121 @@
+//! What a caller's tier makes of its requests: what it leaves out is clamped, what it asks for above the
+//! ceiling is refused with the field, the asked and the allowed value. An admin has no tier.
+
+use crate::{Caller, Core, live::Quota};
+use atoll_store::{SandboxRecord, Scope};
+use atoll_types::{Ceiling, Limits, Result, Tier};
+
+const MIB: u64 = 1 << 20;
+
+/// The most that a caller may ask for; nothing bounds an admin.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Most(Option<(Tier, Ceiling)>);
+
+/// Which limits a request names itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Named {
+    pub(crate) memory: bool,
+    pub(crate) cores: bool,
+    pub(crate) disk: bool,
+    pub(crate) processes: bool,
+}
+
+impl Most {
+    /// Limits that nobody asked for.
+    pub(crate) fn usual(self) -> Limits {
+        match self.0 {
+            Some((_, ceiling)) => ceiling.clamp(Limits::default()),
+            None => Limits::default(),
+        }
+    }
+
+    /// Refuses those that were named and are above.
+    pub(crate) fn check(self, limits: &Limits, named: Named) -> Result<()> {
+        let Some((tier, most)) = self.0 else { return Ok(()) };
+        let cores = |millis: u32| f64::from(millis) / 1000.0;
+        if named.memory {
+            tier.check("memory_mb", limits.memory_bytes / MIB, most.memory_mb)?;
+        }
+        if named.cores {
+            tier.check("cpu_cores", cores(limits.cpu_millis), cores(most.cpu_millis))?;
+        }
+        if named.disk {
+            tier.check("disk_mb", limits.disk_bytes / MIB, most.disk_mb)?;
+        }
+        if named.processes {
+            tier.check("processes", limits.processes, most.processes)?;
+        }
+        Ok(())
+    }
+
+    /// How long a command may run that says so, or says nothing.
+    pub(crate) fn timeout(self, asked: Option<u64>, usual: Option<u64>) -> Result<Option<u64>> {
+        let Some((tier, most)) = self.0 else { return Ok(asked.or(usual)) };
+        match asked {
+            Some(seconds) => {
+                tier.check("timeout_seconds", seconds, most.timeout_seconds)?;
+                Ok(asked)
+            }
+            None => Ok(Some(usual.unwrap_or(u64::MAX).min(most.timeout_seconds))),
+        }
+    }
+}
+
+impl Core {
+    pub(crate) fn most(&self, caller: &Caller) -> Most {
+        Most(caller.tier.map(|tier| (tier, self.settings.tiers.of(tier))))
+    }
+
+    /// Refuses to start what was made by a key of a higher tier. Its disk was promised when it was made and
+    /// holds its files, so that is no reason.
+    pub(crate) fn may_start(&self, caller: &Caller, record: &SandboxRecord) -> Result<()> {
+        let named = Named { memory: true, cores: true, disk: false, processes: true };
+        self.most(caller).check(&record.limits, named)
+    }
+
+    /// What the caller's plan allows an owner; nothing bounds an admin.
+    pub(crate) fn quota(&self, caller: &Caller, owner: &str, owner_name: &str) -> Option<Quota> {
+        (caller.scope != Scope::Admin).then(|| self.live.now().quota(owner, owner_name))
+    }
+
+    /// Takes one of the commands that the caller's plan allows.
+    pub(crate) fn take_exec(&self, caller: &Caller) -> Result<()> {
+        match self.quota(caller, &caller.owner, &caller.owner_name) {
+            Some(quota) => self.exec_rates.take(&caller.owner, &quota),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_clamped_and_what_is_named_is_refused() {
+        let most = Most(Some((Tier::Restricted, Tier::Restricted.ceiling())));
+        let usual = most.usual();
+        assert_eq!(
+            (usual.memory_bytes / MIB, usual.cpu_millis, usual.disk_bytes / MIB, usual.processes),
+            (256, 500, 1024, 128)
+        );
+        let all = Named { memory: true, cores: true, disk: true, processes: true };
+        assert_eq!(most.check(&usual, all), Ok(()));
+        for (limits, field) in [
+            (Limits { memory_bytes: 257 * MIB, ..usual }, "memory_mb"),
+            (Limits { cpu_millis: 501, ..usual }, "cpu_cores"),
+            (Limits { disk_bytes: 1025 * MIB, ..usual }, "disk_mb"),
+            (Limits { processes: 129, ..usual }, "processes"),
+        ] {
+            assert_eq!(most.check(&limits, all).unwrap_err().field.as_deref(), Some(field));
+            assert_eq!(most.check(&limits, Named::default()), Ok(()));
+            assert_eq!(Most::default().check(&limits, all), Ok(()), "an admin has no tier");
+        }
+        let time = |asked, usual| most.timeout(asked, usual).map_err(|e| e.field.unwrap_or_default());
+        assert_eq!(time(None, Some(300)), Ok(Some(120)));
+        assert_eq!(time(None, None), Ok(Some(120)));
+        assert_eq!(time(Some(120), None), Ok(Some(120)));
+        assert_eq!(time(Some(121), None), Err("timeout_seconds".into()));
+        assert_eq!(Most::default().timeout(None, None), Ok(None));
+    }
+}

@@ -1,0 +1,106 @@
+//! Every setting that applies without a restart: its name, its type, its default and what it may be. The
+//! name is the same in the file (`[settings]`), in variables (`ATOLL_SETTINGS_…`), on the command line and
+//! on the wire.
+
+use super::{
+    plan::Plan,
+    unknown,
+    value::{read, within},
+};
+use atoll_types::{Error, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+macro_rules! knobs {
+    ($($(#[$doc:meta])* $name:literal $field:ident: $kind:ty = $default:expr, $check:expr;)+) => {
+        /// Every setting, with its present value.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Knobs { $($(#[$doc])* pub $field: $kind),+ }
+
+        impl Default for Knobs {
+            fn default() -> Self {
+                Self { $($field: $default),+ }
+            }
+        }
+
+        impl Knobs {
+            /// Every name.
+            pub const NAMES: &[&str] = &[$($name),+];
+
+            /// The value of a setting.
+            #[must_use]
+            pub fn get(&self, name: &str) -> Option<Value> {
+                match name { $($name => Some(json!(self.$field)),)+ _ => None }
+            }
+
+            pub(super) fn set(&mut self, name: &str, value: &Value) -> Result<()> {
+                match name {
+                    $($name => self.$field = read($name, value, $check)?,)+
+                    _ => return Err(unknown(name)),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+/// Thirty days.
+const MONTH: u32 = 30 * 24 * 3600;
+const MILLION: u32 = 1_000_000;
+const RATIO: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
+
+knobs! {
+    /// How many sandboxes an owner may have at a time, by the default plan.
+    "default_max_per_user" default_max_per_user: u32 = 3, within(0..=MILLION);
+    /// How long a sandbox may be idle that says nothing of it.
+    "idle_timeout_seconds" idle_timeout_seconds: u32 = 1800, within(10..=MONTH);
+    /// How long a stopped sandbox is kept.
+    "stopped_retention_seconds" stopped_retention_seconds: u32 = 7 * 24 * 3600, within(60..=365 * 24 * 3600);
+    /// The image of a create that names none, where it is not the one of the file.
+    "db_default_image" db_default_image: Option<String> = None, |_: &Option<String>| Ok(());
+    /// Sandboxes in all, by the default plan.
+    "plan.sandboxes" plan_sandboxes: u32 = 100, within(0..=MILLION);
+    /// What their disks may hold in all, by the default plan.
+    "plan.disk_mb" plan_disk_mb: u64 = 100 * 1024, within(0..=1 << 40);
+    /// How often a command may be started, by the default plan.
+    "plan.execs_per_second" plan_execs_per_second: u32 = 20, within(1..=MILLION);
+    /// How many may be started at once, by the default plan.
+    "plan.exec_burst" plan_exec_burst: u32 = 100, within(1..=MILLION);
+    /// Other plans, by name.
+    "plans" plans: BTreeMap<String, Plan> = BTreeMap::new(), Plan::check_all;
+    /// Which owner has which of them.
+    "owners" owners: BTreeMap<String, String> = BTreeMap::new(), Plan::check_owners;
+    /// How long a create or a resume waits for room on the machine.
+    "admission.wait_seconds" admission_wait_seconds: u32 = 10, within(0..=600);
+    /// How many times the machine's cores may be promised.
+    "admission.cpu_ratio" admission_cpu_ratio: f64 = 256.0, within(RATIO);
+    /// How many times the machine's memory may be promised.
+    "admission.memory_ratio" admission_memory_ratio: f64 = 16.0, within(RATIO);
+    /// How many times the machine's processes may be promised.
+    "admission.process_ratio" admission_process_ratio: f64 = 16.0, within(RATIO);
+    /// Tool sessions in all.
+    "tool_sessions.max" tool_sessions_max: u32 = 5, within(1..=MILLION);
+    /// Tool sessions of one thread.
+    "tool_sessions.max_per_thread" tool_sessions_max_per_thread: u32 = 3, within(1..=MILLION);
+    /// Threads with sessions; one more, and the oldest has to go.
+    "tool_sessions.max_threads" tool_sessions_max_threads: u32 = 10, within(1..=MILLION);
+    /// How often tool sessions are collected.
+    "tool_sessions.collect_seconds" tool_sessions_collect_seconds: u32 = 60, within(1..=86_400);
+    /// From which age on a tool session's container that nobody knows is removed.
+    "tool_sessions.orphan_seconds" tool_sessions_orphan_seconds: u32 = 300, within(1..=86_400);
+}
+
+impl Knobs {
+    /// The name as it is kept, if it is one.
+    pub(super) fn name(name: &str) -> Option<&'static str> {
+        Self::NAMES.iter().copied().find(|known| *known == name)
+    }
+
+    /// Refuses what does not go together.
+    pub(super) fn validate(&self) -> Result<()> {
+        match self.owners.values().find(|plan| !self.plans.contains_key(*plan)) {
+            Some(plan) => Err(Error::invalid("owners", format!("there is no plan {plan:?}"))),
+            None => Ok(()),
+        }
+    }
+}

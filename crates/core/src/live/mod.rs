@@ -1,0 +1,208 @@
+//! Settings that apply without a restart. Whoever needs one asks [`Live::now`] when it needs it and keeps
+//! no copy. A value comes from what an administrator stored, else from a flag, a variable, the file, or
+//! the default; the first that has it wins. What is not settable here is in [`crate::CoreSettings`].
+
+mod knobs;
+mod patch;
+mod plan;
+mod value;
+
+pub use knobs::Knobs;
+pub use patch::SettingsView;
+pub use plan::Plan;
+pub(crate) use plan::Quota;
+
+use atoll_store::Store;
+use atoll_types::{Error, Result};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, sync::Arc};
+use tokio::sync::{Mutex, watch};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Source {
+    Default,
+    File,
+    Variable,
+    Flag,
+    Stored,
+}
+
+impl Source {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Variable => "environment",
+            Self::Flag => "flag",
+            Self::Stored => "stored",
+        }
+    }
+}
+
+/// What the operator set before the server began, by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Preset(BTreeMap<&'static str, (Source, Value)>);
+
+impl Preset {
+    /// Takes a value, unless a stronger source has given one. Refuses what is no setting or cannot be its
+    /// value.
+    pub fn set(&mut self, source: Source, name: &str, value: Value) -> Result<()> {
+        let name = Knobs::name(name).ok_or_else(|| unknown(name))?;
+        Knobs::default().set(name, &value)?;
+        let slot = self.0.entry(name).or_insert((source, Value::Null));
+        if slot.0 <= source {
+            *slot = (source, value);
+        }
+        Ok(())
+    }
+
+    /// The same, from a text: JSON, or else the text itself.
+    pub fn set_text(&mut self, source: Source, name: &str, text: &str) -> Result<()> {
+        self.set(source, name, value::of_text(text))
+    }
+
+    /// Whether all of it together can be.
+    pub fn validate(&self) -> Result<()> {
+        self.knobs(&Map::new()).and_then(|knobs| knobs.validate())
+    }
+
+    /// Everything together, with what is stored on top.
+    fn knobs(&self, stored: &Map<String, Value>) -> Result<Knobs> {
+        let mut knobs = Knobs::default();
+        for (name, (_, value)) in &self.0 {
+            knobs.set(name, value)?;
+        }
+        for (name, value) in stored {
+            knobs.set(name, value)?;
+        }
+        Ok(knobs)
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::invalid(name, format!("there is no setting {name:?}"))
+}
+
+/// The name under which the store has what an administrator set.
+const STORED: &str = "sandbox";
+
+/// The settings as they are now.
+pub(crate) struct Live {
+    preset: Preset,
+    /// What is stored. Held while it is changed, so that of two changes neither is lost.
+    stored: Mutex<Map<String, Value>>,
+    now: watch::Sender<Arc<Knobs>>,
+}
+
+impl Live {
+    pub(crate) fn new(preset: Preset) -> Self {
+        // It was checked as it was filled.
+        let knobs = preset.knobs(&Map::new()).unwrap_or_default();
+        Self { preset, stored: Mutex::default(), now: watch::Sender::new(Arc::new(knobs)) }
+    }
+
+    /// The settings at this moment.
+    pub(crate) fn now(&self) -> Arc<Knobs> {
+        Arc::clone(&self.now.borrow())
+    }
+
+    /// Tells of every change from now on.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Knobs>> {
+        self.now.subscribe()
+    }
+
+    /// Reads what an earlier server stored. What this release does not know, or would refuse, is left
+    /// aside and said.
+    pub(crate) async fn load(&self, store: &dyn Store) -> Result<()> {
+        let mut stored = self.stored.lock().await;
+        let Some(Value::Object(kept)) = store.get_setting(STORED).await? else { return Ok(()) };
+        let mut usable = Map::new();
+        for (name, value) in kept {
+            match Knobs::default().set(&name, &value) {
+                Ok(()) => drop(usable.insert(name, value)),
+                Err(error) => tracing::warn!(name, %error, "a stored setting is left aside"),
+            }
+        }
+        let knobs = self.preset.knobs(&usable)?;
+        if let Err(error) = knobs.validate() {
+            tracing::warn!(%error, "the stored settings do not go together and are left aside");
+            return Ok(());
+        }
+        *stored = usable;
+        self.now.send_replace(Arc::new(knobs));
+        Ok(())
+    }
+
+    /// Changes some, or none: null takes what was stored back. Returns the settings after it.
+    async fn change(&self, store: &dyn Store, changes: Map<String, Value>) -> Result<Arc<Knobs>> {
+        let mut stored = self.stored.lock().await;
+        let mut next = stored.clone();
+        for (name, value) in changes {
+            match value {
+                Value::Null => drop(next.remove(&name)),
+                value => drop(next.insert(name, value)),
+            }
+        }
+        let knobs = self.preset.knobs(&next)?;
+        knobs.validate()?;
+        let knobs = Arc::new(knobs);
+        store.put_setting(STORED, Value::Object(next.clone())).await?;
+        *stored = next;
+        self.now.send_replace(Arc::clone(&knobs));
+        Ok(knobs)
+    }
+
+    /// Where each value comes from.
+    async fn sources(&self) -> BTreeMap<&'static str, Source> {
+        let stored = self.stored.lock().await;
+        let of = |name: &&'static str| {
+            let preset = self.preset.0.get(name).map_or(Source::Default, |(source, _)| *source);
+            (*name, if stored.contains_key(*name) { Source::Stored } else { preset })
+        };
+        Knobs::NAMES.iter().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_stronger_source_wins_in_whatever_order_it_comes() {
+        let mut preset = Preset::default();
+        preset.set_text(Source::Flag, "idle_timeout_seconds", "60").unwrap();
+        preset.set(Source::File, "idle_timeout_seconds", json!(50)).unwrap();
+        preset.set(Source::File, "default_max_per_user", json!(7)).unwrap();
+        preset.set_text(Source::Variable, "default_max_per_user", "8").unwrap();
+        let knobs = preset.knobs(&Map::new()).unwrap();
+        assert_eq!((knobs.idle_timeout_seconds, knobs.default_max_per_user), (60, 8));
+        let stored = [("idle_timeout_seconds".to_owned(), json!(70))].into_iter().collect();
+        assert_eq!(preset.knobs(&stored).unwrap().idle_timeout_seconds, 70);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let mut preset = Preset::default();
+        for (name, text) in [
+            ("no_such", "1"),
+            ("default_max_per_user", "-1"),
+            ("default_max_per_user", "many"),
+            ("idle_timeout_seconds", "9"),
+            ("admission.memory_ratio", "0"),
+            ("admission.wait_seconds", "601"),
+            ("plans", "{\"pro\":{\"no_such\":1}}"),
+            ("tool_sessions.max", "0"),
+        ] {
+            let error = preset.set_text(Source::Flag, name, text).unwrap_err();
+            assert_eq!(error.field.as_deref(), Some(name), "{text}");
+        }
+        assert_eq!(preset, Preset::default());
+        preset.set_text(Source::Flag, "owners", "{\"ann\":\"pro\"}").unwrap();
+        assert_eq!(preset.validate().unwrap_err().field.as_deref(), Some("owners"), "there is no such plan");
+    }
+}

@@ -1,0 +1,113 @@
+//! Looking at the settings and changing them. The wire's names that nothing uses yet are shown, and
+//! refused where somebody would change them: what is stored must not look as if it did something.
+
+use super::{Knobs, Source, unknown};
+use crate::{
+    Caller, Core,
+    act::{Act, What},
+};
+use atoll_types::{Error, ErrorCode, Result, Tiers};
+use serde_json::{Map, Value};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The settings, and what else is worth knowing beside them.
+#[derive(Debug, Clone)]
+pub struct SettingsView {
+    /// The present values.
+    pub knobs: Arc<Knobs>,
+    /// Where each comes from.
+    pub sources: BTreeMap<&'static str, Source>,
+    /// What the wire has and nobody can set yet.
+    pub fixed: BTreeMap<&'static str, Value>,
+    /// What tiers allow.
+    pub tiers: Tiers,
+}
+
+impl Core {
+    /// The settings as they are at this moment, for whoever works by them.
+    #[must_use]
+    pub fn knobs(&self) -> Arc<Knobs> {
+        self.live.now()
+    }
+
+    /// Tells of every change of the settings from now on.
+    #[must_use]
+    pub fn watch_knobs(&self) -> tokio::sync::watch::Receiver<Arc<Knobs>> {
+        self.live.watch()
+    }
+
+    /// The settings, for an admin to look at.
+    pub async fn settings(&self, caller: &Caller) -> Result<SettingsView> {
+        caller.must_administer()?;
+        Ok(SettingsView {
+            knobs: self.live.now(),
+            sources: self.live.sources().await,
+            fixed: self.fixed(),
+            tiers: self.settings.tiers.clone(),
+        })
+    }
+
+    /// Changes some settings, or none where one cannot be. Null takes back what was set by such a change.
+    pub async fn patch_settings(&self, caller: &Caller, changes: Map<String, Value>) -> Result<SettingsView> {
+        let before = self.live.now();
+        let names: Vec<&str> = changes.keys().map(String::as_str).collect();
+        let mut what = What::new("settings.patch").with(names.join(", "));
+        for (name, value) in changes.iter().take(Knobs::NAMES.len()) {
+            if let Some(old) = before.get(name) {
+                what = what.and(name, format!("{old} -> {value}"));
+            }
+        }
+        let act = self.act(caller, what).await?;
+        let result = self.patch_settings_as(&act, caller, changes).await;
+        act.done(result).await?;
+        self.settings(caller).await
+    }
+
+    async fn patch_settings_as(&self, act: &Act, caller: &Caller, changes: Map<String, Value>) -> Result<()> {
+        act.allowed()?;
+        caller.must_administer()?;
+        let mut real = Map::new();
+        for (name, value) in changes {
+            if Knobs::name(&name).is_some() {
+                real.insert(name, value);
+            } else {
+                self.must_stay(&name, &value)?;
+            }
+        }
+        if let Some(image) = real.get("db_default_image").and_then(Value::as_str) {
+            self.settings.profile(image).map_err(|e| e.at("db_default_image"))?;
+        }
+        self.live.change(&*self.store, real).await?;
+        self.admission.look();
+        Ok(())
+    }
+
+    /// What the wire has and nobody can set yet.
+    fn fixed(&self) -> BTreeMap<&'static str, Value> {
+        let of = |value: &str| Value::from(value);
+        [
+            ("provider_type", of("native")),
+            ("warm_pool_enabled", Value::from(false)),
+            ("config_fallback_image", of(&self.settings.default_image)),
+            ("env_allowlist", Value::from(Vec::<String>::new())),
+            ("db_active_images", Value::from(vec!["host"])),
+            ("k8s_namespace", Value::Null),
+        ]
+        .into()
+    }
+
+    /// Refuses another value for what cannot be set.
+    fn must_stay(&self, name: &str, value: &Value) -> Result<()> {
+        match self.fixed().get(name) {
+            None => Err(unknown(name)),
+            Some(present) if present == value => Ok(()),
+            Some(_) => {
+                let why = match name {
+                    "config_fallback_image" => "is set in the configuration file, as images.default",
+                    _ => "is not supported yet",
+                };
+                Err(Error::new(ErrorCode::Unsupported, format!("setting {name} {why}")).at(name))
+            }
+        }
+    }
+}

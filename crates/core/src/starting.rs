@@ -1,0 +1,117 @@
+//! Getting a container for a sandbox: the caller's tier, its owner's plan and the machine are asked here,
+//! in this order, before the sandbox's desk starts anything. Waiting happens here and never at a desk, so a
+//! caller that goes away leaves its place, and a sandbox can be stopped while somebody waits to start it.
+
+use crate::{
+    Caller, Core, Created,
+    admission::{Need, Seat, Turn},
+    desk::Ran,
+};
+use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
+use atoll_types::{Error, ErrorCode, Result};
+use tokio::time::Instant;
+
+/// How often a start is tried again whose limits were changed meanwhile.
+const TRIES: usize = 5;
+
+impl Core {
+    /// Makes a sandbox and starts it, or starts the one that has its session key.
+    pub(crate) async fn make_and_start(&self, caller: &Caller, new: NewSandbox) -> Result<Created> {
+        let deadline = self.admission.deadline();
+        let need = Need::of(&new.limits);
+        let turn = self.session_turn(&new, &need, deadline).await?;
+        if turn.is_some()
+            && let Some(there) = self.of_session(&new).await?
+        {
+            drop(turn);
+            return self.start_existing(caller, there.id).await;
+        }
+        let id = new.id;
+        let seat = self.seat_for(caller, &new, need, deadline).await?;
+        let inserted = self.store.insert_sandbox(new).await?;
+        drop(turn);
+        match inserted {
+            Inserted::New(_) => match self.desks.make(id, seat).await? {
+                Ran::Runs(record) => Ok(Created { record: *record, new: true }),
+                Ran::NeedsSeat(_) => Err(Error::internal("a new sandbox has no seat")),
+            },
+            Inserted::Existing(record) => {
+                drop(seat);
+                self.start_existing(caller, record.id).await
+            }
+        }
+    }
+
+    async fn start_existing(&self, caller: &Caller, id: SandboxId) -> Result<Created> {
+        Ok(Created { record: self.start(caller, id).await?, new: false })
+    }
+
+    async fn seat_for(
+        &self,
+        caller: &Caller,
+        new: &NewSandbox,
+        need: Need,
+        deadline: Instant,
+    ) -> Result<Seat> {
+        let quota = self.quota(caller, &new.owner, &new.owner_name);
+        let seat = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
+        seat.wait(need, deadline).await?;
+        Ok(seat)
+    }
+
+    /// Of those that create with one session key, one at a time: the others find its sandbox.
+    async fn session_turn(&self, new: &NewSandbox, need: &Need, deadline: Instant) -> Result<Option<Turn>> {
+        let Some(key) = &new.session_key else { return Ok(None) };
+        let began = Instant::now();
+        // None of the three can hold a control character.
+        let name = [new.owner.as_str(), key, &new.image].join("\n");
+        let late = || self.admission.no_turn(need, began);
+        self.turns.take(&name, deadline, late).await.map(Some)
+    }
+
+    async fn of_session(&self, new: &NewSandbox) -> Result<Option<SandboxRecord>> {
+        let query = ListQuery {
+            owner: Some(new.owner.clone()),
+            session_key: new.session_key.clone(),
+            image: Some(new.image.clone()),
+            limit: 1,
+            ..ListQuery::default()
+        };
+        Ok(self.store.list_sandboxes(&query).await?.items.pop())
+    }
+
+    /// Sees that a sandbox runs.
+    pub(crate) async fn start(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        let record = match self.desks.run(id, None).await? {
+            Ran::Runs(record) => return Ok(*record),
+            Ran::NeedsSeat(record) => record,
+        };
+        let (began, deadline) = (Instant::now(), self.admission.deadline());
+        let late = || self.admission.no_turn(&Need::of(&record.limits), began);
+        let _turn = self.turns.take(&id.to_string(), deadline, late).await?;
+        for _ in 0..TRIES {
+            // Whoever had the turn before may have started it.
+            let record = match self.desks.run(id, None).await? {
+                Ran::Runs(record) => return Ok(*record),
+                Ran::NeedsSeat(record) => record,
+            };
+            self.may_start(caller, &record)?;
+            let quota = self.quota(caller, &record.owner, &record.owner_name);
+            let seat = self.admission.wake(&record, quota.as_ref())?;
+            seat.wait(Need::of(&record.limits), deadline).await?;
+            if let Ran::Runs(record) = self.desks.run(id, Some(seat)).await? {
+                return Ok(*record);
+            }
+        }
+        Err(Error::new(ErrorCode::Conflict, "the sandbox's limits are being changed; ask again"))
+    }
+
+    /// Enters everything that is recorded, so that what is counted is what there is.
+    pub(crate) async fn fill_admission(&self) -> Result<()> {
+        let all = ListQuery { limit: u32::MAX, ..ListQuery::default() };
+        for record in self.store.list_sandboxes(&all).await?.items {
+            self.admission.adopt(&record);
+        }
+        Ok(())
+    }
+}

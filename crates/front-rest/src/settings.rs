@@ -1,0 +1,251 @@
+//! The settings of the whole server, for admins. The names of the reference API are at the top, ours are
+//! in `atoll`.
+
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    parse::{Raw, json},
+};
+use atoll_core::{Knobs, SettingsView};
+use atoll_types::{Ceiling, Error, Tier};
+use axum::{Json, extract::State};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// The settings.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SettingsItem {
+    /// What runs sandboxes. Cannot be changed.
+    provider_type: Value,
+    /// Not supported yet.
+    warm_pool_enabled: Value,
+    /// Sandboxes that an owner may have at a time by the default plan.
+    #[schema(minimum = 0, maximum = 1_000_000)]
+    default_max_per_user: u32,
+    /// Of a new sandbox that says nothing of it.
+    #[schema(minimum = 10, maximum = 2_592_000)]
+    idle_timeout_seconds: u32,
+    /// How long a stopped sandbox is kept.
+    #[schema(minimum = 60, maximum = 31_536_000)]
+    stopped_retention_seconds: u32,
+    /// The image of the configuration file.
+    config_fallback_image: Value,
+    /// The image of a create that names none, instead of the one of the file.
+    db_default_image: Option<String>,
+    /// Not supported yet.
+    env_allowlist: Value,
+    /// Cannot be changed yet.
+    db_active_images: Value,
+    /// Not supported yet.
+    k8s_namespace: Value,
+    atoll: OwnSettings,
+}
+
+/// Settings of Atoll's own.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct OwnSettings {
+    plan: PlanItem,
+    /// Other plans by name: `max_per_user`, `sandboxes`, `disk_mb`, `execs_per_second`, `exec_burst`; what one
+    /// leaves out is as in the default plan.
+    #[schema(value_type = BTreeMap<String, BTreeMap<String, u64>>)]
+    plans: Value,
+    /// Which owner, by name or id, has which of them.
+    owners: BTreeMap<String, String>,
+    admission: AdmissionItem,
+    tool_sessions: ToolSessionsItem,
+    /// What keys of each tier may ask for. From the configuration file.
+    tiers: BTreeMap<&'static str, TierItem>,
+    /// Where each value comes from: default, file, environment, flag or stored. The last wins.
+    sources: BTreeMap<&'static str, &'static str>,
+}
+
+/// The default plan, beside `default_max_per_user`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PlanItem {
+    /// Sandboxes of one owner, stopped ones too.
+    sandboxes: u32,
+    /// What their disks may hold in all.
+    disk_mb: u64,
+    execs_per_second: u32,
+    exec_burst: u32,
+}
+
+/// How much of the machine may be promised.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AdmissionItem {
+    /// How long a create or a resume waits for room; 0 for not at all.
+    wait_seconds: u32,
+    /// Times the machine's cores.
+    cpu_ratio: f64,
+    /// Times the machine's memory.
+    memory_ratio: f64,
+    /// Times the machine's process table.
+    process_ratio: f64,
+}
+
+/// Tool sessions.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ToolSessionsItem {
+    max: u32,
+    max_per_thread: u32,
+    max_threads: u32,
+    collect_seconds: u32,
+    orphan_seconds: u32,
+}
+
+/// What keys of a tier may ask for.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct TierItem {
+    cpu_cores: f64,
+    memory_mb: u64,
+    disk_mb: u64,
+    processes: u32,
+    timeout_seconds: u64,
+    /// none, restricted or full.
+    network: &'static str,
+}
+
+impl From<Ceiling> for TierItem {
+    fn from(ceiling: Ceiling) -> Self {
+        let Ceiling { cpu_millis, memory_mb, disk_mb, processes, timeout_seconds, network } = ceiling;
+        let cpu_cores = f64::from(cpu_millis) / 1000.0;
+        Self { cpu_cores, memory_mb, disk_mb, processes, timeout_seconds, network: network.as_str() }
+    }
+}
+
+impl From<SettingsView> for SettingsItem {
+    fn from(view: SettingsView) -> Self {
+        let SettingsView { knobs, sources, mut fixed, tiers } = view;
+        let mut fixed = |name| fixed.remove(name).unwrap_or_default();
+        let k: &Knobs = &knobs;
+        Self {
+            provider_type: fixed("provider_type"),
+            warm_pool_enabled: fixed("warm_pool_enabled"),
+            default_max_per_user: k.default_max_per_user,
+            idle_timeout_seconds: k.idle_timeout_seconds,
+            stopped_retention_seconds: k.stopped_retention_seconds,
+            config_fallback_image: fixed("config_fallback_image"),
+            db_default_image: k.db_default_image.clone(),
+            env_allowlist: fixed("env_allowlist"),
+            db_active_images: fixed("db_active_images"),
+            k8s_namespace: fixed("k8s_namespace"),
+            atoll: OwnSettings {
+                plan: PlanItem {
+                    sandboxes: k.plan_sandboxes,
+                    disk_mb: k.plan_disk_mb,
+                    execs_per_second: k.plan_execs_per_second,
+                    exec_burst: k.plan_exec_burst,
+                },
+                plans: k.get("plans").unwrap_or_default(),
+                owners: k.owners.clone(),
+                admission: AdmissionItem {
+                    wait_seconds: k.admission_wait_seconds,
+                    cpu_ratio: k.admission_cpu_ratio,
+                    memory_ratio: k.admission_memory_ratio,
+                    process_ratio: k.admission_process_ratio,
+                },
+                tool_sessions: ToolSessionsItem {
+                    max: k.tool_sessions_max,
+                    max_per_thread: k.tool_sessions_max_per_thread,
+                    max_threads: k.tool_sessions_max_threads,
+                    collect_seconds: k.tool_sessions_collect_seconds,
+                    orphan_seconds: k.tool_sessions_orphan_seconds,
+                },
+                tiers: Tier::ALL.iter().map(|tier| (tier.as_str(), tiers.of(*tier).into())).collect(),
+                sources: sources.into_iter().map(|(name, source)| (name, source.as_str())).collect(),
+            },
+        }
+    }
+}
+
+const OWN: &str = "atoll";
+
+/// Whether a name of the core's is in `atoll` here.
+fn is_own(name: &str) -> bool {
+    Knobs::NAMES.contains(&name) && (name.contains('.') || matches!(name, "plans" | "owners"))
+}
+
+/// The body as the core's names. What it does not know keeps the whole of its own.
+fn flat(body: Map<String, Value>) -> Result<Map<String, Value>, Error> {
+    let object = |name: &str, value: Value| match value {
+        Value::Object(map) => Ok(map),
+        _ => Err(Error::invalid(name, format!("{name} must be an object"))),
+    };
+    let mut all = Map::new();
+    for (name, value) in body {
+        if name != OWN {
+            // Ours are not found outside of their place.
+            let name = if is_own(&name) { format!("{name} outside of {OWN}") } else { name };
+            all.insert(name, value);
+            continue;
+        }
+        for (group, value) in object(OWN, value)? {
+            let whole = format!("{OWN}.{group}");
+            if is_own(&group) {
+                all.insert(group, value);
+            } else if Knobs::NAMES.iter().any(|name| name.split('.').next() == Some(&group)) {
+                for (name, value) in object(&whole, value)? {
+                    let (known, name) = (format!("{group}.{name}"), format!("{whole}.{name}"));
+                    all.insert(if is_own(&known) { known } else { name }, value);
+                }
+            } else {
+                all.insert(whole, value);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// An error by the name that the caller used.
+fn named(mut error: Error) -> Failure {
+    if let Some(field) = error.field.as_mut().filter(|field| is_own(field)) {
+        *field = format!("{OWN}.{field}");
+    }
+    error.into()
+}
+
+/// The settings, and where each comes from. For admins.
+#[utoipa::path(get, path = "/api/v1/settings/sandbox", tag = "settings",
+    responses((status = 200, body = SettingsItem), (status = 403)))]
+pub(crate) async fn get(State(app): State<App>, Who(caller): Who) -> Result<Json<SettingsItem>, Failure> {
+    Ok(Json(app.core.settings(&caller).await?.into()))
+}
+
+/// Changes settings: what is left out stays, null takes back what was set here. All of it is done, or
+/// nothing. It applies at once and outlives the server.
+#[utoipa::path(patch, path = "/api/v1/settings/sandbox", tag = "settings",
+    request_body(content = BTreeMap<String, Value>, description = "Some of what GET shows, in the same places"),
+    responses((status = 200, body = SettingsItem), (status = 403), (status = 422)))]
+pub(crate) async fn patch(
+    State(app): State<App>,
+    Who(caller): Who,
+    Raw(body): Raw,
+) -> Result<Json<SettingsItem>, Failure> {
+    let changes = flat(json(&body)?)?;
+    Ok(Json(app.core.patch_settings(&caller, changes).await.map_err(named)?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_body_is_read_into_the_cores_names() {
+        let read = |body: Value| match body {
+            Value::Object(map) => flat(map).map(Value::Object).map_err(|e| e.field.unwrap_or_default()),
+            _ => unreachable!(),
+        };
+        let body = json!({"default_max_per_user": 4, "atoll": {"plan": {"disk_mb": 1}, "plans": {"a": {}}}});
+        assert_eq!(read(body), Ok(json!({"default_max_per_user": 4, "plan.disk_mb": 1, "plans": {"a": {}}})));
+        assert_eq!(read(json!({"atoll": {"plan": {"no": 1}, "tiers": 2}})), {
+            Ok(json!({"atoll.plan.no": 1, "atoll.tiers": 2}))
+        });
+        assert_eq!(read(json!({"plan.disk_mb": 1})), Ok(json!({"plan.disk_mb outside of atoll": 1})));
+        assert_eq!(read(json!({"atoll": 1})), Err("atoll".into()));
+        assert_eq!(read(json!({"atoll": {"plan": 1}})), Err("atoll.plan".into()));
+    }
+}
