@@ -33,40 +33,36 @@ pub(crate) async fn owner(files: &Files, execs: &Execs, request: SocketRef) -> R
 }
 
 struct Wanted {
-    datagram: bool,
     address: IpAddr,
     port: u16,
 }
 
 impl Wanted {
     fn read(request: SocketRef) -> Result<Self> {
-        let SocketRef { datagram, address, port } = request;
+        let SocketRef { address, port } = request;
         let four = <[u8; 4]>::try_from(&address[..]).map(IpAddr::from);
         let address = four
             .or_else(|_| <[u8; 16]>::try_from(&address[..]).map(IpAddr::from))
             .map_err(|_| Error::invalid("address", "expected 4 bytes or 16"))?
             .to_canonical();
         let port = u16::try_from(port).map_err(|_| Error::invalid("port", "expected a port"))?;
-        Ok(Self { datagram, address, port })
+        Ok(Self { address, port })
     }
 
-    fn fits(&self, address: IpAddr, port: u16) -> bool {
+    fn fits(&self, address: IpAddr, port: u16, datagram: bool) -> bool {
         // A socket that was never told its address answers for all of them.
-        port == self.port && (address == self.address || self.datagram && address.is_unspecified())
-    }
-
-    fn tables(&self) -> [&'static str; 2] {
-        if self.datagram { ["/proc/net/udp", "/proc/net/udp6"] } else { ["/proc/net/tcp", "/proc/net/tcp6"] }
+        port == self.port && (address == self.address || datagram && address.is_unspecified())
     }
 }
 
+/// The kernel's tables, and whether their sockets are of UDP.
+const TABLES: [(&str, bool); 4] =
+    [("/proc/net/tcp", false), ("/proc/net/tcp6", false), ("/proc/net/udp", true), ("/proc/net/udp6", true)];
+
 fn find(wanted: &Wanted, shims: &HashMap<i32, ExecId>, until: Instant) -> Option<ExecId> {
-    let names: Vec<String> = wanted
-        .tables()
-        .iter()
-        .flat_map(|t| inodes(wanted, t, until))
-        .map(|n| format!("socket:[{n}]"))
-        .collect();
+    let tables = TABLES.iter().map(|(table, datagram)| inodes(wanted, table, *datagram, until));
+    let found = tables.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
+    let names: Vec<String> = found.iter().map(|inode| format!("socket:[{inode}]")).collect();
     if names.is_empty() {
         return None;
     }
@@ -93,15 +89,12 @@ fn find(wanted: &Wanted, shims: &HashMap<i32, ExecId>, until: Instant) -> Option
 }
 
 /// The inodes of the sockets that fit.
-fn inodes(wanted: &Wanted, table: &str, until: Instant) -> Vec<u64> {
+fn inodes(wanted: &Wanted, table: &str, datagram: bool, until: Instant) -> Vec<u64> {
     let Ok(file) = fs::File::open(table) else { return Vec::new() };
     let lines = BufReader::new(file.take(LARGEST_TABLE)).lines().map_while(std::io::Result::ok);
     let lines = lines.skip(1).take_while(|_| Instant::now() <= until);
-    lines
-        .filter_map(|line| parse_line(&line))
-        .filter(|(a, p, _)| wanted.fits(*a, *p))
-        .map(|(_, _, n)| n)
-        .collect()
+    let fits = |(address, port, inode)| wanted.fits(address, port, datagram).then_some(inode);
+    lines.filter_map(|line| parse_line(&line)).filter_map(fits).collect()
 }
 
 /// `sl local remote st queues timer retransmits uid timeout inode …`
@@ -191,13 +184,11 @@ mod tests {
 
     #[test]
     fn only_the_asked_for_address_fits() {
-        let wanted = |datagram, address: &[u8]| {
-            Wanted::read(SocketRef { datagram, address: address.to_vec(), port: 80 })
-        };
-        let tcp = wanted(false, &[127, 0, 0, 1]).unwrap();
-        assert!(tcp.fits("127.0.0.1".parse().unwrap(), 80));
-        assert!(!tcp.fits("127.0.0.1".parse().unwrap(), 81) && !tcp.fits("0.0.0.0".parse().unwrap(), 80));
-        assert!(wanted(true, &[127, 0, 0, 1]).unwrap().fits("0.0.0.0".parse().unwrap(), 80));
-        assert!(wanted(true, &[1, 2, 3]).is_err());
+        let wanted = |address: &[u8]| Wanted::read(SocketRef { address: address.to_vec(), port: 80 });
+        let (own, any) = ("127.0.0.1".parse().unwrap(), "0.0.0.0".parse().unwrap());
+        let one = wanted(&[127, 0, 0, 1]).unwrap();
+        assert!(one.fits(own, 80, false) && one.fits(own, 80, true) && one.fits(any, 80, true));
+        assert!(!one.fits(own, 81, false) && !one.fits(any, 80, false));
+        assert!(wanted(&[1, 2, 3]).is_err());
     }
 }

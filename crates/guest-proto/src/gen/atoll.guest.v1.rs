@@ -271,13 +271,10 @@ pub struct ResizeReply {}
 pub struct ForgetReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SocketRef {
-    /// UDP instead of TCP.
-    #[prost(bool, tag = "1")]
-    pub datagram: bool,
     /// Its own address: 4 bytes or 16.
-    #[prost(bytes = "vec", tag = "2")]
+    #[prost(bytes = "vec", tag = "1")]
     pub address: ::prost::alloc::vec::Vec<u8>,
-    #[prost(uint32, tag = "3")]
+    #[prost(uint32, tag = "2")]
     pub port: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -909,7 +906,8 @@ pub mod guest_client {
                 .insert(GrpcMethod::new("atoll.guest.v1.Guest", "ForgetExec"));
             self.inner.unary(req, path, codec).await
         }
-        /// Which command has the socket with this address of the sandbox's own network. Feature: sockets.
+        /// Which command has the socket with this address of the sandbox's own network: one of TCP, or where
+        /// there is none, of UDP. Feature: sockets.
         pub async fn find_socket(
             &mut self,
             request: impl tonic::IntoRequest<super::SocketRef>,
@@ -1170,7 +1168,8 @@ pub mod guest_server {
             &self,
             request: tonic::Request<super::ExecRef>,
         ) -> std::result::Result<tonic::Response<super::ForgetReply>, tonic::Status>;
-        /// Which command has the socket with this address of the sandbox's own network. Feature: sockets.
+        /// Which command has the socket with this address of the sandbox's own network: one of TCP, or where
+        /// there is none, of UDP. Feature: sockets.
         async fn find_socket(
             &self,
             request: tonic::Request<super::SocketRef>,

@@ -468,7 +468,7 @@ impl Guest {
 
     /// The command that has the socket with this address of the container's own network; none where it is
     /// nobody's, or cannot be found.
-    pub async fn socket_owner(&self, datagram: bool, address: SocketAddr) -> Result<Option<ExecId>> {
+    pub async fn socket_owner(&self, address: SocketAddr) -> Result<Option<ExecId>> {
         if !self.has(atoll_guest_proto::FEATURE_SOCKETS) {
             return Ok(None);
         }
@@ -476,7 +476,7 @@ impl Guest {
             IpAddr::V4(address) => address.octets().to_vec(),
             IpAddr::V6(address) => address.octets().to_vec(),
         };
-        let request = v1::SocketRef { datagram, address: bytes, port: address.port().into() };
+        let request = v1::SocketRef { address: bytes, port: address.port().into() };
         let reply = self.client().find_socket(request).await;
         match self.check(reply).await {
             Ok(found) => {
