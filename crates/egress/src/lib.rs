@@ -6,8 +6,11 @@
 
 mod address;
 pub mod policy;
+pub mod presets;
 mod record;
+mod variables;
 
 pub use address::{BadNet, Net, Reach};
 pub use policy::{Asked, Entry, Host, Limits, Mode, Policy, Presets, Request, Rules, Target, Verdict};
 pub use record::{Decision, Recorder, Sockets, Via};
+pub use variables::variables;
