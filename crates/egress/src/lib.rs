@@ -8,9 +8,11 @@ mod address;
 mod dial;
 mod engine;
 pub mod policy;
+pub mod presets;
 mod record;
 mod tls;
 mod token;
+mod variables;
 
 pub use address::{BadNet, Net, Reach};
 pub use dial::{Dialer, FetchLimits, Fetched};
@@ -19,3 +21,4 @@ pub use policy::{Asked, Entry, Host, Limits, Mode, Policy, Presets, Request, Rul
 pub use record::{Decision, Recorder, Sockets, Via};
 pub use tls::Authority;
 pub use token::{BadToken, Claims, LIFETIME, Tokens};
+pub use variables::variables;
