@@ -33,8 +33,7 @@ pub(super) struct Teller {
 impl Teller {
     /// Starts the task that writes; it ends with the last handle.
     pub(super) fn start(ledger: Ledger) -> Arc<Self> {
-        let teller =
-            Arc::new(Self {
+        let teller = Arc::new(Self {
             all: Mutex::default(),
             wake: Arc::default(),
             failing: watch::Sender::new(false),
