@@ -29,6 +29,10 @@ mod usage;
 mod vault;
 
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
+pub use atoll_egress::{
+    Entry as EgressEntry, Policy,
+    presets::{Listed as ListedEntry, Preset},
+};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use egress::{EgressParts, EgressView, Refusals};

@@ -1,6 +1,9 @@
 //! Operations on the wire.
 
-use crate::time::{day, rfc3339};
+use crate::{
+    egress::EgressItem,
+    time::{day, rfc3339},
+};
 use atoll_core::{KeptOutput, KeptOutputs};
 use atoll_store::{
     Begin, Detail, End, FileChanged, Operation, OperationEnd, Outcome, Output, Problem, SandboxId, Summary,
@@ -44,6 +47,9 @@ pub(crate) struct AuditEntry {
     extra: BTreeMap<String, String>,
     /// None while it goes on.
     ended: Option<AuditEnd>,
+    /// What it asked of the network, the latest first, at most 500; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) egress: Option<Vec<EgressItem>>,
 }
 
 /// How an operation ended.
@@ -162,6 +168,7 @@ impl From<Operation> for AuditEntry {
             variables,
             extra,
             ended: end.map(AuditEnd::from),
+            egress: None,
         }
     }
 }
