@@ -28,7 +28,7 @@ impl Index {
 
 #[async_trait]
 impl Fetch for Index {
-    async fn get(&self, url: &Url, _: &str, _: usize) -> Result<Answer> {
+    async fn get(&self, url: &Url, _: usize) -> Result<Answer> {
         self.1.lock().unwrap().push(url.to_string());
         let answers = self.0.lock().unwrap();
         let found = answers.iter().find(|(known, _)| known == url.as_str());
@@ -192,6 +192,11 @@ fn the_tools_of_this_machine_say_the_same() {
             expected.as_str().trim_end_matches('/')
         );
     }
+    if let Some(cran) =
+        said("Rscript", &["-e", "cat(getOption('repos')['CRAN'])"]).filter(|c| c.contains("//"))
+    {
+        assert_eq!(main(Ecosystem::R), Some(url(&cran)));
+    }
     if said("cargo", &["--version"]).is_some() {
         assert!(main(Ecosystem::Rust).is_some(), "{found:?}");
     }
@@ -207,6 +212,21 @@ fn the_tools_of_this_machine_say_the_same() {
         if said(program, &["--version"]).is_some() {
             assert!(!preset(&book, None, name).entries.is_empty(), "{name}: {found:?}");
         }
+    }
+}
+
+#[test]
+fn the_profile_for_r_sets_its_repository() {
+    let profile = "options(repos = c(CRAN = 'https://cran.example.com/x'))\n";
+    let trial = Trial::new(&[("etc/R/Rprofile.site", profile)]);
+    let settings = mirrors(&learn(&trial.machine(&[])));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("profile");
+    fs::write(&file, &settings.files[0].text).unwrap();
+    let (name, _) = settings.files[0].variable.unwrap();
+    let output = Command::new("Rscript").args(["-e", "cat(getOption('repos'))"]).env(name, &file).output();
+    if let Ok(output) = output {
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "https://cran.example.com/x", "{output:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     index::{Index, Role, Tool, entry},
     rust::Described,
 };
-use crate::Entry;
+use crate::{Dialer, Entry, FetchLimits, Fetched};
 use async_trait::async_trait;
 use atoll_types::{Error, ErrorCode, Result};
 use serde::Deserialize;
@@ -38,11 +38,22 @@ pub struct Answer {
 #[async_trait]
 pub trait Fetch: Send + Sync + 'static {
     /// Fetches a URL of `http` or `https` with GET. An answer whose body is longer than `most` is an error.
-    async fn get(&self, url: &Url, accept: &str, most: usize) -> Result<Answer>;
+    async fn get(&self, url: &Url, most: usize) -> Result<Answer>;
 }
 
-/// What is asked of an index, and what kind of answer is wanted. None: it has no links to ask for.
-fn question(index: &Index) -> Option<(Url, &'static str)> {
+#[async_trait]
+impl Fetch for Dialer {
+    async fn get(&self, url: &Url, most: usize) -> Result<Answer> {
+        // Every step is seen here: the tools inside take the same ones.
+        let limits = FetchLimits { bytes: most, time: TIMEOUT, redirects: 0 };
+        let Fetched { url: _, status, headers, body } = Dialer::get(self, url.as_str(), limits).await?;
+        let location = headers.into_iter().find(|(name, _)| name == "location").map(|(_, value)| value);
+        Ok(Answer { status, location, body })
+    }
+}
+
+/// What is asked of an index; a page or JSON may come back. None: it has no links to ask for.
+fn question(index: &Index) -> Option<Url> {
     if index.credentials || index.git || index.role == Role::Other {
         return None;
     }
@@ -50,13 +61,13 @@ fn question(index: &Index) -> Option<(Url, &'static str)> {
     if !base.path().ends_with('/') {
         base.set_path(&format!("{}/", index.url.path()));
     }
-    let (path, accept) = match index.tool {
-        Tool::Pip | Tool::Uv => ("six/", "application/vnd.pypi.simple.v1+json, text/html;q=0.5"),
-        Tool::Npm => ("ms", "application/vnd.npm.install-v1+json, application/json;q=0.5"),
-        Tool::Cargo => ("config.json", "application/json"),
+    let path = match index.tool {
+        Tool::Pip | Tool::Uv => "six/",
+        Tool::Npm => "ms",
+        Tool::Cargo => "config.json",
         Tool::Apt | Tool::R => return None,
     };
-    Some((base.join(path).ok()?, accept))
+    base.join(path).ok()
 }
 
 /// Whether an index can be asked.
@@ -72,10 +83,10 @@ pub(super) async fn ask(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> 
 
 async fn follow(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> {
     let bad = |why: String| Error::new(ErrorCode::Unavailable, why);
-    let Some((mut url, accept)) = question(index) else { return Ok(Vec::new()) };
+    let Some(mut url) = question(index) else { return Ok(Vec::new()) };
     let mut hosts = Vec::new();
     for _ in 0..MOST_STEPS {
-        let Answer { status, location, body } = fetch.get(&url, accept, MOST_BYTES).await?;
+        let Answer { status, location, body } = fetch.get(&url, MOST_BYTES).await?;
         match (status, location) {
             (200, _) => {
                 let found =
@@ -202,7 +213,7 @@ mod tests {
 
     #[async_trait]
     impl Fetch for Canned {
-        async fn get(&self, url: &Url, _: &str, _: usize) -> Result<Answer> {
+        async fn get(&self, url: &Url, _: usize) -> Result<Answer> {
             let found = self.0.iter().find(|(known, _)| *known == url.as_str());
             found
                 .map(|(_, answer)| answer.clone())
