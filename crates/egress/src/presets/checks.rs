@@ -4,6 +4,7 @@ use super::{trial::Trial, *};
 use crate::{Entry, Reach};
 use async_trait::async_trait;
 use atoll_types::{Error, ErrorCode, Result};
+use proptest::prelude::*;
 use std::{
     collections::BTreeSet,
     fs,
@@ -158,6 +159,29 @@ fn findings_can_be_written_down() {
     let found = learn(&Trial::new(&[(PIP, SOURCE)]).machine(&[]));
     let text = serde_json::to_string(&found).unwrap();
     assert_eq!(serde_json::from_str::<Findings>(&text).unwrap(), found);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_file_of_an_image_makes_learning_fail(text in "(\\PC|[ \n\t'\"=:#\\[\\](){},]|https://|registry|PyPI = |default:|repos|CRAN|deb |URIs:|index-url){0,60}") {
+        let files = [
+            PIP, "etc/pip.conf", "etc/npmrc", "etc/uv/uv.toml", "root/.cargo/config.toml", "usr/bin/cargo",
+            "usr/lib/node_modules/npm/lib/config/defaults.js", "etc/apt/sources.list",
+            "etc/apt/sources.list.d/x.sources", "etc/R/Rprofile.site", "usr/lib/R/etc/repositories",
+            "usr/lib/R/doc/CRAN_mirrors.csv",
+        ];
+        let trial = Trial::new(&files.map(|file| (file, text.as_str())));
+        let book = Book::new(learn(&trial.machine(&[])), BTreeMap::new(), Arc::default(), None);
+        book.learned("guest", learn(&trial.image()));
+        // Whatever was made of it is an entry for one host and port.
+        for preset in book.list(Some("guest")) {
+            for Listed { entry, .. } in preset.entries {
+                prop_assert_eq!(entry.to_string().parse::<Entry>().unwrap(), entry.clone());
+                prop_assert!(entry.port.is_some());
+            }
+        }
+    }
 }
 
 /// What a program prints, where it is there at all.

@@ -17,6 +17,9 @@ use url::Url;
 pub(super) const MOST_HOSTS: usize = 16;
 /// Of an answer.
 const MOST_BYTES: usize = 4 << 20;
+/// Links of one answer that are looked at, and the longest.
+const MOST_LINKS: usize = 10_000;
+const MOST_URL: usize = 2048;
 /// Redirections that are followed.
 const MOST_STEPS: usize = 4;
 /// For all of one index.
@@ -161,7 +164,8 @@ fn links(tool: Tool, base: &Url, body: &[u8]) -> Option<Vec<Entry>> {
         Tool::Apt | Tool::R => return None,
     };
     let url = |text: &String| base.join(text).ok().filter(|u| matches!(u.scheme(), "http" | "https"));
-    Some(texts.iter().filter_map(url).filter_map(|url| entry(&url, None)).collect())
+    let short = texts.iter().take(MOST_LINKS).filter(|text| text.len() <= MOST_URL);
+    Some(short.filter_map(url).filter_map(|url| entry(&url, None)).collect())
 }
 
 /// The references of a page. None: it is no page.
@@ -169,10 +173,13 @@ fn references(page: &str) -> Option<Vec<String>> {
     let lower = page.to_ascii_lowercase();
     lower.contains("<html").then_some(())?;
     let mut found = Vec::new();
-    for (at, word) in lower.match_indices("href=") {
+    for (at, word) in lower.match_indices("href=").take(MOST_LINKS) {
         let rest = &page[at + word.len()..];
-        let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) else { continue };
-        found.extend(rest[1..].split(quote).next().map(str::to_owned));
+        let Some(quote) = rest.bytes().next().filter(|b| matches!(b, b'"' | b'\'')) else { continue };
+        // A quote that nobody closes must not cost a copy of the whole page.
+        if let Some(end) = rest.bytes().skip(1).take(MOST_URL).position(|b| b == quote) {
+            found.push(rest[1..=end].to_owned());
+        }
     }
     Some(found)
 }
@@ -206,7 +213,7 @@ mod tests {
             }
         }
         let html = "<html><a href=\"http://169.254.169.254/x\"><a href=\"javascript:1\"><a href=\"https://localhost/\"><a href=\"https://10.1/\"><a href=\"http://printer/\"><a href=\"";
-        assert_eq!(hosts(Tool::Pip, html).unwrap(), ["index.example:443"]);
+        assert_eq!(hosts(Tool::Pip, html).unwrap(), Vec::<String>::new());
     }
 
     struct Canned(Vec<(&'static str, Answer)>);
