@@ -44,7 +44,7 @@ pub fn variables(trust: bool) -> Vec<(String, String)> {
     let proxy = format!("http://{PROXY}");
     let mut found: Vec<(&str, &str)> = PROXIES.iter().map(|name| (*name, proxy.as_str())).collect();
     found.extend([("NO_PROXY", DIRECT), ("no_proxy", DIRECT)]);
-    // Node's own fetch and http, from 22.21 and 24.5 on. Older ones go through the resolver and the
+    // Node's own fetch, from 24 on, and its http a little later. Older ones go through the resolver and the
     // reserved block.
     found.push(("NODE_USE_ENV_PROXY", "1"));
     // Otherwise pip asks the index for itself after every install, also where it may not.

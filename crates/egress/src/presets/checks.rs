@@ -4,6 +4,7 @@ use super::{trial::Trial, *};
 use crate::{Entry, Reach};
 use async_trait::async_trait;
 use atoll_types::{Error, ErrorCode, Result};
+use proptest::prelude::*;
 use std::{
     collections::BTreeSet,
     fs,
@@ -28,7 +29,7 @@ impl Index {
 
 #[async_trait]
 impl Fetch for Index {
-    async fn get(&self, url: &Url, _: &str, _: usize) -> Result<Answer> {
+    async fn get(&self, url: &Url, _: usize) -> Result<Answer> {
         self.1.lock().unwrap().push(url.to_string());
         let answers = self.0.lock().unwrap();
         let found = answers.iter().find(|(known, _)| known == url.as_str());
@@ -160,6 +161,29 @@ fn findings_can_be_written_down() {
     assert_eq!(serde_json::from_str::<Findings>(&text).unwrap(), found);
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_file_of_an_image_makes_learning_fail(text in "(\\PC|[ \n\t'\"=:#\\[\\](){},]|https://|registry|PyPI = |default:|repos|CRAN|deb |URIs:|index-url){0,60}") {
+        let files = [
+            PIP, "etc/pip.conf", "etc/npmrc", "etc/uv/uv.toml", "root/.cargo/config.toml", "usr/bin/cargo",
+            "usr/lib/node_modules/npm/lib/config/defaults.js", "etc/apt/sources.list",
+            "etc/apt/sources.list.d/x.sources", "etc/R/Rprofile.site", "usr/lib/R/etc/repositories",
+            "usr/lib/R/doc/CRAN_mirrors.csv",
+        ];
+        let trial = Trial::new(&files.map(|file| (file, text.as_str())));
+        let book = Book::new(learn(&trial.machine(&[])), BTreeMap::new(), Arc::default(), None);
+        book.learned("guest", learn(&trial.image()));
+        // Whatever was made of it is an entry for one host and port.
+        for preset in book.list(Some("guest")) {
+            for Listed { entry, .. } in preset.entries {
+                prop_assert_eq!(entry.to_string().parse::<Entry>().unwrap(), entry.clone());
+                prop_assert!(entry.port.is_some());
+            }
+        }
+    }
+}
+
 /// What a program prints, where it is there at all.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
@@ -192,6 +216,11 @@ fn the_tools_of_this_machine_say_the_same() {
             expected.as_str().trim_end_matches('/')
         );
     }
+    if let Some(cran) =
+        said("Rscript", &["-e", "cat(getOption('repos')['CRAN'])"]).filter(|c| c.contains("//"))
+    {
+        assert_eq!(main(Ecosystem::R), Some(url(&cran)));
+    }
     if said("cargo", &["--version"]).is_some() {
         assert!(main(Ecosystem::Rust).is_some(), "{found:?}");
     }
@@ -207,6 +236,21 @@ fn the_tools_of_this_machine_say_the_same() {
         if said(program, &["--version"]).is_some() {
             assert!(!preset(&book, None, name).entries.is_empty(), "{name}: {found:?}");
         }
+    }
+}
+
+#[test]
+fn the_profile_for_r_sets_its_repository() {
+    let profile = "options(repos = c(CRAN = 'https://cran.example.com/x'))\n";
+    let trial = Trial::new(&[("etc/R/Rprofile.site", profile)]);
+    let settings = mirrors(&learn(&trial.machine(&[])));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("profile");
+    fs::write(&file, &settings.files[0].text).unwrap();
+    let (name, _) = settings.files[0].variable.unwrap();
+    let output = Command::new("Rscript").args(["-e", "cat(getOption('repos'))"]).env(name, &file).output();
+    if let Ok(output) = output {
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "https://cran.example.com/x", "{output:?}");
     }
 }
 

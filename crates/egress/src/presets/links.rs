@@ -6,7 +6,7 @@ use super::{
     index::{Index, Role, Tool, entry},
     rust::Described,
 };
-use crate::Entry;
+use crate::{Dialer, Entry, FetchLimits, Fetched};
 use async_trait::async_trait;
 use atoll_types::{Error, ErrorCode, Result};
 use serde::Deserialize;
@@ -17,6 +17,9 @@ use url::Url;
 pub(super) const MOST_HOSTS: usize = 16;
 /// Of an answer.
 const MOST_BYTES: usize = 4 << 20;
+/// Links of one answer that are looked at, and the longest.
+const MOST_LINKS: usize = 10_000;
+const MOST_URL: usize = 2048;
 /// Redirections that are followed.
 const MOST_STEPS: usize = 4;
 /// For all of one index.
@@ -38,11 +41,22 @@ pub struct Answer {
 #[async_trait]
 pub trait Fetch: Send + Sync + 'static {
     /// Fetches a URL of `http` or `https` with GET. An answer whose body is longer than `most` is an error.
-    async fn get(&self, url: &Url, accept: &str, most: usize) -> Result<Answer>;
+    async fn get(&self, url: &Url, most: usize) -> Result<Answer>;
 }
 
-/// What is asked of an index, and what kind of answer is wanted. None: it has no links to ask for.
-fn question(index: &Index) -> Option<(Url, &'static str)> {
+#[async_trait]
+impl Fetch for Dialer {
+    async fn get(&self, url: &Url, most: usize) -> Result<Answer> {
+        // Every step is seen here: the tools inside take the same ones.
+        let limits = FetchLimits { bytes: most, time: TIMEOUT, redirects: 0 };
+        let Fetched { url: _, status, headers, body } = Dialer::get(self, url.as_str(), limits).await?;
+        let location = headers.into_iter().find(|(name, _)| name == "location").map(|(_, value)| value);
+        Ok(Answer { status, location, body })
+    }
+}
+
+/// What is asked of an index; a page or JSON may come back. None: it has no links to ask for.
+fn question(index: &Index) -> Option<Url> {
     if index.credentials || index.git || index.role == Role::Other {
         return None;
     }
@@ -50,13 +64,13 @@ fn question(index: &Index) -> Option<(Url, &'static str)> {
     if !base.path().ends_with('/') {
         base.set_path(&format!("{}/", index.url.path()));
     }
-    let (path, accept) = match index.tool {
-        Tool::Pip | Tool::Uv => ("six/", "application/vnd.pypi.simple.v1+json, text/html;q=0.5"),
-        Tool::Npm => ("ms", "application/vnd.npm.install-v1+json, application/json;q=0.5"),
-        Tool::Cargo => ("config.json", "application/json"),
+    let path = match index.tool {
+        Tool::Pip | Tool::Uv => "six/",
+        Tool::Npm => "ms",
+        Tool::Cargo => "config.json",
         Tool::Apt | Tool::R => return None,
     };
-    Some((base.join(path).ok()?, accept))
+    base.join(path).ok()
 }
 
 /// Whether an index can be asked.
@@ -72,10 +86,10 @@ pub(super) async fn ask(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> 
 
 async fn follow(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> {
     let bad = |why: String| Error::new(ErrorCode::Unavailable, why);
-    let Some((mut url, accept)) = question(index) else { return Ok(Vec::new()) };
+    let Some(mut url) = question(index) else { return Ok(Vec::new()) };
     let mut hosts = Vec::new();
     for _ in 0..MOST_STEPS {
-        let Answer { status, location, body } = fetch.get(&url, accept, MOST_BYTES).await?;
+        let Answer { status, location, body } = fetch.get(&url, MOST_BYTES).await?;
         match (status, location) {
             (200, _) => {
                 let found =
@@ -150,7 +164,8 @@ fn links(tool: Tool, base: &Url, body: &[u8]) -> Option<Vec<Entry>> {
         Tool::Apt | Tool::R => return None,
     };
     let url = |text: &String| base.join(text).ok().filter(|u| matches!(u.scheme(), "http" | "https"));
-    Some(texts.iter().filter_map(url).filter_map(|url| entry(&url, None)).collect())
+    let short = texts.iter().take(MOST_LINKS).filter(|text| text.len() <= MOST_URL);
+    Some(short.filter_map(url).filter_map(|url| entry(&url, None)).collect())
 }
 
 /// The references of a page. None: it is no page.
@@ -158,10 +173,13 @@ fn references(page: &str) -> Option<Vec<String>> {
     let lower = page.to_ascii_lowercase();
     lower.contains("<html").then_some(())?;
     let mut found = Vec::new();
-    for (at, word) in lower.match_indices("href=") {
+    for (at, word) in lower.match_indices("href=").take(MOST_LINKS) {
         let rest = &page[at + word.len()..];
-        let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) else { continue };
-        found.extend(rest[1..].split(quote).next().map(str::to_owned));
+        let Some(quote) = rest.bytes().next().filter(|b| matches!(b, b'"' | b'\'')) else { continue };
+        // A quote that nobody closes must not cost a copy of the whole page.
+        if let Some(end) = rest.bytes().skip(1).take(MOST_URL).position(|b| b == quote) {
+            found.push(rest[1..=end].to_owned());
+        }
     }
     Some(found)
 }
@@ -195,14 +213,14 @@ mod tests {
             }
         }
         let html = "<html><a href=\"http://169.254.169.254/x\"><a href=\"javascript:1\"><a href=\"https://localhost/\"><a href=\"https://10.1/\"><a href=\"http://printer/\"><a href=\"";
-        assert_eq!(hosts(Tool::Pip, html).unwrap(), ["index.example:443"]);
+        assert_eq!(hosts(Tool::Pip, html).unwrap(), Vec::<String>::new());
     }
 
     struct Canned(Vec<(&'static str, Answer)>);
 
     #[async_trait]
     impl Fetch for Canned {
-        async fn get(&self, url: &Url, _: &str, _: usize) -> Result<Answer> {
+        async fn get(&self, url: &Url, _: usize) -> Result<Answer> {
             let found = self.0.iter().find(|(known, _)| *known == url.as_str());
             found
                 .map(|(_, answer)| answer.clone())

@@ -18,9 +18,12 @@ struct Said {
 }
 
 impl Said {
-    /// A value is one URL, or several with blanks between.
+    /// A value is one URL, or several with blanks between; uv puts commas between some.
     fn say(&mut self, key: &str, value: &str) {
-        let words = || value.split_whitespace().map(|w| unquoted(w).to_owned());
+        let words = || {
+            let parts = value.split(|c: char| c.is_whitespace() || c == ',');
+            parts.filter(|word| !word.is_empty()).map(|word| unquoted(word).to_owned())
+        };
         match key {
             "index-url" | "default-index" => self.main = words().next().or(self.main.take()),
             "extra-index-url" | "index" => self.extra.extend(words()),
@@ -128,6 +131,9 @@ fn uv_table(said: &mut Said, table: &Table) {
     }
 }
 
+/// Places that may hold pip, of all that an image may make up.
+const MOST_PLACES: usize = 1024;
+
 /// Where pip's own source may be, the one that is run first.
 fn sources(place: &Place) -> Vec<String> {
     let mut patterns = Vec::new();
@@ -139,7 +145,7 @@ fn sources(place: &Place) -> Vec<String> {
     patterns.extend(place.home(".pyenv/versions/*/lib/python3*/site-packages"));
     patterns.extend(place.home(".local/lib/python3*/site-packages"));
     patterns.push("/opt/*/lib/python3*/site-packages".to_owned());
-    patterns.iter().flat_map(|pattern| place.tree.paths(pattern)).collect()
+    patterns.iter().flat_map(|pattern| place.tree.paths(pattern)).take(MOST_PLACES).collect()
 }
 
 /// The text between the first two quotes.

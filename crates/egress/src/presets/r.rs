@@ -97,10 +97,15 @@ pub(super) fn find(place: &Place) -> Found {
         let texts = below("etc/repositories").into_iter().filter_map(|path| place.tree.text(&path));
         found.add_all(texts.map(|text| from_list(&text)).find(|list| !list.is_empty()).into_iter().flatten());
     }
+    let mut lists = below("doc/CRAN_mirrors.csv");
+    lists.push("/usr/share/R/doc/CRAN_mirrors.csv".to_owned());
+    let first = lists.iter().find_map(|path| from_mirrors(&place.tree.text(path)?));
+    // Debian's profile names R's own first mirror: nobody chose that.
+    for index in &mut found.indexes {
+        index.built_in = first.as_ref().is_some_and(|first| first.url == index.url);
+    }
     if !found.has_main() {
-        let mut lists = below("doc/CRAN_mirrors.csv");
-        lists.push("/usr/share/R/doc/CRAN_mirrors.csv".to_owned());
-        found.add_all(lists.iter().find_map(|path| from_mirrors(&place.tree.text(path)?)));
+        found.add_all(first);
     }
     found
 }
@@ -142,6 +147,16 @@ mod tests {
         let trial =
             Trial::new(&[("usr/lib/R/etc/repositories", &list), ("usr/lib/R/doc/CRAN_mirrors.csv", MIRRORS)]);
         assert_eq!(find(&trial.machine(&[])).urls(), ["https://on.example/"]);
+    }
+
+    #[test]
+    fn a_profile_that_names_the_first_mirror_chose_nothing() {
+        let profile = "r[\"CRAN\"] <- \"https://cloud.example\"\n";
+        let trial =
+            Trial::new(&[("etc/R/Rprofile.site", profile), ("usr/share/R/doc/CRAN_mirrors.csv", MIRRORS)]);
+        let found = find(&trial.machine(&[]));
+        assert_eq!(found.urls(), ["https://cloud.example/"]);
+        assert!(found.indexes[0].built_in);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use url::Url;
 
 /// A program that is larger is not looked into.
 const MOST_PROGRAM: u64 = 256 << 20;
+/// Programs that are looked into: an image may hold many, and each as large as that.
+const MOST_PROGRAMS: usize = 8;
 /// Steps from one source to the one that replaces it.
 const MOST_STEPS: usize = 8;
 /// How the index of a registry begins in cargo's program.
@@ -153,7 +155,8 @@ pub(super) fn find(place: &Place) -> Found {
     found.add_all(others(place, &tables));
     if !found.has_main() {
         let open = |path: String| place.tree.file(&path, MOST_PROGRAM);
-        found.add_all(programs(place).into_iter().filter_map(open).find_map(from_program));
+        let mut opened = programs(place).into_iter().filter_map(open).take(MOST_PROGRAMS);
+        found.add_all(opened.find_map(from_program));
     }
     found.indexes.iter_mut().for_each(|index| remembered(place, index));
     found
