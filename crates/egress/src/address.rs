@@ -120,6 +120,13 @@ impl Reach {
         Self { denied, opened }
     }
 
+    /// The same, with these opened to all.
+    #[must_use]
+    pub fn with_opened(mut self, opened: Vec<Net>) -> Self {
+        self.opened.extend(opened);
+        self
+    }
+
     /// The same, with one more range out of reach: the server's own addresses.
     #[must_use]
     pub fn without(mut self, net: Net) -> Self {

@@ -144,8 +144,7 @@ pub(crate) async fn list(
     for (status, count) in found.status_counts {
         *status_counts.entry(status_name(status)).or_insert(0) += count;
     }
-    let short = |record| Sandbox { egress: None, ..Sandbox::from(record) };
-    let items = found.items.into_iter().map(short).collect();
+    let items = found.items.into_iter().map(Sandbox::listed).collect();
     Ok(Json(SandboxPage { items, total: found.total, page, page_size, status_counts }))
 }
 

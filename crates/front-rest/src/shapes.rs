@@ -149,7 +149,7 @@ pub(crate) struct Sandbox {
     /// What it may reach; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<EgressPolicy>)]
-    pub(crate) egress: Option<Box<RawValue>>,
+    egress: Option<Box<RawValue>>,
     exec_count: u64,
     exec_total_ms: u64,
     bytes_uploaded: u64,
@@ -176,6 +176,13 @@ pub(crate) fn status_name(status: Status) -> &'static str {
 pub(crate) fn statuses_of(name: &str) -> Option<Vec<Status>> {
     let all: Vec<Status> = Status::ALL.iter().copied().filter(|s| status_name(*s) == name).collect();
     (!all.is_empty()).then_some(all)
+}
+
+impl Sandbox {
+    /// As it is listed.
+    pub(crate) fn listed(record: SandboxRecord) -> Self {
+        Self { egress: None, ..Self::from(record) }
+    }
 }
 
 impl From<SandboxRecord> for Sandbox {

@@ -144,8 +144,7 @@ pub(crate) async fn get(
     let id = operation_id(&id)?;
     let found = app.core.audit_operation(&caller, id).await?;
     let egress = app.core.operation_egress(&caller, id).await?;
-    let egress = Some(egress.into_iter().map(EgressItem::from).collect());
-    Ok(Json(AuditEntry { egress, ..found.into() }))
+    Ok(Json(AuditEntry::from(found).with(egress.into_iter().map(EgressItem::from).collect())))
 }
 
 /// What is kept of what an operation wrote: the first 48 KiB and the last 16 of each output, without the

@@ -49,7 +49,7 @@ pub(crate) struct AuditEntry {
     ended: Option<AuditEnd>,
     /// What it asked of the network, the latest first, at most 500; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) egress: Option<Vec<EgressItem>>,
+    egress: Option<Vec<EgressItem>>,
 }
 
 /// How an operation ended.
@@ -144,6 +144,14 @@ impl From<OperationEnd> for AuditEnd {
             files_count,
             bytes,
         }
+    }
+}
+
+impl AuditEntry {
+    /// The same with what it asked of the network.
+    pub(super) fn with(mut self, egress: Vec<EgressItem>) -> Self {
+        self.egress = Some(egress);
+        self
     }
 }
 
