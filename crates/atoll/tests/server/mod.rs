@@ -6,6 +6,7 @@ mod access;
 mod audit;
 mod audited;
 mod crashes;
+mod egress;
 mod events;
 mod execs;
 mod files;

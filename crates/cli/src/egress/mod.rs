@@ -259,7 +259,7 @@ mod tests {
         index.example      preset python
         a.example GET /v1  allow
 
-        REFUSED                    COUNT  LAST  RULE
+        REFUSED                 COUNT  LAST  RULE
         x\u{1b}[2J.example:443  3      then  not listed
         ");
     }
