@@ -98,7 +98,10 @@ fn check_tiers(config: &EgressConfig, book: &Book, reach: &Arc<Reach>) -> Result
         if policy.presets.is_empty() && named > 0 && policy.allow.is_empty() {
             continue;
         }
-        Rules::new(&format!("egress.tiers.{name}"), &policy, &known, reach)?;
+        Rules::new(&format!("egress.tiers.{name}"), &policy, &known, reach).map_err(|e| {
+            let message = format!("{}: {}", e.field.as_deref().unwrap_or_default(), e.message);
+            Error { message, ..e }
+        })?;
     }
     Ok(())
 }
