@@ -103,6 +103,13 @@ impl Gate {
         Arc::clone(&self.rules.borrow())
     }
 
+    /// The rules from here on: what changes after this is seen as a change.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Rules>> {
+        let mut rules = self.rules.clone();
+        rules.mark_unchanged();
+        rules
+    }
+
     /// Whether nobody will change the rules any more.
     pub(crate) fn is_over(&self) -> bool {
         self.rules.has_changed().is_err()
@@ -291,9 +298,7 @@ impl Caller {
 
     /// Returns when what was allowed has to end: the rules changed, or a limit was reached.
     pub(crate) async fn guard(&self, account: &Account) -> Stop {
-        let mut rules = self.gate.rules.clone();
-        // First mark, then look: what changes in between is seen as a change.
-        rules.mark_unchanged();
+        let mut rules = self.gate.watch();
         if let Err(stop) = self.check(account.claim()) {
             return stop;
         }

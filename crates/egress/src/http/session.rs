@@ -152,7 +152,7 @@ impl Session {
             client.begun = false;
             let head = match first.take() {
                 Some(head) => Ok(head),
-                None => client.head().await,
+                None => self.next(&mut client).await,
             };
             let head = match head {
                 Ok(head) => head,
@@ -187,6 +187,26 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The next request. While it waits, a connection to a host that is allowed no more is let go.
+    async fn next(&mut self, client: &mut Client) -> Result<RequestHead, Unread> {
+        let mut rules = self.caller.gate().watch();
+        loop {
+            self.let_go();
+            tokio::select! {
+                head = client.head() => return head,
+                changed = rules.changed() => changed.map_err(|_| Unread::End)?,
+            }
+        }
+    }
+
+    fn let_go(&mut self) {
+        self.upstream.take_if(|(host, port, upstream)| {
+            let address = self.caller.gate().decide_address(upstream.address, *port);
+            let host = self.caller.decide(host, *port, None);
+            [host, address].iter().any(|verdict| matches!(verdict, Verdict::Deny(_)))
+        });
     }
 
     /// Answers a request that goes nowhere. The next one may follow if this one has no more to say.
