@@ -67,3 +67,12 @@ async fn fetches_are_bounded() {
         assert_eq!(dialer.get(url, small).await.unwrap_err().code, ErrorCode::InvalidArgument, "{url}");
     }
 }
+
+#[tokio::test]
+async fn the_machines_own_configuration_is_enough() {
+    let dialer = Egress::new(EgressSettings::default()).unwrap().dialer();
+    for host in ["127.0.0.1", "localhost", "169.254.169.254"] {
+        let error = dialer.connect(host, 80).await.unwrap_err();
+        assert_eq!(error.code, ErrorCode::PermissionDenied, "{host}: {error}");
+    }
+}
