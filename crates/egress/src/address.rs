@@ -143,6 +143,12 @@ impl Reach {
         denied(address.to_canonical()) || embedded(address).is_some_and(|v4| denied(v4.into()))
     }
 
+    /// Whether the operator opened an address to all.
+    #[must_use]
+    pub fn is_opened(&self, address: IpAddr) -> bool {
+        self.opened.iter().any(|net| net.contains(address))
+    }
+
     /// The first range out of reach that a range touches and the operator did not open.
     #[must_use]
     pub fn denied_part(&self, net: &Net) -> Option<Net> {

@@ -38,7 +38,7 @@ pub struct EgressSettings {
 
 /// The proxy. Cheap to clone.
 #[derive(Clone)]
-pub struct Egress(Arc<Shared>);
+pub struct Egress(pub(crate) Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) dialer: Dialer,

@@ -90,9 +90,12 @@ impl Dialer {
     /// A connection to a host that is not out of reach.
     pub async fn connect(&self, host: &str, port: u16) -> Result<TcpStream> {
         let parsed = Host::parse(host).map_err(|e| Error::invalid("host", format!("{host:?}: {e}")))?;
-        let decide = |address| match self.reach.is_denied(address) || is_ours(address) {
-            true => Verdict::Deny("address out of reach".into()),
-            false => Verdict::Allow("public address".into()),
+        let decide = |address| {
+            let ours = || is_ours(address) && !self.reach.is_opened(address);
+            match self.reach.is_denied(address) || ours() {
+                true => Verdict::Deny("address out of reach".into()),
+                false => Verdict::Allow("public address".into()),
+            }
         };
         let (stream, _) = self.dial(&parsed, port, decide).await.map_err(|failed| {
             let code = match &failed {

@@ -62,9 +62,18 @@ fn wanted(head: &RequestHead) -> Result<(Host, u16), crate::http::Malformed> {
     }
 }
 
+/// The address that a connection was meant for. A rule that hands it over as it is leaves it that address;
+/// one that sends it elsewhere remembers it.
+fn meant(stream: &TcpStream) -> Option<SocketAddrV4> {
+    match stream.local_addr() {
+        Ok(SocketAddr::V4(own)) if is_reserved(*own.ip()) => Some(own),
+        _ => SockRef::from(stream).original_dst_v4().ok()?.as_socket_ipv4(),
+    }
+}
+
 /// Serves a connection that was meant for an address of the reserved block.
 pub(crate) async fn redirected(caller: Arc<Caller>, stream: TcpStream) {
-    let meant = SockRef::from(&stream).original_dst_v4().ok().and_then(|address| address.as_socket_ipv4());
+    let meant = meant(&stream);
     let mut client = Client::new(stream, Vec::new());
     let Some(meant) = meant else {
         caller.malformed(Via::Transparent, "", "malformed: not redirected");

@@ -18,10 +18,13 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
+    time::timeout,
 };
 
 /// Connections that have not said yet who they are.
 const MOST_UNKNOWN: usize = 256;
+/// And how long they may take to say so.
+const FIRST: Duration = Duration::from_secs(10);
 
 struct Network {
     shared: Arc<Shared>,
@@ -57,10 +60,10 @@ impl Network {
 
     async fn serve(&self, stream: TcpStream, from: SocketAddr, unknown: OwnedSemaphorePermit) {
         let mut client = Client::new(stream, Vec::new());
-        let head = match client.head().await {
-            Ok(head) => head,
-            Err(Unread::End) => return,
-            Err(Unread::Malformed(why)) => return say(client, Reply::malformed(why)).await,
+        let head = match timeout(FIRST, client.head()).await {
+            Ok(Ok(head)) => head,
+            Ok(Err(Unread::End)) | Err(_) => return,
+            Ok(Err(Unread::Malformed(why))) => return say(client, Reply::malformed(why)).await,
         };
         let shown = head.only("proxy-authorization").ok().flatten();
         let claims = match self.tokens.verify_header(shown) {

@@ -90,11 +90,17 @@ async fn through(caller: &Arc<Caller>, mut client: Client, (mut claim, rule): (C
     if let Err(error) = answer.yes(&mut client).await {
         return account.stop(&error.into());
     }
-    carry(client, stream, &account).await;
+    let left = carry(client, stream, &account).await;
+    // It is told before the last words are waited for.
+    drop(account);
+    if let Some(client) = left {
+        linger(client).await;
+    }
 }
 
-/// Carries bytes until both sides are done, or until it has to end; then both see a broken connection.
-async fn carry(mut client: Client, stream: TcpStream, account: &Account) {
+/// Carries bytes until both sides are done, or until it has to end; then both see a broken connection, or the
+/// client an alert that should still arrive.
+async fn carry(mut client: Client, stream: TcpStream, account: &Account) -> Option<Client> {
     let upstream = Tcp::new(stream);
     let mut answers = Buffered::new(upstream.clone(), Vec::new());
     let mut to = upstream;
@@ -111,16 +117,15 @@ async fn carry(mut client: Client, stream: TcpStream, account: &Account) {
         stop = account.caller().guard(account) => Err(stop),
         done = work => done,
     };
-    if let Err(stop) = done {
-        if stop == Stop::Denied("sni".to_owned()) {
-            let _ = client.writer.write_all(&UNRECOGNIZED_NAME).await;
-            account.stop(&stop);
-            return linger(client).await;
-        }
-        account.stop(&stop);
-        client.abort();
-        answers.source().abort();
+    let stop = done.err()?;
+    account.stop(&stop);
+    answers.source().abort();
+    if stop == Stop::Denied("sni".to_owned()) {
+        let _ = client.writer.write_all(&UNRECOGNIZED_NAME).await;
+        return Some(client);
     }
+    client.abort();
+    None
 }
 
 /// Waits for the client's first bytes, and passes on what the host says meanwhile: in some protocols the host

@@ -48,20 +48,20 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_second_is_free_and_then_one_waits() {
-        let bucket = Bucket::default();
+    fn so_much_is_free_and_then_it_is_refused() {
+        let (bucket, burst) = (Bucket::default(), Duration::from_secs(3600));
         for _ in 0..10 {
-            assert!(bucket.try_take(1, 10, SECOND));
+            assert!(bucket.try_take(360, 1, burst));
         }
-        assert!(!bucket.try_take(1, 10, SECOND), "eleven in a moment at ten a second");
+        assert!(!bucket.try_take(360, 1, burst), "what an hour holds is taken");
     }
 
     #[test]
     fn what_was_taken_is_waited_for() {
         let bucket = Bucket::default();
         assert!(bucket.take(1000, 1000, SECOND).is_zero());
-        let (first, second) = (bucket.take(1000, 1000, SECOND), bucket.take(1000, 1000, SECOND));
-        assert!(first > SECOND / 2 && second > first, "{first:?} {second:?}");
+        let (first, second) = (bucket.take(1_000_000, 1000, SECOND), bucket.take(1_000_000, 1000, SECOND));
+        assert!(first > SECOND * 500 && second > first + SECOND * 500, "{first:?} {second:?}");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::{
     body::{Coding, Cut, Framing, relay},
+    client::Client,
     head::{self, RequestHead, ResponseHead},
     io::{Buffered, Sink, Source},
-    session::Client,
 };
 use crate::gate::{Account, Stop, Way};
 use std::{future::poll_fn, io, net::IpAddr, pin::pin, time::Duration};

@@ -1,10 +1,34 @@
 //! Whatever comes in, reading never panics, and what is passed on reads as what was decided on.
 
 use super::{
+    body::{Coding, Framing, relay},
     head,
+    io::{Buffered, Source},
     target::{self, Front},
 };
 use proptest::prelude::*;
+use std::{
+    io::{self, Cursor},
+    task::{Context, Poll},
+};
+
+impl Source for Cursor<Vec<u8>> {
+    fn poll_ready(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn abort(&self) {}
+}
+
+/// Passes a chunked message on in another coding, and says what was left after it.
+fn passed(bytes: Vec<u8>, coding: Coding) -> Option<(Vec<u8>, Vec<u8>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let mut from = Buffered::new(Cursor::new(bytes), Vec::new());
+    let mut out = Vec::new();
+    let done = runtime.block_on(relay(&mut from, Framing::Chunked, &mut out, coding, None));
+    let (_, rest) = from.into_parts();
+    done.ok().map(|()| (out, rest))
+}
 
 /// Heads that are nearly right, so that many of them are.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
@@ -83,6 +107,26 @@ proptest! {
     fn arbitrary_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         check(&bytes)?;
         let _ = head::response(&bytes);
+    }
+
+    #[test]
+    fn a_chunked_message_is_the_same_after_it_was_framed_anew(
+        parts in prop::collection::vec(prop_oneof![
+            "[0-9a-f]{1,2}(;[a-z=]{0,5})?",
+            "[a-z]{0,20}",
+            Just("\r\n".to_owned()),
+            Just("\n".to_owned()),
+            Just("0\r\n\r\n".to_owned()),
+            Just("5\r\nhello\r\n".to_owned()),
+        ], 0..12),
+    ) {
+        let bytes = parts.concat().into_bytes();
+        if let Some((plain, _)) = passed(bytes.clone(), Coding::Raw) {
+            let (chunked, _) = passed(bytes, Coding::Chunked).expect("the same once more");
+            let (again, rest) = passed(chunked, Coding::Raw).expect("what is written is readable");
+            prop_assert_eq!(again, plain);
+            prop_assert!(rest.is_empty(), "and ends where it ends");
+        }
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! that is for the same host.
 
 use super::{
+    client::{Client, Unread, linger},
     exchange::{Done, Failure, Upstream, exchange, pump},
-    head::{self, Malformed, RequestHead, Scan},
-    io::{Buffered, Sink},
+    head::RequestHead,
+    io::Buffered,
     reply::Reply,
     target::{self, Destination, Front},
     tcp::Tcp,
@@ -19,84 +20,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
+use tokio::{io::AsyncWriteExt, time::timeout};
 use tokio_rustls::TlsConnector;
 
-/// For a whole head once it has begun, and for it to begin.
-const HEAD: Duration = Duration::from_secs(10);
-const BETWEEN: Duration = Duration::from_secs(60);
 const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// The sandbox's end of a connection.
-pub(crate) struct Client {
-    pub(crate) reader: Buffered,
-    pub(crate) writer: Sink,
-    /// Whether an answer has begun, so that there is no room for another.
-    pub(crate) begun: bool,
-}
-
-/// Why no request was read.
-pub(crate) enum Unread {
-    /// There is none.
-    End,
-    /// It cannot be one.
-    Malformed(Malformed),
-}
-
-impl Client {
-    /// Both ends of a connection, with what was read of it already.
-    pub(crate) fn new(stream: TcpStream, read: Vec<u8>) -> Self {
-        let stream = Tcp::new(stream);
-        Self { reader: Buffered::new(stream.clone(), read), writer: Box::new(stream), begun: false }
-    }
-
-    /// Lets the end of the connection be seen as a broken one.
-    pub(crate) fn abort(&mut self) {
-        self.reader.source().abort();
-    }
-
-    /// The head of the next request.
-    pub(crate) async fn head(&mut self) -> Result<RequestHead, Unread> {
-        if self.reader.data().is_empty() {
-            match timeout(BETWEEN, self.reader.fill(4096)).await {
-                Ok(Ok(read)) if read > 0 => {}
-                _ => return Err(Unread::End),
-            }
-        }
-        let whole = async {
-            let mut scan = Scan::default();
-            while scan.end(self.reader.data()).map_err(Unread::Malformed)?.is_none() {
-                if self.reader.fill(16 * 1024).await.map_err(|_| Unread::End)? == 0 {
-                    return Err(Unread::End);
-                }
-            }
-            Ok(())
-        };
-        timeout(HEAD, whole).await.map_err(|_| Unread::End)??;
-        match head::request(self.reader.data()).map_err(Unread::Malformed)? {
-            Some((head, length)) => {
-                self.reader.consume(length);
-                Ok(head)
-            }
-            None => Err(Unread::End),
-        }
-    }
-}
-
-/// Says goodbye so that what was said before arrives: what still comes is read for a moment.
-pub(crate) async fn linger(mut client: Client) {
-    let _ = client.writer.shutdown().await;
-    let rest = async {
-        for _ in 0..64 {
-            let held = client.reader.data().len();
-            client.reader.consume(held);
-            if !matches!(client.reader.fill(16 * 1024).await, Ok(read) if read > 0) {
-                break;
-            }
-        }
-    };
-    let _ = timeout(Duration::from_secs(2), rest).await;
-}
 
 /// What is to happen on the connection after a request.
 enum Next {
@@ -152,7 +79,7 @@ impl Session {
             client.begun = false;
             let head = match first.take() {
                 Some(head) => Ok(head),
-                None => client.head().await,
+                None => self.next(&mut client).await,
             };
             let head = match head {
                 Ok(head) => head,
@@ -187,6 +114,26 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The next request. While it waits, a connection to a host that is allowed no more is let go.
+    async fn next(&mut self, client: &mut Client) -> Result<RequestHead, Unread> {
+        let mut rules = self.caller.gate().watch();
+        loop {
+            self.let_go();
+            tokio::select! {
+                head = client.head() => return head,
+                changed = rules.changed() => changed.map_err(|_| Unread::End)?,
+            }
+        }
+    }
+
+    fn let_go(&mut self) {
+        self.upstream.take_if(|(host, port, upstream)| {
+            let address = self.caller.gate().decide_address(upstream.address, *port);
+            let host = self.caller.decide(host, *port, None);
+            [host, address].iter().any(|verdict| matches!(verdict, Verdict::Deny(_)))
+        });
     }
 
     /// Answers a request that goes nowhere. The next one may follow if this one has no more to say.

@@ -107,3 +107,89 @@ fn reverse(name: &Name, caller: &Caller) -> (ResponseCode, Option<RData>) {
         None => (ResponseCode::NXDomain, None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Decision, Egress, EgressSettings, Policy, Presets, Recorder, Rules, gate::Gate};
+    use proptest::prelude::*;
+    use std::{
+        net::SocketAddr,
+        sync::{Arc, OnceLock},
+    };
+
+    struct Nobody;
+
+    impl Recorder for Nobody {
+        fn asked(&self, _: SocketAddr) -> u64 {
+            0
+        }
+        fn decided(&self, _: u64, decision: Decision) {
+            assert!(decision.host.len() <= 255 && !decision.host.chars().any(char::is_control));
+        }
+    }
+
+    fn caller() -> Arc<Caller> {
+        let policy: Policy = serde_json::from_str(r#"{"mode":"allowlist","allow":["*.a.example"]}"#).unwrap();
+        let rules = Rules::new("egress", &policy, &Presets::default(), &Arc::default()).unwrap();
+        let (_, rules) = tokio::sync::watch::channel(Arc::new(rules));
+        let nameservers = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 9))];
+        // The machine's certificates take a while to read.
+        static EGRESS: OnceLock<Egress> = OnceLock::new();
+        let settings = EgressSettings { nameservers, ..EgressSettings::default() };
+        let egress = EGRESS.get_or_init(|| Egress::new(settings).unwrap());
+        Caller::new(&Gate::new(Arc::clone(&egress.0), rules, Arc::new(Nobody)), 0, None)
+    }
+
+    fn question(name: &str, kind: u16) -> Vec<u8> {
+        let mut message = Message::new(1, MessageType::Query, OpCode::Query);
+        message.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::from(kind)));
+        message.set_edns(Edns::new());
+        message.to_vec().unwrap()
+    }
+
+    /// Whatever is answered is a message, and every address in it stands for an allowed name.
+    fn check(bytes: &[u8], caller: &Caller) -> Result<(), TestCaseError> {
+        let Some(reply) = answer(bytes, caller) else { return Ok(()) };
+        let reply = Message::from_vec(&reply).expect("a message");
+        prop_assert_eq!(reply.metadata.message_type, MessageType::Response);
+        for record in &reply.answers {
+            if let RData::A(address) = &record.data {
+                let name = caller.gate().names.name(address.0);
+                let fits = name.is_some_and(|name| name == "a.example" || name.ends_with(".a.example"));
+                prop_assert!(fits || address.0 == Ipv4Addr::LOCALHOST, "{record}");
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(crate::fuzz_cases()))]
+        #[test]
+        fn arbitrary_bytes_are_survived(all in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20)) {
+            let caller = caller();
+            for bytes in all {
+                check(&bytes, &caller)?;
+            }
+        }
+
+        #[test]
+        fn changed_questions_are_survived(
+            all in prop::collection::vec((
+                "[a-z0-9_]{1,20}(\\.[a-z0-9]{1,9}){0,3}\\.(a\\.example|evil\\.example|localhost)\\.",
+                prop_oneof![Just(1_u16), Just(28), Just(12), any::<u16>()],
+                prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            ), 1..20),
+        ) {
+            let caller = caller();
+            for (name, kind, changes) in all {
+                let mut bytes = question(&name, kind);
+                for (at, byte) in changes {
+                    let at = at.index(bytes.len());
+                    bytes[at] = byte;
+                }
+                check(&bytes, &caller)?;
+            }
+        }
+    }
+}
