@@ -173,3 +173,54 @@ impl Kept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sockets(count: usize) -> Vec<OwnedFd> {
+        (0..count).map(|_| UnixStream::pair().unwrap().0.into()).collect()
+    }
+
+    #[test]
+    fn it_keeps_what_it_was_given_within_its_room_and_nothing_else() {
+        let mut kept = Kept { gates: BTreeMap::new(), most: 2 };
+        let [a, b, c] = [(); 3].map(|()| ContainerId::random());
+        let mut said = |ask, given| {
+            let (said, sent) = kept.answer(ask, sockets(given));
+            (said, sent.len())
+        };
+        assert_eq!(said(Ask::Hello(WORDS), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Hello(WORDS + 1), 0), (Said::What, 0));
+        assert_eq!(said(Ask::Get(a), 0), (Said::Nothing, 0));
+        // Less than a gate is none.
+        assert_eq!(said(Ask::Keep(a), 2), (Said::What, 0));
+        assert_eq!(said(Ask::Keep(a), 0), (Said::What, 0));
+        assert_eq!(said(Ask::Keep(a), 4), (Said::Done, 0));
+        assert_eq!(said(Ask::Keep(b), 3), (Said::Done, 0));
+        assert_eq!(said(Ask::Get(a), 0), (Said::Gate, 4));
+        assert_eq!(said(Ask::Get(b), 0), (Said::Gate, 3));
+        assert_eq!(said(Ask::Keep(c), 4), (Said::Full, 0));
+        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Keep(c), 4), (Said::Done, 0));
+        let mut all = vec![b, c];
+        all.sort_unstable();
+        assert_eq!(said(Ask::List, 0), (Said::Has(all), 0));
+    }
+
+    #[test]
+    fn what_it_forgets_is_closed() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut kept = Kept { gates: BTreeMap::new(), most: 1 };
+        let container = ContainerId::random();
+        let mut gate = sockets(2);
+        gate.push(theirs.into());
+        kept.answer(Ask::Keep(container), gate);
+        ours.set_nonblocking(true).unwrap();
+        let open = io::Read::read(&mut &ours, &mut [0]).unwrap_err();
+        assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
+        kept.answer(Ask::Forget(container), Vec::new());
+        assert_eq!(io::Read::read(&mut &ours, &mut [0]).unwrap(), 0);
+    }
+}
