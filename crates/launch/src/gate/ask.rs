@@ -72,7 +72,8 @@ fn patiently(folders: &Folders, ask: Ask, with: &[OwnedFd]) -> Result<(Said, Vec
     loop {
         match once(folders, ask, with) {
             Ok(answer) => return Ok(answer),
-            Err(e) if tries == TRIES => return Err(unavailable(e)),
+            // One that is there and silent is not asked again.
+            Err(e) if tries == TRIES || e.kind() == io::ErrorKind::WouldBlock => return Err(unavailable(e)),
             Err(_) => tries += 1,
         }
         sleep(PAUSE);

@@ -13,6 +13,7 @@ use atoll_types::ContainerId;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
+    net::sockopt::socket_peercred,
     process::{
         Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, pidfd_open, pidfd_send_signal,
         setrlimit,
@@ -31,6 +32,8 @@ use std::{
 
 /// Descriptors that are not for gates.
 const SPARE: u64 = 64;
+/// How long a new one may take to listen, in milliseconds.
+const START: u32 = 200;
 
 /// The launcher's hold on a keeper, whoever started it.
 pub(crate) struct Keeper(OwnedFd);
@@ -45,33 +48,48 @@ impl Keeper {
     }
 
     fn start(folders: &Folders, ours: &[BorrowedFd<'_>]) -> io::Result<Self> {
-        // Bound here: whoever knocks from now on is heard as soon as it listens.
-        let listener = bind(folders)?;
+        match fs::remove_file(folders.keeper()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
         let pid = match sys::fork()? {
             sys::Fork::Child => {
                 sys::unblock_signals();
                 sys::close_in_child(ours);
-                sys::exit_now(run(&listener));
+                if let Err(error) = run(folders) {
+                    tracing::error!(%error, "gates cannot be kept");
+                    // So that one which can never work is not started in a tight circle.
+                    sleep(Duration::from_secs(1));
+                }
+                sys::exit_now(1);
             }
             sys::Fork::Parent(pid) => pid,
         };
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Self(pidfd_open(pid, PidfdFlags::empty())?))
+        let started = Self(pidfd_open(pid, PidfdFlags::empty())?);
+        // Not needed by those who ask, who try again; it saves them that.
+        for _ in 0..START {
+            if folders.keeper().exists() {
+                break;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Ok(started)
     }
 
-    /// The one that an earlier launcher left. One that speaks other words is ended.
+    /// The one that an earlier launcher left. One that does not answer, or speaks other words, is ended.
     fn find(folders: &Folders) -> Option<Self> {
         let stream = UnixStream::connect(folders.keeper()).ok()?;
-        // The kernel names whoever bound the socket, and that was a launcher; the keeper sends a handle on
-        // itself.
-        let (said, mut sent) = exchange(&stream, Ask::Hello(WORDS), &[]).ok()?;
-        let found = Self(sent.pop()?);
-        if said == Said::Done {
-            return Some(found);
+        let peer = socket_peercred(&stream).ok().filter(|peer| peer.uid.is_root() && peer.pid != getpid())?;
+        let found = Self(pidfd_open(peer.pid, PidfdFlags::empty()).ok()?);
+        match exchange(&stream, Ask::Hello(WORDS), &[]) {
+            Ok((Said::Done, _)) => Some(found),
+            other => {
+                tracing::warn!(?other, "a keeper of another launcher is ended");
+                found.end();
+                None
+            }
         }
-        tracing::warn!(?said, "a keeper of another launcher is ended");
-        found.end();
-        None
     }
 
     /// Readable when it has ended.
@@ -87,23 +105,14 @@ impl Keeper {
     }
 }
 
-fn bind(folders: &Folders) -> io::Result<UnixListener> {
-    match fs::remove_file(folders.keeper()) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
+/// Serves until a launcher ends it.
+fn run(folders: &Folders) -> io::Result<()> {
     let listener = UnixListener::bind(folders.keeper())?;
     fs::set_permissions(folders.keeper(), fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
-}
-
-/// Serves until a launcher ends it.
-fn run(listener: &UnixListener) -> i32 {
-    let Ok(itself) = pidfd_open(getpid(), PidfdFlags::empty()) else { return 1 };
     let _ = rustix::thread::set_name(c"atoll-keeper");
     // When memory is short, others are better ended: it has little, and what it keeps is nowhere else.
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
-    let mut kept = Kept { gates: BTreeMap::new(), most: room(), itself };
+    let mut kept = Kept { gates: BTreeMap::new(), most: room() };
     loop {
         match listener.accept() {
             // Whoever is cut off or talks nonsense has no answer, which is one.
@@ -124,8 +133,6 @@ fn room() -> usize {
 struct Kept {
     gates: BTreeMap<ContainerId, Gate>,
     most: usize,
-    /// A handle on this process.
-    itself: OwnedFd,
 }
 
 impl Kept {
@@ -145,9 +152,7 @@ impl Kept {
 
     fn answer(&mut self, ask: Ask, sockets: Vec<OwnedFd>) -> (Said, Vec<BorrowedFd<'_>>) {
         match ask {
-            Ask::Hello(words) => {
-                (if words == WORDS { Said::Done } else { Said::What }, vec![self.itself.as_fd()])
-            }
+            Ask::Hello(words) => (if words == WORDS { Said::Done } else { Said::What }, Vec::new()),
             Ask::Keep(_) if self.gates.len() >= self.most => (Said::Full, Vec::new()),
             Ask::Keep(container) => match Gate::of(sockets) {
                 Some(gate) => {
@@ -166,5 +171,56 @@ impl Kept {
             }
             Ask::List => (Said::Has(self.gates.keys().copied().collect()), Vec::new()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sockets(count: usize) -> Vec<OwnedFd> {
+        (0..count).map(|_| UnixStream::pair().unwrap().0.into()).collect()
+    }
+
+    #[test]
+    fn it_keeps_what_it_was_given_within_its_room_and_nothing_else() {
+        let mut kept = Kept { gates: BTreeMap::new(), most: 2 };
+        let [a, b, c] = [(); 3].map(|()| ContainerId::random());
+        let mut said = |ask, given| {
+            let (said, sent) = kept.answer(ask, sockets(given));
+            (said, sent.len())
+        };
+        assert_eq!(said(Ask::Hello(WORDS), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Hello(WORDS + 1), 0), (Said::What, 0));
+        assert_eq!(said(Ask::Get(a), 0), (Said::Nothing, 0));
+        // Less than a gate is none.
+        assert_eq!(said(Ask::Keep(a), 2), (Said::What, 0));
+        assert_eq!(said(Ask::Keep(a), 0), (Said::What, 0));
+        assert_eq!(said(Ask::Keep(a), 4), (Said::Done, 0));
+        assert_eq!(said(Ask::Keep(b), 3), (Said::Done, 0));
+        assert_eq!(said(Ask::Get(a), 0), (Said::Gate, 4));
+        assert_eq!(said(Ask::Get(b), 0), (Said::Gate, 3));
+        assert_eq!(said(Ask::Keep(c), 4), (Said::Full, 0));
+        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Keep(c), 4), (Said::Done, 0));
+        let mut all = vec![b, c];
+        all.sort_unstable();
+        assert_eq!(said(Ask::List, 0), (Said::Has(all), 0));
+    }
+
+    #[test]
+    fn what_it_forgets_is_closed() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut kept = Kept { gates: BTreeMap::new(), most: 1 };
+        let container = ContainerId::random();
+        let mut gate = sockets(2);
+        gate.push(theirs.into());
+        kept.answer(Ask::Keep(container), gate);
+        ours.set_nonblocking(true).unwrap();
+        let open = io::Read::read(&mut &ours, &mut [0]).unwrap_err();
+        assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
+        kept.answer(Ask::Forget(container), Vec::new());
+        assert_eq!(io::Read::read(&mut &ours, &mut [0]).unwrap(), 0);
     }
 }

@@ -129,7 +129,7 @@ struct Inherited {
 
 fn launch(
     context: &Context,
-    mut record: Record,
+    record: Record,
     image: &Image,
     start: &Start,
     request: &CreateRequest,
@@ -168,6 +168,12 @@ fn launch(
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
+    begin(context, record, start, pid)
+}
+
+/// Lets a container's PID 1 go, when all that must be there before is.
+fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Result<(ContainerStatus, Gate)> {
+    let container = record.container;
     // From here on PID 1's end finds its container.
     std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid))
         .map_err(fault("note the process id"))?;
