@@ -1,18 +1,27 @@
 //! The proxy as a whole: one [`Egress`] for a server, one [`Serving`] for each sandbox. Whatever a sandbox
 //! opened ends with its [`Serving`].
 
-use crate::{Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, tls};
+use crate::{
+    Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, Via, front,
+    gate::{Caller, Counters, Gate},
+    names, tls,
+};
 use atoll_types::Result;
 use rustls::ClientConfig;
 use std::{
-    fmt, io,
+    fmt,
+    future::{Future, pending},
+    io, net,
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
 };
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, TcpStream, UdpSocket},
+    sync::{Semaphore, oneshot, watch},
+    task::{JoinHandle, JoinSet},
+};
 
 /// What an operator may set.
 #[derive(Debug, Default)]
@@ -60,29 +69,12 @@ pub struct Usage {
     pub received: u64,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) open: AtomicU64,
-    pub(crate) allowed: AtomicU64,
-    pub(crate) denied: AtomicU64,
-    pub(crate) questions: AtomicU64,
-    pub(crate) sent: AtomicU64,
-    pub(crate) received: AtomicU64,
-}
-
-impl Counters {
-    fn usage(&self) -> Usage {
-        let Self { open, allowed, denied, questions, sent, received } = self;
-        let [open, allowed, denied, questions, sent, received] =
-            [open, allowed, denied, questions, sent, received].map(|c| c.load(Ordering::Relaxed));
-        Usage { open, allowed, denied, questions, sent, received }
-    }
-}
-
-/// One sandbox's way out, for as long as this lives.
+/// One sandbox's way out, for as long as this lives. Dropping it ends every connection.
 #[derive(Debug)]
 pub struct Serving {
     counters: Arc<Counters>,
+    end: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
 }
 
 impl Serving {
@@ -92,8 +84,17 @@ impl Serving {
         self.counters.usage()
     }
 
-    /// Ends everything, and returns when it has ended.
-    pub async fn end(self) {}
+    /// Ends everything, and returns when it has ended and was told.
+    pub async fn end(mut self) {
+        self.end.take();
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// Finds a sandbox's rules and whom to tell, by the session that a token names.
@@ -108,20 +109,33 @@ impl Egress {
         Ok(Self(Arc::new(Shared { dialer, authority, upstream })))
     }
 
-    /// Serves one sandbox until the returned handle is dropped or told to end. Needs a running runtime.
+    /// Serves one sandbox until the returned handle is dropped or told to end. Needs a running runtime. When
+    /// the sender of the rules is dropped, nothing passes any more.
     pub fn serve(
         &self,
         sockets: Sockets,
         rules: watch::Receiver<Arc<Rules>>,
         recorder: Arc<dyn Recorder>,
     ) -> io::Result<Serving> {
-        let _ = (sockets, rules, recorder);
-        Ok(Serving { counters: Arc::default() })
+        let Sockets { proxy, redirected, names, names_tcp } = sockets;
+        let sockets = Listening {
+            proxy: listener(proxy)?,
+            redirected: redirected.map(listener).transpose()?,
+            names_tcp: listener(names_tcp)?,
+        };
+        let names = net::UdpSocket::from(names);
+        names.set_nonblocking(true)?;
+        let names = UdpSocket::from_std(names)?;
+        let gate = Gate::new(Arc::clone(&self.0), rules, recorder);
+        let counters = gate.counters();
+        let (end, ended) = oneshot::channel();
+        let task = tokio::spawn(run(gate, sockets, names, ended));
+        Ok(Serving { counters, end: Some(end), task })
     }
 
     /// Serves sandboxes that reach the proxy over a network, each with its token, until the future is dropped.
     pub async fn serve_network(&self, listener: TcpListener, tokens: Tokens, lookup: Arc<Lookup>) {
-        let _ = (listener, tokens, lookup);
+        front::serve_network(Arc::clone(&self.0), listener, tokens, lookup).await;
     }
 
     /// What the server's own fetches connect with.
@@ -134,5 +148,95 @@ impl Egress {
     #[must_use]
     pub fn authority(&self) -> Option<&Authority> {
         self.0.authority.as_ref()
+    }
+}
+
+fn listener(socket: OwnedFd) -> io::Result<TcpListener> {
+    let listener = net::TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
+}
+
+struct Listening {
+    proxy: TcpListener,
+    redirected: Option<TcpListener>,
+    names_tcp: TcpListener,
+}
+
+/// Connections over a limit that are told so at one time; more are only closed.
+const MOST_TOLD: usize = 64;
+
+async fn run(gate: Arc<Gate>, sockets: Listening, names: UdpSocket, mut ended: oneshot::Receiver<()>) {
+    let mut sandbox = Sandbox { gate, tasks: JoinSet::new(), told: Arc::new(Semaphore::new(MOST_TOLD)) };
+    sandbox.tasks.spawn(Arc::clone(&sandbox.gate).keep_telling());
+    sandbox.tasks.spawn(names::serve_datagrams(Arc::clone(&sandbox.gate), names));
+    let redirected = || async {
+        match &sockets.redirected {
+            Some(listener) => listener.accept().await,
+            None => pending().await,
+        }
+    };
+    loop {
+        tokio::select! {
+            new = sockets.proxy.accept() => sandbox.accepted(new, Via::Connect, front::proxy).await,
+            new = redirected() => sandbox.accepted(new, Via::Transparent, front::redirected).await,
+            new = sockets.names_tcp.accept() => {
+                let serve = |caller, stream| async { drop(names::serve_stream(caller, stream).await) };
+                sandbox.accepted(new, Via::Name, serve).await;
+            }
+            Some(done) = sandbox.tasks.join_next() => {
+                if let Err(error) = done {
+                    tracing::error!(%error, "a connection of the proxy ended badly");
+                }
+            }
+            _ = &mut ended => break,
+        }
+    }
+    sandbox.tasks.shutdown().await;
+}
+
+struct Sandbox {
+    gate: Arc<Gate>,
+    tasks: JoinSet<()>,
+    told: Arc<Semaphore>,
+}
+
+impl Sandbox {
+    async fn accepted<F>(
+        &mut self,
+        new: io::Result<(TcpStream, SocketAddr)>,
+        via: Via,
+        serve: impl FnOnce(Arc<Caller>, TcpStream) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (stream, from) = match new {
+            Ok(new) => new,
+            Err(error) => {
+                // Most likely too many open files; whoever waits stays in the queue.
+                tracing::warn!(%error, "cannot accept a connection of a sandbox");
+                return tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let caller = Caller::new(&self.gate, self.gate.asked(from), None);
+        match self.gate.admit() {
+            Ok(slot) => {
+                self.tasks.spawn(async move {
+                    let _slot = slot;
+                    serve(caller, stream).await;
+                });
+            }
+            Err(limit) => {
+                caller.malformed(via, "", &format!("limit: {limit}"));
+                if via == Via::Connect
+                    && let Ok(permit) = Arc::clone(&self.told).try_acquire_owned()
+                {
+                    self.tasks.spawn(async move {
+                        front::limited(stream, limit).await;
+                        drop(permit);
+                    });
+                }
+            }
+        }
     }
 }

@@ -7,6 +7,10 @@
 mod address;
 mod dial;
 mod engine;
+mod front;
+mod gate;
+mod http;
+mod names;
 pub mod policy;
 pub mod presets;
 mod record;
@@ -22,3 +26,9 @@ pub use record::{Decision, Recorder, Sockets, Via};
 pub use tls::Authority;
 pub use token::{BadToken, Claims, LIFETIME, Tokens};
 pub use variables::variables;
+
+/// How many cases a property is tried with; `make fuzz-egress` asks for many more.
+#[cfg(test)]
+fn fuzz_cases() -> u32 {
+    std::env::var("ATOLL_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256)
+}

@@ -2,9 +2,11 @@
 //! requests are looked at.
 
 mod authority;
+mod hello;
 mod roots;
 
 pub use authority::Authority;
+pub(crate) use hello::{First, Hello, UNRECOGNIZED_NAME};
 pub(crate) use roots::upstream;
 
 use rustls::crypto::CryptoProvider;
