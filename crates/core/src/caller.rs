@@ -14,6 +14,8 @@ pub struct Caller {
     pub owner_name: String,
     /// What the key allows.
     pub scope: Scope,
+    /// The ceiling of what it may ask for; none where there is no key.
+    pub tier: Option<String>,
     /// By which front it asks.
     pub front: &'static str,
     /// From which address.
@@ -29,6 +31,7 @@ impl Caller {
             owner: key.owner.clone(),
             owner_name: key.owner_name.clone(),
             scope: key.scope,
+            tier: Some(key.tier.clone()),
             front: "",
             address: None,
         }
@@ -42,6 +45,7 @@ impl Caller {
             owner: crate::keys::owner_id("local"),
             owner_name: "local".into(),
             scope: Scope::Admin,
+            tier: None,
             front: "",
             address: None,
         }

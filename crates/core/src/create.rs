@@ -6,6 +6,7 @@ use crate::{
     desk::Patch,
     now,
 };
+use atoll_egress::{Mode, Policy};
 use atoll_store::{Inserted, NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId};
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub struct CreateSandbox {
     pub env_vars: BTreeMap<String, String>,
     pub secrets: BTreeMap<String, String>,
     pub network_enabled: Option<bool>,
+    pub egress: Option<Policy>,
     pub session_key: Option<String>,
     pub labels: BTreeMap<String, String>,
 }
@@ -91,16 +93,6 @@ fn limits(
         _ => e,
     })?;
     Ok(limits)
-}
-
-fn refuse_network(enabled: Option<bool>) -> Result<()> {
-    match enabled {
-        Some(true) => {
-            let message = "sandboxes have no network yet; leave network_enabled out or false";
-            Err(Error::new(ErrorCode::Unsupported, message).at("network_enabled"))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn check_idle(seconds: Option<u32>) -> Result<()> {
@@ -199,10 +191,10 @@ impl Core {
             env_vars,
             secrets,
             network_enabled,
+            egress,
             session_key,
             labels,
         } = request;
-        refuse_network(network_enabled)?;
         check_idle(idle_timeout_seconds)?;
         check_environment("env_vars", &env_vars)?;
         check_environment("secrets", &secrets)?;
@@ -212,6 +204,7 @@ impl Core {
         }
         let image = image.unwrap_or_else(|| self.settings.default_image.clone());
         check_text("image", &image, 255)?;
+        let policy = self.gates.asked(caller, &image, network_enabled, egress)?;
         Ok(NewSandbox {
             id,
             owner: caller.owner.clone(),
@@ -223,7 +216,8 @@ impl Core {
             volume: VolumeId::random(),
             limits: limits(Limits::default(), memory_mb, cpu_cores, disk_mb, processes)?,
             idle_timeout_seconds: idle_timeout_seconds.unwrap_or(1800),
-            network_enabled: false,
+            network_enabled: policy.mode != Mode::None,
+            egress: serde_json::to_string(&policy).map_err(|e| Error::internal(e.to_string()))?,
             session_key,
             labels,
             environment: self.vault.seal(&id.to_string(), &Environment::new(env_vars, secrets))?,
@@ -244,11 +238,17 @@ impl Core {
         what.variables = names.cloned().collect();
         what.secrets = request.secrets.iter().flat_map(BTreeMap::values).cloned().collect();
         let act = self.act(caller, what).await?;
-        let result = self.patch_as(&act, id, request).await;
+        let result = self.patch_as(&act, caller, id, request).await;
         act.done(result).await
     }
 
-    async fn patch_as(&self, act: &Act, id: SandboxId, request: PatchSandbox) -> Result<SandboxRecord> {
+    async fn patch_as(
+        &self,
+        act: &Act,
+        caller: &Caller,
+        id: SandboxId,
+        request: PatchSandbox,
+    ) -> Result<SandboxRecord> {
         let record = act.record()?;
         let PatchSandbox {
             idle_timeout_seconds,
@@ -263,13 +263,20 @@ impl Core {
         if disk_mb.is_some() {
             return Err(Error::invalid("disk_mb", "disk_mb is fixed when a sandbox is created"));
         }
-        refuse_network(network_enabled)?;
         check_idle(idle_timeout_seconds)?;
         env_vars.as_ref().map_or(Ok(()), |e| check_environment("env_vars", e))?;
         secrets.as_ref().map_or(Ok(()), |e| check_environment("secrets", e))?;
         labels.as_ref().map_or(Ok(()), check_labels)?;
-        let at_rest_only =
-            memory_mb.is_some() || cpu_cores.is_some() || env_vars.is_some() || secrets.is_some();
+        let at_rest_only = memory_mb.is_some()
+            || cpu_cores.is_some()
+            || env_vars.is_some()
+            || secrets.is_some()
+            || network_enabled.is_some();
+        // One that has a way out already keeps it as it is.
+        let changed = network_enabled.filter(|enabled| *enabled != record.network_enabled);
+        let egress = changed
+            .map(|enabled| self.gates.asked(caller, &record.image, Some(enabled), None))
+            .transpose()?;
         let new_limits = limits(record.limits, memory_mb, cpu_cores, None, None)?;
         let environment = match (env_vars, secrets) {
             (None, None) => None,
@@ -287,6 +294,7 @@ impl Core {
             environment,
             labels,
             idle_timeout_seconds,
+            egress,
         };
         self.desks.patch(id, patch).await
     }

@@ -10,6 +10,7 @@ mod caller;
 mod changes;
 mod create;
 mod desk;
+mod egress;
 mod events;
 mod exec;
 mod files;
@@ -28,8 +29,13 @@ mod usage;
 mod vault;
 
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
+pub use atoll_egress::{
+    Entry as EgressEntry, Policy,
+    presets::{Listed as ListedEntry, Preset},
+};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
+pub use egress::{EgressParts, EgressView, Refusals};
 pub use events::{EventFollow, News};
 pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
@@ -66,6 +72,8 @@ pub struct Core {
     desks: Arc<Desks>,
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
+    running: Arc<egress::Running>,
+    gates: Arc<egress::Gates>,
     ledger: Ledger,
     usage: Arc<usage::Book>,
     health: Arc<tokio::sync::Mutex<Option<Health>>>,
@@ -87,24 +95,30 @@ pub(crate) fn now() -> i64 {
 }
 
 impl Core {
-    /// Puts the parts together.
+    /// Puts the parts together. Needs a running runtime.
     pub fn new(
         store: Arc<dyn Store>,
         provider: Arc<dyn Provider>,
         vault: Vault,
         settings: CoreSettings,
         ledger: Ledger,
+        egress: EgressParts,
     ) -> Self {
         let vault = Arc::new(vault);
-        let desks = Arc::new(Desks::new(Arc::clone(&store), Arc::clone(&provider), Arc::clone(&vault)));
+        let running: Arc<egress::Running> = Arc::default();
+        let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
+        let desks =
+            Desks::new(Arc::clone(&store), Arc::clone(&provider), Arc::clone(&vault), Arc::clone(&gates));
         Self {
             store,
             provider,
             vault,
             settings: Arc::new(settings),
-            desks,
+            desks: Arc::new(desks),
             pending: Arc::default(),
             claims: Arc::default(),
+            running,
+            gates,
             ledger,
             usage: Arc::default(),
             health: Arc::default(),

@@ -5,7 +5,7 @@ use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
     Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
-    PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
+    PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -127,6 +127,10 @@ impl Provider for Broken<'_> {
 
     fn usage(&self) -> Option<&dyn Usages> {
         Some(self)
+    }
+
+    fn trust(&self) -> Option<&dyn Trust> {
+        self.inner.trust()
     }
 }
 

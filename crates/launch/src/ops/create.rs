@@ -5,8 +5,9 @@ use super::destroy::free;
 use crate::{
     cgroup,
     context::Context,
+    gate::{self, Gate},
     mounts::{self, Attributes},
-    net, observe,
+    observe,
     record::{self, Record},
     rootfs,
     runtime::Start,
@@ -42,7 +43,7 @@ fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 /// Makes and starts a container; on any failure nothing of it is left.
-pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<ContainerStatus> {
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(ContainerStatus, Gate)> {
     request.profile.validate()?;
     request.limits.validate()?;
     refuse_unenforced(context)?;
@@ -132,7 +133,7 @@ fn launch(
     image: &Image,
     start: &Start,
     request: &CreateRequest,
-) -> Result<ContainerStatus> {
+) -> Result<(ContainerStatus, Gate)> {
     let container = record.container;
     let range = uids::range(record.slot);
     let userns = match start.own_kernel() {
@@ -173,10 +174,12 @@ fn launch(
     record.pid_start =
         record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
     record.pid = pid;
-    net::loopback_up(pid).map_err(fault("bring the loopback up"))?;
+    // Before anything runs there: nobody can take a place that is taken.
+    let gate = gate::open(pid)?;
+    gate::keep(context, container, &gate)?;
     start.start(context, container)?;
     record::save(context, &record)?;
-    Ok(record.status(context))
+    Ok((record.status(context), gate))
 }
 
 fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>> {

@@ -2,10 +2,13 @@
 //! of its name: `listen` is `ATOLL_LISTEN`, `images.aliases` is `ATOLL_IMAGES_ALIASES` (as `name=image`,
 //! separated by commas).
 
+mod egress;
+
 use crate::cli;
 use atoll_core::CoreSettings;
 use atoll_front_rest::PreviewSettings;
 use atoll_types::{Error, Result};
+pub(crate) use egress::EgressConfig;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -25,6 +28,7 @@ struct File {
     images: Images,
     preview: Preview,
     metrics: Metrics,
+    egress: egress::File,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -90,6 +94,7 @@ pub(crate) struct Config {
     pub(crate) no_auth: bool,
     pub(crate) core: CoreSettings,
     pub(crate) preview: PreviewSettings,
+    pub(crate) egress: EgressConfig,
 }
 
 fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
@@ -118,8 +123,16 @@ impl Config {
                 toml::from_str(&text).map_err(|e| wrong(&path.display().to_string(), e))?
             }
         };
-        let File { listen, data_dir, user, no_auth, images: Images { default, aliases }, preview, metrics } =
-            file;
+        let File {
+            listen,
+            data_dir,
+            user,
+            no_auth,
+            images: Images { default, aliases },
+            preview,
+            metrics,
+            egress,
+        } = file;
         let mut core = CoreSettings::default();
         core.aliases.extend(aliases);
         core.aliases.extend(alias_pairs(&variable("ATOLL_IMAGES_ALIASES").unwrap_or_default())?);
@@ -135,6 +148,7 @@ impl Config {
             no_auth: options.no_auth || no_auth.unwrap_or(false),
             core,
             preview: preview.settings()?,
+            egress: egress.settings()?,
         };
         if config.no_auth && !config.listen.ip().is_loopback() {
             return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));
