@@ -24,6 +24,7 @@ pub(super) struct File {
     roots: Option<Vec<PathBuf>>,
     presets: Option<BTreeMap<String, Vec<Entry>>>,
     tiers: Option<BTreeMap<String, Policy>>,
+    ask_indexes: Option<bool>,
 }
 
 /// What the operator decides.
@@ -41,6 +42,8 @@ pub(crate) struct EgressConfig {
     pub(crate) presets: BTreeMap<String, Vec<Entry>>,
     /// What keys of a tier may allow.
     pub(crate) tiers: BTreeMap<String, Policy>,
+    /// Whether indexes are asked where their files are. Without it the server connects to nobody by itself.
+    pub(crate) ask_indexes: bool,
 }
 
 /// A list in a variable, under that of the file.
@@ -68,7 +71,7 @@ fn nameserver(text: &str) -> Result<SocketAddr> {
 
 impl File {
     pub(super) fn settings(self) -> Result<EgressConfig> {
-        let Self { nameservers, deny, deny_more, open, roots, presets, tiers } = self;
+        let Self { nameservers, deny, deny_more, open, roots, presets, tiers, ask_indexes } = self;
         let nameservers = list("ATOLL_EGRESS_NAMESERVERS", nameservers)?.unwrap_or_default();
         let roots = list("ATOLL_EGRESS_ROOTS", roots)?.unwrap_or_default();
         let pem = |path: &PathBuf| {
@@ -82,6 +85,7 @@ impl File {
             roots: roots.iter().map(pem).collect::<Result<_>>()?,
             presets: table("ATOLL_EGRESS_PRESETS", presets)?.unwrap_or_default(),
             tiers: table("ATOLL_EGRESS_TIERS", tiers)?.unwrap_or_default(),
+            ask_indexes: table("ATOLL_EGRESS_ASK_INDEXES", ask_indexes)?.unwrap_or(true),
         })
     }
 }
@@ -117,6 +121,7 @@ mod tests {
         assert_eq!(config.nameservers[0].to_string(), "192.0.2.1:53");
         assert_eq!(config.nameservers[1].port(), 5353);
         assert_eq!((config.presets["python"].len(), config.tiers["small"].limits.connections), (2, Some(5)));
+        assert!(config.ask_indexes && !read("ask_indexes = false").unwrap().ask_indexes);
         let reach = config.reach();
         let denied = |text: &str| reach.is_denied(text.parse().unwrap());
         assert!(denied("203.0.113.9") && denied("10.2.0.1") && denied("127.0.0.1") && !denied("10.1.0.1"));

@@ -122,9 +122,12 @@ async fn serve(config: &Config) -> Result<()> {
         let core = core.clone();
         async move { core.sample_usage().await }
     });
+    let asked = config.egress.ask_indexes;
     let fresh = tokio::spawn(async move {
         let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
-        book.keep_fresh(&dialer, failed).await;
+        if asked {
+            book.keep_fresh(&dialer, failed).await;
+        }
     });
     let app = atoll_front_rest::router(core.clone(), access, config.preview.clone());
     atoll_front_rest::serve(listener, app, end).await;

@@ -13,6 +13,7 @@ mod files;
 mod folders;
 mod forwarding;
 mod hostile_page;
+mod installs;
 mod lifecycle;
 mod machine;
 mod metrics;

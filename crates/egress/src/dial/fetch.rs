@@ -88,7 +88,8 @@ impl Dialer {
         Err(bad(&url, "too many redirects"))
     }
 
-    async fn fetch(&self, url: &Url, most: usize) -> Result<Fetched> {
+    /// One step, without following where it leads.
+    pub(crate) async fn fetch(&self, url: &Url, most: usize) -> Result<Fetched> {
         let tls = match url.scheme() {
             "https" => true,
             "http" => false,

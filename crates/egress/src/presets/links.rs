@@ -6,7 +6,7 @@ use super::{
     index::{Index, Role, Tool, entry},
     rust::Described,
 };
-use crate::{Dialer, Entry, FetchLimits, Fetched};
+use crate::{Dialer, Entry, Fetched};
 use async_trait::async_trait;
 use atoll_types::{Error, ErrorCode, Result};
 use serde::Deserialize;
@@ -48,8 +48,7 @@ pub trait Fetch: Send + Sync + 'static {
 impl Fetch for Dialer {
     async fn get(&self, url: &Url, most: usize) -> Result<Answer> {
         // Every step is seen here: the tools inside take the same ones.
-        let limits = FetchLimits { bytes: most, time: TIMEOUT, redirects: 0 };
-        let Fetched { url: _, status, headers, body } = Dialer::get(self, url.as_str(), limits).await?;
+        let Fetched { url: _, status, headers, body } = self.fetch(url, most).await?;
         let location = headers.into_iter().find(|(name, _)| name == "location").map(|(_, value)| value);
         Ok(Answer { status, location, body })
     }
@@ -98,7 +97,9 @@ async fn follow(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> {
                 return Ok(distinct(hosts, index));
             }
             (301 | 302 | 303 | 307 | 308, Some(location)) => {
-                let next = url.join(&location).ok().filter(|u| matches!(u.scheme(), "http" | "https"));
+                let worse =
+                    |to: &Url| to.scheme() != "https" && (to.scheme() != "http" || url.scheme() == "https");
+                let next = url.join(&location).ok().filter(|to| !worse(to));
                 url = next.ok_or_else(|| bad("it sends elsewhere, to nowhere".into()))?;
                 // The tools follow, so they need that host too; an address is not followed.
                 hosts.push(entry(&url, None).ok_or_else(|| bad("it sends to an address".into()))?);
@@ -247,9 +248,13 @@ mod tests {
         let found = ask(&canned, &index).await.unwrap();
         assert_eq!(found.len(), MOST_HOSTS);
         assert_eq!(found[0].to_string(), "moved.example.com:443");
-        for answer in
-            [to("http://169.254.169.254/"), to("/simple/six/"), to("ftp://x.example/"), ok("no".into())]
-        {
+        for answer in [
+            to("https://169.254.169.254/"),
+            to("http://moved.example.com/"),
+            to("/simple/six/"),
+            to("ftp://x.example/"),
+            ok("no".into()),
+        ] {
             let canned = Canned(vec![("https://index.example/simple/six/", answer)]);
             assert!(ask(&canned, &index).await.is_err());
         }

@@ -6,7 +6,7 @@ use super::{
     place::Place,
 };
 use serde::Deserialize;
-use std::io::Read;
+use std::{collections::BTreeSet, io::Read};
 use toml::{Table, Value};
 use url::Url;
 
@@ -75,14 +75,15 @@ fn others(place: &Place, tables: &[Table]) -> Vec<Index> {
     named.chain(set.map(|(_, value)| value)).filter_map(|text| read(Role::Extra, text)).collect()
 }
 
-/// Where cargo may be, the one that is run first. What is on the path may be rustup, which knows no index;
-/// then it is one of its toolchains.
+/// Where cargo may be. The toolchains of rustup come first: where there are some, what is on the path is
+/// rustup itself, twenty megabytes that know no index.
 fn programs(place: &Place) -> Vec<String> {
-    let mut programs: Vec<String> = place.programs().map(|folder| format!("{folder}/cargo")).collect();
     let named = place.variable("RUSTUP_HOME").map(str::to_owned);
     let homes = named.into_iter().chain(place.home(".rustup")).chain(["/usr/local/rustup".to_owned()]);
-    programs.extend(homes.flat_map(|home| place.tree.paths(&format!("{home}/toolchains/*/bin/cargo"))));
-    programs
+    let toolchains = homes.flat_map(|home| place.tree.paths(&format!("{home}/toolchains/*/bin/cargo")));
+    let mut seen = BTreeSet::new();
+    let programs = toolchains.chain(place.programs().map(|folder| format!("{folder}/cargo")));
+    programs.filter(|path| seen.insert(path.clone())).collect()
 }
 
 /// The URL that begins here. Strings lie beside each other in a program without anything between, so it

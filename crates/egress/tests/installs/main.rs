@@ -3,10 +3,13 @@
 //! Packages come from the registries that this machine's tools are set to use; what has none here, from a
 //! server of the test.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod links;
 mod serve;
 mod way;
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, net::Ipv4Addr, path::Path, process::Command};
 use way::{Way, is_here, text};
 
 const REFUSING: &str = r#"{"mode":"allowlist","allow":["nothing.example"]}"#;
@@ -82,9 +85,9 @@ fn git_clones_what_is_allowed_and_names_the_host_of_what_is_not() {
     here(&work, "git", &["-c", "user.name=t", "-c", "user.email=t@t.example", "commit", "-qm", "one"]);
     here(served.path(), "git", &["clone", "-q", "--bare", "work", "made.git"]);
     here(&served.path().join("made.git"), "git", &["update-server-info"]);
-    let port = serve::files(served.path()).port();
+    let port = serve::files(served.path(), Ipv4Addr::LOCALHOST).port();
     let policy = format!(r#"{{"mode":"allowlist","allow":["code.example:{port}","127.0.0.1:{port}"]}}"#);
-    let way = Way::new(&policy, Some(serve::names()));
+    let way = Way::new(&policy, Some(serve::names(Ipv4Addr::LOCALHOST)));
     let output = way.run("git", &["clone", "-q", &format!("http://code.example:{port}/made.git"), "made"]);
     assert!(output.status.success(), "{}", text(&output));
     assert_eq!(fs::read_to_string(way.folder().join("made/file")).unwrap(), "text");
@@ -118,9 +121,9 @@ fn r_installs_what_is_allowed_and_names_the_host_of_what_is_not() {
     }
     let served = tempfile::tempdir().unwrap();
     repository(served.path());
-    let port = serve::files(served.path()).port();
+    let port = serve::files(served.path(), Ipv4Addr::LOCALHOST).port();
     let policy = format!(r#"{{"mode":"allowlist","allow":["cran.example:{port}","127.0.0.1:{port}"]}}"#);
-    let way = Way::new(&policy, Some(serve::names()));
+    let way = Way::new(&policy, Some(serve::names(Ipv4Addr::LOCALHOST)));
     let install = |host: &str| {
         let code = format!(
             "dir.create('made', FALSE); install.packages('tiny', lib='made', repos='http://{host}:{port}')"

@@ -1,21 +1,21 @@
-//! A resolver and a web server of a test, on loopback: every name is 127.0.0.1, every file of a folder is
+//! A resolver and a web server of a test, on loopback: every name is one address, every file of a folder is
 //! there.
 
 use std::{
     io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
-    path::{Path, PathBuf},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    path::Path,
     thread,
 };
 
-/// Answers every question for an IPv4 address with 127.0.0.1. The thread ends with the test's process.
-pub(crate) fn names() -> SocketAddr {
+/// Answers every question for an IPv4 address with this one. The thread ends with the test's process.
+pub(crate) fn names(is: Ipv4Addr) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     thread::spawn(move || {
         let mut packet = [0; 1500];
         while let Ok((length, from)) = socket.recv_from(&mut packet) {
-            if let Some(answer) = answer(&packet[..length]) {
+            if let Some(answer) = answer(&packet[..length], is) {
                 let _ = socket.send_to(&answer, from);
             }
         }
@@ -23,7 +23,7 @@ pub(crate) fn names() -> SocketAddr {
     address
 }
 
-fn answer(question: &[u8]) -> Option<Vec<u8>> {
+fn answer(question: &[u8], is: Ipv4Addr) -> Option<Vec<u8>> {
     let labels = question.get(12..)?.iter().position(|b| *b == 0)?;
     let end = 12 + labels + 5;
     let kind = question.get(end - 4..end - 2)?;
@@ -32,14 +32,15 @@ fn answer(question: &[u8]) -> Option<Vec<u8>> {
     answer.extend([0x81, 0x80, 0, 1, 0, found, 0, 0, 0, 0]);
     answer.extend(question.get(12..end)?);
     if found == 1 {
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1]);
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
+        answer.extend(is.octets());
     }
     Some(answer)
 }
 
 /// Serves the files of a folder. The threads end with the test's process.
-pub(crate) fn files(folder: &Path) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+pub(crate) fn files(folder: &Path, at: Ipv4Addr) -> SocketAddr {
+    let listener = TcpListener::bind((at, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let folder = folder.to_owned();
     thread::spawn(move || {
@@ -52,11 +53,12 @@ pub(crate) fn files(folder: &Path) -> SocketAddr {
 }
 
 /// One request of one connection.
-fn one(stream: &TcpStream, folder: &PathBuf) -> Option<()> {
+fn one(stream: &TcpStream, folder: &Path) -> Option<()> {
     let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
     let request = lines.next()?;
     lines.find(String::is_empty)?;
     let path = request.split(' ').nth(1)?.split('?').next()?.trim_start_matches('/');
+    let path = if path.ends_with('/') { format!("{path}index.html") } else { path.to_owned() };
     let (status, body) = match std::fs::read(folder.join(path)) {
         Ok(body) => ("200 OK", body),
         Err(_) => ("404 Not Found", Vec::new()),
