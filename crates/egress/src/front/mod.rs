@@ -14,7 +14,11 @@ use crate::{
     names::is_reserved,
 };
 use socket2::SockRef;
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr, SocketAddrV4},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 use tunnel::Answer;
 
