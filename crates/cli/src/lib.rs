@@ -7,6 +7,7 @@ mod audit;
 mod copy;
 mod copy_folder;
 mod create;
+mod egress;
 mod events;
 mod exec;
 mod failure;
@@ -72,6 +73,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Events(options) => events::run(options).await,
+        Remote::Egress(options) => egress::run(options.command).await,
         Remote::Keys(options) => keys::run(options.command).await,
         Remote::Settings(options) => settings::run(options.command).await,
     }

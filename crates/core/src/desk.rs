@@ -5,10 +5,12 @@
 //! [`crate::reconcile`] can compare with the world.
 
 use crate::{
-    Vault,
+    Environment, Vault,
     admission::{Admission, Need, Seat},
+    egress::Gates,
     now,
 };
+use atoll_egress::{Mode, Policy};
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{
     Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
@@ -34,6 +36,8 @@ pub(crate) struct Patch {
     pub(crate) environment: Option<Sealed>,
     pub(crate) labels: Option<BTreeMap<String, String>>,
     pub(crate) idle_timeout_seconds: Option<u32>,
+    /// What it may reach.
+    pub(crate) egress: Option<Policy>,
 }
 
 enum Ask {
@@ -70,6 +74,7 @@ struct Shared {
     provider: Arc<dyn Provider>,
     vault: Arc<Vault>,
     admission: Admission,
+    gates: Arc<Gates>,
 }
 
 impl Desks {
@@ -78,8 +83,9 @@ impl Desks {
         provider: Arc<dyn Provider>,
         vault: Arc<Vault>,
         admission: Admission,
+        gates: Arc<Gates>,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, provider, vault, admission }), open: Arc::default() }
+        Self { shared: Arc::new(Shared { store, provider, vault, admission, gates }), open: Arc::default() }
     }
 
     /// The container, for a command or a file.
@@ -107,6 +113,19 @@ impl Desks {
 
     pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
         self.ask(id, |reply| Ask::Patch(Box::new(patch), reply)).await
+    }
+
+    /// Changes what a sandbox may reach, whether it runs or not.
+    pub(crate) async fn set_egress(&self, id: SandboxId, policy: Policy) -> Result<SandboxRecord> {
+        let patch = Patch {
+            at_rest_only: false,
+            limits: None,
+            environment: None,
+            labels: None,
+            idle_timeout_seconds: None,
+            egress: Some(policy),
+        };
+        self.patch(id, patch).await
     }
 
     async fn ask<T>(
@@ -260,6 +279,11 @@ impl Desk {
         match (record.status, record.container) {
             (Status::Ready | Status::Running, Some(id)) => match self.shared.provider.attach(id).await {
                 Ok(container) => {
+                    let secrets = self.environment(&record)?.secret_values().collect();
+                    // Without its gate a sandbox still works; it only reaches nothing.
+                    if let Err(error) = self.shared.gates.open(&record, &container, secrets, false).await {
+                        tracing::error!(sandbox = %self.id, %error, "a sandbox's gate cannot be served");
+                    }
                     self.container = Some(Arc::clone(&container));
                     Ok(container)
                 }
@@ -273,9 +297,14 @@ impl Desk {
         }
     }
 
+    fn environment(&self, record: &SandboxRecord) -> Result<Environment> {
+        self.shared.vault.open(&self.id.to_string(), &record.environment)
+    }
+
     /// Writes a death down and frees what is left of the container.
     async fn bury(&mut self, death: &Death) {
         self.container = None;
+        self.shared.gates.close(self.id).await;
         let Ok(record) = self.record().await else { return };
         let Some(container) = record.container else { return };
         tracing::warn!(sandbox = %self.id, reason = death.reason(), "a container died");
@@ -307,7 +336,7 @@ impl Desk {
         let Some(seat) = seat.filter(|seat| seat.covers(&Need::of(&record.limits))) else {
             return Ok(Ran::NeedsSeat(Box::new(record)));
         };
-        match self.start().await {
+        match self.start(new).await {
             Ok(record) => {
                 seat.keep();
                 self.note(if new { ActivityKind::Start } else { ActivityKind::Resume }, "").await;
@@ -332,7 +361,7 @@ impl Desk {
     }
 
     /// Starts a container for the sandbox, which has none that lives.
-    async fn start(&mut self) -> Result<SandboxRecord> {
+    async fn start(&mut self, new: bool) -> Result<SandboxRecord> {
         let record = self.record().await?;
         if let Some(old) = record.container {
             self.shared.provider.destroy(old).await?;
@@ -344,12 +373,16 @@ impl Desk {
             ..Change::status(Status::Provisioning)
         };
         let record = self.change(&record, starting).await?;
+        let environment = self.environment(&record)?;
+        let secrets = environment.secret_values().collect();
+        let found = self.shared.gates.variables();
         let spec = ContainerSpec {
             id,
             profile: record.profile.clone(),
             limits: record.limits,
             volume: Some(record.volume),
-            environment: self.shared.vault.open(&self.id.to_string(), &record.environment)?.variables,
+            // What the caller sets comes first.
+            environment: found.chain(environment.variables).collect(),
         };
         let container = self.shared.provider.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.
@@ -359,6 +392,10 @@ impl Desk {
             }
             _ => e,
         })?;
+        if let Err(error) = self.shared.gates.open(&record, &container, secrets, new).await {
+            self.shared.provider.destroy(id).await?;
+            return Err(error);
+        }
         self.container = Some(container);
         self.change(&record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
     }
@@ -366,6 +403,7 @@ impl Desk {
     /// Ends the container, whatever state it is in.
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
         self.container = None;
+        self.shared.gates.close(self.id).await;
         match record.container {
             Some(container) => self.shared.provider.destroy(container).await,
             None => Ok(()),
@@ -409,18 +447,31 @@ impl Desk {
     }
 
     async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
-        let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds } = patch;
+        let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds, egress } = patch;
         let record = self.record().await?;
         let runs =
             matches!(record.status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused);
         if at_rest_only && runs {
-            let message = "memory_mb, cpu_cores and env_vars change only while the sandbox is stopped";
+            let message =
+                "memory_mb, cpu_cores, env_vars and network_enabled change only while the sandbox is stopped";
             return Err(Error::new(ErrorCode::Conflict, message));
         }
-        self.change(
-            &record,
-            Change { limits, environment, labels, idle_timeout_seconds, ..Change::default() },
-        )
-        .await
+        let text = egress.as_ref().map(serde_json::to_string).transpose();
+        let text = text.map_err(|e| Error::internal(e.to_string()))?;
+        let change = Change {
+            limits,
+            environment,
+            labels,
+            idle_timeout_seconds,
+            network_enabled: egress.as_ref().map(|policy| policy.mode != Mode::None),
+            egress: text,
+            ..Change::default()
+        };
+        let record = self.change(&record, change).await?;
+        // Only what is written down is obeyed: a server that dies in between knows it the next time.
+        if let Some(policy) = egress {
+            self.shared.gates.change(self.id, &policy);
+        }
+        Ok(record)
     }
 }

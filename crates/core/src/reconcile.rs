@@ -3,13 +3,17 @@
 
 use crate::{Core, now};
 use atoll_provider::State;
-use atoll_store::{Change, SandboxRecord, Status, StatusChange};
+use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
 use atoll_types::{ContainerId, Result};
+use futures_util::StreamExt;
 use std::collections::HashMap;
+
+/// Sandboxes whose gates are asked for together after a start.
+const AT_ONCE: usize = 64;
 
 impl Core {
     /// Compares records with containers: what lives is kept, what died is written down, and what nobody
-    /// owns is destroyed. Commands that run in what lives are watched again. Returns how many sandboxes
+    /// owns is destroyed. The gates of what lives are served again, and its commands watched. Returns how many sandboxes
     /// live.
     pub async fn reconcile(&self) -> Result<usize> {
         self.live.load(&*self.store).await?;
@@ -27,8 +31,25 @@ impl Core {
         }
         self.fill_admission().await?;
         let count = alive.len();
+        self.serve_again(alive.clone());
         self.watch_again(alive);
         Ok(count)
+    }
+
+    /// Serves the gates of what lives. Whatever is inside answers when it likes, so nobody waits for it.
+    fn serve_again(&self, sandboxes: Vec<SandboxId>) {
+        let core = self.clone();
+        tokio::spawn(async move {
+            let each = |sandbox| {
+                let core = &core;
+                async move {
+                    if let Err(error) = core.desks.container(sandbox).await {
+                        tracing::warn!(%sandbox, %error, "a sandbox's gate is not served yet");
+                    }
+                }
+            };
+            futures_util::stream::iter(sandboxes).for_each_concurrent(AT_ONCE, each).await;
+        });
     }
 
     async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {

@@ -133,7 +133,7 @@ impl Core {
         self.take_exec(caller)?;
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
-        let mut what = What::to("terminal", id).with(&shown).and("exec_id", exec);
+        let mut what = What::running("terminal", id, exec).with(&shown);
         what.directory.clone_from(&request.working_directory);
         what.variables = request.env_vars.keys().cloned().collect();
         let act = self.act(caller, what).await?;

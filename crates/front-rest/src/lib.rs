@@ -4,6 +4,7 @@
 mod audit;
 mod auth;
 mod docs;
+mod egress;
 mod error;
 mod events;
 mod exec;
@@ -74,6 +75,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::resume))
         .routes(routes!(sandboxes::activity))
         .routes(routes!(usage::metrics))
+        .routes(routes!(egress::get, egress::put))
+        .routes(routes!(egress::log))
+        .routes(routes!(egress::presets))
         .routes(routes!(exec::exec))
         .routes(routes!(terminal::terminal))
         .routes(routes!(exec::control::list))

@@ -5,6 +5,7 @@
 
 mod cgroup;
 mod context;
+mod gate;
 mod images;
 mod init;
 mod meter;
@@ -23,6 +24,7 @@ mod runtime;
 mod server;
 mod spec;
 mod sys;
+mod trust;
 mod uids;
 mod userns;
 mod wire;

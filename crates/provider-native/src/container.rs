@@ -1,6 +1,9 @@
 //! A handle on one container: the channel to its PID 1, remade through the launcher when it breaks.
 
-use crate::{changes::ContainerChanges, launcher::LauncherClient, ports::ContainerPorts, state, unexpected};
+use crate::{
+    changes::ContainerChanges, gate::ContainerGate, launcher::LauncherClient, ports::ContainerPorts, state,
+    unexpected,
+};
 use async_trait::async_trait;
 use atoll_launch_proto::{Reply, Request};
 use atoll_provider::{
@@ -20,6 +23,7 @@ pub(crate) struct NativeContainer {
     guest: Guest,
     changes: ContainerChanges,
     ports: ContainerPorts,
+    gate: ContainerGate,
 }
 
 /// Asks the launcher why PID 1 is silent, and for further connections to it.
@@ -79,7 +83,8 @@ impl NativeContainer {
         let guest = if token.is_none() { guest.with_descriptors(asked) } else { guest };
         let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
         let ports = ContainerPorts::new(&launcher, id);
-        Ok(Self { id, launcher, guest, changes, ports })
+        let gate = ContainerGate::new(&launcher, id);
+        Ok(Self { id, launcher, guest, changes, ports, gate })
     }
 }
 
@@ -140,7 +145,7 @@ impl Container for NativeContainer {
     }
 
     fn way_out(&self) -> Option<&dyn WayOut> {
-        None
+        Some(&self.gate)
     }
 }
 

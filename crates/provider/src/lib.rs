@@ -100,6 +100,8 @@ pub trait Provider: Send + Sync {
     fn volumes(&self) -> Option<&dyn Volumes>;
     /// What containers use, where the provider can tell.
     fn usage(&self) -> Option<&dyn Usages>;
+    /// Telling containers whom to trust, where the provider can.
+    fn trust(&self) -> Option<&dyn Trust>;
 }
 
 /// One container.
@@ -190,12 +192,14 @@ pub trait Ports: Send + Sync {
 }
 
 /// Sockets of a container's network on which whatever is inside can ask to get out. They were bound
-/// before anything ran there, and stay bound as long as the container lives, whoever serves them.
+/// before anything ran there, and stay bound as long as the container lives, whoever serves them. All
+/// are non-blocking.
 #[derive(Debug)]
 pub struct Gate {
     /// Listens on 127.0.0.1:3128.
     pub proxy: OwnedFd,
-    /// Listens for connections to the reserved block; none where the kernel cannot send them here.
+    /// Listens for connections to the reserved block, to any port; none where the kernel cannot send them
+    /// here. A connection's own local address is the one that was asked for.
     pub redirected: Option<OwnedFd>,
     /// UDP, 127.0.0.53:53.
     pub names: OwnedFd,
@@ -207,10 +211,23 @@ pub struct Gate {
 #[async_trait]
 pub trait WayOut: Send + Sync {
     /// The container's gate. Every call gives descriptors of the same sockets.
+    /// [`atoll_types::ErrorCode::Conflict`] when something inside has a port of it, which can only be when
+    /// everything that held it was killed; that container has no way out.
     async fn gate(&self) -> Result<Gate>;
     /// Comes about when the container is being destroyed. Whoever has a gate lets go of it then: an open
     /// socket keeps the network of a container alive.
     fn closed(&self) -> BoxFuture<'static, ()>;
+}
+
+/// The power to tell containers whom to trust, beside those that their image does: a proxy that looks
+/// into connections signs what it says.
+#[async_trait]
+pub trait Trust: Send + Sync {
+    /// Every container that is made from now on finds these certificates at
+    /// [`atoll_types::gate::TRUST_CERTIFICATE`], and with those of its image at
+    /// [`atoll_types::gate::TRUST_BUNDLE`]. PEM blocks `CERTIFICATE` and nothing else, 32 KiB at most. The
+    /// last word counts; it is forgotten with the provider's own end, so it is said at every start.
+    async fn trust(&self, certificate_pem: &str) -> Result<()>;
 }
 
 /// The power to tell what containers use, without asking anything inside.

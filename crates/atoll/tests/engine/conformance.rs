@@ -4,8 +4,8 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
-    PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
+    Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Gate, Guest, Listed,
+    LiveLimits, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -47,6 +47,9 @@ enum Fault {
     MeasuresNothing,
     MeasuresAnother,
     MeasuresTheDestroyed,
+    MixesUpTheGate,
+    NeverLetsGoOfTheGate,
+    ForgetsCertificates,
 }
 
 /// A provider that is right but for one fault.
@@ -128,6 +131,20 @@ impl Provider for Broken<'_> {
     fn usage(&self) -> Option<&dyn Usages> {
         Some(self)
     }
+
+    fn trust(&self) -> Option<&dyn Trust> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Trust for Broken<'_> {
+    async fn trust(&self, certificate_pem: &str) -> Result<()> {
+        match self.fault {
+            Fault::ForgetsCertificates => Ok(()),
+            _ => self.inner.trust().unwrap().trust(certificate_pem).await,
+        }
+    }
 }
 
 #[async_trait]
@@ -202,7 +219,25 @@ impl Container for BrokenContainer {
     }
 
     fn way_out(&self) -> Option<&dyn WayOut> {
-        self.inner.way_out()
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl WayOut for BrokenContainer {
+    async fn gate(&self) -> Result<Gate> {
+        let mut gate = self.inner.way_out().unwrap().gate().await?;
+        if self.fault == Fault::MixesUpTheGate {
+            std::mem::swap(&mut gate.proxy, &mut gate.names_tcp);
+        }
+        Ok(gate)
+    }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        match self.fault {
+            Fault::NeverLetsGoOfTheGate => Box::pin(std::future::pending()),
+            _ => self.inner.way_out().unwrap().closed(),
+        }
     }
 }
 
@@ -267,6 +302,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MeasuresNothing, "what_is_used_is_the_containers_own"),
     (Fault::MeasuresAnother, "what_is_used_is_the_containers_own"),
     (Fault::MeasuresTheDestroyed, "what_is_gone_uses_nothing"),
+    (Fault::MixesUpTheGate, "what_is_asked_at_the_gate_is_heard_outside"),
+    (Fault::NeverLetsGoOfTheGate, "whoever_serves_a_gate_is_told_of_its_end"),
+    (Fault::ForgetsCertificates, "added_certificates_are_found_inside"),
 ];
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! whenever. So after a restart it can be told which ends were noted before.
 
 use super::{claim::Claim, request::OWN_SECRETS, start::started};
-use crate::{Core, act::Trail, now};
+use crate::{Core, act::Trail, egress::Secrets, now};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
@@ -167,7 +167,10 @@ impl Core {
         match left {
             None => (None, redactor.text(&report.command)),
             Some(Left { operation, shown, own_secrets }) => {
-                let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
+                let secrets = if own_secrets { Secrets::Forgotten } else { Secrets::None };
+                let exec = self.running.enter(record.id, report.id, operation, secrets);
+                let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record))
+                    .with(Some(exec));
                 (Some(if own_secrets { trail.mute() } else { trail }), shown)
             }
         }

@@ -5,8 +5,9 @@ use super::destroy::free;
 use crate::{
     cgroup,
     context::Context,
+    gate::{self, Gate},
     mounts::{self, Attributes},
-    net, observe,
+    observe,
     record::{self, Record},
     rootfs,
     runtime::Start,
@@ -42,7 +43,7 @@ fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 /// Makes and starts a container; on any failure nothing of it is left.
-pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<ContainerStatus> {
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(ContainerStatus, Gate)> {
     request.profile.validate()?;
     request.limits.validate()?;
     refuse_unenforced(context)?;
@@ -128,11 +129,11 @@ struct Inherited {
 
 fn launch(
     context: &Context,
-    mut record: Record,
+    record: Record,
     image: &Image,
     start: &Start,
     request: &CreateRequest,
-) -> Result<ContainerStatus> {
+) -> Result<(ContainerStatus, Gate)> {
     let container = record.container;
     let range = uids::range(record.slot);
     let userns = match start.own_kernel() {
@@ -167,16 +168,24 @@ fn launch(
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
+    begin(context, record, start, pid)
+}
+
+/// Lets a container's PID 1 go, when all that must be there before is.
+fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Result<(ContainerStatus, Gate)> {
+    let container = record.container;
     // From here on PID 1's end finds its container.
     std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid))
         .map_err(fault("note the process id"))?;
     record.pid_start =
         record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
     record.pid = pid;
-    net::loopback_up(pid).map_err(fault("bring the loopback up"))?;
+    // Before anything runs there: nobody can take a place that is taken.
+    let gate = gate::open(pid)?;
+    gate::keep(context, container, &gate)?;
     start.start(context, container)?;
     record::save(context, &record)?;
-    Ok(record.status(context))
+    Ok((record.status(context), gate))
 }
 
 fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>> {

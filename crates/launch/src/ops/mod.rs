@@ -3,6 +3,7 @@
 
 mod create;
 mod destroy;
+mod gate;
 mod inspect;
 mod limits;
 mod ports;
@@ -11,6 +12,7 @@ mod volumes;
 
 pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
+pub(crate) use gate::gate;
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::set_limits;
 pub(crate) use ports::{ports, sockets};
