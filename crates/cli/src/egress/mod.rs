@@ -55,7 +55,7 @@ async fn show(options: Show) -> Result<u8, Failure> {
 }
 
 fn read(file: &std::path::Path) -> Result<Value, Failure> {
-    let unreadable = |e: std::io::Error| Failure::usage("file", &format!("{}: {e}", file.display()));
+    let unreadable = |e: std::io::Error| Failure::usage("file", format!("{}: {e}", file.display()));
     let mut text = String::new();
     if file.as_os_str() == "-" {
         std::io::stdin().read_to_string(&mut text).map_err(unreadable)?;
@@ -63,7 +63,7 @@ fn read(file: &std::path::Path) -> Result<Value, Failure> {
         text = std::fs::read_to_string(file).map_err(unreadable)?;
     }
     serde_json::from_str(&text)
-        .map_err(|e| Failure::usage("file", &format!("{} is no JSON: {e}", file.display())))
+        .map_err(|e| Failure::usage("file", format!("{} is no JSON: {e}", file.display())))
 }
 
 async fn set(options: Set) -> Result<u8, Failure> {
@@ -176,20 +176,30 @@ async fn log(options: Log) -> Result<u8, Failure> {
     if !server.json {
         terminal::print(&found.iter().map(line).collect::<String>())?;
     }
-    let mut last = found.last().map_or(0, |decision| decision.seq);
-    while follow {
+    let last = found.last().map_or(0, |decision| decision.seq);
+    if follow { stay(&client, id, &fresh, last, server.json).await } else { Ok(0) }
+}
+
+/// Prints what comes, until it is interrupted.
+async fn stay(
+    client: &Client,
+    id: Uuid,
+    which: &ListEgress,
+    mut last: u64,
+    json: bool,
+) -> Result<u8, Failure> {
+    loop {
         tokio::time::sleep(PAUSE).await;
-        let page = client.egress_log(id, &ListEgress { limit: Some(PAGE as u32), ..fresh.clone() }).await?;
+        let page = client.egress_log(id, &ListEgress { limit: Some(PAGE as u32), ..which.clone() }).await?;
         let mut new: Vec<_> = page.value.entries.iter().filter(|d| d.seq > last).cloned().collect();
         new.reverse();
-        if server.json && !new.is_empty() {
+        if json && !new.is_empty() {
             terminal::print_json(&page.json)?;
         } else {
             terminal::print(&new.iter().map(line).collect::<String>())?;
         }
         last = new.last().map_or(last, |decision| decision.seq);
     }
-    Ok(0)
 }
 
 /// A decision for people.

@@ -96,16 +96,6 @@ impl Notes {
         redactor: Redactor,
         wake: Arc<Notify>,
     ) -> Arc<Self> {
-        let state = State {
-            next: 0,
-            askers: HashMap::new(),
-            order: VecDeque::new(),
-            queue: VecDeque::new(),
-            tokens: BURST,
-            refilled: Instant::now(),
-            more: Default::default(),
-            told_more: None,
-        };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),
             sandbox,
@@ -115,7 +105,7 @@ impl Notes {
             redactor,
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new()),
             wake,
             ended: AtomicBool::new(false),
         })
@@ -274,6 +264,19 @@ impl Notes {
 }
 
 impl State {
+    fn new() -> Self {
+        Self {
+            next: 0,
+            askers: HashMap::new(),
+            order: VecDeque::new(),
+            queue: VecDeque::new(),
+            tokens: BURST,
+            refilled: Instant::now(),
+            more: Default::default(),
+            told_more: None,
+        }
+    }
+
     fn remember(&mut self, whose: Whose) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -326,5 +329,55 @@ impl Recorder for Notes {
     fn decided(&self, asker: u64, decision: Decision) {
         self.state().add(Waiting { asker, at: crate::now(), decision });
         self.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_egress::Via;
+
+    fn waiting(allowed: bool) -> Waiting {
+        let decision = Decision {
+            via: Via::Connect,
+            host: "a.example".into(),
+            port: 443,
+            address: None,
+            request: None,
+            allowed,
+            rule: "not listed".into(),
+            error: None,
+            sent: 2,
+            received: 3,
+            duration: Duration::ZERO,
+            count: 2,
+        };
+        Waiting { asker: 0, at: 0, decision }
+    }
+
+    #[test]
+    fn too_many_are_added_up_and_never_lost() {
+        let mut state = State::new();
+        let many = 5 * QUEUE;
+        (0..many).for_each(|n| state.add(waiting(n % 2 == 0)));
+        assert!(state.queue.len() <= QUEUE, "it has a bound");
+        let told: u64 = state.queue.iter().map(|w| u64::from(w.decision.count)).sum();
+        let summed: u64 = state.more.iter().map(|sum| sum.count).sum();
+        assert_eq!(told + summed, 2 * many as u64);
+        assert_eq!(
+            (state.more[1].sent, state.more[1].received),
+            (state.more[1].count, state.more[1].count / 2 * 3)
+        );
+    }
+
+    #[test]
+    fn askers_have_a_bound() {
+        let mut state = State::new();
+        let first = state.remember(Whose::Known(None));
+        for _ in 0..ASKERS {
+            state.remember(Whose::Known(None));
+        }
+        assert_eq!(state.askers.len(), ASKERS);
+        assert!(!state.askers.contains_key(&first));
     }
 }

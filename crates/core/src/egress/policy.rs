@@ -3,7 +3,7 @@
 
 use super::{EgressParts, Gates};
 use crate::Caller;
-use atoll_egress::{Entry, Limits, Mode, Policy, Rules, Target};
+use atoll_egress::{Entry, Limits, Mode, Policy, Presets, Rules, Target};
 use atoll_store::Scope;
 use atoll_types::{Error, ErrorCode, Network, Result, Tier};
 
@@ -147,7 +147,10 @@ impl Gates {
 
     /// The rules of a policy, for a sandbox of this image.
     pub(super) fn rules(&self, policy: &Policy, image: &str) -> Result<Rules> {
-        Rules::new(FIELD, policy, &self.parts.book.presets(Some(image)), &self.parts.reach)
+        // Most name none, and every create asks.
+        let presets =
+            if policy.presets.is_empty() { Presets::default() } else { self.parts.book.presets(Some(image)) };
+        Rules::new(FIELD, policy, &presets, &self.parts.reach)
     }
 }
 

@@ -101,6 +101,39 @@ fn a_decision_stands_under_the_command_that_asked() {
 }
 
 #[test]
+fn while_nothing_can_be_told_nothing_gets_out() {
+    let world = World::new();
+    let server = Server::start_with(&world.arguments());
+    let sandbox = server.create(&json!({ "egress": world.allow(&["a.test"]) }).to_string());
+    let page = world.page("a.test", "/");
+    background(&server, &sandbox, &format!("while :; do curl -s -o /dev/null {page}; sleep 0.05; done"));
+    let seen = || world.seen.lock().unwrap().len();
+    eventually("a page", || seen() > 0);
+    let database = server.data().join("server/atoll.db");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    // Somebody else holds the database, and so the trail cannot be written.
+    let mut held = runtime.block_on(async {
+        use sqlx::{Connection, Executor};
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(database);
+        let mut conn = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+        conn.execute("BEGIN IMMEDIATE").await.unwrap();
+        conn
+    });
+    let problem = || server.ask("GET", &format!("{sandbox}/egress"), "").json()["problem"].clone();
+    eventually("word of it", || problem().as_str().is_some_and(|text| text.contains("audit")));
+    let before = seen();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(seen() <= before + 1, "at most one that was on its way");
+    runtime.block_on(async { sqlx::Executor::execute(&mut held, "ROLLBACK").await.unwrap() });
+    eventually("pages again", || seen() > before + 2);
+    assert!(problem().is_null());
+    // What was decided before and meanwhile is told, and the trail is whole.
+    eventually("a row", || !log(&server, &sandbox, "?host=a.test&verdict=allowed").is_empty());
+    let verify = atoll(&server, &["audit", "verify", "--data-dir", server.data().to_str().unwrap()]);
+    assert!(verify.starts_with("sound"), "{verify}");
+}
+
+#[test]
 fn somebody_elses_decisions_are_not_shown() {
     let server = Server::start();
     let sandbox = server.create("{}");
