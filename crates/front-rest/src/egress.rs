@@ -7,7 +7,7 @@ use crate::{
     parse::{Params, Raw, json, sandbox_id},
     time::rfc3339,
 };
-use atoll_core::{EgressEntry, EgressView, ListedEntry, Policy, Preset, Refusals};
+use atoll_core::{EgressEntry, EgressPreset, EgressView, ListedEntry, Policy, Refusals};
 use atoll_store::{Egress, EgressQuery, EgressRow, EgressTotals};
 use atoll_types::Error;
 use axum::{
@@ -315,9 +315,9 @@ pub(crate) struct PresetEntry {
     origin: String,
 }
 
-impl From<Preset> for PresetInfo {
-    fn from(preset: Preset) -> Self {
-        let Preset { name, entries, notes } = preset;
+impl From<EgressPreset> for PresetInfo {
+    fn from(preset: EgressPreset) -> Self {
+        let EgressPreset { name, entries, notes } = preset;
         let entry = |ListedEntry { entry, origin }| PresetEntry { entry, origin: origin.to_string() };
         Self { name, entries: entries.into_iter().map(entry).collect(), notes }
     }

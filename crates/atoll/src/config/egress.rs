@@ -120,7 +120,10 @@ mod tests {
         .unwrap();
         assert_eq!(config.nameservers[0].to_string(), "192.0.2.1:53");
         assert_eq!(config.nameservers[1].port(), 5353);
-        assert_eq!((config.presets["python"].len(), config.tiers[&Tier::Elevated].limits.connections), (2, Some(5)));
+        assert_eq!(
+            (config.presets["python"].len(), config.tiers[&Tier::Elevated].limits.connections),
+            (2, Some(5))
+        );
         assert!(config.ask_indexes && !read("ask_indexes = false").unwrap().ask_indexes);
         let reach = config.reach();
         let denied = |text: &str| reach.is_denied(text.parse().unwrap());

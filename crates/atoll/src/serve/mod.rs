@@ -106,7 +106,7 @@ async fn serve(config: &Config) -> Result<()> {
         .await
         .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
     let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
-    let way_out = egress::parts(&config.egress, &own, address, &*provider).await?;
+    let way_out = egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
     let (book, dialer) = (Arc::clone(&way_out.book), way_out.engine.dialer());
     let vault = Vault::new(&secret);
     let core = Core::new(store, provider, vault, config.core.clone(), ledger.clone(), way_out);

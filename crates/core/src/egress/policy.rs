@@ -93,7 +93,8 @@ impl EgressParts {
             let message = format!(
                 "egress.mode may be at most {allowed} with a key of the tier {tier}; {asked} was asked for"
             );
-            let facts = refused(&format!("{FIELD}.mode"), message).fact("asked", asked).fact("allowed", allowed);
+            let facts =
+                refused(&format!("{FIELD}.mode"), message).fact("asked", asked).fact("allowed", allowed);
             return Err(facts.fact("tier", tier.as_str()));
         }
         if policy.mode == Mode::None {
@@ -189,9 +190,8 @@ mod tests {
 
     #[test]
     fn a_tier_is_a_ceiling() {
-        let parts = parts(&[
-            ("elevated", r#"{"mode":"full","limits":{"connections":5},"deny":["bad.example"]}"#),
-        ]);
+        let parts =
+            parts(&[("elevated", r#"{"mode":"full","limits":{"connections":5},"deny":["bad.example"]}"#)]);
         let full = || policy(r#"{"mode":"full"}"#);
         let error = parts.permitted(&caller("standard"), full()).unwrap_err();
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::PermissionDenied, Some("egress.mode")));
@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(parts.permitted(&Caller::local(), full()), Ok(full()), "an admin has no ceiling");
         let small = parts.permitted(&caller("elevated"), full()).unwrap();
         assert_eq!((small.limits.connections, small.deny.len()), (Some(5), 1));
-        let more = parts.permitted(&caller("elevated"), policy(r#"{"mode":"full","limits":{"connections":6}}"#));
+        let more =
+            parts.permitted(&caller("elevated"), policy(r#"{"mode":"full","limits":{"connections":6}}"#));
         assert_eq!(more.unwrap_err().field.as_deref(), Some("egress.limits.connections"));
         assert!(
             parts
