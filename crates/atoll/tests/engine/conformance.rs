@@ -5,7 +5,7 @@ use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
     Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
-    PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
+    Pause, PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -47,6 +47,9 @@ enum Fault {
     MeasuresNothing,
     MeasuresAnother,
     MeasuresTheDestroyed,
+    PausesNothing,
+    NeverGoesOn,
+    HidesThatItIsPaused,
 }
 
 /// A provider that is right but for one fault.
@@ -60,6 +63,7 @@ struct BrokenContainer {
     inner: Arc<dyn Container>,
     fault: Fault,
     told: Mutex<Vec<FileChange>>,
+    paused: Mutex<bool>,
 }
 
 #[async_trait]
@@ -91,7 +95,8 @@ impl Provider for Broken<'_> {
             _ => e,
         })?;
         self.made.lock().unwrap().push(listed);
-        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault, told: Mutex::default() }))
+        let (told, paused) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault, told, paused }))
     }
 
     async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>> {
@@ -110,6 +115,10 @@ impl Provider for Broken<'_> {
         match self.fault {
             Fault::ListsNothing => Ok(Vec::new()),
             Fault::ListsTheDestroyed => Ok(self.made.lock().unwrap().clone()),
+            Fault::HidesThatItIsPaused => {
+                let all = self.inner.list().await?;
+                Ok(all.into_iter().map(|listed| Listed { state: State::Running, ..listed }).collect())
+            }
             _ => self.inner.list().await,
         }
     }
@@ -175,7 +184,11 @@ impl Container for BrokenContainer {
     }
 
     async fn state(&self) -> Result<State> {
-        self.inner.state().await
+        match self.fault {
+            // What it says is as it should be; what it does is not.
+            Fault::PausesNothing if *self.paused.lock().unwrap() => Ok(State::Paused),
+            _ => self.inner.state().await,
+        }
     }
 
     async fn died(&self) -> Result<Death> {
@@ -187,6 +200,10 @@ impl Container for BrokenContainer {
     }
 
     fn live_limits(&self) -> Option<&dyn LiveLimits> {
+        Some(self)
+    }
+
+    fn pause(&self) -> Option<&dyn Pause> {
         Some(self)
     }
 
@@ -203,6 +220,26 @@ impl Container for BrokenContainer {
 
     fn way_out(&self) -> Option<&dyn WayOut> {
         self.inner.way_out()
+    }
+}
+
+#[async_trait]
+impl Pause for BrokenContainer {
+    async fn pause(&self) -> Result<()> {
+        match self.fault {
+            Fault::PausesNothing => *self.paused.lock().unwrap() = true,
+            _ => self.inner.pause().unwrap().pause().await?,
+        }
+        Ok(())
+    }
+
+    async fn resume(&self) -> Result<()> {
+        match self.fault {
+            Fault::PausesNothing => *self.paused.lock().unwrap() = false,
+            Fault::NeverGoesOn => {}
+            _ => self.inner.pause().unwrap().resume().await?,
+        }
+        Ok(())
     }
 }
 
@@ -267,6 +304,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MeasuresNothing, "what_is_used_is_the_containers_own"),
     (Fault::MeasuresAnother, "what_is_used_is_the_containers_own"),
     (Fault::MeasuresTheDestroyed, "what_is_gone_uses_nothing"),
+    (Fault::PausesNothing, "what_is_paused_stands_still_and_goes_on"),
+    (Fault::NeverGoesOn, "what_is_paused_stands_still_and_goes_on"),
+    (Fault::HidesThatItIsPaused, "what_is_paused_stands_still_and_goes_on"),
 ];
 
 #[tokio::test]

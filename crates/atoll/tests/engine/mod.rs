@@ -12,6 +12,7 @@ mod hardening;
 mod host_image;
 mod launcher;
 mod limits;
+mod pause;
 mod profiles;
 mod repair;
 mod run;
