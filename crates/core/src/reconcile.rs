@@ -14,24 +14,36 @@ impl Core {
     pub async fn reconcile(&self) -> Result<usize> {
         let mut world: HashMap<ContainerId, State> =
             self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
-        let mut alive = Vec::new();
+        let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
             let state = record.container.and_then(|id| world.remove(&id));
-            alive.extend((state == Some(State::Running)).then_some(record.id));
+            match state {
+                Some(State::Running) => alive.push(record.id),
+                Some(State::Paused) => paused.push(record.id),
+                _ => {}
+            }
             self.settle(&record, state).await?;
         }
         for orphan in world.into_keys() {
             tracing::warn!(container = %orphan, "destroying a container that nobody owns");
             self.provider.destroy(orphan).await?;
         }
-        let count = alive.len();
-        self.watch_again(alive);
+        let count = alive.len() + paused.len();
+        self.watch_again(alive, paused);
         Ok(count)
     }
 
     async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {
         let (status, reason) = match (record.status, state) {
             (Status::Ready | Status::Running, Some(State::Running)) => return Ok(()),
+            (Status::Paused, Some(State::Paused)) => return Ok(()),
+            // Cut off between the one and its record.
+            (_, Some(State::Paused)) => {
+                (Status::Paused, Some("the server ended while it was being paused".to_owned()))
+            }
+            (Status::Paused, Some(State::Running)) => {
+                (Status::Ready, Some("the server ended while it was being resumed".to_owned()))
+            }
             // Cut off between the start and its record.
             (Status::Provisioning, Some(State::Running)) => (Status::Ready, None),
             (Status::Provisioning, _) => {
@@ -41,7 +53,7 @@ impl Core {
             (Status::Dead | Status::Error, None) => return Ok(()),
             (_, _) => (Status::Dead, Some("its container was gone when the server started".to_owned())),
         };
-        let lives = status == Status::Ready;
+        let lives = matches!(status, Status::Ready | Status::Paused);
         if let (false, Some(container)) = (lives, record.container) {
             self.provider.destroy(container).await?;
         }
