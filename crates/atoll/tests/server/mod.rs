@@ -15,6 +15,7 @@ mod hostile_page;
 mod lifecycle;
 mod machine;
 mod metrics;
+mod pause;
 mod preview;
 mod published_client;
 mod readme;
