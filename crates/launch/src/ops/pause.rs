@@ -10,7 +10,7 @@ pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
     let cgroup = context.cgroup(container);
-    // Before, so that a crash in between counts too much time rather than too little.
+    // Before, so that after a crash in between timeouts leave out too much time rather than too little.
     if !freezer.is_frozen(&cgroup)
         && let Err(error) = clock::stops(context, container)
     {
