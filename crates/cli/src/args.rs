@@ -43,7 +43,9 @@ pub enum Remote {
     Watch(Watch),
     /// Stops sandboxes; their files stay
     Stop(Several),
-    /// Starts stopped sandboxes again
+    /// Lets sandboxes stand still, with all that runs in them; whatever needs one lets it go on
+    Pause(Several),
+    /// Lets paused sandboxes go on, and starts stopped ones again
     Resume(Several),
     /// Removes sandboxes and their files
     Rm(Several),
@@ -79,6 +81,7 @@ impl Remote {
             | Self::Grep(Grep { server, .. })
             | Self::Watch(Watch { server, .. })
             | Self::Stop(Several { server, .. })
+            | Self::Pause(Several { server, .. })
             | Self::Resume(Several { server, .. })
             | Self::Rm(Several { server, .. })
             | Self::Preview(Preview { server, .. })
@@ -395,7 +398,7 @@ pub struct Events {
     pub(crate) server: Server,
 }
 
-/// `stop`, `resume` and `rm`.
+/// `stop`, `pause`, `resume` and `rm`.
 #[derive(Debug, Args)]
 pub struct Several {
     /// Ids, starts of them, or session keys

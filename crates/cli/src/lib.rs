@@ -68,6 +68,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Grep(options) => search::grep(options).await,
         Remote::Watch(options) => watch::run(options).await,
         Remote::Stop(options) => life::run(options, life::Act::Stop).await,
+        Remote::Pause(options) => life::run(options, life::Act::Pause).await,
         Remote::Resume(options) => life::run(options, life::Act::Resume).await,
         Remote::Rm(options) => life::run(options, life::Act::Remove).await,
         Remote::Preview(options) => forward::preview(options).await,

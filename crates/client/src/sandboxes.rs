@@ -207,7 +207,12 @@ impl Client {
         self.ask(Method::POST, &at(id, "/stop")).await
     }
 
-    /// Starts it again.
+    /// Lets it stand still; whatever needs it lets it go on.
+    pub async fn pause(&self, id: Uuid) -> Result<Reply<Sandbox>> {
+        self.ask(Method::POST, &at(id, "/pause")).await
+    }
+
+    /// Lets a paused one go on, or starts a stopped one again.
     pub async fn resume(&self, id: Uuid) -> Result<Reply<Sandbox>> {
         self.ask(Method::POST, &at(id, "/resume")).await
     }

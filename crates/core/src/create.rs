@@ -332,12 +332,24 @@ impl Core {
         act.done(result).await
     }
 
-    /// Sees that it runs, with its volume as it was.
+    /// Lets all of it stand still where it is; whatever needs it lets it go on. Fine when it does already.
+    pub async fn pause(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        let act = self.act(caller, What::to("sandbox.pause", id)).await?;
+        let result = async {
+            act.record()?;
+            self.desks.pause(id, "paused by request".into()).await
+        }
+        .await;
+        act.done(result).await
+    }
+
+    /// Sees that it runs: one that is paused goes on where it was, one that is stopped is started with its
+    /// volume as it was.
     pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
         let act = self.act(caller, What::to("sandbox.resume", id)).await?;
         let result = async {
             act.record()?;
-            self.start(caller, id).await
+            self.start(caller, id, "request").await
         }
         .await;
         act.done(result).await

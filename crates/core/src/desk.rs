@@ -4,6 +4,8 @@
 //! The record is written before the world is changed and after, so a crash between leaves a record that
 //! [`crate::reconcile`] can compare with the world.
 
+mod pause;
+
 use crate::{
     Environment, Vault,
     admission::{Admission, Need, Seat},
@@ -41,14 +43,24 @@ pub(crate) struct Patch {
 }
 
 enum Ask {
-    /// Its container, if it runs.
-    Use(oneshot::Sender<Result<Arc<dyn Container>>>),
+    /// Its container, if it runs; one that is paused goes on for this.
+    Use {
+        by: &'static str,
+        reply: oneshot::Sender<Result<Arc<dyn Container>>>,
+    },
+    /// Its container, as soon as it runs and is not paused; nothing is done about that.
+    Awake(oneshot::Sender<Result<Arc<dyn Container>>>),
     /// See that it runs. A new one that cannot be started is gone again.
     Run {
         new: bool,
+        by: &'static str,
         /// What its container may hold of the machine.
         seat: Option<Seat>,
         reply: oneshot::Sender<Result<Ran>>,
+    },
+    Pause {
+        reason: String,
+        reply: oneshot::Sender<Result<SandboxRecord>>,
     },
     Stop(oneshot::Sender<Result<SandboxRecord>>),
     Destroy(oneshot::Sender<Result<SandboxRecord>>),
@@ -88,19 +100,30 @@ impl Desks {
         Self { shared: Arc::new(Shared { store, provider, vault, admission, gates }), open: Arc::default() }
     }
 
-    /// The container, for a command or a file.
-    pub(crate) async fn container(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
-        self.ask(id, Ask::Use).await
+    /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
+    /// is told by what that came.
+    pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
+        self.ask(id, |reply| Ask::Use { by, reply }).await
+    }
+
+    /// The container, once it is not paused. Fails when it ends before that.
+    pub(crate) async fn awake(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
+        self.ask(id, Ask::Awake).await
     }
 
     /// Starts a sandbox that was just recorded.
     pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: true, seat: Some(seat), reply }).await
+        self.ask(id, |reply| Ask::Run { new: true, by: "", seat: Some(seat), reply }).await
     }
 
-    /// Sees that a sandbox runs, if it does already or there is a seat for it.
-    pub(crate) async fn run(&self, id: SandboxId, seat: Option<Seat>) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: false, seat, reply }).await
+    /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.
+    pub(crate) async fn run(&self, id: SandboxId, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
+        self.ask(id, |reply| Ask::Run { new: false, by, seat, reply }).await
+    }
+
+    /// Lets a sandbox stand still.
+    pub(crate) async fn pause(&self, id: SandboxId, reason: String) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Pause { reason, reply }).await
     }
 
     pub(crate) async fn stop(&self, id: SandboxId) -> Result<SandboxRecord> {
@@ -167,7 +190,9 @@ impl Desks {
                 open.insert(id, sender.clone());
                 let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
                 tokio::spawn(async move {
-                    Desk { shared, id, container: None }.serve(receiver).await;
+                    Desk { shared, id, container: None, paused: false, asleep: Vec::new() }
+                        .serve(receiver)
+                        .await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
                     // Unless another was opened meanwhile.
                     if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
@@ -184,6 +209,10 @@ struct Desk {
     shared: Arc<Shared>,
     id: SandboxId,
     container: Option<Arc<dyn Container>>,
+    /// Whether that container stands still.
+    paused: bool,
+    /// Who waits until it does not.
+    asleep: Vec<oneshot::Sender<Result<Arc<dyn Container>>>>,
 }
 
 /// Waits for a container's death; for ever where there is no container.
@@ -233,8 +262,10 @@ impl Desk {
     async fn answer(&mut self, question: Ask) {
         // Nobody minds when the caller has gone.
         match question {
-            Ask::Use(reply) => _ = reply.send(self.container().await),
-            Ask::Run { new, seat, reply } => _ = reply.send(self.run(new, seat).await),
+            Ask::Use { by, reply } => _ = reply.send(self.container(by).await),
+            Ask::Awake(reply) => self.awake(reply).await,
+            Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
+            Ask::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             Ask::Stop(reply) => _ = reply.send(self.stop().await),
             Ask::Destroy(reply) => _ = reply.send(self.destroy().await),
             Ask::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
@@ -265,8 +296,8 @@ impl Desk {
         }
     }
 
-    /// The container of a sandbox that runs; attaches after a restart of the server.
-    async fn container(&mut self) -> Result<Arc<dyn Container>> {
+    /// The container of a sandbox that lives, paused or not; attaches after a restart of the server.
+    async fn attached(&mut self) -> Result<Arc<dyn Container>> {
         if let Some(container) = &self.container {
             return Ok(Arc::clone(container));
         }
@@ -277,22 +308,16 @@ impl Desk {
             Error::new(ErrorCode::NotRunning, message)
         };
         match (record.status, record.container) {
-            (Status::Ready | Status::Running, Some(id)) => match self.shared.provider.attach(id).await {
-                Ok(container) => {
-                    let secrets = self.environment(&record)?.secret_values().collect();
-                    // Without its gate a sandbox still works; it only reaches nothing.
-                    if let Err(error) = self.shared.gates.open(&record, &container, secrets, false).await {
-                        tracing::error!(sandbox = %self.id, %error, "a sandbox's gate cannot be served");
+            (Status::Ready | Status::Running | Status::Paused, Some(id)) => {
+                match self.find_container(&record, id).await {
+                    Ok(container) => Ok(container),
+                    Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
+                        self.bury(&error.death.clone().unwrap_or_else(Death::lost)).await;
+                        Err(error)
                     }
-                    self.container = Some(Arc::clone(&container));
-                    Ok(container)
+                    Err(error) => Err(error),
                 }
-                Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
-                    self.bury(&error.death.clone().unwrap_or_else(Death::lost)).await;
-                    Err(error)
-                }
-                Err(error) => Err(error),
-            },
+            }
             _ => Err(not_running()),
         }
     }
@@ -303,7 +328,7 @@ impl Desk {
 
     /// Writes a death down and frees what is left of the container.
     async fn bury(&mut self, death: &Death) {
-        self.container = None;
+        self.let_go();
         self.shared.gates.close(self.id).await;
         let Ok(record) = self.record().await else { return };
         let Some(container) = record.container else { return };
@@ -324,13 +349,19 @@ impl Desk {
         self.shared.admission.stopped(self.id);
     }
 
-    async fn run(&mut self, new: bool, seat: Option<Seat>) -> Result<Ran> {
+    async fn run(&mut self, new: bool, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
         let record = self.record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            Status::Ready | Status::Running if self.container().await.is_ok() => {
+            Status::Ready | Status::Running if self.container(by).await.is_ok() => {
                 return Ok(Ran::Runs(Box::new(self.record().await?)));
             }
+            Status::Paused => match self.container(by).await {
+                Ok(_) => return Ok(Ran::Runs(Box::new(self.record().await?))),
+                // Unless it died meanwhile, what runs in it must not be lost to a new start.
+                Err(error) if self.record().await?.status == Status::Paused => return Err(error),
+                Err(_) => {}
+            },
             _ => {}
         }
         let Some(seat) = seat.filter(|seat| seat.covers(&Need::of(&record.limits))) else {
@@ -402,7 +433,7 @@ impl Desk {
 
     /// Ends the container, whatever state it is in.
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
-        self.container = None;
+        self.let_go();
         self.shared.gates.close(self.id).await;
         match record.container {
             Some(container) => self.shared.provider.destroy(container).await,

@@ -19,10 +19,14 @@ impl Core {
         self.live.load(&*self.store).await?;
         let mut world: HashMap<ContainerId, State> =
             self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
-        let mut alive = Vec::new();
+        let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
             let state = record.container.and_then(|id| world.remove(&id));
-            alive.extend((state == Some(State::Running)).then_some(record.id));
+            match state {
+                Some(State::Running) => alive.push(record.id),
+                Some(State::Paused) => paused.push(record.id),
+                _ => {}
+            }
             self.settle(&record, state).await?;
         }
         for orphan in world.into_keys() {
@@ -30,20 +34,21 @@ impl Core {
             self.provider.destroy(orphan).await?;
         }
         self.fill_admission().await?;
-        let count = alive.len();
+        let count = alive.len() + paused.len();
         self.serve_again(alive.clone());
-        self.watch_again(alive);
+        self.watch_again(alive, paused);
         Ok(count)
     }
 
-    /// Serves the gates of what lives. Whatever is inside answers when it likes, so nobody waits for it.
+    /// Serves the gates of what lives. Whatever is inside answers when it likes, so nobody waits for it. Those of
+    /// what is paused are served by whoever waits to watch its commands again.
     fn serve_again(&self, sandboxes: Vec<SandboxId>) {
         let core = self.clone();
         tokio::spawn(async move {
             let each = |sandbox| {
                 let core = &core;
                 async move {
-                    if let Err(error) = core.desks.container(sandbox).await {
+                    if let Err(error) = core.desks.awake(sandbox).await {
                         tracing::warn!(%sandbox, %error, "a sandbox's gate is not served yet");
                     }
                 }
@@ -55,6 +60,14 @@ impl Core {
     async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {
         let (status, reason) = match (record.status, state) {
             (Status::Ready | Status::Running, Some(State::Running)) => return Ok(()),
+            (Status::Paused, Some(State::Paused)) => return Ok(()),
+            // Cut off between the one and its record.
+            (_, Some(State::Paused)) => {
+                (Status::Paused, Some("the server ended while it was being paused".to_owned()))
+            }
+            (Status::Paused, Some(State::Running)) => {
+                (Status::Ready, Some("the server ended while it was being resumed".to_owned()))
+            }
             // Cut off between the start and its record.
             (Status::Provisioning, Some(State::Running)) => (Status::Ready, None),
             (Status::Provisioning, _) => {
@@ -64,7 +77,7 @@ impl Core {
             (Status::Dead | Status::Error, None) => return Ok(()),
             (_, _) => (Status::Dead, Some("its container was gone when the server started".to_owned())),
         };
-        let lives = status == Status::Ready;
+        let lives = matches!(status, Status::Ready | Status::Paused);
         if let (false, Some(container)) = (lives, record.container) {
             self.provider.destroy(container).await?;
         }

@@ -72,6 +72,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::create, sandboxes::list))
         .routes(routes!(sandboxes::get, sandboxes::patch, sandboxes::destroy))
         .routes(routes!(sandboxes::stop))
+        .routes(routes!(sandboxes::pause))
         .routes(routes!(sandboxes::resume))
         .routes(routes!(sandboxes::activity))
         .routes(routes!(usage::metrics))

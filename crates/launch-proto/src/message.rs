@@ -44,6 +44,11 @@ pub enum Request {
     Trust(TrustRequest),
     /// Changes what the container may use. [`Reply::Done`].
     SetLimits(ContainerId, Limits),
+    /// Lets all of a container stand still; answers when it does. Fine when it does already.
+    /// [`Reply::Done`].
+    Pause(ContainerId),
+    /// Lets it go on. Fine when it does. [`Reply::Done`].
+    Unpause(ContainerId),
     /// What a container that lives uses. [`Reply::Usages`] with one.
     Usage(ContainerId),
     /// The same of every one that lives, up to [`crate::MAX_USAGES`]. [`Reply::Usages`].
@@ -117,6 +122,8 @@ pub enum ContainerState {
     Creating,
     /// PID 1 lives.
     Running,
+    /// PID 1 lives, and stands still with all that is in the container, or is about to.
+    Paused,
     /// PID 1 is gone; the rest waits for a destroy.
     Dead,
 }
@@ -201,6 +208,9 @@ pub enum Reply {
     /// With a descriptor; a token must be sent with every call where there is one.
     Connected {
         token: Option<String>,
+        /// PID 1 stands still, and answers when it goes on.
+        #[serde(default)]
+        paused: bool,
     },
     /// With that many descriptors.
     Sockets {

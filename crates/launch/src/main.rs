@@ -4,7 +4,9 @@
 //! Unsafe code lives in [`sys`] only.
 
 mod cgroup;
+mod clock;
 mod context;
+mod freezer;
 mod gate;
 mod images;
 mod init;

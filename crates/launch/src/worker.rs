@@ -38,7 +38,17 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
         Request::Wait(container) => ops::wait(context, &mut stream, container),
         Request::Connect(container) => {
             let made = ops::connect(context, container);
-            with_descriptors(&mut stream, made.map(|(fd, token)| (Reply::Connected { token }, vec![fd])));
+            with_descriptors(&mut stream, made.map(|(reply, fd)| (reply, vec![fd])));
+        }
+        Request::Pause(container) => {
+            let result = ops::pause(context, container);
+            let paused = result.is_ok();
+            wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
+            // Nobody waits for this.
+            if paused {
+                drop(stream);
+                ops::reclaim(context, container);
+            }
         }
         Request::Sockets(asked) => {
             let made = ops::sockets(context, asked);
@@ -96,6 +106,7 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         Request::SetLimits(container, limits) => {
             ops::set_limits(context, container, &limits).map(|()| Reply::Done)
         }
+        Request::Unpause(container) => ops::unpause(context, container).map(|()| Reply::Done),
         Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
         Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
         Request::Report => ops::report(context).map(Reply::Report),
@@ -107,6 +118,7 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         | Request::Gate(_)
         | Request::Wait(_)
         | Request::Connect(_)
+        | Request::Pause(_)
         | Request::Sockets(_)
         | Request::Shutdown
         | Request::Purge => Err(Error::internal("this request is served elsewhere")),

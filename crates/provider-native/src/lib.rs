@@ -72,6 +72,7 @@ fn state(status: &ContainerStatus) -> State {
     match (status.state, &status.death) {
         (ContainerState::Creating, _) => State::Creating,
         (ContainerState::Running, _) => State::Running,
+        (ContainerState::Paused, _) => State::Paused,
         (ContainerState::Dead, death) => State::Dead(death.clone().unwrap_or_else(Death::lost)),
     }
 }

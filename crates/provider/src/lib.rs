@@ -55,6 +55,9 @@ pub enum State {
     Creating,
     /// It lives.
     Running,
+    /// It lives, and stands still with all that is in it. What is asked of [`Guest`] is answered when it goes
+    /// on.
+    Paused,
     /// It died; what is left of it waits for a destroy.
     Dead(Death),
 }
@@ -90,7 +93,8 @@ pub trait Provider: Send + Sync {
     async fn capabilities(&self) -> Result<Capabilities>;
     /// Makes and starts a container. On failure nothing of it is left.
     async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>>;
-    /// A handle on a container that somebody made before, perhaps before a restart.
+    /// A handle on a container that somebody made before, perhaps before a restart. One that stands still is
+    /// found as well, and not asked anything.
     async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>>;
     /// Every container, dead ones included.
     async fn list(&self) -> Result<Vec<Listed>>;
@@ -117,6 +121,8 @@ pub trait Container: Send + Sync {
     async fn died(&self) -> Result<Death>;
     /// Changing limits while it runs, where the provider can.
     fn live_limits(&self) -> Option<&dyn LiveLimits>;
+    /// Letting it stand still, where the provider can.
+    fn pause(&self) -> Option<&dyn Pause>;
     /// Finding which files changed, where the provider can.
     fn changes(&self) -> Option<&dyn FileChanges>;
     /// Reaching servers inside, where the provider can.
@@ -169,6 +175,17 @@ pub trait FileChanges: Send + Sync {
 pub trait LiveLimits: Send + Sync {
     /// Changes them; on failure the former ones hold.
     async fn set_limits(&self, limits: Limits) -> Result<()>;
+}
+
+/// The power to let a container stand still, with every process where it is, and go on.
+#[async_trait]
+pub trait Pause: Send + Sync {
+    /// Nothing inside runs any more when this answers. Fine when it stands still already. On failure it goes
+    /// on, unless the provider did not answer; [`Container::state`] tells.
+    /// [`atoll_types::ErrorCode::Unsupported`] where this container cannot.
+    async fn pause(&self) -> Result<()>;
+    /// It goes on where it was. Fine when it runs.
+    async fn resume(&self) -> Result<()>;
 }
 
 /// Bytes in both directions.

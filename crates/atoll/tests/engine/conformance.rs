@@ -5,7 +5,7 @@ use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
     Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Gate, Guest, Listed,
-    LiveLimits, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
+    LiveLimits, Pause, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -50,6 +50,9 @@ enum Fault {
     MixesUpTheGate,
     NeverLetsGoOfTheGate,
     ForgetsCertificates,
+    PausesNothing,
+    NeverGoesOn,
+    HidesThatItIsPaused,
 }
 
 /// A provider that is right but for one fault.
@@ -63,6 +66,7 @@ struct BrokenContainer {
     inner: Arc<dyn Container>,
     fault: Fault,
     told: Mutex<Vec<FileChange>>,
+    paused: Mutex<bool>,
 }
 
 #[async_trait]
@@ -94,7 +98,8 @@ impl Provider for Broken<'_> {
             _ => e,
         })?;
         self.made.lock().unwrap().push(listed);
-        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault, told: Mutex::default() }))
+        let (told, paused) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault, told, paused }))
     }
 
     async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>> {
@@ -113,6 +118,10 @@ impl Provider for Broken<'_> {
         match self.fault {
             Fault::ListsNothing => Ok(Vec::new()),
             Fault::ListsTheDestroyed => Ok(self.made.lock().unwrap().clone()),
+            Fault::HidesThatItIsPaused => {
+                let all = self.inner.list().await?;
+                Ok(all.into_iter().map(|listed| Listed { state: State::Running, ..listed }).collect())
+            }
             _ => self.inner.list().await,
         }
     }
@@ -192,7 +201,11 @@ impl Container for BrokenContainer {
     }
 
     async fn state(&self) -> Result<State> {
-        self.inner.state().await
+        match self.fault {
+            // What it says is as it should be; what it does is not.
+            Fault::PausesNothing if *self.paused.lock().unwrap() => Ok(State::Paused),
+            _ => self.inner.state().await,
+        }
     }
 
     async fn died(&self) -> Result<Death> {
@@ -204,6 +217,10 @@ impl Container for BrokenContainer {
     }
 
     fn live_limits(&self) -> Option<&dyn LiveLimits> {
+        Some(self)
+    }
+
+    fn pause(&self) -> Option<&dyn Pause> {
         Some(self)
     }
 
@@ -238,6 +255,26 @@ impl WayOut for BrokenContainer {
             Fault::NeverLetsGoOfTheGate => Box::pin(std::future::pending()),
             _ => self.inner.way_out().unwrap().closed(),
         }
+    }
+}
+
+#[async_trait]
+impl Pause for BrokenContainer {
+    async fn pause(&self) -> Result<()> {
+        match self.fault {
+            Fault::PausesNothing => *self.paused.lock().unwrap() = true,
+            _ => self.inner.pause().unwrap().pause().await?,
+        }
+        Ok(())
+    }
+
+    async fn resume(&self) -> Result<()> {
+        match self.fault {
+            Fault::PausesNothing => *self.paused.lock().unwrap() = false,
+            Fault::NeverGoesOn => {}
+            _ => self.inner.pause().unwrap().resume().await?,
+        }
+        Ok(())
     }
 }
 
@@ -305,6 +342,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MixesUpTheGate, "what_is_asked_at_the_gate_is_heard_outside"),
     (Fault::NeverLetsGoOfTheGate, "whoever_serves_a_gate_is_told_of_its_end"),
     (Fault::ForgetsCertificates, "added_certificates_are_found_inside"),
+    (Fault::PausesNothing, "what_is_paused_stands_still_and_goes_on"),
+    (Fault::NeverGoesOn, "what_is_paused_stands_still_and_goes_on"),
+    (Fault::HidesThatItIsPaused, "what_is_paused_stands_still_and_goes_on"),
 ];
 
 #[tokio::test]

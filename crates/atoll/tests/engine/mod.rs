@@ -15,6 +15,7 @@ mod hardening;
 mod host_image;
 mod launcher;
 mod limits;
+mod pause;
 mod profiles;
 mod repair;
 mod run;

@@ -18,6 +18,7 @@ mod lifecycle;
 mod limits;
 mod machine;
 mod metrics;
+mod pause;
 mod preview;
 mod published_client;
 mod readme;

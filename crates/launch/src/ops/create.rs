@@ -3,7 +3,7 @@
 
 use super::destroy::free;
 use crate::{
-    cgroup,
+    cgroup, clock,
     context::Context,
     gate::{self, Gate},
     mounts::{self, Attributes},
@@ -125,6 +125,7 @@ struct Inherited {
     listener: Option<UnixListener>,
     spool: OwnedFd,
     oom: Option<fs::File>,
+    clock: fs::File,
 }
 
 fn launch(
@@ -185,7 +186,7 @@ fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Resu
     gate::keep(context, container, &gate)?;
     start.start(context, container)?;
     record::save(context, &record)?;
-    Ok((record.status(context), gate))
+    Ok((record.status(context, None), gate))
 }
 
 fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>> {
@@ -216,7 +217,8 @@ fn inherit(
         let path = context.guest_socket(record.container);
         Some(UnixListener::bind(path).map_err(fault("listen for PID 1"))?)
     };
-    Ok(Inherited { listener, spool, oom })
+    let clock = clock::make(context, record.container).map_err(fault("make the clock"))?;
+    Ok(Inherited { listener, spool, oom, clock })
 }
 
 fn guest_config(
@@ -231,6 +233,7 @@ fn guest_config(
     // A runtime with a kernel of its own cannot pass descriptors of ours.
     let spool = next(!start.own_kernel());
     let oom = next(!start.own_kernel() && inherited.oom.is_some());
+    let clock = next(!start.own_kernel());
     let listen_at = match (listen, &record.token) {
         (None, Some(token)) => Listen::Tcp { address: format!("127.0.0.1:{TCP_PORT}"), token: token.clone() },
         (number, _) => Listen::Inherited(number.unwrap_or(3)),
@@ -239,6 +242,7 @@ fn guest_config(
         listen: listen_at,
         spool_fd: spool,
         oom_fd: oom,
+        clock_fd: clock,
         uid: record.profile.uid,
         gid: record.profile.gid,
         home: record.profile.home().into(),
@@ -250,14 +254,15 @@ fn guest_config(
         max_ended_execs: ENDED_EXECS,
         spool_bytes: spool_bytes(&record.limits),
     };
-    (config, listen.into_iter().chain(spool).chain(oom).collect())
+    (config, listen.into_iter().chain(spool).chain(oom).chain(clock).collect())
 }
 
 /// Gives the descriptors their numbers.
 fn place(inherited: &Inherited, count: usize) -> Result<()> {
-    let Inherited { listener, spool, oom } = inherited;
+    let Inherited { listener, spool, oom, clock } = inherited;
     let listener = listener.as_ref().map(AsFd::as_fd);
     let all = listener.into_iter().chain([spool.as_fd()]).chain(oom.as_ref().map(AsFd::as_fd));
+    let all = all.chain([clock.as_fd()]);
     // First out of the way, then into place: a number may be another's source.
     let moved: Vec<OwnedFd> = all
         .take(count)

@@ -40,6 +40,7 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     if record.as_ref().is_none_or(|r| r.pid == 0) {
         end_strays(context, container);
     }
+    cgroup::end_frozen(context, container);
     if let Some(record) = &record {
         if record.alive() {
             end_process(record.pid)?;

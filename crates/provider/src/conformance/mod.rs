@@ -3,6 +3,7 @@
 
 mod isolation;
 mod lifecycle;
+mod pause;
 mod ports;
 mod usage;
 mod volumes;
@@ -66,6 +67,8 @@ checks![
     isolation::the_root_is_read_only,
     isolation::containers_see_nothing_of_each_other,
     isolation::there_is_no_network,
+    pause::what_is_paused_stands_still_and_goes_on,
+    pause::what_is_paused_is_found_and_can_be_destroyed,
     ports::servers_inside_are_reached_and_reach_nothing,
     ports::connections_end_with_the_container,
     usage::what_is_used_is_the_containers_own,
