@@ -41,7 +41,7 @@ pub use atoll_egress::{
 };
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
-pub use egress::{EgressParts, EgressView, Refusals};
+pub use egress::{EgressParts, EgressToken, EgressView, Refusals};
 pub use events::{EventFollow, News};
 pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,

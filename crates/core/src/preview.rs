@@ -36,9 +36,14 @@ fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes keys of every length"))
 }
 
+/// A key for one purpose.
+pub(crate) fn derived(secret: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
+    keyed(secret).chain_update(purpose).finalize().into_bytes().into()
+}
+
 impl PreviewKey {
     pub(crate) fn derive(secret: &[u8; 32]) -> Self {
-        Self(keyed(&keyed(secret).chain_update(PURPOSE).finalize().into_bytes().into()))
+        Self(keyed(&derived(secret, PURPOSE)))
     }
 
     fn over(&self, sandbox: SandboxId, claims: &[u8]) -> Hmac<Sha256> {

@@ -1,7 +1,7 @@
-//! Encryption of what must not lie in the database in plain: the environments of sandboxes. And the key
-//! that preview tokens are signed with, which is derived from the same secret.
+//! Encryption of what must not lie in the database in plain: the environments of sandboxes. And the keys
+//! that tokens are signed with, which are derived from the same secret.
 
-use crate::preview::PreviewKey;
+use crate::preview::{PreviewKey, derived};
 use atoll_store::Sealed;
 use atoll_types::{Error, Result};
 use chacha20poly1305::{
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NONCE: usize = 12;
+const EGRESS: &[u8] = b"atoll egress tokens, version 1";
 
 /// What a sandbox's commands start with, and which of it no record may show.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,18 +48,25 @@ impl std::fmt::Debug for Environment {
 pub struct Vault {
     cipher: ChaCha20Poly1305,
     preview: PreviewKey,
+    egress: [u8; 32],
 }
 
 impl Vault {
     /// A vault with this key.
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
-        Self { cipher: ChaCha20Poly1305::new(key.into()), preview: PreviewKey::derive(key) }
+        let cipher = ChaCha20Poly1305::new(key.into());
+        Self { cipher, preview: PreviewKey::derive(key), egress: derived(key, EGRESS) }
     }
 
     /// What preview tokens are signed with.
     pub(crate) fn preview(&self) -> &PreviewKey {
         &self.preview
+    }
+
+    /// What tokens for the proxy are signed with.
+    pub(crate) fn egress(&self) -> &[u8; 32] {
+        &self.egress
     }
 
     /// A new random key.

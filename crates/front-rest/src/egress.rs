@@ -13,6 +13,7 @@ use atoll_types::Error;
 use axum::{
     Json,
     extract::{Path, State},
+    http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -134,6 +135,41 @@ impl From<EgressView> for EgressInfo {
             refusals: refusals.into_iter().map(of_host).collect(),
         }
     }
+}
+
+/// A token to make.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct EgressTokenBody {
+    /// For how long. Four hours, where nothing is said.
+    #[schema(minimum = 1, maximum = 604_800)]
+    ttl_seconds: Option<u32>,
+}
+
+/// What a sandbox that reaches the proxy over a network signs in with.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EgressTokenItem {
+    /// The user of the proxy.
+    username: &'static str,
+    /// Its password: the token.
+    password: String,
+    expires_at: String,
+}
+
+/// Makes a token with which a sandbox reaches the proxy over a network, under its own policy.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/egress/tokens", tag = "egress", params(("id" = uuid::Uuid, Path)),
+    request_body = EgressTokenBody,
+    responses((status = 201, body = EgressTokenItem), (status = 404), (status = 422, description = "A field is wrong")))]
+pub(crate) async fn token(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    Raw(body): Raw,
+) -> Result<(StatusCode, Json<EgressTokenItem>), Failure> {
+    let EgressTokenBody { ttl_seconds } = json(&body)?;
+    let made = app.core.egress_token(&caller, sandbox_id(&id)?, ttl_seconds).await?;
+    let (password, expires_at) = (format!("jwt_{}", made.token), rfc3339(made.expires_at));
+    Ok((StatusCode::CREATED, Json(EgressTokenItem { username: "sandbox", password, expires_at })))
 }
 
 /// A decision.

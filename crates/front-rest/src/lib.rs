@@ -78,6 +78,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(usage::metrics))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(egress::log))
+        .routes(routes!(egress::token))
         .routes(routes!(egress::presets))
         .routes(routes!(exec::exec))
         .routes(routes!(terminal::terminal))

@@ -25,6 +25,7 @@ pub(super) struct File {
     presets: Option<BTreeMap<String, Vec<Entry>>>,
     tiers: Option<BTreeMap<Tier, Policy>>,
     ask_indexes: Option<bool>,
+    listen: Option<SocketAddr>,
 }
 
 /// What the operator decides.
@@ -44,6 +45,8 @@ pub(crate) struct EgressConfig {
     pub(crate) tiers: BTreeMap<Tier, Policy>,
     /// Whether indexes are asked where their files are. Without it the server connects to nobody by itself.
     pub(crate) ask_indexes: bool,
+    /// Where the proxy listens for sandboxes that reach it over a network, with tokens.
+    pub(crate) listen: Option<SocketAddr>,
 }
 
 /// A list in a variable, under that of the file.
@@ -71,7 +74,7 @@ fn nameserver(text: &str) -> Result<SocketAddr> {
 
 impl File {
     pub(super) fn settings(self) -> Result<EgressConfig> {
-        let Self { nameservers, deny, deny_more, open, roots, presets, tiers, ask_indexes } = self;
+        let Self { nameservers, deny, deny_more, open, roots, presets, tiers, ask_indexes, listen } = self;
         let nameservers = list("ATOLL_EGRESS_NAMESERVERS", nameservers)?.unwrap_or_default();
         let roots = list("ATOLL_EGRESS_ROOTS", roots)?.unwrap_or_default();
         let pem = |path: &PathBuf| {
@@ -86,6 +89,10 @@ impl File {
             presets: table("ATOLL_EGRESS_PRESETS", presets)?.unwrap_or_default(),
             tiers: table("ATOLL_EGRESS_TIERS", tiers)?.unwrap_or_default(),
             ask_indexes: table("ATOLL_EGRESS_ASK_INDEXES", ask_indexes)?.unwrap_or(true),
+            listen: match variable("ATOLL_EGRESS_LISTEN") {
+                Some(text) => Some(text.parse().map_err(|e| wrong("ATOLL_EGRESS_LISTEN", e))?),
+                None => listen,
+            },
         })
     }
 }

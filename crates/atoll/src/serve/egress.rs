@@ -3,7 +3,7 @@
 //! accident.
 
 use crate::config::EgressConfig;
-use atoll_core::EgressParts;
+use atoll_core::{Core, EgressParts};
 use atoll_egress::{
     Authority, Egress, EgressSettings, Net, Reach, Rules,
     presets::{self, Book, Findings, Place},
@@ -17,6 +17,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
+use tokio::{net::TcpListener, task::JoinHandle};
 
 /// How what root found reaches the ordinary user that it becomes.
 pub(super) const FOUND: &str = "ATOLL_EGRESS_FOUND";
@@ -78,6 +79,20 @@ pub(super) async fn parts(
         tiers: config.tiers.clone(),
         variables,
     })
+}
+
+/// Serves the proxy to sandboxes that reach it over a network, where the operator wants that.
+pub(super) async fn listen(core: &Core, address: Option<SocketAddr>) -> Result<JoinHandle<()>> {
+    let Some(address) = address else { return Ok(tokio::spawn(async {})) };
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|e| Error::internal(format!("egress.listen: cannot listen on {address}: {e}")))?;
+    let core = core.clone();
+    Ok(tokio::spawn(async move {
+        if let Err(error) = core.serve_egress(listener).await {
+            tracing::error!(%error, "the proxy is not served over the network");
+        }
+    }))
 }
 
 /// Tells new containers whom to trust, and says whether they do.

@@ -129,10 +129,12 @@ async fn serve(config: &Config) -> Result<()> {
             book.keep_fresh(&dialer, failed).await;
         }
     });
+    let network = egress::listen(&core, config.egress.listen).await?;
     let app = atoll_front_rest::router(core.clone(), access, config.preview.clone());
     atoll_front_rest::serve(listener, app, end).await;
     sampler.abort();
     fresh.abort();
+    network.abort();
     core.close_gates().await;
     ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));

@@ -91,6 +91,7 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("/api/v1/settings/sandbox".into(), json!({"idle_timeout_seconds":60}), "settings.patch"),
         ),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
+        (("post", id!("/egress/tokens")), (at("/egress/tokens"), json!({}), "egress.token")),
         (("put", id!("/egress")), (at("/egress"), json!({"mode":"none"}), "egress.set")),
         (("post", id!("/exec")), (at("/exec"), json!({"command":"true"}), "exec")),
         (("post", id!("/execs/{eid}/kill")), (of("/kill"), Value::Null, "exec.kill")),

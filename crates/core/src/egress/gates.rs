@@ -22,15 +22,15 @@ const ADDING_UP: Duration = Duration::from_secs(2);
 const ENDING: Duration = Duration::from_secs(5);
 
 /// A gate that is served.
-struct Served {
+pub(super) struct Served {
     container: ContainerId,
     image: String,
     policy: Policy,
     /// Why the policy cannot be obeyed, and so nothing is reachable.
     problem: Option<String>,
-    rules: watch::Sender<Arc<Rules>>,
+    pub(super) rules: watch::Sender<Arc<Rules>>,
     serving: Option<Serving>,
-    notes: Arc<Notes>,
+    pub(super) notes: Arc<Notes>,
     transparent: bool,
     before: EgressTotals,
 }
@@ -80,7 +80,7 @@ impl Gates {
         gates
     }
 
-    fn served(&self) -> MutexGuard<'_, HashMap<SandboxId, Served>> {
+    pub(super) fn served(&self) -> MutexGuard<'_, HashMap<SandboxId, Served>> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

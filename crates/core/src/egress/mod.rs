@@ -3,6 +3,7 @@
 //! ([`policy`]), and the way of each decision into the audit trail ([`notes`], [`teller`], [`running`]).
 
 mod gates;
+mod network;
 mod notes;
 mod policy;
 mod running;
@@ -10,6 +11,7 @@ mod teller;
 mod view;
 
 pub(crate) use gates::Gates;
+pub use network::EgressToken;
 pub(crate) use running::{Entered, Running, Secrets};
 pub use view::{EgressView, Refusals};
 

@@ -307,6 +307,14 @@ impl State {
     }
 }
 
+impl Notes {
+    /// Something asks that has no socket in the sandbox.
+    pub(super) fn asked_from_afar(&self) -> u64 {
+        let only = self.running.only(self.sandbox);
+        self.state().remember(Whose::Known(only))
+    }
+}
+
 impl Recorder for Notes {
     fn asked(&self, from: SocketAddr) -> u64 {
         let only = self.running.only(self.sandbox);
