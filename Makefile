@@ -9,11 +9,13 @@ export CARGO_INCREMENTAL ?= 1
 # What the server wants: a linker for the build, and cheap volumes.
 PACKAGES := gcc libc6-dev btrfs-progs python3
 # What the tests drive beside Atoll itself.
-TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv procps util-linux sudo
+TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip r-base-core procps util-linux iproute2 sudo
+# What the benchmark stands beside; without it the figures lack a baseline, and say so.
+BENCH_PACKAGES := runc tinyproxy-bin
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api setup-tests nextest
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress setup-tests setup-bench nextest
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,12 +39,15 @@ lint: ## formatting, clippy, and the crates' boundaries
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/boundaries
 
-bench: build ## every figure, each beside a baseline of the same run
+bench: setup-bench build ## every figure, each beside a baseline of the same run
 	$(SUDO) target/release/atoll-bench
 
 fuzz-api: build python ## every request that the API's description allows, for longer than make test does
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_TEST_EXAMPLES=200 cargo nextest run -p atoll no_request_that
+
+fuzz-egress: nextest ## the parsers of the way out, with many more cases than make test has
+	ATOLL_FUZZ_CASES=$${CASES:-20000} cargo nextest run -p atoll-egress --lib -E 'test(fuzz) | test(hello) | test(socks) | test(answer) | test(host)'
 
 # A smoke run: that every figure can be taken, not how fast it is.
 bench-quick:
@@ -51,6 +56,9 @@ bench-quick:
 # An ordinary user without sudo, or a machine without apt, goes on with what is there.
 setup:
 	@$(MAKE) --no-print-directory setup-tests TEST_PACKAGES="$(PACKAGES)" || echo "going on without: $(PACKAGES)"
+
+setup-bench:
+	@$(MAKE) --no-print-directory setup-tests TEST_PACKAGES="$(BENCH_PACKAGES)" || echo "going on without: $(BENCH_PACKAGES)"
 
 setup-tests:
 	@command -v dpkg-query >/dev/null || exit 0; \

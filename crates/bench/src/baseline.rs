@@ -56,6 +56,11 @@ pub(crate) fn piped(arguments: &[&str]) -> Result<Child> {
     Ok(command(arguments).stdout(Stdio::piped()).spawn()?)
 }
 
+/// The same for one that goes on until its input ends.
+pub(crate) fn held(arguments: &[&str]) -> Result<Child> {
+    Ok(command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
+}
+
 /// Children that sleep, in one process group. They go with the value.
 pub(crate) struct Sleepers(Vec<Child>);
 

@@ -17,8 +17,10 @@ mod pty;
 mod report;
 mod runc;
 mod server;
+mod source;
 mod stats;
 mod table;
+mod tinyproxy;
 mod websocket;
 
 use clap::Parser;

@@ -94,6 +94,12 @@ impl Row {
         Self { name, pace: "tight", unit, compare: Compare::Ratio, samples, baselines: vec![baseline] }
     }
 
+    /// The same, also beside what the other one is beside.
+    pub(crate) fn beside_also(mut self, other: Self) -> Self {
+        self.baselines.extend(other.baselines);
+        self
+    }
+
     /// Memory, in megabytes.
     pub(crate) fn memory(name: &str, samples: Samples, baseline: Baseline) -> Self {
         let (unit, compare) = (Unit::Mebibytes, Compare::Difference);

@@ -99,22 +99,31 @@ fn program() -> Result<PathBuf> {
     Ok(folder.join("atoll"))
 }
 
-fn spawn(program: &Path, data: &Path, log: File) -> Result<Child> {
+/// Variables that a server is started with.
+type Variables<'a> = &'a [(&'static str, String)];
+
+fn spawn(program: &Path, data: &Path, log: File, variables: Variables<'_>) -> Result<Child> {
     let mut command = tokio::process::Command::new(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
     command.env("ATOLL_BOOTSTRAP_KEY", KEY).env("ATOLL_LOG", "warn");
+    // Nobody out there is asked by a benchmark.
+    command.env("ATOLL_EGRESS_ASK_INDEXES", "false").envs(variables.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
     Ok(command.spawn()?)
 }
 
 impl Server {
     pub(crate) async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    pub(crate) async fn start_with(variables: Variables<'_>) -> Result<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("atoll-bench-rest-").tempdir()?;
         let (data, log) = (folder.path().join("data"), folder.path().join("server.log"));
         fs::create_dir(&data)?;
         let layout = Layout::new(&data.canonicalize()?);
-        let child = spawn(&program, layout.data(), File::create(&log)?)?;
+        let child = spawn(&program, layout.data(), File::create(&log)?, variables)?;
         let mut end = End { child, program, layout, folder, done: false };
         let mut stdout = BufReader::new(end.child.stdout.take().ok_or("the server has no output")?);
         let mut first = String::new();
@@ -134,6 +143,11 @@ impl Server {
         let mut client = Client::connect(self.address, Some(KEY)).await?;
         timeout(PATIENCE, client.ask("GET", "/health", "")).await??.expect(200)?;
         Ok(client)
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        Ok(self.end.child.id().ok_or("the server has ended")?)
     }
 
     /// Where the files of a sandbox's volume lie on this machine.
@@ -167,13 +181,19 @@ pub(crate) async fn delete(client: &mut Client, sandbox: &Sandbox) -> Result<()>
 
 /// Runs a command that must succeed.
 pub(crate) async fn exec(client: &mut Client, sandbox: &Sandbox, body: &str) -> Result<()> {
+    output(client, sandbox, body).await.map(drop)
+}
+
+/// The same, and what it printed.
+pub(crate) async fn output(client: &mut Client, sandbox: &Sandbox, body: &str) -> Result<String> {
     #[derive(Deserialize)]
     struct Ended {
         exit_code: i32,
+        stdout: String,
     }
     let answer = client.ask("POST", &sandbox.path("/exec"), body).await?.expect(200)?;
-    match serde_json::from_slice::<Ended>(&answer)?.exit_code {
-        0 => Ok(()),
+    match serde_json::from_slice::<Ended>(&answer)? {
+        Ended { exit_code: 0, stdout } => Ok(stdout),
         _ => Err(format!("{body} went wrong: {}", String::from_utf8_lossy(&answer)).into()),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, Via, front,
-    gate::{Caller, Counters, Gate},
+    gate::{Caller, Counters, Gate, Places},
     names, tls,
 };
 use atoll_types::Result;
@@ -34,6 +34,8 @@ pub struct EgressSettings {
     pub authority: Option<Authority>,
     /// Certificates in PEM that are believed beside the machine's own when the proxy speaks TLS itself.
     pub roots: Vec<String>,
+    /// Connections that all sandboxes together may have open; each takes two descriptors. None: no bound.
+    pub connections: Option<u64>,
 }
 
 /// The proxy. Cheap to clone.
@@ -44,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) dialer: Dialer,
     pub(crate) authority: Option<Authority>,
     pub(crate) upstream: Arc<ClientConfig>,
+    pub(crate) places: Places,
 }
 
 impl fmt::Debug for Egress {
@@ -103,10 +106,11 @@ pub type Lookup = dyn Fn(&str) -> Option<(watch::Receiver<Arc<Rules>>, Arc<dyn R
 impl Egress {
     /// A proxy with these settings.
     pub fn new(settings: EgressSettings) -> Result<Self> {
-        let EgressSettings { reach, nameservers, authority, roots } = settings;
+        let EgressSettings { reach, nameservers, authority, roots, connections } = settings;
         let upstream = tls::upstream(&roots)?;
         let dialer = Dialer::new(reach, &nameservers, Arc::clone(&upstream))?;
-        Ok(Self(Arc::new(Shared { dialer, authority, upstream })))
+        let places = Places::new(connections);
+        Ok(Self(Arc::new(Shared { dialer, authority, upstream, places })))
     }
 
     /// Serves one sandbox until the returned handle is dropped or told to end. Needs a running runtime. When

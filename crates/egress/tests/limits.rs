@@ -1,6 +1,7 @@
 //! Limits: each named when it is reached, and none a way to more.
 
 use crate::support::*;
+use atoll_egress::{Egress, EgressSettings};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -152,4 +153,38 @@ async fn hundreds_of_connections_are_open_at_one_time() {
         assert_eq!(echo(tunnel, "x").await, "x");
     }
     assert_eq!(sandbox.serving.usage().open, 250);
+}
+
+#[tokio::test]
+async fn one_sandbox_leaves_places_for_another() {
+    let world = World::new().await;
+    let server = world.echo().await;
+    world.name("a.test", &["127.0.0.1"]);
+    let settings = EgressSettings {
+        nameservers: vec![world.nameserver],
+        connections: Some(20),
+        ..EgressSettings::default()
+    };
+    let egress = Egress::new(settings).unwrap();
+    let [hostile, other] = [(); 2].map(|()| Sandbox::with(egress.clone(), &policy("{}")));
+    let to = format!("a.test:{}", server.port);
+    let mut held = Vec::new();
+    let answer = loop {
+        match connect(hostile.proxy, &to).await {
+            Ok(tunnel) => held.push(tunnel),
+            Err(answer) => break answer,
+        }
+    };
+    assert_eq!((answer.status(), held.len()), (503, 10));
+    assert_eq!(answer.text(), "Egress limit reached: connections of all sandboxes\n");
+    let mut tunnel = connect(other.proxy, &to).await.ok().unwrap();
+    assert_eq!(echo(&mut tunnel, "here").await, "here");
+    // What is given back is there again.
+    drop(held);
+    let again = async {
+        while connect(hostile.proxy, &to).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("a free place", again).await;
 }

@@ -33,6 +33,22 @@ async fn an_open_connection_ends_when_it_is_allowed_no_more_and_others_stay() {
 }
 
 #[tokio::test]
+async fn what_came_in_before_the_end_is_told_of_as_what_was_allowed() {
+    let world = World::new().await;
+    let server = world.greeter().await;
+    world.name("a.test", &["127.0.0.1"]);
+    let sandbox = Sandbox::new(&world, &allow(&["a.test", "127.0.0.1"]));
+    let mut tunnel = connect(sandbox.proxy, &format!("a.test:{}", server.port)).await.ok().unwrap();
+    let mut first = [0; 1];
+    soon("a greeting", tunnel.read_exact(&mut first)).await.unwrap();
+    sandbox.set(r#"{"mode":"none"}"#);
+    assert!(soon("the end", tunnel.read_to_end(&mut Vec::new())).await.is_err());
+    let told = sandbox.told.about("a.test").await;
+    assert!(told.allowed && told.received > 0, "{told:?}");
+    assert_eq!(told.error.as_deref(), Some("not allowed: none"));
+}
+
+#[tokio::test]
 async fn a_connection_that_is_not_looked_into_ends_when_it_has_to_be() {
     let world = World::new().await;
     let server = world.echo().await;

@@ -70,6 +70,7 @@ pub(super) async fn parts(
         nameservers: config.nameservers.clone(),
         authority: Some(authority),
         roots: config.roots.clone(),
+        connections: super::descriptors::for_connections(),
     };
     Ok(EgressParts {
         engine: Egress::new(settings)?,

@@ -2,6 +2,7 @@
 //! starting itself anew, under the same process id; started by an ordinary user, only the launcher is
 //! started by sudo. Either way what faces the network holds no privilege.
 
+mod descriptors;
 mod egress;
 mod identity;
 pub(crate) mod secret;
@@ -82,6 +83,7 @@ async fn serve(config: &Config) -> Result<()> {
         Error::internal(format!("the data folder {} cannot be made: {e}", config.data_dir.display()))
     })?;
     let provider = Arc::new(launcher(config, Vec::new()).await?);
+    descriptors::raise();
     let own = folder(&config.data_dir);
     fs::create_dir_all(&own)
         .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;

@@ -3,6 +3,7 @@
 use super::{
     fixture::{Instance, all_processes, eventually, options, python, says},
     gate::{Served, assert_serves, gate_of},
+    network::{Network, ip},
 };
 use atoll_launch_proto::Request;
 use atoll_provider::{Command, Container, ExecEvent, Gate, Provider};
@@ -196,6 +197,38 @@ async fn a_destroyed_container_leaves_no_socket() {
     gone("the end of one that nobody served", &[kept]);
     let error = c.way_out().unwrap().gate().await.unwrap_err();
     assert_eq!(error.code, ErrorCode::NotFound, "{error:?}");
+}
+
+/// Whether there is a link with this name in this thread's network.
+fn has_link(name: &str) -> bool {
+    let shown = process::Command::new("ip").args(["link", "show", name]).output().unwrap();
+    shown.status.success()
+}
+
+#[tokio::test]
+async fn a_destroyed_containers_network_is_gone() {
+    let (before, own) = (Network::here(), Network::new());
+    own.enter();
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    // One end here, the other inside: the kernel takes it away when that network ends, and not before.
+    let inside = format!("/proc/{}/ns/net", instance.pid_of(&c));
+    ip(&[format!("link add watch type veth peer name inside netns {inside}")]);
+    let gate = gate_of(&c).await;
+    instance.provider.destroy(c.id()).await.unwrap();
+    drop(c);
+    assert!(has_link("watch"), "a socket that somebody holds keeps it");
+    drop(gate);
+    eventually("the end of the network", || !has_link("watch"));
+    // The same where nobody asked for the gate, and where the container died.
+    let c = instance.container("default").await;
+    let pid = instance.pid_of(&c);
+    ip(&[format!("link add watch type veth peer name inside netns /proc/{pid}/ns/net")]);
+    signal("-KILL", pid);
+    c.died().await.unwrap();
+    instance.provider.destroy(c.id()).await.unwrap();
+    eventually("the end of the dead one's network", || !has_link("watch"));
+    before.enter();
 }
 
 #[tokio::test]

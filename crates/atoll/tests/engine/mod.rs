@@ -1,4 +1,5 @@
 pub(crate) mod fixture;
+pub(crate) mod network;
 pub(crate) mod usage;
 
 mod audit;

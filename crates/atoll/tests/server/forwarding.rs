@@ -36,6 +36,17 @@ fn forward(server: &Server, sandbox: &str, mappings: &[&str]) -> (Child, Vec<Soc
     (child, addresses)
 }
 
+/// What comes back from a port of a sandbox for a text, until the connection ends.
+pub(crate) fn through(server: &Server, sandbox: &str, port: u16, text: &str) -> String {
+    let (mut child, at) = forward(server, sandbox, &[&format!("0:{port}")]);
+    let mut stream = TcpStream::connect(at[0]).unwrap();
+    let mut said = String::new();
+    let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.read_to_string(&mut said));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    said
+}
+
 #[test]
 fn ports_of_this_machine_lead_into_the_sandbox() {
     let server = Server::start();

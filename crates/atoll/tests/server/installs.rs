@@ -25,7 +25,7 @@ struct Install {
 fn with_and_without(install: &Install) {
     let Install { preset, program, line, proof, host } = install;
     if !Path::new(program).exists() {
-        return;
+        return eprintln!("skipped: there is no {program} on this machine");
     }
     let server = Server::start();
     let refused = server.create(REFUSING);
@@ -95,7 +95,7 @@ fn here(folder: &Path, program: &str, arguments: &[&str]) {
 #[test]
 fn r_installs_in_a_sandbox_what_is_allowed_and_names_the_host_of_what_is_not() {
     if !Path::new("/usr/bin/Rscript").exists() {
-        return;
+        return eprintln!("skipped: there is no Rscript on this machine; r-base-core has it");
     }
     let served = tempfile::tempdir().unwrap();
     let source = served.path().join("tiny");

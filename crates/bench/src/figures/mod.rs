@@ -4,6 +4,7 @@
 mod audit;
 mod burst;
 mod create;
+mod egress;
 mod exec;
 mod files;
 mod kill;
@@ -19,6 +20,7 @@ use crate::{
     promises::PROMISES,
     report::Row,
     runc::Runc,
+    tinyproxy::Tinyproxy,
 };
 use atoll_provider::{Container, Provider};
 use clap::ValueEnum;
@@ -65,6 +67,12 @@ pub(crate) enum Figure {
     Audit,
     /// Making many sandboxes at once through REST
     RestBurst,
+    /// Fetching much through a sandbox's proxy
+    EgressThroughput,
+    /// Fetching little through a sandbox's proxy
+    EgressLatency,
+    /// Many open connections of one sandbox
+    EgressConnections,
 }
 
 impl fmt::Display for Figure {
@@ -74,7 +82,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -93,6 +101,9 @@ impl Figure {
         Self::RestPreview,
         Self::Audit,
         Self::RestBurst,
+        Self::EgressThroughput,
+        Self::EgressLatency,
+        Self::EgressConnections,
     ];
 
     pub(crate) async fn take(self, bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -115,6 +126,9 @@ impl Figure {
             Self::RestPreview => rest::preview(bench).await,
             Self::Audit => audit::take(bench).await,
             Self::RestBurst => rest::burst(bench).await,
+            Self::EgressThroughput => egress::throughput(bench).await,
+            Self::EgressLatency => egress::latency(bench).await,
+            Self::EgressConnections => egress::connections(bench).await,
         }
     }
 
@@ -149,6 +163,7 @@ impl<'a> Bench<'a> {
     pub(crate) fn notes(&self) -> Vec<String> {
         let missing = [
             (self.runc.is_none(), "runc is not installed, so there is no baseline of it"),
+            (!Tinyproxy::is_there(), "tinyproxy is not installed, so there is no baseline of it"),
             (!exec::has_python(), "there is no /usr/bin/python3, so no figure of it"),
         ];
         missing.into_iter().filter(|(is, _)| *is).map(|(_, note)| note.to_owned()).collect()

@@ -126,10 +126,12 @@ impl Account {
         if outcome.error.is_some() {
             return;
         }
+        let none = |bytes: &AtomicU64| bytes.load(Ordering::Relaxed) == 0;
         if let Stop::Denied(rule) = stop
-            && self.sent.load(Ordering::Relaxed) == 0
+            && none(&self.sent)
+            && (none(&self.received) || rule == "sni")
         {
-            // It was refused before anything left.
+            // It was refused before anything moved, or left: some hosts speak before a client has named them.
             outcome.allowed = false;
             rule.clone_into(&mut outcome.rule);
             return;

@@ -4,11 +4,13 @@
 mod account;
 mod caller;
 mod meter;
+mod places;
 mod tell;
 
 pub(crate) use account::{Account, Stop, Way};
 use caller::decision;
 pub(crate) use caller::{Caller, Claim, shown};
+pub(crate) use places::Places;
 
 use crate::{Decision, Limits, Recorder, Rules, Usage, Verdict, Via, engine::Shared, names::Table};
 use meter::Bucket;
@@ -73,6 +75,7 @@ pub(crate) struct Slot(Arc<Gate>);
 impl Drop for Slot {
     fn drop(&mut self) {
         self.0.counters.open.fetch_sub(1, Relaxed);
+        self.0.shared.places.give_back();
     }
 }
 
@@ -144,10 +147,12 @@ impl Gate {
         self.start()?;
         let most = u64::from(self.limits(|l| l.connections.unwrap_or(CONNECTIONS)));
         let more = |open: u64| (open < most).then_some(open + 1);
-        match self.counters.open.fetch_update(Relaxed, Relaxed, more) {
-            Ok(_) => Ok(Slot(Arc::clone(self))),
-            Err(_) => Err("connections"),
+        let own = self.counters.open.fetch_update(Relaxed, Relaxed, more).map_err(|_| "connections")?;
+        if self.shared.places.take(own) {
+            return Ok(Slot(Arc::clone(self)));
         }
+        self.counters.open.fetch_sub(1, Relaxed);
+        Err("connections of all sandboxes")
     }
 
     /// Whether there are more connections than there may be now; then one of them has to end.

@@ -122,10 +122,8 @@ async fn answered(
     let (mut sent, mut whole) = (false, false);
     loop {
         tokio::select! {
-            answer = &mut answering => {
-                let answer = answer.map_err(|_| Failure::Late)??;
-                return Ok((answer, whole));
-            }
+            // First, so that a request without a body is whole however soon its answer is there.
+            biased;
             done = &mut sending, if !sent => {
                 sent = true;
                 match done {
@@ -134,6 +132,10 @@ async fn answered(
                     Err(Cut::To(_)) => {}
                     Err(cut) => return Err(cut.into()),
                 }
+            }
+            answer = &mut answering => {
+                let answer = answer.map_err(|_| Failure::Late)??;
+                return Ok((answer, whole));
             }
         }
     }
@@ -239,5 +241,57 @@ pub(crate) async fn pump(
         account.spend(way, buffer.len()).await?;
         to.write_all(&buffer).await?;
         to.flush().await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Decision, Egress, EgressSettings, Host, Policy, Presets, Recorder, Rules, Via,
+        gate::{Caller, Claim, Gate},
+        http::{Tcp, head},
+    };
+    use std::{net::SocketAddr, sync::Arc, time::Instant};
+    use tokio::net::{TcpListener, TcpStream};
+
+    struct Nobody;
+
+    impl Recorder for Nobody {
+        fn asked(&self, _: SocketAddr) -> u64 {
+            0
+        }
+        fn decided(&self, _: u64, _: Decision) {}
+    }
+
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (stream, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_request_without_a_body_is_whole_however_soon_its_answer_is_there() {
+        let policy: Policy = serde_json::from_str(r#"{"mode":"full"}"#).unwrap();
+        let rules = Rules::new("egress", &policy, &Presets::default(), &Arc::default()).unwrap();
+        let (_sender, rules) = tokio::sync::watch::channel(Arc::new(rules));
+        let nameservers = vec![SocketAddr::from(([127, 0, 0, 1], 9))];
+        let egress = Egress::new(EgressSettings { nameservers, ..EgressSettings::default() }).unwrap();
+        let caller = Caller::new(&Gate::new(Arc::clone(&egress.0), rules, Arc::new(Nobody)), 0, None);
+        let claim = Claim::new(Via::Http, Host::Name("a.example".into()), 80);
+        let account = Account::new(&caller, claim, "full", Instant::now());
+        let bytes = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let (head, _) = head::request(bytes).unwrap().unwrap();
+        for _ in 0..50 {
+            let ((inside, _client), (outside, _host)) = (connection().await, connection().await);
+            let stream = Tcp::new(outside);
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec();
+            let reader = Buffered::new(stream.clone(), answer);
+            let address = [127, 0, 0, 1].into();
+            let mut upstream = Upstream { reader, writer: Box::new(stream), address, used: false };
+            let mut client = Client::new(inside, Vec::new());
+            let done = exchange(&mut client, &mut upstream, (&head, bytes), &account).await.unwrap();
+            assert_eq!(done, Done::Kept { client: true, upstream: true });
+        }
     }
 }

@@ -111,7 +111,11 @@ fn openssl_bundle() -> String {
 
 /// Whether a program is here; a test of a tool that is not has nothing to test.
 pub(crate) fn is_here(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    let is = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !is {
+        eprintln!("skipped: there is no {program} on this machine");
+    }
+    is
 }
 
 /// Both outputs.

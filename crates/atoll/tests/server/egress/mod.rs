@@ -1,5 +1,6 @@
 //! What sandboxes reach and what they do not, through the whole of it: server, launcher, container, proxy.
 
+mod hostile;
 mod live;
 mod network;
 mod policy;

@@ -7,8 +7,9 @@ use rustls::{
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use std::{
+    collections::HashMap,
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -28,7 +29,17 @@ pub(super) struct World {
     pub(super) held: Arc<AtomicUsize>,
     /// The first line of every request to the web server.
     pub(super) seen: Arc<Mutex<Vec<String>>>,
+    pub(super) asked: Arc<Asked>,
     config: tempfile::NamedTempFile,
+}
+
+/// What the server of names knows and was asked.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// Every name that somebody asked for.
+    pub(super) questions: Mutex<Vec<String>>,
+    /// The addresses of names that are not this machine's, one after the other.
+    pub(super) elsewhere: Mutex<HashMap<String, Vec<Ipv4Addr>>>,
 }
 
 impl World {
@@ -44,7 +55,8 @@ impl World {
             .with_no_client_auth()
             .with_single_cert(vec![cert.der().clone()], key)
             .unwrap();
-        let names = names();
+        let asked = Arc::default();
+        let names = names(Arc::clone(&asked));
         let file = tempfile::NamedTempFile::new().unwrap();
         // The server that reads it is an ordinary user.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
@@ -57,6 +69,7 @@ impl World {
             certificate: cert.pem(),
             held,
             seen,
+            asked,
             config: file,
         }
     }
@@ -65,6 +78,17 @@ impl World {
     pub(super) fn configure(&self, more: &str) {
         let text = format!("[egress]\nnameservers = [\"{}\"]\n{more}", self.names);
         std::fs::write(self.config.path(), text).unwrap();
+    }
+
+    /// Says where a name is; of several addresses the next is told each time.
+    pub(super) fn name(&self, name: &str, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        self.asked.elsewhere.lock().unwrap().insert(name.to_owned(), addresses);
+    }
+
+    /// The names that were asked for, which are forgotten then.
+    pub(super) fn questions(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.questions.lock().unwrap())
     }
 
     /// What a server is started with to live in this world.
@@ -85,20 +109,20 @@ impl World {
     }
 }
 
-/// Every name below `.test` is this machine, and nothing else exists.
-fn names() -> SocketAddr {
+/// Every name below `.test` is this machine unless it is elsewhere, and nothing else exists.
+fn names(asked: Arc<Asked>) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     thread::spawn(move || {
         let mut question = [0; 512];
         while let Ok((length, from)) = socket.recv_from(&mut question) {
-            let _ = socket.send_to(&answer(&question[..length]), from);
+            let _ = socket.send_to(&answer(&question[..length], &asked), from);
         }
     });
     address
 }
 
-fn answer(question: &[u8]) -> Vec<u8> {
+fn answer(question: &[u8], asked: &Asked) -> Vec<u8> {
     let (mut at, mut labels) = (12, Vec::new());
     while question[at] != 0 {
         let end = at + 1 + usize::from(question[at]);
@@ -106,13 +130,21 @@ fn answer(question: &[u8]) -> Vec<u8> {
         at = end;
     }
     let end = at + 5;
+    let name = labels.join(".");
+    asked.questions.lock().unwrap().push(name.clone());
     let is_a = question[at + 1..at + 3] == [0, 1];
     let known = labels.last().is_some_and(|label| label == "test");
     let code = if known { 0x80 } else { 0x83 };
     let count = u8::from(known && is_a);
     let mut answer = [&question[..2], &[0x81, code, 0, 1, 0, count, 0, 0, 0, 0], &question[12..end]].concat();
     if count == 1 {
-        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1]);
+        let mut elsewhere = asked.elsewhere.lock().unwrap();
+        let address = elsewhere.get_mut(&name).map_or(Ipv4Addr::LOCALHOST, |addresses| {
+            addresses.rotate_left(1);
+            addresses[addresses.len() - 1]
+        });
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+        answer.extend(address.octets());
     }
     answer
 }

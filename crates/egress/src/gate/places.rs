@@ -1,0 +1,45 @@
+//! Places for the connections of all sandboxes together. Each takes two descriptors of the server, and whoever
+//! took the last would leave none for anybody, the API included. A sandbox may have as many as are still free:
+//! one that takes all it can leaves half, and the next one half of that.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub(crate) struct Places {
+    most: u64,
+    taken: AtomicU64,
+}
+
+impl Places {
+    pub(crate) fn new(most: Option<u64>) -> Self {
+        Self { most: most.unwrap_or(u64::MAX), taken: AtomicU64::new(0) }
+    }
+
+    /// Takes one more for somebody who has so many.
+    pub(crate) fn take(&self, own: u64) -> bool {
+        let more = |taken: u64| (own < self.most.saturating_sub(taken)).then_some(taken + 1);
+        self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    pub(crate) fn give_back(&self) {
+        self.taken.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many somebody gets who takes all there are.
+    fn all(places: &Places) -> u64 {
+        (0..).find(|own| !places.take(*own)).unwrap()
+    }
+
+    #[test]
+    fn whoever_takes_all_leaves_as_many_for_the_next() {
+        let places = Places::new(Some(100));
+        assert_eq!((all(&places), all(&places), all(&places)), (50, 25, 13));
+        (0..88).for_each(|_| places.give_back());
+        assert_eq!(all(&places), 50);
+        assert!(Places::new(None).take(1_000_000));
+    }
+}
