@@ -299,8 +299,12 @@ pub(crate) fn containers(context: &Folders) -> Vec<ContainerId> {
     found
 }
 
-/// Removes the instance's own cgroup, and the one above it when no other instance has one.
+/// Removes the instance's own cgroup, and the one above it when no other instance has one. What a killed
+/// helper of a runtime made after its container was freed goes with it.
 pub(crate) fn remove_instance(context: &Folders) {
+    for left in containers(context) {
+        let _ = remove(context, left);
+    }
     let folder = context.cgroups();
     for mount in hierarchies() {
         let path = mount.join(folder.strip_prefix("/").unwrap_or(&folder));

@@ -53,8 +53,8 @@ fn user(server: &Server, tier: &str) -> String {
 fn a_tier_is_a_ceiling_and_addresses_out_of_reach_are_an_admins() {
     let world = World::new();
     world.configure(
-        "presets.python = [\"index.test\"]\npresets.node = []\npresets.rust = []\n[egress.tiers.closed]\nmode = \"none\"\n\
-         [egress.tiers.small]\nmode = \"full\"\ndeny = [\"bad.test\"]\nlimits.connections = 3\n",
+        "presets.python = [\"index.test\"]\npresets.node = []\npresets.rust = []\n[egress.tiers.restricted]\nmode = \"none\"\n\
+         [egress.tiers.elevated]\nmode = \"full\"\ndeny = [\"bad.test\"]\nlimits.connections = 3\n",
     );
     let server = Server::start_with(&world.arguments());
     let create = |key: &str, body: Value| server.ask_as(key, "POST", "/api/v1/sandboxes", &body.to_string());
@@ -83,13 +83,13 @@ fn a_tier_is_a_ceiling_and_addresses_out_of_reach_are_an_admins() {
         (Some(true), Some("allowlist"))
     );
     assert_eq!(made["egress"]["presets"], json!(["python", "github"]), "what is empty here is left out");
-    let made = create(&user(&server, "small"), json!({ "network_enabled": true })).json();
+    let made = create(&user(&server, "elevated"), json!({ "network_enabled": true })).json();
     assert_eq!(
         (made["egress"]["mode"].as_str(), made["egress"]["limits"]["connections"].as_u64()),
         (Some("full"), Some(3))
     );
     assert_eq!(made["egress"]["deny"], json!(["bad.test"]));
-    assert_eq!(create(&user(&server, "closed"), json!({ "network_enabled": true })).status, 403);
+    assert_eq!(create(&user(&server, "restricted"), json!({ "network_enabled": true })).status, 403);
     let made = create(KEY, json!({ "network_enabled": true })).json();
     assert_eq!(made["egress"]["mode"], "full", "an admin has no tier");
     let made = create(KEY, json!({})).json();
@@ -127,8 +127,9 @@ fn network_enabled_changes_only_at_rest() {
 fn a_configuration_that_cannot_be_right_ends_the_start() {
     let world = World::new();
     for (text, word) in [
-        ("[egress.tiers.x]\nmode = \"allowlist\"\n", "egress.tiers.x"),
-        ("[egress.tiers.x]\nmode = \"allowlist\"\npresets = [\"pyhton\"]\n", "pyhton"),
+        ("[egress.tiers.x]\nmode = \"allowlist\"\n", "unknown variant `x`"),
+        ("[egress.tiers.standard]\nmode = \"allowlist\"\n", "egress.tiers.standard"),
+        ("[egress.tiers.standard]\nmode = \"allowlist\"\npresets = [\"pyhton\"]\n", "pyhton"),
         ("deny = [\"example.com\"]\n", "deny"),
     ] {
         world.configure(text);
