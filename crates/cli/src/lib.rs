@@ -17,6 +17,7 @@ mod list;
 mod logs;
 mod pairs;
 mod place;
+mod pool;
 mod print;
 mod processes;
 mod progress;
@@ -74,5 +75,6 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Events(options) => events::run(options).await,
         Remote::Keys(options) => keys::run(options.command).await,
         Remote::Settings(options) => settings::run(options.command).await,
+        Remote::Pool(options) => pool::run(options.command).await,
     }
 }

@@ -8,12 +8,14 @@ use crate::{
     Vault,
     admission::{Admission, Need, Seat},
     now,
+    pool::{Dying, Pool, Warm},
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{
     Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
+use futures_util::FutureExt;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
@@ -46,6 +48,13 @@ enum Ask {
         seat: Option<Seat>,
         reply: oneshot::Sender<Result<Ran>>,
     },
+    /// See that a new one runs in a container of the pool.
+    Claim {
+        record: Box<SandboxRecord>,
+        warm: Warm,
+        seat: Seat,
+        reply: oneshot::Sender<Result<Ran>>,
+    },
     Stop(oneshot::Sender<Result<SandboxRecord>>),
     Destroy(oneshot::Sender<Result<SandboxRecord>>),
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
@@ -70,6 +79,7 @@ struct Shared {
     provider: Arc<dyn Provider>,
     vault: Arc<Vault>,
     admission: Admission,
+    pool: Pool,
 }
 
 impl Desks {
@@ -78,8 +88,9 @@ impl Desks {
         provider: Arc<dyn Provider>,
         vault: Arc<Vault>,
         admission: Admission,
+        pool: Pool,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, provider, vault, admission }), open: Arc::default() }
+        Self { shared: Arc::new(Shared { store, provider, vault, admission, pool }), open: Arc::default() }
     }
 
     /// The container, for a command or a file.
@@ -90,6 +101,12 @@ impl Desks {
     /// Starts a sandbox that was just recorded.
     pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
         self.ask(id, |reply| Ask::Run { new: true, seat: Some(seat), reply }).await
+    }
+
+    /// Gives a sandbox that was just recorded with it a container of the pool.
+    pub(crate) async fn claim(&self, record: SandboxRecord, warm: Warm, seat: Seat) -> Result<Ran> {
+        let (id, record) = (record.id, Box::new(record));
+        self.ask(id, |reply| Ask::Claim { record, warm, seat, reply }).await
     }
 
     /// Sees that a sandbox runs, if it does already or there is a seat for it.
@@ -148,7 +165,7 @@ impl Desks {
                 open.insert(id, sender.clone());
                 let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
                 tokio::spawn(async move {
-                    Desk { shared, id, container: None }.serve(receiver).await;
+                    Desk { shared, id, container: None, dying: None }.serve(receiver).await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
                     // Unless another was opened meanwhile.
                     if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
@@ -165,10 +182,12 @@ struct Desk {
     shared: Arc<Shared>,
     id: SandboxId,
     container: Option<Arc<dyn Container>>,
+    /// Who watches it already.
+    dying: Option<Dying>,
 }
 
 /// Waits for a container's death; for ever where there is no container.
-async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
+pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
     let Some(container) = container else { return std::future::pending().await };
     loop {
         match container.died().await {
@@ -187,12 +206,15 @@ impl Desk {
         // Who has a container keeps watching it, so that its death is noticed. The watch is kept across
         // questions: a new one would cost the launcher a worker each time.
         let mut watched: Option<ContainerId> = None;
-        let mut death = Box::pin(death_of(None));
+        let mut death = death_of(None).boxed();
         loop {
             let present = self.container.as_ref().map(|container| container.id());
             if present != watched {
                 watched = present;
-                death = Box::pin(death_of(self.container.clone()));
+                death = match self.dying.take() {
+                    Some(dying) => dying.boxed(),
+                    None => death_of(self.container.clone()).boxed(),
+                };
             }
             tokio::select! {
                 question = questions.recv() => match question {
@@ -216,6 +238,9 @@ impl Desk {
         match question {
             Ask::Use(reply) => _ = reply.send(self.container().await),
             Ask::Run { new, seat, reply } => _ = reply.send(self.run(new, seat).await),
+            Ask::Claim { record, warm, seat, reply } => {
+                _ = reply.send(self.claim(*record, warm, seat).await);
+            }
             Ask::Stop(reply) => _ = reply.send(self.stop().await),
             Ask::Destroy(reply) => _ = reply.send(self.destroy().await),
             Ask::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
@@ -331,6 +356,36 @@ impl Desk {
         }
     }
 
+    /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in
+    /// another one with the same volume.
+    async fn claim(&mut self, record: SandboxRecord, warm: Warm, seat: Seat) -> Result<Ran> {
+        match self.take_over(&record, &warm).await {
+            Ok(record) => {
+                seat.keep();
+                self.note(ActivityKind::Start, "").await;
+                Ok(Ran::Runs(Box::new(record)))
+            }
+            Err(error) => {
+                tracing::warn!(sandbox = %self.id, %error, "a container of the pool could not be claimed");
+                if error.code == ErrorCode::Conflict {
+                    self.shared.pool.outdated(&record.profile);
+                }
+                self.container = None;
+                self.run(true, Some(seat)).await
+            }
+        }
+    }
+
+    /// Sets live what was not known when the container was made.
+    async fn take_over(&mut self, record: &SandboxRecord, warm: &Warm) -> Result<SandboxRecord> {
+        let unable = || Error::internal("the container cannot be handed over");
+        let environment = self.shared.vault.open(&self.id.to_string(), &record.environment)?.variables;
+        let power = warm.container().claimable().ok_or_else(unable)?;
+        power.claim(record.limits, environment).await?;
+        (self.container, self.dying) = (Some(Arc::clone(warm.container())), Some(warm.dying()));
+        self.change(record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
+    }
+
     /// Starts a container for the sandbox, which has none that lives.
     async fn start(&mut self) -> Result<SandboxRecord> {
         let record = self.record().await?;
@@ -351,7 +406,7 @@ impl Desk {
             volume: Some(record.volume),
             environment: self.shared.vault.open(&self.id.to_string(), &record.environment)?.variables,
         };
-        let container = self.shared.provider.create(spec).await.map_err(|e| match e.code {
+        let container = self.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.
             ErrorCode::DiskFull => {
                 let error = Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..e };
@@ -361,6 +416,16 @@ impl Desk {
         })?;
         self.container = Some(container);
         self.change(&record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
+    }
+
+    /// Where the disk has no room, what the pool holds of it goes first.
+    async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
+        match self.shared.provider.create(spec.clone()).await {
+            Err(error) if error.code == ErrorCode::DiskFull && self.shared.pool.make_room().await => {
+                self.shared.provider.create(spec).await
+            }
+            made => made,
+        }
     }
 
     /// Ends the container, whatever state it is in.

@@ -21,6 +21,7 @@ mod keys;
 mod leash;
 mod list;
 mod live;
+mod pool;
 mod ports;
 mod preview;
 mod reconcile;
@@ -43,7 +44,8 @@ pub use exec::{
 };
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
-pub use live::{Knobs, Plan, Preset, SettingsView, Source};
+pub use live::{Knobs, Plan, PoolSize, Preset, SettingsView, Source};
+pub use pool::{PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;
 pub use preview::PreviewToken;
 pub use settings::CoreSettings;
@@ -71,6 +73,7 @@ pub struct Core {
     vault: Arc<Vault>,
     settings: Arc<CoreSettings>,
     desks: Arc<Desks>,
+    pool: pool::Pool,
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
     ledger: Ledger,
@@ -107,20 +110,30 @@ impl Core {
         ledger: Ledger,
     ) -> Self {
         let vault = Arc::new(vault);
+        let settings = Arc::new(settings);
         let live = Arc::new(live::Live::new(settings.preset.clone()));
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live));
+        let pool = pool::Pool::new(
+            Arc::clone(&store),
+            Arc::clone(&provider),
+            admission.clone(),
+            Arc::clone(&live),
+            Arc::clone(&settings),
+        );
         let desks = Arc::new(Desks::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             Arc::clone(&vault),
             admission.clone(),
+            pool.clone(),
         ));
         Self {
             store,
             provider,
             vault,
-            settings: Arc::new(settings),
+            settings,
             desks,
+            pool,
             pending: Arc::default(),
             claims: Arc::default(),
             ledger,

@@ -39,6 +39,11 @@ pub enum Request {
     Ports(ContainerId),
     /// Changes what the container may use. [`Reply::Done`].
     SetLimits(ContainerId, Limits),
+    /// The same, for a container that was made before it was known for whom. Refused where it was made of
+    /// another image than a new one would be. [`Reply::Done`].
+    Claim(ContainerId, Limits),
+    /// Whether the container was made of what a new one would be made of. [`Reply::Current`].
+    Current(ContainerId),
     /// What a container that lives uses. [`Reply::Usages`] with one.
     Usage(ContainerId),
     /// The same of every one that lives, up to [`crate::MAX_USAGES`]. [`Reply::Usages`].
@@ -194,6 +199,7 @@ pub enum Reply {
     Usages(Vec<(ContainerId, Usage)>),
     Volumes(Vec<VolumeStatus>),
     Report(Report),
+    Current(bool),
 }
 
 impl Reply {
@@ -211,7 +217,8 @@ impl Reply {
             | Self::Ports(_)
             | Self::Usages(_)
             | Self::Volumes(_)
-            | Self::Report(_) => 0,
+            | Self::Report(_)
+            | Self::Current(_) => 0,
         }
     }
 }

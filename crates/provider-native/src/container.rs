@@ -2,13 +2,14 @@
 
 use crate::{changes::ContainerChanges, launcher::LauncherClient, ports::ContainerPorts, state, unexpected};
 use async_trait::async_trait;
-use atoll_launch_proto::{Reply, Request};
+use atoll_launch_proto::{Reply, Request, output_bytes, spool_bytes};
 use atoll_provider::{
-    Container, Dial, FileChanges, Guest, LiveLimits, Lost, PortStream, Ports, State, WayOut,
+    Claimable, Container, Dial, FileChanges, Guest, GuestChange, LiveLimits, Lost, PortStream, Ports, Spool,
+    State, WayOut,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
-use std::{os::unix::net::UnixStream, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, os::unix::net::UnixStream, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
@@ -131,6 +132,10 @@ impl Container for NativeContainer {
         Some(self)
     }
 
+    fn claimable(&self) -> Option<&dyn Claimable> {
+        Some(self)
+    }
+
     fn changes(&self) -> Option<&dyn FileChanges> {
         Some(&self.changes)
     }
@@ -148,6 +153,30 @@ impl Container for NativeContainer {
 impl LiveLimits for NativeContainer {
     async fn set_limits(&self, limits: Limits) -> Result<()> {
         self.launcher.ask(Request::SetLimits(self.id, limits)).await?;
-        self.guest.configure(None, Some(limits.open_files)).await
+        self.guest.configure(told(&limits)).await
+    }
+}
+
+/// What PID 1 has to know of the limits.
+fn told(limits: &Limits) -> GuestChange {
+    let spool = Spool { bytes: spool_bytes(limits), of_one: output_bytes(limits) };
+    GuestChange { environment: None, open_files: Some(limits.open_files), spool: Some(spool) }
+}
+
+#[async_trait]
+impl Claimable for NativeContainer {
+    async fn current(&self) -> Result<bool> {
+        match self.launcher.ask(Request::Current(self.id)).await? {
+            Reply::Current(current) => Ok(current),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn claim(&self, limits: Limits, environment: BTreeMap<String, String>) -> Result<()> {
+        let change = GuestChange { environment: Some(environment), ..told(&limits) };
+        let asked = self.launcher.ask(Request::Claim(self.id, limits));
+        // The one is root's and the other PID 1's; neither waits for the other. PID 1 is asked last of all
+        // whether it lives.
+        tokio::try_join!(asked, self.guest.configure(change)).map(|_| ())
     }
 }

@@ -117,9 +117,15 @@ async fn serve(config: &Config) -> Result<()> {
         let core = core.clone();
         async move { core.sample_usage().await }
     });
-    let app = atoll_front_rest::router(core, access, config.preview.clone());
+    let keeper = tokio::spawn({
+        let core = core.clone();
+        async move { core.keep_pool().await }
+    });
+    let app = atoll_front_rest::router(core.clone(), access, config.preview.clone());
     atoll_front_rest::serve(listener, app, end).await;
     sampler.abort();
+    keeper.abort();
+    core.end_pool().await;
     ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())

@@ -37,6 +37,7 @@ fn the_help_is_as_it_was() {
         "events",
         "keys",
         "settings",
+        "pool",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command, "--help"]));
     }

@@ -4,8 +4,8 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed, LiveLimits,
-    PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
+    Capabilities, Changed, Claimable, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed,
+    LiveLimits, PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -188,6 +188,10 @@ impl Container for BrokenContainer {
 
     fn live_limits(&self) -> Option<&dyn LiveLimits> {
         Some(self)
+    }
+
+    fn claimable(&self) -> Option<&dyn Claimable> {
+        self.inner.claimable()
     }
 
     fn changes(&self) -> Option<&dyn FileChanges> {

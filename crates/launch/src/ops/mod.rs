@@ -12,7 +12,7 @@ mod volumes;
 pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use inspect::{connect, inspect, list, report, wait};
-pub(crate) use limits::set_limits;
+pub(crate) use limits::{claim, current, set_limits};
 pub(crate) use ports::{ports, sockets};
 pub(crate) use usage::{usage, usages};
 pub(crate) use volumes::{list_volumes, remove_volume};
