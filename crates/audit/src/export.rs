@@ -58,6 +58,7 @@ impl Export {
         let facts = match &entry.facts {
             Facts::Begin(facts) => serde_json::to_value(facts),
             Facts::End(facts) => serde_json::to_value(facts),
+            Facts::Egress(facts) => serde_json::to_value(facts),
             Facts::Note(facts) => serde_json::to_value(facts),
             Facts::Checkpoint(facts) => serde_json::to_value(facts),
         };

@@ -303,7 +303,7 @@ impl Finder<'_> {
                 }
                 self.checkpoint = Some(checkpoint.clone());
             }
-            Facts::Begin(_) | Facts::End(_) => {}
+            Facts::Begin(_) | Facts::End(_) | Facts::Egress(_) => {}
         }
         Ok(())
     }

@@ -172,7 +172,10 @@ impl<'k> Walk<'k> {
                 (None, None) => {}
                 (None, Some(_)) => return differs("an operation that was removed"),
             },
-            (Facts::Begin(_) | Facts::End(_) | Facts::Note(_) | Facts::Checkpoint(_), _) => {}
+            (
+                Facts::Begin(_) | Facts::End(_) | Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_),
+                _,
+            ) => {}
         }
         Ok(())
     }

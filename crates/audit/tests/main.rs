@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod crash;
+mod egress;
 mod export;
 mod fixture;
 mod full_disk;

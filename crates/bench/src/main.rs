@@ -6,6 +6,7 @@ mod baseline;
 mod events;
 mod figures;
 mod file_server;
+mod frozen;
 mod http;
 mod instance;
 mod machine;

@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use crate::{
+    egress::args::{Egress, Lists},
     forward::{self, Mapping},
     list::{Sort, Status},
     pairs::{self, Pair},
@@ -43,7 +44,9 @@ pub enum Remote {
     Watch(Watch),
     /// Stops sandboxes; their files stay
     Stop(Several),
-    /// Starts stopped sandboxes again
+    /// Lets sandboxes stand still, with all that runs in them; whatever needs one lets it go on
+    Pause(Several),
+    /// Lets paused sandboxes go on, and starts stopped ones again
     Resume(Several),
     /// Removes sandboxes and their files
     Rm(Several),
@@ -53,6 +56,8 @@ pub enum Remote {
     PortForward(PortForward),
     /// Shows what happened to sandboxes, and with -f what happens
     Events(Events),
+    /// Shows and changes what sandboxes may reach, and lists what they asked for
+    Egress(Egress),
     /// Makes, lists and revokes API keys
     Keys(Keys),
     /// Shows and changes the server's settings; for admins
@@ -79,11 +84,13 @@ impl Remote {
             | Self::Grep(Grep { server, .. })
             | Self::Watch(Watch { server, .. })
             | Self::Stop(Several { server, .. })
+            | Self::Pause(Several { server, .. })
             | Self::Resume(Several { server, .. })
             | Self::Rm(Several { server, .. })
             | Self::Preview(Preview { server, .. })
             | Self::PortForward(PortForward { server, .. })
             | Self::Events(Events { server, .. }) => server.json,
+            Self::Egress(egress) => egress.command.json(),
             Self::Keys(keys) => match &keys.command {
                 KeysCommand::Create(KeysCreate { server, .. })
                 | KeysCommand::Ls(KeysLs { server })
@@ -122,9 +129,14 @@ pub struct Create {
     /// A name of your own: asking again with it gives the same sandbox
     #[arg(long, value_name = "KEY")]
     pub(crate) session_key: Option<String>,
-    /// Let it reach the network
+    /// Let it reach what your key's tier allows
     #[arg(long)]
     pub(crate) network: bool,
+    /// What it may reach at all [default: allowlist where something is listed]
+    #[arg(long, value_parser = ["none", "allowlist", "full"])]
+    pub(crate) egress_mode: Option<String>,
+    #[command(flatten)]
+    pub(crate) egress: Lists,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -390,7 +402,7 @@ pub struct Events {
     pub(crate) server: Server,
 }
 
-/// `stop`, `resume` and `rm`.
+/// `stop`, `pause`, `resume` and `rm`.
 #[derive(Debug, Args)]
 pub struct Several {
     /// Ids, starts of them, or session keys

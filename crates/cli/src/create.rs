@@ -1,11 +1,23 @@
 //! `atoll create`.
 
-use crate::{Failure, args::Create, pairs, terminal};
+use crate::{Failure, args::Create, egress, pairs, terminal};
 use atoll_client::CreateSandbox;
 
 fn request(options: Create) -> Result<CreateSandbox, Failure> {
-    let Create { image, memory, cpus, disk, idle_timeout, env, label, session_key, network, server: _ } =
-        options;
+    let Create {
+        image,
+        memory,
+        cpus,
+        disk,
+        idle_timeout,
+        env,
+        label,
+        session_key,
+        network,
+        egress_mode,
+        egress: lists,
+        server: _,
+    } = options;
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
     let seconds = idle_timeout.map(|time| u32::try_from(time.as_secs_f64().ceil() as u64));
     let seconds =
@@ -19,6 +31,7 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         processes: None,
         env_vars: pairs::map(env),
         network_enabled: network.then_some(true),
+        egress: egress::policy(egress_mode, lists),
         session_key,
         labels: pairs::map(label),
     })
@@ -64,5 +77,11 @@ mod tests {
             "env_vars": { "A": "1" }, "labels": { "k": "v" }, "network_enabled": true,
         });
         assert_eq!(sent(line), wanted);
+        let line =
+            "--preset python --allow a.example --allow *.b.example:443 --deny c.example --limit bytes=5";
+        let wanted = serde_json::json!({ "egress": { "mode": "allowlist", "presets": ["python"],
+            "allow": ["a.example", "*.b.example:443"], "deny": ["c.example"], "limits": { "bytes": 5 } } });
+        assert_eq!(sent(line), wanted);
+        assert_eq!(sent("--egress-mode full"), serde_json::json!({ "egress": { "mode": "full" } }));
     }
 }

@@ -7,6 +7,7 @@ mod audit;
 mod copy;
 mod copy_folder;
 mod create;
+mod egress;
 mod events;
 mod exec;
 mod failure;
@@ -68,11 +69,13 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Grep(options) => search::grep(options).await,
         Remote::Watch(options) => watch::run(options).await,
         Remote::Stop(options) => life::run(options, life::Act::Stop).await,
+        Remote::Pause(options) => life::run(options, life::Act::Pause).await,
         Remote::Resume(options) => life::run(options, life::Act::Resume).await,
         Remote::Rm(options) => life::run(options, life::Act::Remove).await,
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Events(options) => events::run(options).await,
+        Remote::Egress(options) => egress::run(options.command).await,
         Remote::Keys(options) => keys::run(options.command).await,
         Remote::Settings(options) => settings::run(options.command).await,
         Remote::Pool(options) => pool::run(options.command).await,

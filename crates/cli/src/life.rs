@@ -1,4 +1,4 @@
-//! `atoll stop`, `resume` and `rm`. One that fails does not keep the others from their turn.
+//! `atoll stop`, `pause`, `resume` and `rm`. One that fails does not keep the others from their turn.
 
 use crate::{Failure, args::Several, resolve, terminal};
 use atoll_client::Client;
@@ -7,6 +7,7 @@ use atoll_client::Client;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Act {
     Stop,
+    Pause,
     Resume,
     Remove,
 }
@@ -15,6 +16,7 @@ async fn one(client: &Client, act: Act, typed: &str, json: bool) -> Result<(), F
     let id = resolve::sandbox(client, typed).await?;
     let reply = match act {
         Act::Stop => client.stop(id).await.map(Some),
+        Act::Pause => client.pause(id).await.map(Some),
         Act::Resume => client.resume(id).await.map(Some),
         Act::Remove => client.destroy(id).await.map(|()| None),
     };

@@ -24,8 +24,15 @@ fn at(time: &str) -> String {
     format!("{time} ({})", when::since(time))
 }
 
+fn network(s: &Sandbox) -> String {
+    match &s.egress {
+        Some(policy) if !policy.mode.is_empty() => policy.mode.clone(),
+        _ if s.network_enabled => "yes".into(),
+        _ => "no".into(),
+    }
+}
+
 fn rendered(s: &Sandbox) -> String {
-    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
     let status = match &s.status_reason {
         Some(reason) => format!("{} ({reason})", s.status),
         None => s.status.clone(),
@@ -45,7 +52,7 @@ fn rendered(s: &Sandbox) -> String {
         ("Disk", Some(mebibytes(s.disk_mb))),
         ("Processes", Some(s.processes.to_string())),
         ("Idle timeout", Some(format!("{}s", s.idle_timeout_seconds))),
-        ("Network", Some(yes_no(s.network_enabled))),
+        ("Network", Some(network(s))),
         ("Commands", Some(format!("{} in {} ms", s.exec_count, s.exec_total_ms))),
         ("Uploaded", Some(format!("{} bytes", s.bytes_uploaded))),
         ("Downloaded", Some(format!("{} bytes", s.bytes_downloaded))),

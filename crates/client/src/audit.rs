@@ -1,6 +1,6 @@
 //! The audit trail.
 
-use crate::{Client, Download, Reply, Result, client::empty, encode::query};
+use crate::{Client, Download, EgressDecision, Reply, Result, client::empty, encode::query};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::Method;
 use serde::Deserialize;
@@ -105,6 +105,9 @@ pub struct AuditEntry {
     pub extra: BTreeMap<String, String>,
     #[serde(default)]
     pub ended: Option<AuditEnd>,
+    /// What it asked of the network, the latest first; not in lists.
+    #[serde(default)]
+    pub egress: Vec<EgressDecision>,
 }
 
 /// How an operation ended.

@@ -4,6 +4,7 @@
 
 mod audit;
 mod client;
+mod egress;
 mod encode;
 mod error;
 mod events;
@@ -26,6 +27,10 @@ pub use audit::{
     AuditSummary, AuditTally, AuditVerdict, ListAudit,
 };
 pub use client::Client;
+pub use egress::{
+    EgressDecision, EgressEntry, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals,
+    ListEgress,
+};
 pub use error::{ApiError, Error, Result};
 pub use events::{EventItem, EventList, EventStream, HeardEvent, ListEvents};
 pub use exec::{ExecRequest, ExecResult};

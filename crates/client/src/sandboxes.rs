@@ -1,6 +1,6 @@
 //! Sandboxes: making, looking, changing, stopping, ending.
 
-use crate::{Client, Reply, Result, client::empty, encode::query};
+use crate::{Client, EgressPolicy, Reply, Result, client::empty, encode::query};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,6 +28,9 @@ pub struct CreateSandbox {
     pub env_vars: Map,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_enabled: Option<bool>,
+    /// What it may reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<EgressPolicy>,
     /// One sandbox for each owner, key and image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
@@ -90,6 +93,9 @@ pub struct Sandbox {
     pub idle_timeout_seconds: u64,
     #[serde(default)]
     pub network_enabled: bool,
+    /// What it may reach; not in lists.
+    #[serde(default)]
+    pub egress: Option<EgressPolicy>,
     #[serde(default)]
     pub exec_count: u64,
     #[serde(default)]
@@ -201,7 +207,12 @@ impl Client {
         self.ask(Method::POST, &at(id, "/stop")).await
     }
 
-    /// Starts it again.
+    /// Lets it stand still; whatever needs it lets it go on.
+    pub async fn pause(&self, id: Uuid) -> Result<Reply<Sandbox>> {
+        self.ask(Method::POST, &at(id, "/pause")).await
+    }
+
+    /// Lets a paused one go on, or starts a stopped one again.
     pub async fn resume(&self, id: Uuid) -> Result<Reply<Sandbox>> {
         self.ask(Method::POST, &at(id, "/resume")).await
     }

@@ -3,14 +3,18 @@
 //! without an [`Act`] there is no record to write to. The second row comes with [`Act::done`], or, where
 //! whoever asked went away, by itself.
 
-use crate::{Caller, Core, vault::Environment};
+use crate::{
+    Caller, Core,
+    egress::{Entered, Secrets},
+    vault::Environment,
+};
 use atoll_audit::{Capture, Ledger, Operation, Redactor};
 use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
 use atoll_store::{
     Activity, Begin, Detail, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId,
     SandboxRecord,
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
 use std::collections::BTreeMap;
 
 /// What is to be done.
@@ -28,6 +32,8 @@ pub(crate) struct What {
     pub(crate) extra: BTreeMap<String, String>,
     /// Values that no row may show.
     pub(crate) secrets: Vec<String>,
+    /// The command that it runs.
+    exec: Option<ExecId>,
 }
 
 impl What {
@@ -55,6 +61,11 @@ impl What {
         Self { detail: detail.into(), ..self }
     }
 
+    /// What runs a command.
+    pub(crate) fn running(kind: &'static str, sandbox: SandboxId, exec: ExecId) -> Self {
+        Self { exec: Some(exec), ..Self::to(kind, sandbox) }.and("exec_id", exec)
+    }
+
     /// One more thing worth knowing.
     pub(crate) fn and(mut self, name: &str, value: impl ToString) -> Self {
         self.extra.insert(name.into(), value.to_string());
@@ -71,12 +82,15 @@ pub(crate) struct Act {
     end: End,
     activities: Vec<Activity>,
     events: Vec<NewEvent>,
+    /// Of what runs a command.
+    exec: Option<Entered>,
 }
 
 impl Core {
     /// Writes that something is about to be done. Where that cannot be written it must not be done.
     pub(crate) async fn act(&self, caller: &Caller, what: What) -> Result<Act> {
-        let What { kind, reads, sandbox, new, detail, directory, variables, extra, mut secrets } = what;
+        let What { kind, reads, sandbox, new, detail, directory, variables, extra, mut secrets, exec } = what;
+        let own = !secrets.is_empty();
         let mut record = match sandbox {
             Some(id) if !new => self.visible(caller, id).await.map(Some),
             _ => Ok(None),
@@ -101,8 +115,14 @@ impl Core {
             extra: extra.into_iter().map(|(name, value)| (name, redactor.text(&value))).collect(),
         };
         let operation = self.ledger.start(begin).await?;
+        // Before the command begins: it may ask to get out at once.
+        let exec = exec.zip(sandbox).map(|(exec, sandbox)| {
+            let secrets = if own { Secrets::Own(redactor.clone()) } else { Secrets::None };
+            self.running.enter(sandbox, exec, operation.id(), secrets)
+        });
         let (ledger, end) = (self.ledger.clone(), End::new(Outcome::Ok, 0));
-        Ok(Act { operation, ledger, redactor, record, end, activities: Vec::new(), events: Vec::new() })
+        let (activities, events) = (Vec::new(), Vec::new());
+        Ok(Act { operation, ledger, redactor, record, end, activities, events, exec })
     }
 
     /// What the sandbox's commands start with.
@@ -189,8 +209,8 @@ impl Act {
 
     /// Goes on as the trail of a command, which ends by itself.
     pub(crate) fn follow(self) -> Trail {
-        let Self { operation, ledger, redactor, record, .. } = self;
-        Trail::new(ledger, operation.leave(), redactor, record.ok().flatten().as_ref())
+        let Self { operation, ledger, redactor, record, exec, .. } = self;
+        Trail::new(ledger, operation.leave(), redactor, record.ok().flatten().as_ref()).with(exec)
     }
 }
 
@@ -208,6 +228,8 @@ pub(crate) struct Trail {
     /// Nothing of what is printed may be kept: it may hold what nobody knows any more to be secret.
     mute: bool,
     ended: bool,
+    /// What it asks for on the way out is told under this operation.
+    exec: Option<Entered>,
 }
 
 impl Trail {
@@ -220,7 +242,24 @@ impl Trail {
     ) -> Self {
         let (stdout, stderr) = (Capture::new(&redactor), Capture::new(&redactor));
         let about = record.map(|record| (record.owner.clone(), record.id));
-        Self { ledger, operation, redactor, about, stdout, stderr, next: 0, mute: false, ended: false }
+        Self {
+            ledger,
+            operation,
+            redactor,
+            about,
+            stdout,
+            stderr,
+            next: 0,
+            mute: false,
+            ended: false,
+            exec: None,
+        }
+    }
+
+    /// What the command asks for on the way out is told under this operation from now on.
+    pub(crate) fn with(mut self, exec: Option<Entered>) -> Self {
+        self.exec = exec;
+        self
     }
 
     /// Keeps nothing of what is printed but how much it was.

@@ -7,6 +7,7 @@ use crate::{
     desk::Patch,
     now,
 };
+use atoll_egress::{Mode, Policy};
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId};
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ pub struct CreateSandbox {
     pub env_vars: BTreeMap<String, String>,
     pub secrets: BTreeMap<String, String>,
     pub network_enabled: Option<bool>,
+    pub egress: Option<Policy>,
     pub session_key: Option<String>,
     pub labels: BTreeMap<String, String>,
 }
@@ -111,16 +113,6 @@ fn asked_limits(
     let limits = limits(most.usual(), memory, cores, disk, processes)?;
     most.check(&limits, named)?;
     Ok(limits)
-}
-
-fn refuse_network(enabled: Option<bool>) -> Result<()> {
-    match enabled {
-        Some(true) => {
-            let message = "sandboxes have no network yet; leave network_enabled out or false";
-            Err(Error::new(ErrorCode::Unsupported, message).at("network_enabled"))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn check_idle(seconds: Option<u32>) -> Result<()> {
@@ -210,10 +202,10 @@ impl Core {
             env_vars,
             secrets,
             network_enabled,
+            egress,
             session_key,
             labels,
         } = request;
-        refuse_network(network_enabled)?;
         check_idle(idle_timeout_seconds)?;
         check_environment("env_vars", &env_vars)?;
         check_environment("secrets", &secrets)?;
@@ -226,6 +218,7 @@ impl Core {
         let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
         check_text("image", &image, 255)?;
+        let policy = self.gates.asked(caller, &image, network_enabled, egress)?;
         Ok(NewSandbox {
             id,
             owner: caller.owner.clone(),
@@ -237,7 +230,8 @@ impl Core {
             volume: VolumeId::random(),
             limits,
             idle_timeout_seconds: idle_timeout_seconds.unwrap_or(knobs.idle_timeout_seconds),
-            network_enabled: false,
+            network_enabled: policy.mode != Mode::None,
+            egress: serde_json::to_string(&policy).map_err(|e| Error::internal(e.to_string()))?,
             session_key,
             labels,
             environment: self.vault.seal(&id.to_string(), &Environment::new(env_vars, secrets))?,
@@ -283,13 +277,20 @@ impl Core {
         if disk_mb.is_some() {
             return Err(Error::invalid("disk_mb", "disk_mb is fixed when a sandbox is created"));
         }
-        refuse_network(network_enabled)?;
         check_idle(idle_timeout_seconds)?;
         env_vars.as_ref().map_or(Ok(()), |e| check_environment("env_vars", e))?;
         secrets.as_ref().map_or(Ok(()), |e| check_environment("secrets", e))?;
         labels.as_ref().map_or(Ok(()), check_labels)?;
-        let at_rest_only =
-            memory_mb.is_some() || cpu_cores.is_some() || env_vars.is_some() || secrets.is_some();
+        let at_rest_only = memory_mb.is_some()
+            || cpu_cores.is_some()
+            || env_vars.is_some()
+            || secrets.is_some()
+            || network_enabled.is_some();
+        // One that has a way out already keeps it as it is.
+        let changed = network_enabled.filter(|enabled| *enabled != record.network_enabled);
+        let egress = changed
+            .map(|enabled| self.gates.asked(caller, &record.image, Some(enabled), None))
+            .transpose()?;
         let new_limits = limits(record.limits, memory_mb, cpu_cores, None, None)?;
         let named = Named { memory: memory_mb.is_some(), cores: cpu_cores.is_some(), ..Named::default() };
         self.most(caller).check(&new_limits, named)?;
@@ -309,6 +310,7 @@ impl Core {
             environment,
             labels,
             idle_timeout_seconds,
+            egress,
         };
         self.desks.patch(id, patch).await
     }
@@ -330,12 +332,24 @@ impl Core {
         act.done(result).await
     }
 
-    /// Sees that it runs, with its volume as it was.
+    /// Lets all of it stand still where it is; whatever needs it lets it go on. Fine when it does already.
+    pub async fn pause(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        let act = self.act(caller, What::to("sandbox.pause", id)).await?;
+        let result = async {
+            act.record()?;
+            self.desks.pause(id, "paused by request".into()).await
+        }
+        .await;
+        act.done(result).await
+    }
+
+    /// Sees that it runs: one that is paused goes on where it was, one that is stopped is started with its
+    /// volume as it was.
     pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
         let act = self.act(caller, What::to("sandbox.resume", id)).await?;
         let result = async {
             act.record()?;
-            self.start(caller, id).await
+            self.start(caller, id, "request").await
         }
         .await;
         act.done(result).await

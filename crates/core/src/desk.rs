@@ -4,12 +4,17 @@
 //! The record is written before the world is changed and after, so a crash between leaves a record that
 //! [`crate::reconcile`] can compare with the world.
 
+mod claim;
+mod pause;
+
 use crate::{
-    Vault,
+    Environment, Vault,
     admission::{Admission, Need, Seat},
+    egress::Gates,
     now,
     pool::{Dying, Pool, Warm},
 };
+use atoll_egress::{Mode, Policy};
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{
     Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
@@ -36,14 +41,22 @@ pub(crate) struct Patch {
     pub(crate) environment: Option<Sealed>,
     pub(crate) labels: Option<BTreeMap<String, String>>,
     pub(crate) idle_timeout_seconds: Option<u32>,
+    /// What it may reach.
+    pub(crate) egress: Option<Policy>,
 }
 
 enum Ask {
-    /// Its container, if it runs.
-    Use(oneshot::Sender<Result<Arc<dyn Container>>>),
+    /// Its container, if it runs; one that is paused goes on for this.
+    Use {
+        by: &'static str,
+        reply: oneshot::Sender<Result<Arc<dyn Container>>>,
+    },
+    /// Its container, as soon as it runs and is not paused; nothing is done about that.
+    Awake(oneshot::Sender<Result<Arc<dyn Container>>>),
     /// See that it runs. A new one that cannot be started is gone again.
     Run {
         new: bool,
+        by: &'static str,
         /// What its container may hold of the machine.
         seat: Option<Seat>,
         reply: oneshot::Sender<Result<Ran>>,
@@ -54,6 +67,10 @@ enum Ask {
         warm: Warm,
         seat: Seat,
         reply: oneshot::Sender<Result<Ran>>,
+    },
+    Pause {
+        reason: String,
+        reply: oneshot::Sender<Result<SandboxRecord>>,
     },
     Stop(oneshot::Sender<Result<SandboxRecord>>),
     Destroy(oneshot::Sender<Result<SandboxRecord>>),
@@ -80,6 +97,7 @@ struct Shared {
     vault: Arc<Vault>,
     admission: Admission,
     pool: Pool,
+    gates: Arc<Gates>,
 }
 
 impl Desks {
@@ -88,19 +106,27 @@ impl Desks {
         provider: Arc<dyn Provider>,
         vault: Arc<Vault>,
         admission: Admission,
+        gates: Arc<Gates>,
         pool: Pool,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, provider, vault, admission, pool }), open: Arc::default() }
+        let shared = Arc::new(Shared { store, provider, vault, admission, gates, pool });
+        Self { shared, open: Arc::default() }
     }
 
-    /// The container, for a command or a file.
-    pub(crate) async fn container(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
-        self.ask(id, Ask::Use).await
+    /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
+    /// is told by what that came.
+    pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
+        self.ask(id, |reply| Ask::Use { by, reply }).await
+    }
+
+    /// The container, once it is not paused. Fails when it ends before that.
+    pub(crate) async fn awake(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
+        self.ask(id, Ask::Awake).await
     }
 
     /// Starts a sandbox that was just recorded.
     pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: true, seat: Some(seat), reply }).await
+        self.ask(id, |reply| Ask::Run { new: true, by: "", seat: Some(seat), reply }).await
     }
 
     /// Gives a sandbox that was just recorded with it a container of the pool.
@@ -109,9 +135,14 @@ impl Desks {
         self.ask(id, |reply| Ask::Claim { record, warm, seat, reply }).await
     }
 
-    /// Sees that a sandbox runs, if it does already or there is a seat for it.
-    pub(crate) async fn run(&self, id: SandboxId, seat: Option<Seat>) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: false, seat, reply }).await
+    /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.
+    pub(crate) async fn run(&self, id: SandboxId, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
+        self.ask(id, |reply| Ask::Run { new: false, by, seat, reply }).await
+    }
+
+    /// Lets a sandbox stand still.
+    pub(crate) async fn pause(&self, id: SandboxId, reason: String) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Pause { reason, reply }).await
     }
 
     pub(crate) async fn stop(&self, id: SandboxId) -> Result<SandboxRecord> {
@@ -124,6 +155,19 @@ impl Desks {
 
     pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
         self.ask(id, |reply| Ask::Patch(Box::new(patch), reply)).await
+    }
+
+    /// Changes what a sandbox may reach, whether it runs or not.
+    pub(crate) async fn set_egress(&self, id: SandboxId, policy: Policy) -> Result<SandboxRecord> {
+        let patch = Patch {
+            at_rest_only: false,
+            limits: None,
+            environment: None,
+            labels: None,
+            idle_timeout_seconds: None,
+            egress: Some(policy),
+        };
+        self.patch(id, patch).await
     }
 
     async fn ask<T>(
@@ -165,7 +209,9 @@ impl Desks {
                 open.insert(id, sender.clone());
                 let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
                 tokio::spawn(async move {
-                    Desk { shared, id, container: None, dying: None }.serve(receiver).await;
+                    Desk { shared, id, container: None, dying: None, paused: false, asleep: Vec::new() }
+                        .serve(receiver)
+                        .await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
                     // Unless another was opened meanwhile.
                     if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
@@ -184,6 +230,10 @@ struct Desk {
     container: Option<Arc<dyn Container>>,
     /// Who watches it already.
     dying: Option<Dying>,
+    /// Whether that container stands still.
+    paused: bool,
+    /// Who waits until it does not.
+    asleep: Vec<oneshot::Sender<Result<Arc<dyn Container>>>>,
 }
 
 /// Waits for a container's death; for ever where there is no container.
@@ -236,11 +286,13 @@ impl Desk {
     async fn answer(&mut self, question: Ask) {
         // Nobody minds when the caller has gone.
         match question {
-            Ask::Use(reply) => _ = reply.send(self.container().await),
-            Ask::Run { new, seat, reply } => _ = reply.send(self.run(new, seat).await),
+            Ask::Use { by, reply } => _ = reply.send(self.container(by).await),
+            Ask::Awake(reply) => self.awake(reply).await,
+            Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
             Ask::Claim { record, warm, seat, reply } => {
                 _ = reply.send(self.claim(*record, warm, seat).await);
             }
+            Ask::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             Ask::Stop(reply) => _ = reply.send(self.stop().await),
             Ask::Destroy(reply) => _ = reply.send(self.destroy().await),
             Ask::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
@@ -271,8 +323,8 @@ impl Desk {
         }
     }
 
-    /// The container of a sandbox that runs; attaches after a restart of the server.
-    async fn container(&mut self) -> Result<Arc<dyn Container>> {
+    /// The container of a sandbox that lives, paused or not; attaches after a restart of the server.
+    async fn attached(&mut self) -> Result<Arc<dyn Container>> {
         if let Some(container) = &self.container {
             return Ok(Arc::clone(container));
         }
@@ -283,24 +335,28 @@ impl Desk {
             Error::new(ErrorCode::NotRunning, message)
         };
         match (record.status, record.container) {
-            (Status::Ready | Status::Running, Some(id)) => match self.shared.provider.attach(id).await {
-                Ok(container) => {
-                    self.container = Some(Arc::clone(&container));
-                    Ok(container)
+            (Status::Ready | Status::Running | Status::Paused, Some(id)) => {
+                match self.find_container(&record, id).await {
+                    Ok(container) => Ok(container),
+                    Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
+                        self.bury(&error.death.clone().unwrap_or_else(Death::lost)).await;
+                        Err(error)
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
-                    self.bury(&error.death.clone().unwrap_or_else(Death::lost)).await;
-                    Err(error)
-                }
-                Err(error) => Err(error),
-            },
+            }
             _ => Err(not_running()),
         }
     }
 
+    fn environment(&self, record: &SandboxRecord) -> Result<Environment> {
+        self.shared.vault.open(&self.id.to_string(), &record.environment)
+    }
+
     /// Writes a death down and frees what is left of the container.
     async fn bury(&mut self, death: &Death) {
-        self.container = None;
+        self.let_go();
+        self.shared.gates.close(self.id).await;
         let Ok(record) = self.record().await else { return };
         let Some(container) = record.container else { return };
         tracing::warn!(sandbox = %self.id, reason = death.reason(), "a container died");
@@ -320,19 +376,25 @@ impl Desk {
         self.shared.admission.stopped(self.id);
     }
 
-    async fn run(&mut self, new: bool, seat: Option<Seat>) -> Result<Ran> {
+    async fn run(&mut self, new: bool, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
         let record = self.record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            Status::Ready | Status::Running if self.container().await.is_ok() => {
+            Status::Ready | Status::Running if self.container(by).await.is_ok() => {
                 return Ok(Ran::Runs(Box::new(self.record().await?)));
             }
+            Status::Paused => match self.container(by).await {
+                Ok(_) => return Ok(Ran::Runs(Box::new(self.record().await?))),
+                // Unless it died meanwhile, what runs in it must not be lost to a new start.
+                Err(error) if self.record().await?.status == Status::Paused => return Err(error),
+                Err(_) => {}
+            },
             _ => {}
         }
         let Some(seat) = seat.filter(|seat| seat.covers(&Need::of(&record.limits))) else {
             return Ok(Ran::NeedsSeat(Box::new(record)));
         };
-        match self.start().await {
+        match self.start(new).await {
             Ok(record) => {
                 seat.keep();
                 self.note(if new { ActivityKind::Start } else { ActivityKind::Resume }, "").await;
@@ -356,38 +418,8 @@ impl Desk {
         }
     }
 
-    /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in
-    /// another one with the same volume.
-    async fn claim(&mut self, record: SandboxRecord, warm: Warm, seat: Seat) -> Result<Ran> {
-        match self.take_over(&record, &warm).await {
-            Ok(record) => {
-                seat.keep();
-                self.note(ActivityKind::Start, "").await;
-                Ok(Ran::Runs(Box::new(record)))
-            }
-            Err(error) => {
-                tracing::warn!(sandbox = %self.id, %error, "a container of the pool could not be claimed");
-                if error.code == ErrorCode::Conflict {
-                    self.shared.pool.outdated(&record.profile);
-                }
-                self.container = None;
-                self.run(true, Some(seat)).await
-            }
-        }
-    }
-
-    /// Sets live what was not known when the container was made.
-    async fn take_over(&mut self, record: &SandboxRecord, warm: &Warm) -> Result<SandboxRecord> {
-        let unable = || Error::internal("the container cannot be handed over");
-        let environment = self.shared.vault.open(&self.id.to_string(), &record.environment)?.variables;
-        let power = warm.container().claimable().ok_or_else(unable)?;
-        power.claim(record.limits, environment).await?;
-        (self.container, self.dying) = (Some(Arc::clone(warm.container())), Some(warm.dying()));
-        self.change(record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
-    }
-
     /// Starts a container for the sandbox, which has none that lives.
-    async fn start(&mut self) -> Result<SandboxRecord> {
+    async fn start(&mut self, new: bool) -> Result<SandboxRecord> {
         let record = self.record().await?;
         if let Some(old) = record.container {
             self.shared.provider.destroy(old).await?;
@@ -399,12 +431,16 @@ impl Desk {
             ..Change::status(Status::Provisioning)
         };
         let record = self.change(&record, starting).await?;
+        let environment = self.environment(&record)?;
+        let secrets = environment.secret_values().collect();
+        let found = self.shared.gates.variables();
         let spec = ContainerSpec {
             id,
             profile: record.profile.clone(),
             limits: record.limits,
             volume: Some(record.volume),
-            environment: self.shared.vault.open(&self.id.to_string(), &record.environment)?.variables,
+            // What the caller sets comes first.
+            environment: found.chain(environment.variables).collect(),
         };
         let container = self.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.
@@ -414,23 +450,18 @@ impl Desk {
             }
             _ => e,
         })?;
+        if let Err(error) = self.shared.gates.open(&record, &container, secrets, new).await {
+            self.shared.provider.destroy(id).await?;
+            return Err(error);
+        }
         self.container = Some(container);
         self.change(&record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
     }
 
-    /// Where the disk has no room, what the pool holds of it goes first.
-    async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
-        match self.shared.provider.create(spec.clone()).await {
-            Err(error) if error.code == ErrorCode::DiskFull && self.shared.pool.make_room().await => {
-                self.shared.provider.create(spec).await
-            }
-            made => made,
-        }
-    }
-
     /// Ends the container, whatever state it is in.
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
-        self.container = None;
+        self.let_go();
+        self.shared.gates.close(self.id).await;
         match record.container {
             Some(container) => self.shared.provider.destroy(container).await,
             None => Ok(()),
@@ -474,18 +505,31 @@ impl Desk {
     }
 
     async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
-        let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds } = patch;
+        let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds, egress } = patch;
         let record = self.record().await?;
         let runs =
             matches!(record.status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused);
         if at_rest_only && runs {
-            let message = "memory_mb, cpu_cores and env_vars change only while the sandbox is stopped";
+            let message =
+                "memory_mb, cpu_cores, env_vars and network_enabled change only while the sandbox is stopped";
             return Err(Error::new(ErrorCode::Conflict, message));
         }
-        self.change(
-            &record,
-            Change { limits, environment, labels, idle_timeout_seconds, ..Change::default() },
-        )
-        .await
+        let text = egress.as_ref().map(serde_json::to_string).transpose();
+        let text = text.map_err(|e| Error::internal(e.to_string()))?;
+        let change = Change {
+            limits,
+            environment,
+            labels,
+            idle_timeout_seconds,
+            network_enabled: egress.as_ref().map(|policy| policy.mode != Mode::None),
+            egress: text,
+            ..Change::default()
+        };
+        let record = self.change(&record, change).await?;
+        // Only what is written down is obeyed: a server that dies in between knows it the next time.
+        if let Some(policy) = egress {
+            self.shared.gates.change(self.id, &policy);
+        }
+        Ok(record)
     }
 }

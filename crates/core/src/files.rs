@@ -91,13 +91,13 @@ impl Core {
     ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
         self.visible(caller, id).await?;
-        self.desks.container(id).await
+        self.desks.container(id, "a file operation").await
     }
 
     /// The container of an operation that was begun.
     pub(crate) async fn reach_in(&self, act: &Act, paths: &[&str]) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
-        self.desks.container(act.record()?.id).await
+        self.desks.container(act.record()?.id, "a file operation").await
     }
 
     /// What is in a folder, by name.

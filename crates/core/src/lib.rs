@@ -12,6 +12,7 @@ mod ceiling;
 mod changes;
 mod create;
 mod desk;
+mod egress;
 mod events;
 mod exec;
 mod exec_rate;
@@ -35,8 +36,13 @@ mod vault;
 
 pub use admission::Machine;
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
+pub use atoll_egress::{
+    Entry as EgressEntry, Policy,
+    presets::{Listed as ListedEntry, Preset as EgressPreset},
+};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
+pub use egress::{EgressParts, EgressView, Refusals};
 pub use events::{EventFollow, News};
 pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
@@ -76,6 +82,8 @@ pub struct Core {
     pool: pool::Pool,
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
+    running: Arc<egress::Running>,
+    gates: Arc<egress::Gates>,
     ledger: Ledger,
     usage: Arc<usage::Book>,
     health: Arc<tokio::sync::Mutex<Option<Health>>>,
@@ -101,13 +109,14 @@ pub(crate) fn now() -> i64 {
 }
 
 impl Core {
-    /// Puts the parts together.
+    /// Puts the parts together. Needs a running runtime.
     pub fn new(
         store: Arc<dyn Store>,
         provider: Arc<dyn Provider>,
         vault: Vault,
         settings: CoreSettings,
         ledger: Ledger,
+        egress: EgressParts,
     ) -> Self {
         let vault = Arc::new(vault);
         let settings = Arc::new(settings);
@@ -120,11 +129,14 @@ impl Core {
             Arc::clone(&live),
             Arc::clone(&settings),
         );
+        let running: Arc<egress::Running> = Arc::default();
+        let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
         let desks = Arc::new(Desks::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             Arc::clone(&vault),
             admission.clone(),
+            Arc::clone(&gates),
             pool.clone(),
         ));
         Self {
@@ -136,6 +148,8 @@ impl Core {
             pool,
             pending: Arc::default(),
             claims: Arc::default(),
+            running,
+            gates,
             ledger,
             usage: Arc::default(),
             health: Arc::default(),

@@ -6,13 +6,17 @@ use crate::{
     pool::memory::{self, Remembered},
 };
 use atoll_provider::State;
-use atoll_store::{Change, SandboxRecord, Status, StatusChange};
+use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
 use atoll_types::{ContainerId, Result};
+use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
+
+/// Sandboxes whose gates are asked for together after a start.
+const AT_ONCE: usize = 64;
 
 impl Core {
     /// Compares records with containers: what lives is kept, what died is written down, and what nobody
-    /// owns is destroyed. Commands that run in what lives are watched again. Returns how many sandboxes
+    /// owns is destroyed. The gates of what lives are served again, and its commands watched. Returns how many sandboxes
     /// live.
     pub async fn reconcile(&self) -> Result<usize> {
         self.live.load(&*self.store).await?;
@@ -20,13 +24,17 @@ impl Core {
             self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
         let pooled = memory::read(&*self.store).await?;
         let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
-        let mut alive = Vec::new();
+        let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
             let state = record.container.and_then(|id| world.remove(&id));
             // A claim that was cut off has set some of what it should, and nobody knows which.
             let claimed = record.container.is_some_and(|id| of_pool.contains(&id));
             let state = state.filter(|_| !(claimed && record.status == Status::Provisioning));
-            alive.extend((state == Some(State::Running)).then_some(record.id));
+            match state {
+                Some(State::Running) => alive.push(record.id),
+                Some(State::Paused) => paused.push(record.id),
+                _ => {}
+            }
             self.settle(&record, state).await?;
         }
         for orphan in world.into_keys() {
@@ -37,8 +45,9 @@ impl Core {
         }
         self.clear_pool(&pooled).await?;
         self.fill_admission().await?;
-        let count = alive.len();
-        self.watch_again(alive);
+        let count = alive.len() + paused.len();
+        self.serve_again(alive.clone());
+        self.watch_again(alive, paused);
         Ok(count)
     }
 
@@ -57,9 +66,34 @@ impl Core {
         memory::clear(&*self.store).await
     }
 
+    /// Serves the gates of what lives. Whatever is inside answers when it likes, so nobody waits for it. Those of
+    /// what is paused are served by whoever waits to watch its commands again.
+    fn serve_again(&self, sandboxes: Vec<SandboxId>) {
+        let core = self.clone();
+        tokio::spawn(async move {
+            let each = |sandbox| {
+                let core = &core;
+                async move {
+                    if let Err(error) = core.desks.awake(sandbox).await {
+                        tracing::warn!(%sandbox, %error, "a sandbox's gate is not served yet");
+                    }
+                }
+            };
+            futures_util::stream::iter(sandboxes).for_each_concurrent(AT_ONCE, each).await;
+        });
+    }
+
     async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {
         let (status, reason) = match (record.status, state) {
             (Status::Ready | Status::Running, Some(State::Running)) => return Ok(()),
+            (Status::Paused, Some(State::Paused)) => return Ok(()),
+            // Cut off between the one and its record.
+            (_, Some(State::Paused)) => {
+                (Status::Paused, Some("the server ended while it was being paused".to_owned()))
+            }
+            (Status::Paused, Some(State::Running)) => {
+                (Status::Ready, Some("the server ended while it was being resumed".to_owned()))
+            }
             // Cut off between the start and its record.
             (Status::Provisioning, Some(State::Running)) => (Status::Ready, None),
             (Status::Provisioning, _) => {
@@ -69,7 +103,7 @@ impl Core {
             (Status::Dead | Status::Error, None) => return Ok(()),
             (_, _) => (Status::Dead, Some("its container was gone when the server started".to_owned())),
         };
-        let lives = status == Status::Ready;
+        let lives = matches!(status, Status::Ready | Status::Paused);
         if let (false, Some(container)) = (lives, record.container) {
             self.provider.destroy(container).await?;
         }

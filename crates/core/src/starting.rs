@@ -79,7 +79,7 @@ impl Core {
     }
 
     async fn start_existing(&self, caller: &Caller, id: SandboxId) -> Result<Created> {
-        Ok(Created { record: self.start(caller, id).await?, new: false })
+        Ok(Created { record: self.start(caller, id, "a create with its session key").await?, new: false })
     }
 
     /// Of those that create with one session key, one at a time: the others find its sandbox.
@@ -103,9 +103,14 @@ impl Core {
         Ok(self.store.list_sandboxes(&query).await?.items.pop())
     }
 
-    /// Sees that a sandbox runs.
-    pub(crate) async fn start(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let record = match self.desks.run(id, None).await? {
+    /// Sees that a sandbox runs. Where it only stands still it goes on, and is told by what.
+    pub(crate) async fn start(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        by: &'static str,
+    ) -> Result<SandboxRecord> {
+        let record = match self.desks.run(id, by, None).await? {
             Ran::Runs(record) => return Ok(*record),
             Ran::NeedsSeat(record) => record,
         };
@@ -115,7 +120,7 @@ impl Core {
         let _turn = self.turns.take(&id.to_string(), deadline, late).await?;
         for _ in 0..TRIES {
             // Whoever had the turn before may have started it.
-            let record = match self.desks.run(id, None).await? {
+            let record = match self.desks.run(id, by, None).await? {
                 Ran::Runs(record) => return Ok(*record),
                 Ran::NeedsSeat(record) => record,
             };
@@ -123,7 +128,7 @@ impl Core {
             let quota = self.quota(caller, &record.owner, &record.owner_name);
             let seat = self.admission.wake(&record, quota.as_ref())?;
             seat.wait(Need::of(&record.limits), deadline).await?;
-            if let Ran::Runs(record) = self.desks.run(id, Some(seat)).await? {
+            if let Ran::Runs(record) = self.desks.run(id, by, Some(seat)).await? {
                 return Ok(*record);
             }
         }

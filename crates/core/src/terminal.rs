@@ -93,16 +93,21 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
+    /// The container; typing lets a paused sandbox go on.
+    async fn awake(&self) -> Result<Arc<dyn Container>> {
+        self.core.desks.container(self.sandbox, "typing at a terminal").await
+    }
+
     /// Types. Answers when all of it is typed, which a command that does not read puts off.
     pub async fn input(&self, data: Bytes) -> Result<()> {
         let length = data.len() as u64;
-        let typed = self.container.guest().add_stdin(self.id, stream::iter([data])).await?;
+        let typed = self.awake().await?.guest().add_stdin(self.id, stream::iter([data])).await?;
         if typed < length { Err(Error::new(ErrorCode::Conflict, "the command has ended")) } else { Ok(()) }
     }
 
     /// Types the end of input.
     pub async fn end_input(&self) -> Result<()> {
-        self.container.guest().write_stdin(self.id, stream::empty()).await.map(drop)
+        self.awake().await?.guest().write_stdin(self.id, stream::empty()).await.map(drop)
     }
 
     /// Tells the programs another size.
@@ -133,7 +138,7 @@ impl Core {
         self.take_exec(caller)?;
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
-        let mut what = What::to("terminal", id).with(&shown).and("exec_id", exec);
+        let mut what = What::running("terminal", id, exec).with(&shown);
         what.directory.clone_from(&request.working_directory);
         what.variables = request.env_vars.keys().cloned().collect();
         let act = self.act(caller, what).await?;
@@ -155,7 +160,7 @@ impl Core {
     ) -> Result<(Terminal, Arc<dyn Container>)> {
         let mut command = request.build()?;
         command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs);
-        let container = self.desks.container(act.record()?.id).await?;
+        let container = self.desks.container(act.record()?.id, "a terminal").await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);
         let mut events = container.guest().exec(exec, &command).await?;
@@ -206,7 +211,7 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let container = self.desks.container(act.record()?.id).await?;
+        let container = self.desks.container(act.record()?.id, "a terminal").await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));

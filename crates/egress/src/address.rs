@@ -120,6 +120,13 @@ impl Reach {
         Self { denied, opened }
     }
 
+    /// The same, with these opened to all.
+    #[must_use]
+    pub fn with_opened(mut self, opened: Vec<Net>) -> Self {
+        self.opened.extend(opened);
+        self
+    }
+
     /// The same, with one more range out of reach: the server's own addresses.
     #[must_use]
     pub fn without(mut self, net: Net) -> Self {
@@ -136,15 +143,26 @@ impl Reach {
         denied(address.to_canonical()) || embedded(address).is_some_and(|v4| denied(v4.into()))
     }
 
+    /// Whether the operator opened an address to all.
+    #[must_use]
+    pub fn is_opened(&self, address: IpAddr) -> bool {
+        self.opened.iter().any(|net| net.contains(address))
+    }
+
     /// The first range out of reach that a range touches and the operator did not open.
     #[must_use]
     pub fn denied_part(&self, net: &Net) -> Option<Net> {
         if self.opened.iter().any(|open| open.covers(net)) {
             return None;
         }
-        self.denied.iter().copied().find(|denied| denied.meets(net))
+        let carriers = CARRIERS.iter().filter_map(|carrier| carrier.parse().ok());
+        self.denied.iter().copied().chain(carriers).find(|denied| denied.meets(net))
     }
 }
+
+/// Addresses that carry others: a range of them touches every range that is out of reach.
+const CARRIERS: &[&str] =
+    &["::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"];
 
 /// The IPv4 address that an IPv6 address carries: a gateway on the way would connect there.
 fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
@@ -245,6 +263,9 @@ mod tests {
         assert_eq!(reach.denied_part(&net("10.0.0.0/15")), Some(net("10.0.0.0/8")));
         assert_eq!(reach.denied_part(&net("0.0.0.0/0")), Some(net("0.0.0.0/8")));
         assert_eq!(reach.denied_part(&net("1.1.1.0/24")), None);
+        assert_eq!(reach.denied_part(&net("64:ff9b::/96")), Some(net("64:ff9b::/96")));
+        assert_eq!(reach.denied_part(&net("2002:7f00:1::/48")), Some(net("2002::/16")));
+        assert_eq!(reach.denied_part(&net("2001:db8::/32")), None);
     }
 
     #[test]

@@ -5,9 +5,30 @@
 //! sandbox's network, a policy, and somebody to tell.
 
 mod address;
+mod dial;
+mod engine;
+mod front;
+mod gate;
+mod http;
+mod names;
 pub mod policy;
+pub mod presets;
 mod record;
+mod tls;
+mod token;
+mod variables;
 
 pub use address::{BadNet, Net, Reach};
+pub use dial::{Dialer, FetchLimits, Fetched};
+pub use engine::{Egress, EgressSettings, Lookup, Serving, Usage};
 pub use policy::{Asked, Entry, Host, Limits, Mode, Policy, Presets, Request, Rules, Target, Verdict};
 pub use record::{Decision, Recorder, Sockets, Via};
+pub use tls::Authority;
+pub use token::{BadToken, Claims, LIFETIME, Tokens};
+pub use variables::variables;
+
+/// How many cases a property is tried with; `make fuzz-egress` asks for many more.
+#[cfg(test)]
+fn fuzz_cases() -> u32 {
+    std::env::var("ATOLL_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256)
+}

@@ -4,6 +4,7 @@
 mod audit;
 mod auth;
 mod docs;
+mod egress;
 mod error;
 mod events;
 mod exec;
@@ -72,9 +73,13 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::create, sandboxes::list))
         .routes(routes!(sandboxes::get, sandboxes::patch, sandboxes::destroy))
         .routes(routes!(sandboxes::stop))
+        .routes(routes!(sandboxes::pause))
         .routes(routes!(sandboxes::resume))
         .routes(routes!(sandboxes::activity))
         .routes(routes!(usage::metrics))
+        .routes(routes!(egress::get, egress::put))
+        .routes(routes!(egress::log))
+        .routes(routes!(egress::presets))
         .routes(routes!(exec::exec))
         .routes(routes!(terminal::terminal))
         .routes(routes!(exec::control::list))

@@ -146,7 +146,7 @@ pub(crate) async fn list(
     for (status, count) in found.status_counts {
         *status_counts.entry(status_name(status)).or_insert(0) += count;
     }
-    let items = found.items.into_iter().map(Sandbox::from).collect();
+    let items = found.items.into_iter().map(Sandbox::listed).collect();
     Ok(Json(SandboxPage { items, total: found.total, page, page_size, status_counts }))
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn get(State(app): State<App>, Who(caller): Who, Path(id): Path
     Ok(Json(app.core.get(&caller, sandbox_id(&id)?).await?.into()))
 }
 
-/// Changes a sandbox. Memory, cores and environment only while it is not running.
+/// Changes a sandbox. Memory, cores, environment and network_enabled only while it is not running.
 #[utoipa::path(patch, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
     request_body = PatchBody,
     responses((status = 200, body = Sandbox), (status = 404), (status = 409), (status = 422)))]
@@ -191,7 +191,19 @@ pub(crate) async fn stop(State(app): State<App>, Who(caller): Who, Path(id): Pat
     Ok(Json(app.core.stop(&caller, sandbox_id(&id)?).await?.into()))
 }
 
-/// Starts it again with its volume as it was.
+/// Lets every process stand still where it is, and takes memory away that can be read again. Whatever needs
+/// the sandbox lets it go on: a command, a file, a terminal, a port.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/pause", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
+    responses((status = 200, body = Sandbox), (status = 404), (status = 409)))]
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> Reply<Sandbox> {
+    Ok(Json(app.core.pause(&caller, sandbox_id(&id)?).await?.into()))
+}
+
+/// Lets a paused one go on where it was; starts a stopped one again with its volume as it was.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/resume", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
     responses((status = 200, body = Sandbox),
         (status = 403, description = "Above what the key's tier allows"), (status = 404), (status = 409),

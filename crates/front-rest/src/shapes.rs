@@ -1,11 +1,12 @@
 //! What goes over the wire. These are the API's own types: a new field of a record does not show here by
 //! itself, and conversions name every field.
 
-use crate::time::rfc3339;
-use atoll_core::{CreateSandbox, ExecCommand, ExecOutcome, PatchSandbox};
+use crate::{egress::EgressPolicy, time::rfc3339};
+use atoll_core::{CreateSandbox, ExecCommand, ExecOutcome, PatchSandbox, Policy};
 use atoll_provider::{Changed, Entry, EntryKind, ExecReport, FileAction, FileChange};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -35,7 +36,11 @@ pub(crate) struct CreateBody {
     /// Variables too, whose values appear in no log, audit row, event or error.
     #[schema(write_only)]
     secrets: Option<Map>,
+    /// Whether it may reach what the key's tier allows; `egress` says it in detail.
     network_enabled: Option<bool>,
+    /// What it may reach; nothing, where this and `network_enabled` are left out.
+    #[schema(value_type = Option<EgressPolicy>)]
+    egress: Option<Policy>,
     /// One sandbox for each owner, key and image: asking again gives the same, resumed if need be.
     #[schema(max_length = 255)]
     session_key: Option<String>,
@@ -54,6 +59,7 @@ impl From<CreateBody> for CreateSandbox {
             env_vars,
             secrets,
             network_enabled,
+            egress,
             session_key,
             labels,
         } = body;
@@ -67,6 +73,7 @@ impl From<CreateBody> for CreateSandbox {
             env_vars: env_vars.unwrap_or_default(),
             secrets: secrets.unwrap_or_default(),
             network_enabled,
+            egress,
             session_key,
             labels: labels.unwrap_or_default(),
         }
@@ -137,7 +144,12 @@ pub(crate) struct Sandbox {
     disk_mb: u64,
     processes: u32,
     idle_timeout_seconds: u32,
+    /// Whether it may reach anything.
     network_enabled: bool,
+    /// What it may reach; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EgressPolicy>)]
+    egress: Option<Box<RawValue>>,
     exec_count: u64,
     exec_total_ms: u64,
     bytes_uploaded: u64,
@@ -166,6 +178,13 @@ pub(crate) fn statuses_of(name: &str) -> Option<Vec<Status>> {
     (!all.is_empty()).then_some(all)
 }
 
+impl Sandbox {
+    /// As it is listed.
+    pub(crate) fn listed(record: SandboxRecord) -> Self {
+        Self { egress: None, ..Self::from(record) }
+    }
+}
+
 impl From<SandboxRecord> for Sandbox {
     fn from(record: SandboxRecord) -> Self {
         let SandboxRecord {
@@ -181,6 +200,7 @@ impl From<SandboxRecord> for Sandbox {
             limits,
             idle_timeout_seconds,
             network_enabled,
+            egress,
             session_key,
             labels,
             environment: _,
@@ -213,6 +233,7 @@ impl From<SandboxRecord> for Sandbox {
             processes: limits.processes,
             idle_timeout_seconds,
             network_enabled,
+            egress: RawValue::from_string(egress).ok(),
             exec_count,
             exec_total_ms,
             bytes_uploaded,

@@ -33,6 +33,10 @@ pub struct GuestConfig {
     pub spool_fd: Option<i32>,
     /// The cgroup file that counts `oom_kill`, inherited as a descriptor.
     pub oom_fd: Option<i32>,
+    /// A file whose first eight bytes say for how many nanoseconds the sandbox stood still in all, inherited
+    /// as a descriptor. Little-endian.
+    #[serde(default)]
+    pub clock_fd: Option<i32>,
     /// The user that commands run as.
     pub uid: u32,
     /// Its group.

@@ -29,6 +29,8 @@ pub const MAX_PROTOCOL: u32 = 1;
 
 /// Commands can have a terminal.
 pub const FEATURE_TERMINAL: &str = "terminal";
+/// PID 1 finds out whose a socket is.
+pub const FEATURE_SOCKETS: &str = "sockets";
 /// PID 1 has programs of its own.
 pub const FEATURE_TOOLS: &str = "tools";
 

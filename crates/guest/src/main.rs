@@ -15,6 +15,7 @@ mod seccomp;
 mod serve;
 mod service;
 mod setup;
+mod sockets;
 mod sys;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 use crate::{
     exec::{EventStream, Execs, follow, infos},
     files::{EntryStream, FileStream, Files},
+    sockets,
 };
 use atoll_guest_proto::{
     MAX_PROTOCOL, MIN_PROTOCOL, negotiate, to_status,
@@ -11,7 +12,8 @@ use atoll_guest_proto::{
         AttachRequest, ConfigureReply, ConfigureRequest, ExecInfo, ExecRef, ExecRequest, FileEntry,
         ForgetReply, HelloReply, HelloRequest, ListDirRequest, ListExecsReply, ListExecsRequest,
         MakeDirRequest, MoveRequest, ReadFileRequest, RemoveReply, RemoveRequest, ResizeReply, ResizeRequest,
-        SignalReply, SignalRequest, StatRequest, StdinChunk, StdinReply, WriteChunk, guest_server::Guest,
+        SignalReply, SignalRequest, SocketRef, StatRequest, StdinChunk, StdinReply, WriteChunk,
+        guest_server::Guest,
     },
 };
 use atoll_types::{Error, ErrorCode};
@@ -133,6 +135,10 @@ impl Guest for GuestService {
 
     async fn forget_exec(&self, request: Request<ExecRef>) -> Reply<ForgetReply> {
         reply(self.execs.forget(&request.get_ref().exec_id).map(|()| ForgetReply {}))
+    }
+
+    async fn find_socket(&self, request: Request<SocketRef>) -> Reply<ExecRef> {
+        reply(sockets::owner(&self.files, &self.execs, request.into_inner()).await)
     }
 
     async fn stat(&self, request: Request<StatRequest>) -> Reply<FileEntry> {

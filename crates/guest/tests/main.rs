@@ -14,6 +14,7 @@ mod newest;
 mod output;
 mod privileges;
 mod seccomp;
+mod sockets;
 mod startup;
 mod stdin;
 mod terminal;

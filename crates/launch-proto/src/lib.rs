@@ -15,7 +15,7 @@ pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, fra
 pub use layout::Layout;
 pub use message::{
     Answer, ContainerState, ContainerStatus, CreateRequest, Envelope, Family, Launcher, Reply, Report,
-    Request, SocketsRequest, VolumeStatus,
+    Request, SocketsRequest, TrustRequest, VolumeStatus,
 };
 pub use observe::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
 pub use spool::{output_bytes, spool_bytes};
@@ -30,3 +30,6 @@ pub const MAX_DESCRIPTORS: usize = 32;
 
 /// The most containers whose use one answer tells; they fit into it.
 pub const MAX_USAGES: usize = 4096;
+
+/// The longest certificate that containers are told to trust. It fits into a request.
+pub const MAX_CERTIFICATE: usize = 32 * 1024;

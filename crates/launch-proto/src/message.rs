@@ -20,7 +20,7 @@ pub struct Envelope {
 pub enum Request {
     /// Who are you? Answered in every protocol.
     Hello,
-    /// Makes and starts a container. [`Reply::Container`].
+    /// Makes and starts a container. [`Reply::Created`] with the descriptors of its gate.
     Create(Box<CreateRequest>),
     /// Ends a container and frees all that it had; fine when there is none. [`Reply::Done`].
     Destroy(ContainerId),
@@ -37,6 +37,11 @@ pub enum Request {
     Sockets(SocketsRequest),
     /// The TCP ports that something inside listens on. [`Reply::Ports`].
     Ports(ContainerId),
+    /// The sockets by which whatever is inside can ask to get out. [`Reply::Gate`] with descriptors.
+    Gate(ContainerId),
+    /// Which certificate containers are told to trust beside those of their image, from now on.
+    /// [`Reply::Done`].
+    Trust(TrustRequest),
     /// Changes what the container may use. [`Reply::Done`].
     SetLimits(ContainerId, Limits),
     /// The same, for a container that was made before it was known for whom. Refused where it was made of
@@ -44,6 +49,11 @@ pub enum Request {
     Claim(ContainerId, Limits),
     /// Whether the container was made of what a new one would be made of. [`Reply::Current`].
     Current(ContainerId),
+    /// Lets all of a container stand still; answers when it does. Fine when it does already.
+    /// [`Reply::Done`].
+    Pause(ContainerId),
+    /// Lets it go on. Fine when it does. [`Reply::Done`].
+    Unpause(ContainerId),
     /// What a container that lives uses. [`Reply::Usages`] with one.
     Usage(ContainerId),
     /// The same of every one that lives, up to [`crate::MAX_USAGES`]. [`Reply::Usages`].
@@ -101,6 +111,14 @@ pub enum Family {
     V6,
 }
 
+/// What containers are told to trust.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrustRequest {
+    /// One or more PEM blocks `CERTIFICATE` and nothing else, of [`crate::MAX_CERTIFICATE`] bytes in all.
+    pub certificate_pem: String,
+}
+
 /// Where a container is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -109,6 +127,8 @@ pub enum ContainerState {
     Creating,
     /// PID 1 lives.
     Running,
+    /// PID 1 lives, and stands still with all that is in the container, or is about to.
+    Paused,
     /// PID 1 is gone; the rest waits for a destroy.
     Dead,
 }
@@ -181,6 +201,11 @@ pub struct Report {
 #[allow(missing_docs)]
 pub enum Reply {
     Hello(Launcher),
+    /// With the descriptors of [`Reply::Gate`].
+    Created {
+        status: Box<ContainerStatus>,
+        redirected: bool,
+    },
     Container(Box<ContainerStatus>),
     Containers(Vec<ContainerStatus>),
     Died(Death),
@@ -188,6 +213,9 @@ pub enum Reply {
     /// With a descriptor; a token must be sent with every call where there is one.
     Connected {
         token: Option<String>,
+        /// PID 1 stands still, and answers when it goes on.
+        #[serde(default)]
+        paused: bool,
     },
     /// With that many descriptors.
     Sockets {
@@ -195,6 +223,12 @@ pub enum Reply {
     },
     /// In order, each once.
     Ports(Vec<u16>),
+    /// With three descriptors: the proxy's listener, the resolver's UDP socket, and its listener; and
+    /// with a fourth where connections to the reserved block are redirected: their listener. All are
+    /// non-blocking.
+    Gate {
+        redirected: bool,
+    },
     /// In the order of their ids.
     Usages(Vec<(ContainerId, Usage)>),
     Volumes(Vec<VolumeStatus>),
@@ -209,6 +243,7 @@ impl Reply {
         match self {
             Self::Connected { .. } => 1,
             Self::Sockets { count } => usize::from(*count),
+            Self::Gate { redirected } | Self::Created { redirected, .. } => 3 + usize::from(*redirected),
             Self::Hello(_)
             | Self::Container(_)
             | Self::Containers(_)

@@ -1,6 +1,9 @@
 //! Cgroups, by libcgroups. What asks here never has to know which version the machine has.
 
-use crate::context::{Context, Folders, make_folder};
+use crate::{
+    context::{Context, Folders, make_folder},
+    freezer::Freezer,
+};
 use atoll_types::{ContainerId, Error, ErrorCode, Limits, Result};
 use libcgroups::{
     common::{
@@ -216,11 +219,10 @@ fn delegate(root: &Path, cgroup: &Path) -> io::Result<()> {
 /// Kills what is left in a container's cgroup and removes it from every hierarchy.
 pub(crate) fn remove(context: &Folders, container: ContainerId) -> Result<()> {
     let mut result = Ok(());
+    let freezer = Freezer::find();
     // Killed processes leave their cgroup a moment later.
     for _ in 0..500 {
-        for pid in processes(context, container) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        kill(context, container, freezer.as_ref());
         result = try_remove(context, container);
         if result.is_ok() {
             return result;
@@ -228,6 +230,28 @@ pub(crate) fn remove(context: &Folders, container: ContainerId) -> Result<()> {
         sleep(Duration::from_millis(5));
     }
     result
+}
+
+/// Kills what stands still in a container's cgroup; nothing happens where it does not.
+pub(crate) fn end_frozen(context: &Folders, container: ContainerId) {
+    let freezer = Freezer::find().filter(|freezer| freezer.is_frozen(&context.cgroup(container)));
+    if freezer.is_some() {
+        kill(context, container, freezer.as_ref());
+    }
+}
+
+/// Kills what is in a container's cgroup. What stands still may not see it before it goes on (v1), so it
+/// must; it was killed before, so that none of it runs again.
+fn kill(context: &Folders, container: ContainerId, freezer: Option<&Freezer>) {
+    for pid in processes(context, container) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    let cgroup = context.cgroup(container);
+    if let Some(freezer) = freezer.filter(|freezer| freezer.is_frozen(&cgroup))
+        && let Err(error) = freezer.thaw(&cgroup)
+    {
+        tracing::warn!(%container, %error, "what stands still cannot be ended");
+    }
 }
 
 fn folders(context: &Folders, container: ContainerId) -> Vec<PathBuf> {

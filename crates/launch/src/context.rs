@@ -38,7 +38,7 @@ pub(crate) struct Folders {
 pub(crate) fn make_folders(layout: &Layout) -> io::Result<()> {
     let run = layout.run();
     // Traversable, because the container's root must be able to walk to its root filesystem.
-    let open = [run.clone(), run.join("stage"), run.join("bin")];
+    let open = [run.clone(), run.join("stage"), run.join("bin"), run.join("trust")];
     // Nobody else's business.
     let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids")];
     open.iter().try_for_each(|folder| make_folder(folder, 0o755))?;
@@ -73,6 +73,16 @@ impl Folders {
     /// Where PID 1's listening socket is bound.
     pub(crate) fn guest_socket(&self, container: ContainerId) -> PathBuf {
         self.container(container).join("guest.sock")
+    }
+
+    /// Where the keeper of gates listens, for root alone.
+    pub(crate) fn keeper(&self) -> PathBuf {
+        self.layout.run().join("keep.sock")
+    }
+
+    /// Whom containers are told to trust.
+    pub(crate) fn trust(&self) -> PathBuf {
+        self.layout.run().join("trust")
     }
 
     /// An empty folder over which each worker mounts, in a mount namespace of its own.

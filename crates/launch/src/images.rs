@@ -5,6 +5,7 @@
 use atoll_storage::{Image, open_image};
 use atoll_types::{ImageName, Result};
 use std::{
+    ffi::OsStr,
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -30,6 +31,11 @@ impl Images {
         let seen = stamp();
         let host = open_image(folder, ImageName::host().as_str())?;
         Ok(Self { folder: folder.into(), host, seen })
+    }
+
+    /// Where the root of an image lies, by its id.
+    pub(crate) fn root(&self, id: &OsStr) -> PathBuf {
+        self.folder.join(id)
     }
 
     /// The image of this name.

@@ -4,7 +4,10 @@
 //! Unsafe code lives in [`sys`] only.
 
 mod cgroup;
+mod clock;
 mod context;
+mod freezer;
+mod gate;
 mod images;
 mod init;
 mod meter;
@@ -23,6 +26,7 @@ mod runtime;
 mod server;
 mod spec;
 mod sys;
+mod trust;
 mod uids;
 mod userns;
 mod wire;

@@ -2,50 +2,60 @@
 
 use crate::{record::Record, sys};
 use rustix::{
-    fd::AsFd,
+    fd::{AsFd, OwnedFd},
     net::{AddressFamily, SocketFlags, SocketType, socket_with},
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{fs, io, os::unix::fs::MetadataExt};
 
-/// Moves this worker into a process's network namespace.
-fn enter(pid: i32) -> io::Result<()> {
-    let namespace = fs::File::open(format!("/proc/{pid}/ns/net"))?;
-    sys::setns(namespace.as_fd(), libc::CLONE_NEWNET)
+/// The network namespace of a process, for [`inside`].
+pub(crate) fn namespace_of(pid: i32) -> io::Result<OwnedFd> {
+    Ok(fs::File::open(format!("/proc/{pid}/ns/net"))?.into())
 }
 
-/// Moves this worker into the network namespace of a container's PID 1, and sees that it is that one's
-/// and not ours.
-pub(crate) fn enter_checked(record: &Record) -> io::Result<()> {
+/// The same of a container's PID 1, which must be that one's still.
+pub(crate) fn handle_of(record: &Record) -> io::Result<OwnedFd> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let pid = Pid::from_raw(record.pid).ok_or_else(gone)?;
     // The number may be another process's by now; the handle is whoever had it, and a number that still
     // starts when the record says was never anybody else's.
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
-    if !record.alive() {
-        return Err(gone());
-    }
-    let ours = namespace()?;
-    sys::setns(handle.as_fd(), libc::CLONE_NEWNET)?;
-    if namespace()? == ours {
+    if record.alive() { Ok(handle) } else { Err(gone()) }
+}
+
+/// Moves this worker into a network namespace, and sees that it is not the one it was in.
+fn enter(namespace: OwnedFd) -> io::Result<()> {
+    let ours = identity()?;
+    sys::setns(namespace.as_fd(), libc::CLONE_NEWNET)?;
+    if identity()? == ours {
         return Err(io::Error::other("the container has no network of its own"));
     }
     Ok(())
 }
 
+/// Moves this worker into the network namespace of a container's PID 1, for good.
+pub(crate) fn enter_checked(record: &Record) -> io::Result<()> {
+    enter(handle_of(record)?)
+}
+
 /// Which network namespace this worker is in.
-fn namespace() -> io::Result<(u64, u64)> {
+fn identity() -> io::Result<(u64, u64)> {
     let file = fs::metadata("/proc/self/ns/net")?;
     Ok((file.dev(), file.ino()))
 }
 
-/// Brings the loopback of a process's network namespace up, and comes back: a runtime's own control
-/// socket may live in ours.
-pub(crate) fn loopback_up(pid: i32) -> io::Result<()> {
+/// Does something in another network namespace, and comes back: a runtime's own control socket may
+/// live in ours.
+pub(crate) fn inside<T>(namespace: OwnedFd, action: impl FnOnce() -> T) -> io::Result<T> {
     let ours = fs::File::open("/proc/self/ns/net")?;
-    enter(pid)?;
-    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    let result = sys::interface_up(&socket, c"lo");
+    enter(namespace)?;
+    let result = action();
     sys::setns(ours.as_fd(), libc::CLONE_NEWNET)?;
-    result
+    Ok(result)
+}
+
+/// Brings the loopback of the network namespace up that this process is in.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sys::interface_up(&socket, c"lo")
 }

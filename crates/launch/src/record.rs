@@ -4,7 +4,7 @@
 //! The record's pid is zero until the container runs, so a folder whose lock is free and whose pid is
 //! zero was left by a worker that died half-way.
 
-use crate::context::Folders;
+use crate::{context::Folders, freezer::Freezer};
 use atoll_launch_proto::{ContainerState, ContainerStatus};
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Profile, Result, VolumeId};
@@ -133,11 +133,14 @@ impl Record {
         Some(seen.and_then(|s| serde_json::from_slice(&s).ok()).unwrap_or_else(Death::lost))
     }
 
-    /// What the caller is told.
-    pub(crate) fn status(&self, folders: &Folders) -> ContainerStatus {
+    /// What the caller is told. Without a freezer nothing stands still.
+    pub(crate) fn status(&self, folders: &Folders, freezer: Option<&Freezer>) -> ContainerStatus {
         let death = self.death(folders);
         let state = match (self.pid, &death) {
             (0, _) => ContainerState::Creating,
+            (_, None) if freezer.is_some_and(|f| f.is_frozen(&folders.cgroup(self.container))) => {
+                ContainerState::Paused
+            }
             (_, None) => ContainerState::Running,
             (_, Some(_)) => ContainerState::Dead,
         };

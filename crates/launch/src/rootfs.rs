@@ -10,7 +10,7 @@ use crate::{
     mounts::{self, Attributes},
     options::Share,
     runtime::INIT_IN_ROOT,
-    sys,
+    sys, trust,
     uids::Range,
 };
 use atoll_storage::Image;
@@ -28,6 +28,9 @@ use std::{
 
 const READ_ONLY: Attributes = Attributes { read_only: true, no_exec: false };
 const WRITABLE: Attributes = Attributes { read_only: false, no_exec: false };
+
+/// Where certificates appear; a folder is there in every image.
+const TRUST: &str = "etc/atoll";
 
 /// What a root filesystem is made of.
 pub(crate) struct Parts<'a> {
@@ -122,6 +125,8 @@ impl Parts<'_> {
         for (at, layer) in layers {
             attach_at(&layer, &root_fd, at.trim_start_matches('/'))?;
         }
+        let trusted = self.image_tree(&trust::folder(self.context, self.image)?)?;
+        attach_at(&trusted, &root_fd, TRUST)?;
         self.attach_volume(&root_fd)?;
         self.attach_shares(&root_fd)?;
         self.attach_init(&root, &root_fd)?;

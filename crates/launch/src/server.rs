@@ -4,6 +4,7 @@
 use crate::{
     cgroup,
     context::{Context, Folders},
+    gate::{self, Keeper},
     images::Images,
     init::InitProgram,
     observer::Observer,
@@ -41,6 +42,8 @@ struct Server {
     workers: BTreeSet<i32>,
     /// Who watches volumes.
     observer: Option<Observer>,
+    /// Who keeps the gates.
+    keeper: Option<Keeper>,
     served: bool,
     lock: fs::File,
 }
@@ -67,12 +70,15 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
         }
     };
     let workers = BTreeSet::new();
-    let mut server = Server { context, listener, signals, workers, observer: None, served: false, lock };
-    // It must not keep whoever waits for the word waiting.
+    let (observer, keeper) = (None, None);
+    let mut server = Server { context, listener, signals, workers, observer, keeper, served: false, lock };
+    // They must not keep whoever waits for the word waiting.
     server.get_observer(ready.as_ref().map(AsFd::as_fd));
+    server.get_keeper(ready.as_ref().map(AsFd::as_fd));
     // After the signals are blocked: its workers' ends must not be missed.
     repair::half_made(&server.context);
     repair::orphans(&server.context);
+    server.in_worker(ready.as_ref().map(AsFd::as_fd), gate::restore_all);
     let _ = ready.map(|mut r| write!(r, "ready"));
     server.serve()
 }
@@ -115,17 +121,7 @@ impl Server {
                 tv_sec: if self.served { 0 } else { 30 },
                 tv_nsec: if self.served { 50_000_000 } else { 0 },
             });
-            let mut fds =
-                vec![PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
-            let observer = self.observer.as_ref().map(Observer::as_fd);
-            fds.extend(observer.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            let woken = poll(&mut fds, timeout.as_ref()).unwrap_or(1);
-            let observer_ended = fds.get(2).is_some_and(|fd| !fd.revents().is_empty());
-            drop(fds);
-            if observer_ended {
-                tracing::error!("the observer ended; starting it again");
-                self.get_observer(None);
-            }
+            let woken = self.sleep(timeout.as_ref());
             let mut terminate = false;
             while let Some(signal) = sys::next_signal(&self.signals) {
                 terminate |= signal != libc::SIGCHLD;
@@ -145,6 +141,30 @@ impl Server {
                 return self.clean_up(false);
             }
         }
+    }
+
+    /// Sleeps until there is something to do, and starts again what must always be there. Returns how
+    /// much there is to do.
+    fn sleep(&mut self, timeout: Option<&Timespec>) -> usize {
+        let observer = self.observer.as_ref().map(Observer::as_fd);
+        let keeper = self.keeper.as_ref().map(Keeper::as_fd);
+        let helpers: Vec<BorrowedFd<'_>> = observer.into_iter().chain(keeper).collect();
+        let all = [self.listener.as_fd(), self.signals.as_fd()].into_iter().chain(helpers);
+        let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let woken = poll(&mut fds, timeout).unwrap_or(1);
+        let ended: Vec<bool> = fds.iter().skip(2).map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        let mut ended = ended.into_iter();
+        if self.observer.is_some() && ended.next() == Some(true) {
+            tracing::error!("the observer ended; starting it again");
+            self.get_observer(None);
+        }
+        if self.keeper.is_none() || ended.next() == Some(true) {
+            tracing::error!("the keeper of gates ended; starting it again");
+            self.get_keeper(None);
+            self.in_worker(None, gate::restore_all);
+        }
+        woken
     }
 
     fn idle(&self) -> bool {
@@ -198,7 +218,7 @@ impl Server {
         }
         if crashed {
             tracing::warn!("a worker was killed; looking for what it left");
-            self.repair_in_worker();
+            self.in_worker(None, repair::half_made);
         }
         end
     }
@@ -210,12 +230,23 @@ impl Server {
         self.observer = Observer::get(&self.context, &ours);
     }
 
-    fn repair_in_worker(&mut self) {
+    /// Sees that somebody keeps the gates.
+    fn get_keeper(&mut self, waited_on: Option<BorrowedFd<'_>>) {
+        let mut ours = vec![self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()];
+        ours.extend(waited_on);
+        self.keeper = Keeper::get(&self.context, &ours)
+            .inspect_err(|error| tracing::error!(%error, "gates cannot be kept"))
+            .ok();
+    }
+
+    /// Does something that takes a while in a worker.
+    fn in_worker(&mut self, waited_on: Option<BorrowedFd<'_>>, work: fn(&Context)) {
         match sys::fork() {
             Ok(sys::Fork::Child) => {
                 sys::unblock_signals();
                 sys::close_in_child(&[self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()]);
-                repair::half_made(&self.context);
+                sys::close_in_child(waited_on.as_slice());
+                work(&self.context);
                 sys::exit_now(0);
             }
             Ok(sys::Fork::Parent(pid)) => {
@@ -243,6 +274,9 @@ impl Server {
         }
         if let Err(error) = ops::destroy_all(&self.context) {
             tracing::error!(%error, "a container could not be freed");
+        }
+        if let Some(keeper) = self.keeper.take() {
+            keeper.end();
         }
     }
 

@@ -180,6 +180,17 @@ pub(crate) fn interface_up(socket: &OwnedFd, name: &CStr) -> io::Result<()> {
     }
 }
 
+/// Lets a socket be given connections to addresses that it is not bound to.
+pub(crate) fn take_any_address(socket: &OwnedFd) -> io::Result<()> {
+    let yes: libc::c_int = 1;
+    let length = libc::socklen_t::try_from(size_of_val(&yes)).unwrap_or_default();
+    let (level, option) = (libc::SOL_IP, libc::IP_TRANSPARENT);
+    // SAFETY: the kernel reads an integer of the length that is passed with it, which lives across the call.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const yes).cast(), length) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Asks the kernel to end this process when its parent goes.
 pub(crate) fn end_with_parent() {
     // SAFETY: takes integers only.

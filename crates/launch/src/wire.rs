@@ -9,8 +9,8 @@ use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::Errno,
     net::{
-        RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-        recvmsg, sendmsg, sockopt::socket_peercred,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
     },
 };
 use std::{
@@ -82,14 +82,63 @@ pub(crate) fn write_answer_with(stream: &mut UnixStream, reply: Reply, fds: &[Ow
     }
     let frame = encode(&Answer::Ok(reply), MAX_ANSWER).map_err(|e| Error::internal(e.to_string()))?;
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+    send_frame(stream, &frame, &fds)
+        .map_err(|e| Error::internal(format!("the client did not wait for its answer: {e}")))
+}
+
+/// Writes a frame with descriptors beside its first byte.
+pub(crate) fn send_frame(mut stream: &UnixStream, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(Error::internal("the descriptors do not fit beside the answer"));
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::Error::other("the descriptors do not fit beside the answer"));
     }
-    let sent = sendmsg(stream.as_fd(), &[IoSlice::new(&frame)], &mut control, SendFlags::NOSIGNAL);
-    let sent = sent.map_err(|e| Error::internal(format!("the client did not wait for its answer: {e}")))?;
-    stream.write_all(&frame[sent..]).map_err(|e| Error::internal(e.to_string()))
+    let sent = sendmsg(stream, &[IoSlice::new(frame)], &mut control, SendFlags::NOSIGNAL)?;
+    stream.write_all(&frame[sent..])
+}
+
+/// Reads the body of a frame and the descriptors beside it, `most` at most.
+pub(crate) fn receive_frame(
+    stream: &UnixStream,
+    longest: usize,
+    most: usize,
+) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut fds = Vec::new();
+    let mut header = [0; HEADER];
+    read_with(stream, &mut header, &mut fds)?;
+    let mut body = vec![0; frame_length(header, longest).map_err(io::Error::other)?];
+    read_with(stream, &mut body, &mut fds)?;
+    if fds.len() > most {
+        return Err(io::Error::other("too many descriptors came"));
+    }
+    Ok((body, fds))
+}
+
+/// Fills the buffer, and gathers the descriptors that come on the way.
+fn read_with(stream: &UnixStream, mut buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<()> {
+    while !buffer.is_empty() {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = match recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+            Err(Errno::INTR) => continue,
+            got => got?,
+        };
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                fds.extend(received);
+            }
+        }
+        // The kernel leaves out what this process has no room for, and says so.
+        if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() > MAX_DESCRIPTORS {
+            return Err(io::Error::other("too many descriptors came"));
+        }
+        if got.bytes == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        buffer = &mut buffer[got.bytes..];
+    }
+    Ok(())
 }
 
 /// Waits until the other end closes. Anything that it still says is ignored.

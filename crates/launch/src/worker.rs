@@ -1,6 +1,6 @@
 //! One request, in a process of its own: read it, do it, answer it, end.
 
-use crate::{context::Context, ops, wire};
+use crate::{context::Context, ops, trust, wire};
 use atoll_launch_proto::{Answer, Envelope, Launcher, MAX_PROTOCOL, MIN_PROTOCOL, Reply, Request};
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::fd::OwnedFd;
@@ -22,9 +22,15 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
     };
     match request {
         Request::Create(create) => {
-            let result = ops::create(context, &create).map(|s| Reply::Container(Box::new(s)));
-            let hold = create.held && result.is_ok();
-            wire::write_answer(&mut stream, &result.into());
+            let made = ops::create(context, &create);
+            let hold = create.held && made.is_ok();
+            with_descriptors(
+                &mut stream,
+                made.map(|(status, gate)| {
+                    let redirected = gate.redirected();
+                    (Reply::Created { status: Box::new(status), redirected }, gate.into_sockets())
+                }),
+            );
             if hold {
                 ops::hold(context, &mut stream, create.container);
             }
@@ -32,11 +38,28 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
         Request::Wait(container) => ops::wait(context, &mut stream, container),
         Request::Connect(container) => {
             let made = ops::connect(context, container);
-            with_descriptors(&mut stream, made.map(|(fd, token)| (Reply::Connected { token }, vec![fd])));
+            with_descriptors(&mut stream, made.map(|(reply, fd)| (reply, vec![fd])));
+        }
+        Request::Pause(container) => {
+            let result = ops::pause(context, container);
+            let paused = result.is_ok();
+            wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
+            // Nobody waits for this.
+            if paused {
+                drop(stream);
+                ops::reclaim(context, container);
+            }
         }
         Request::Sockets(asked) => {
             let made = ops::sockets(context, asked);
             with_descriptors(&mut stream, made.map(|fds| (Reply::Sockets { count: asked.count }, fds)));
+        }
+        Request::Gate(container) => {
+            let made = ops::gate(context, container);
+            with_descriptors(
+                &mut stream,
+                made.map(|gate| (Reply::Gate { redirected: gate.redirected() }, gate.into_sockets())),
+            );
         }
         end @ (Request::Shutdown | Request::Purge) => {
             let result = ops::destroy_all(context);
@@ -85,15 +108,19 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         }
         Request::Claim(container, limits) => ops::claim(context, container, &limits).map(|()| Reply::Done),
         Request::Current(container) => ops::current(context, container).map(Reply::Current),
+        Request::Unpause(container) => ops::unpause(context, container).map(|()| Reply::Done),
         Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
         Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
         Request::Report => ops::report(context).map(Reply::Report),
         Request::Ports(container) => ops::ports(context, container).map(Reply::Ports),
+        Request::Trust(asked) => trust::set(context, &asked.certificate_pem).map(|()| Reply::Done),
         Request::Usage(container) => ops::usage(context, container).map(|one| Reply::Usages(vec![one])),
         Request::Usages => Ok(Reply::Usages(ops::usages(context))),
         Request::Create(_)
+        | Request::Gate(_)
         | Request::Wait(_)
         | Request::Connect(_)
+        | Request::Pause(_)
         | Request::Sockets(_)
         | Request::Shutdown
         | Request::Purge => Err(Error::internal("this request is served elsewhere")),

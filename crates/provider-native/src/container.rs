@@ -1,11 +1,14 @@
 //! A handle on one container: the channel to its PID 1, remade through the launcher when it breaks.
 
-use crate::{changes::ContainerChanges, launcher::LauncherClient, ports::ContainerPorts, state, unexpected};
+use crate::{
+    changes::ContainerChanges, gate::ContainerGate, launcher::LauncherClient, ports::ContainerPorts, state,
+    unexpected,
+};
 use async_trait::async_trait;
 use atoll_launch_proto::{Reply, Request, output_bytes, spool_bytes};
 use atoll_provider::{
-    Claimable, Container, Dial, FileChanges, Guest, GuestChange, LiveLimits, Lost, PortStream, Ports, Spool,
-    State, WayOut,
+    Claimable, Container, Dial, FileChanges, Guest, GuestChange, LiveLimits, Lost, Pause, PortStream, Ports,
+    Spool, State, WayOut,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
@@ -21,6 +24,7 @@ pub(crate) struct NativeContainer {
     guest: Guest,
     changes: ContainerChanges,
     ports: ContainerPorts,
+    gate: ContainerGate,
 }
 
 /// Asks the launcher why PID 1 is silent, and for further connections to it.
@@ -52,6 +56,8 @@ impl Dial for AskLauncher {
     }
 }
 
+/// How long a greeting may take.
+const GREETING: Duration = Duration::from_secs(30);
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -70,18 +76,28 @@ const CONNECTION_WINDOW: u32 = 1 << 30;
 const LARGEST_FRAME: u32 = 256 << 10;
 
 impl NativeContainer {
-    /// Connects to PID 1 and greets it.
+    /// Connects to PID 1 and greets it, unless it stands still: then it is greeted when it goes on.
     pub(crate) async fn connect(launcher: Arc<LauncherClient>, id: ContainerId) -> Result<Self> {
-        let (first, token) = launcher.connect(id).await?;
+        let (first, token, paused) = launcher.connect(id).await?;
         let channel = channel(Arc::clone(&launcher), id, first).await?;
         let asked = Arc::new(AskLauncher { id, launcher: Arc::clone(&launcher) });
-        let guest = Guest::greet(channel, token.as_deref(), Arc::clone(&asked) as _).await?;
+        let guest = Guest::silent(channel, token.as_deref(), Arc::clone(&asked) as _)?;
+        if !paused {
+            greet(&guest).await?;
+        }
         // Over TCP nothing but bytes can pass.
         let guest = if token.is_none() { guest.with_descriptors(asked) } else { guest };
         let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
         let ports = ContainerPorts::new(&launcher, id);
-        Ok(Self { id, launcher, guest, changes, ports })
+        let gate = ContainerGate::new(&launcher, id);
+        Ok(Self { id, launcher, guest, changes, ports, gate })
     }
+}
+
+/// Greets PID 1, which is not waited for without end: it may be made to stand still at this moment.
+async fn greet(guest: &Guest) -> Result<()> {
+    let late = || Error::new(ErrorCode::Unavailable, "PID 1 does not answer");
+    tokio::time::timeout(GREETING, guest.hello()).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// A channel that starts on the connection that there is, and asks for another when that breaks.
@@ -136,6 +152,10 @@ impl Container for NativeContainer {
         Some(self)
     }
 
+    fn pause(&self) -> Option<&dyn Pause> {
+        Some(self)
+    }
+
     fn changes(&self) -> Option<&dyn FileChanges> {
         Some(&self.changes)
     }
@@ -145,7 +165,19 @@ impl Container for NativeContainer {
     }
 
     fn way_out(&self) -> Option<&dyn WayOut> {
-        None
+        Some(&self.gate)
+    }
+}
+
+#[async_trait]
+impl Pause for NativeContainer {
+    async fn pause(&self) -> Result<()> {
+        self.launcher.ask(Request::Pause(self.id)).await.map(drop)
+    }
+
+    async fn resume(&self) -> Result<()> {
+        self.launcher.ask(Request::Unpause(self.id)).await?;
+        greet(&self.guest).await
     }
 }
 

@@ -73,26 +73,27 @@ impl LauncherClient {
         Ok((receive(&stream).await?.0, Held { _stream: stream }))
     }
 
-    /// A connection to a container's PID 1, and the token that its calls need where it is TCP.
-    async fn reach(&self, id: ContainerId) -> Result<(OwnedFd, Option<String>)> {
+    /// A connection to a container's PID 1, the token that its calls need where it is TCP, and whether it
+    /// stands still.
+    async fn reach(&self, id: ContainerId) -> Result<(OwnedFd, Option<String>, bool)> {
         let (reply, mut fds) = self.ask_with(Request::Connect(id)).await?;
-        let (Reply::Connected { token }, Some(fd)) = (reply, fds.pop()) else {
+        let (Reply::Connected { token, paused }, Some(fd)) = (reply, fds.pop()) else {
             return Err(Error::internal("the launcher sent no connection"));
         };
-        Ok((fd, token))
+        Ok((fd, token, paused))
     }
 
     /// A Unix connection to a container's PID 1.
     pub(crate) async fn connect_unix(&self, id: ContainerId) -> Result<std::os::unix::net::UnixStream> {
         match self.reach(id).await? {
-            (fd, None) => Ok(fd.into()),
-            (_, Some(_)) => Err(Error::new(ErrorCode::Unsupported, "PID 1 listens on TCP")),
+            (fd, None, _) => Ok(fd.into()),
+            (_, Some(_), _) => Err(Error::new(ErrorCode::Unsupported, "PID 1 listens on TCP")),
         }
     }
 
-    /// A stream to a container's PID 1, and the token that its calls need.
-    pub(crate) async fn connect(&self, id: ContainerId) -> Result<(PortStream, Option<String>)> {
-        let (fd, token) = self.reach(id).await?;
+    /// A stream to a container's PID 1, the token that its calls need, and whether it stands still.
+    pub(crate) async fn connect(&self, id: ContainerId) -> Result<(PortStream, Option<String>, bool)> {
+        let (fd, token, paused) = self.reach(id).await?;
         let opened = match token {
             None => {
                 let stream = std::os::unix::net::UnixStream::from(fd);
@@ -107,7 +108,7 @@ impl LauncherClient {
                 made.and_then(|s| s.set_nodelay(true).map(|()| Box::pin(s) as PortStream))
             }
         };
-        Ok((opened.map_err(unavailable)?, token))
+        Ok((opened.map_err(unavailable)?, token, paused))
     }
 
     async fn send(&self, request: Request) -> Result<UnixStream> {

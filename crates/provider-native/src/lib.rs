@@ -3,16 +3,22 @@
 
 mod changes;
 mod container;
+mod gate;
 mod launcher;
 mod ports;
 mod start;
 
 use async_trait::async_trait;
-use atoll_launch_proto::{ContainerState, ContainerStatus, CreateRequest, Reply, Report, Request};
-use atoll_provider::{Capabilities, Container, ContainerSpec, Listed, Provider, State, Usages, Volumes};
+use atoll_launch_proto::{
+    ContainerState, ContainerStatus, CreateRequest, Reply, Report, Request, TrustRequest,
+};
+use atoll_provider::{
+    Capabilities, Container, ContainerSpec, Listed, Provider, State, Trust, Usages, Volumes,
+};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;
 pub use launcher::{Held, LauncherClient};
+use rustix::fd::OwnedFd;
 pub use start::{LaunchOptions, Started, ensure_launcher};
 use std::sync::Arc;
 
@@ -26,6 +32,13 @@ impl NativeProvider {
     #[must_use]
     pub fn new(launcher: Arc<LauncherClient>) -> Self {
         Self { launcher }
+    }
+
+    /// Connects to a container that was just made, and keeps the gate that came with the answer.
+    async fn connect_new(&self, id: ContainerId, reply: Reply, fds: Vec<OwnedFd>) -> Result<NativeContainer> {
+        let Reply::Created { status: _, redirected } = reply else { return Err(unexpected(&reply)) };
+        self.launcher.networks.find(id).keep_gate(gate::read(redirected, fds)?);
+        NativeContainer::connect(Arc::clone(&self.launcher), id).await
     }
 
     /// What the launcher found on this machine.
@@ -59,6 +72,7 @@ fn state(status: &ContainerStatus) -> State {
     match (status.state, &status.death) {
         (ContainerState::Creating, _) => State::Creating,
         (ContainerState::Running, _) => State::Running,
+        (ContainerState::Paused, _) => State::Paused,
         (ContainerState::Dead, death) => State::Dead(death.clone().unwrap_or_else(Death::lost)),
     }
 }
@@ -81,11 +95,11 @@ impl Provider for NativeProvider {
 
     async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
         let id = spec.id;
-        let made = match self.launcher.ask(create_request(spec, false)).await {
+        let made = match self.launcher.ask_with(create_request(spec, false)).await {
             // Whether the container was made is not known, so it must not be.
             Err(error) if error.code == ErrorCode::Unavailable => Err(error),
             Err(error) => return Err(error),
-            Ok(_) => NativeContainer::connect(Arc::clone(&self.launcher), id).await,
+            Ok((reply, fds)) => self.connect_new(id, reply, fds).await,
         };
         match made {
             Ok(container) => Ok(Arc::new(container)),
@@ -119,6 +133,18 @@ impl Provider for NativeProvider {
 
     fn usage(&self) -> Option<&dyn Usages> {
         Some(self)
+    }
+
+    fn trust(&self) -> Option<&dyn Trust> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Trust for NativeProvider {
+    async fn trust(&self, certificate_pem: &str) -> Result<()> {
+        let asked = TrustRequest { certificate_pem: certificate_pem.into() };
+        self.launcher.ask(Request::Trust(asked)).await.map(|_| ())
     }
 }
 

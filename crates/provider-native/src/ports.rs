@@ -5,8 +5,11 @@
 use crate::{launcher::LauncherClient, unexpected};
 use async_trait::async_trait;
 use atoll_launch_proto::{Family, Reply, Request, SocketsRequest};
-use atoll_provider::{PortStream, Ports};
-use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use atoll_provider::{Gate, PortStream, Ports};
+use atoll_types::{
+    ContainerId, Error, ErrorCode, Result,
+    gate::{PROXY, REDIRECTED},
+};
 use futures_util::future::BoxFuture;
 use rustix::fd::OwnedFd;
 use std::{
@@ -26,9 +29,9 @@ const BATCH_V6: u8 = 2;
 /// How long a server may take to let a connection in.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The sockets of one container's network that nobody uses yet.
+/// What this process holds of one container's network and nobody uses yet.
 #[derive(Debug, Default)]
-struct Network {
+pub(crate) struct Network {
     spare: Mutex<Spare>,
     /// Tells whoever has a connection to let go of it.
     closed: CancellationToken,
@@ -38,6 +41,8 @@ struct Network {
 struct Spare {
     v4: Vec<OwnedFd>,
     v6: Vec<OwnedFd>,
+    /// As it came when the container was made, until somebody asks for it.
+    gate: Option<Gate>,
 }
 
 impl Spare {
@@ -62,6 +67,27 @@ impl Network {
         }
     }
 
+    /// Keeps the gate until somebody asks for it, under the same condition.
+    pub(crate) fn keep_gate(&self, gate: Gate) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.closed.is_cancelled() {
+            spare.gate = Some(gate);
+        }
+    }
+
+    pub(crate) fn take_gate(&self) -> Option<Gate> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).gate.take()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled()
+    }
+
+    /// Comes about with [`Network::close`].
+    pub(crate) fn closed(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.closed.clone().cancelled_owned())
+    }
+
     fn close(&self) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         self.closed.cancel();
@@ -77,7 +103,7 @@ pub(crate) struct Networks {
 
 impl Networks {
     /// The network of a container, the same for every handle on it.
-    fn find(&self, id: ContainerId) -> Arc<Network> {
+    pub(crate) fn find(&self, id: ContainerId) -> Arc<Network> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(open.entry(id).or_default())
     }
@@ -150,6 +176,10 @@ impl Ports for ContainerPorts {
             let message = format!("nothing listens on port {port} in the sandbox");
             Error::new(ErrorCode::BadGateway, message)
         };
+        // The gate is for whoever is inside: nobody outside goes out in the sandbox's name.
+        if [PROXY.port(), REDIRECTED.port()].contains(&port) {
+            return Err(nothing());
+        }
         let refused = |e: &io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
         let connected = match self.try_connect(Family::V4, port).await? {
             Err(e) if refused(&e) => match self.try_connect(Family::V6, port).await {
@@ -171,7 +201,7 @@ impl Ports for ContainerPorts {
     }
 
     fn closed(&self) -> BoxFuture<'static, ()> {
-        Box::pin(self.network.closed.clone().cancelled_owned())
+        self.network.closed()
     }
 
     async fn listening(&self) -> Result<Vec<u16>> {

@@ -55,6 +55,9 @@ pub enum State {
     Creating,
     /// It lives.
     Running,
+    /// It lives, and stands still with all that is in it. What is asked of [`Guest`] is answered when it goes
+    /// on.
+    Paused,
     /// It died; what is left of it waits for a destroy.
     Dead(Death),
 }
@@ -90,7 +93,8 @@ pub trait Provider: Send + Sync {
     async fn capabilities(&self) -> Result<Capabilities>;
     /// Makes and starts a container. On failure nothing of it is left.
     async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>>;
-    /// A handle on a container that somebody made before, perhaps before a restart.
+    /// A handle on a container that somebody made before, perhaps before a restart. One that stands still is
+    /// found as well, and not asked anything.
     async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>>;
     /// Every container, dead ones included.
     async fn list(&self) -> Result<Vec<Listed>>;
@@ -100,6 +104,8 @@ pub trait Provider: Send + Sync {
     fn volumes(&self) -> Option<&dyn Volumes>;
     /// What containers use, where the provider can tell.
     fn usage(&self) -> Option<&dyn Usages>;
+    /// Telling containers whom to trust, where the provider can.
+    fn trust(&self) -> Option<&dyn Trust>;
 }
 
 /// One container.
@@ -117,6 +123,8 @@ pub trait Container: Send + Sync {
     fn live_limits(&self) -> Option<&dyn LiveLimits>;
     /// Handing it over to somebody it was not made for, where the provider can.
     fn claimable(&self) -> Option<&dyn Claimable>;
+    /// Letting it stand still, where the provider can.
+    fn pause(&self) -> Option<&dyn Pause>;
     /// Finding which files changed, where the provider can.
     fn changes(&self) -> Option<&dyn FileChanges>;
     /// Reaching servers inside, where the provider can.
@@ -181,6 +189,17 @@ pub trait Claimable: Send + Sync {
     async fn claim(&self, limits: Limits, environment: BTreeMap<String, String>) -> Result<()>;
 }
 
+/// The power to let a container stand still, with every process where it is, and go on.
+#[async_trait]
+pub trait Pause: Send + Sync {
+    /// Nothing inside runs any more when this answers. Fine when it stands still already. On failure it goes
+    /// on, unless the provider did not answer; [`Container::state`] tells.
+    /// [`atoll_types::ErrorCode::Unsupported`] where this container cannot.
+    async fn pause(&self) -> Result<()>;
+    /// It goes on where it was. Fine when it runs.
+    async fn resume(&self) -> Result<()>;
+}
+
 /// Bytes in both directions.
 pub trait Duplex: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Duplex for T {}
@@ -202,12 +221,14 @@ pub trait Ports: Send + Sync {
 }
 
 /// Sockets of a container's network on which whatever is inside can ask to get out. They were bound
-/// before anything ran there, and stay bound as long as the container lives, whoever serves them.
+/// before anything ran there, and stay bound as long as the container lives, whoever serves them. All
+/// are non-blocking.
 #[derive(Debug)]
 pub struct Gate {
     /// Listens on 127.0.0.1:3128.
     pub proxy: OwnedFd,
-    /// Listens for connections to the reserved block; none where the kernel cannot send them here.
+    /// Listens for connections to the reserved block, to any port; none where the kernel cannot send them
+    /// here. A connection's own local address is the one that was asked for.
     pub redirected: Option<OwnedFd>,
     /// UDP, 127.0.0.53:53.
     pub names: OwnedFd,
@@ -219,10 +240,23 @@ pub struct Gate {
 #[async_trait]
 pub trait WayOut: Send + Sync {
     /// The container's gate. Every call gives descriptors of the same sockets.
+    /// [`atoll_types::ErrorCode::Conflict`] when something inside has a port of it, which can only be when
+    /// everything that held it was killed; that container has no way out.
     async fn gate(&self) -> Result<Gate>;
     /// Comes about when the container is being destroyed. Whoever has a gate lets go of it then: an open
     /// socket keeps the network of a container alive.
     fn closed(&self) -> BoxFuture<'static, ()>;
+}
+
+/// The power to tell containers whom to trust, beside those that their image does: a proxy that looks
+/// into connections signs what it says.
+#[async_trait]
+pub trait Trust: Send + Sync {
+    /// Every container that is made from now on finds these certificates at
+    /// [`atoll_types::gate::TRUST_CERTIFICATE`], and with those of its image at
+    /// [`atoll_types::gate::TRUST_BUNDLE`]. PEM blocks `CERTIFICATE` and nothing else, 32 KiB at most. The
+    /// last word counts; it is forgotten with the provider's own end, so it is said at every start.
+    async fn trust(&self, certificate_pem: &str) -> Result<()>;
 }
 
 /// The power to tell what containers use, without asking anything inside.

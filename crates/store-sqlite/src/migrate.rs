@@ -6,8 +6,11 @@ use atoll_store::{Result, StoreError};
 use sqlx::{Executor, SqliteConnection};
 
 /// One script per version, the first making version 1.
-const SCRIPTS: &[&str] =
-    &[include_str!("../migrations/0001_start.sql"), include_str!("../migrations/0002_audit.sql")];
+const SCRIPTS: &[&str] = &[
+    include_str!("../migrations/0001_start.sql"),
+    include_str!("../migrations/0002_audit.sql"),
+    include_str!("../migrations/0003_egress.sql"),
+];
 
 /// The version that this release writes.
 #[allow(clippy::cast_possible_truncation)]

@@ -2,8 +2,8 @@
 
 use crate::error::failed;
 use atoll_store::{
-    Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EndedColumns, EventRow, Facts,
-    KeyHash, KeyId, NewEvent, OpenOperation, Operation, OperationEnd, OperationId, Projection, RawRow,
+    Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EgressRow, EndedColumns, EventRow,
+    Facts, KeyHash, KeyId, NewEvent, OpenOperation, Operation, OperationEnd, OperationId, Projection, RawRow,
     Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError,
 };
 use atoll_types::{ContainerId, VolumeId};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// The columns of a sandbox.
 pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
      exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
-     destroyed_at, idle_timeout_seconds, network_enabled, owner_name, status_reason, limits, labels, profile, \
+     destroyed_at, idle_timeout_seconds, network_enabled, egress, owner_name, status_reason, limits, labels, profile, \
      environment";
 
 pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
@@ -84,6 +84,7 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         limits: json(row, "limits")?,
         idle_timeout_seconds: get(row, "idle_timeout_seconds")?,
         network_enabled: get(row, "network_enabled")?,
+        egress: get(row, "egress")?,
         session_key: get(row, "session_key")?,
         labels: json(row, "labels")?,
         environment: Sealed(get(row, "environment")?),
@@ -190,6 +191,12 @@ fn decoded(row: &SqliteRow, column: &'static str) -> Result<Option<Decoded>> {
     Ok(Some(decoded))
 }
 
+pub(crate) fn egress(row: &SqliteRow) -> Result<EgressRow> {
+    let Decoded { seq, entry, .. } = decoded(row, "facts")?.ok_or_else(|| damaged("facts"))?;
+    let Facts::Egress(facts) = entry.facts else { return Err(damaged("facts")) };
+    Ok(EgressRow { seq, operation: entry.operation, at: entry.at, facts: *facts })
+}
+
 pub(crate) fn operation(row: &SqliteRow) -> Result<Operation> {
     let begin = decoded(row, "facts")?.ok_or_else(|| damaged("facts"))?;
     let (Facts::Begin(facts), Some(id)) = (begin.entry.facts, begin.entry.operation) else {
@@ -201,7 +208,9 @@ pub(crate) fn operation(row: &SqliteRow) -> Result<Operation> {
             Facts::End(facts) => {
                 Some(OperationEnd { seq: count(row, "end_seq")?, at: end.entry.at, facts: *facts })
             }
-            Facts::Begin(_) | Facts::Note(_) | Facts::Checkpoint(_) => return Err(damaged("facts")),
+            Facts::Begin(_) | Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => {
+                return Err(damaged("facts"));
+            }
         },
     };
     Ok(Operation { seq: count(row, "seq")?, id, at: begin.entry.at, begin: *facts, end })

@@ -17,10 +17,10 @@ fn json<T: Serialize>(value: &T) -> Result<String> {
 }
 
 const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, image, profile, container, \
-     volume, limits, idle_timeout_seconds, network_enabled, session_key, labels, environment, created_at, \
+     volume, limits, idle_timeout_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
      bytes_downloaded, revision, search) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -29,7 +29,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
         id, owner, owner_name, status, status_reason, image, profile, container, volume, limits,
-        idle_timeout_seconds, network_enabled, session_key, labels, environment: Sealed(environment),
+        idle_timeout_seconds, network_enabled, egress, session_key, labels, environment: Sealed(environment),
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
     } = record;
@@ -46,6 +46,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
         .bind(json(limits)?)
         .bind(idle_timeout_seconds)
         .bind(network_enabled)
+        .bind(egress)
         .bind(session_key)
         .bind(json(labels)?)
         .bind(environment)
@@ -68,7 +69,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
 pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &SandboxRecord) -> Result<()> {
     sqlx::query(
         "UPDATE sandboxes SET status = ?, status_reason = ?, container = ?, limits = ?, \
-         idle_timeout_seconds = ?, network_enabled = ?, labels = ?, search = ?, environment = ?, \
+         idle_timeout_seconds = ?, network_enabled = ?, egress = ?, labels = ?, search = ?, environment = ?, \
          last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ? WHERE seq = ?",
     )
     .bind(record.status.as_str())
@@ -77,6 +78,7 @@ pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &Sandb
     .bind(json(&record.limits)?)
     .bind(record.idle_timeout_seconds)
     .bind(record.network_enabled)
+    .bind(&record.egress)
     .bind(json(&record.labels)?)
     .bind(search_text(record))
     .bind(&record.environment.0)

@@ -26,9 +26,10 @@ pub use activity::{
 pub use atoll_types::{IdError, KeyId, OperationId, SandboxId};
 pub use audit::{
     AuditBatch, AuditOutput, AuditRow, Audits, BadRow, Begin, BegunColumns, Checkpoint, DETAIL_KEPT, Decoded,
-    Detail, Encoded, End, EndedColumns, Entry, Evidence, FILES_KEPT, Facts, FileChanged, HashError, Mac,
-    Note, NoteKind, OPERATIONS_PER_PAGE, OpenOperation, Operation, OperationEnd, OperationQuery, Outcome,
-    Output, Part, Problem, Projection, RawRow, Sha256, Summary, Tally, search_detail,
+    Detail, EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals, Encoded, End, EndedColumns, Entry,
+    Evidence, FILES_KEPT, Facts, FileChanged, HashError, Mac, Note, NoteKind, OPERATIONS_PER_PAGE,
+    OpenOperation, Operation, OperationEnd, OperationQuery, Outcome, Output, Part, Problem, Projection,
+    RawRow, Sha256, Summary, Tally, search_detail,
 };
 pub use error::{Clash, Outage, Result, Source, StoreError, Thing};
 pub use event::{EVENTS_KEPT, EventPage, EventQuery, EventRow, Events, NewEvent, status_event};

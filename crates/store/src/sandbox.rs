@@ -53,6 +53,8 @@ pub struct NewSandbox {
     pub idle_timeout_seconds: u32,
     /// Whether it has a way out.
     pub network_enabled: bool,
+    /// What it may reach, as JSON. Nothing here looks into it.
+    pub egress: String,
     /// The caller's own name for it: one per owner and image.
     pub session_key: Option<String>,
     /// What the caller wants to find it by.
@@ -80,6 +82,7 @@ pub struct SandboxRecord {
     pub limits: Limits,
     pub idle_timeout_seconds: u32,
     pub network_enabled: bool,
+    pub egress: String,
     pub session_key: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub environment: Sealed,
@@ -126,6 +129,7 @@ pub struct Change {
     pub environment: Option<Sealed>,
     pub idle_timeout_seconds: Option<u32>,
     pub network_enabled: Option<bool>,
+    pub egress: Option<String>,
     /// Never moves back.
     pub last_activity_at: Option<Millis>,
     /// `Some(None)`: it runs again.
@@ -157,6 +161,7 @@ impl SandboxRecord {
             limits,
             idle_timeout_seconds,
             network_enabled,
+            egress,
             session_key,
             labels,
             environment,
@@ -175,6 +180,7 @@ impl SandboxRecord {
             limits,
             idle_timeout_seconds,
             network_enabled,
+            egress,
             session_key,
             labels,
             environment,
@@ -207,6 +213,7 @@ impl SandboxRecord {
             environment,
             idle_timeout_seconds,
             network_enabled,
+            egress,
             last_activity_at,
             stopped_at,
             destroyed_at,
@@ -220,6 +227,7 @@ impl SandboxRecord {
         self.environment = environment.unwrap_or(self.environment);
         self.idle_timeout_seconds = idle_timeout_seconds.unwrap_or(self.idle_timeout_seconds);
         self.network_enabled = network_enabled.unwrap_or(self.network_enabled);
+        self.egress = egress.unwrap_or(self.egress);
         self.last_activity_at = self.last_activity_at.max(last_activity_at.unwrap_or(Millis::MIN));
         self.stopped_at = stopped_at.unwrap_or(self.stopped_at);
         self.destroyed_at = destroyed_at.or(self.destroyed_at);

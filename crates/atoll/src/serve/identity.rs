@@ -71,8 +71,8 @@ pub(super) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
 }
 
 /// Starts this program anew as the user, in place of itself, on the same data folder: the usual one of
-/// that user would be another. Returns only when that failed.
-pub(super) fn become_user(identity: &Identity, data_dir: &Path) -> Error {
+/// that user would be another, and with what only root could find out. Returns only when that failed.
+pub(super) fn become_user(identity: &Identity, data_dir: &Path, passed: Option<(&str, String)>) -> Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(e) => return Error::internal(format!("where is this program? {e}")),
@@ -80,6 +80,7 @@ pub(super) fn become_user(identity: &Identity, data_dir: &Path) -> Error {
     // Supplementary groups go with the uid: the standard library drops them.
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env("ATOLL_DATA_DIR", data_dir);
+    command.envs(passed);
     let error = command.uid(identity.uid).gid(identity.gid).exec();
     Error::internal(format!("cannot become an ordinary user: {error}; can that user read the program?"))
 }

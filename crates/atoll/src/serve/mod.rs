@@ -2,6 +2,7 @@
 //! starting itself anew, under the same process id; started by an ordinary user, only the launcher is
 //! started by sudo. Either way what faces the network holds no privilege.
 
+mod egress;
 mod identity;
 pub(crate) mod secret;
 
@@ -60,7 +61,8 @@ pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
         runtime.block_on(launcher(&config, vec![identity.uid]))?;
         runtime.shutdown_background();
         identity::prepare(&folder(&config.data_dir), &identity)?;
-        return Err(identity::become_user(&identity, &config.data_dir));
+        let found = egress::find().map(|found| (egress::FOUND, found));
+        return Err(identity::become_user(&identity, &config.data_dir, found));
     }
     runtime.block_on(serve(&config)).map(|()| 0)
 }
@@ -100,11 +102,14 @@ async fn serve(config: &Config) -> Result<()> {
             fault.text
         );
     }
-    let core = Core::new(store, provider, Vault::new(&secret), config.core.clone(), ledger.clone());
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
     let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
+    let way_out = egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
+    let (book, dialer) = (Arc::clone(&way_out.book), way_out.engine.dialer());
+    let vault = Vault::new(&secret);
+    let core = Core::new(store, provider, vault, config.core.clone(), ledger.clone(), way_out);
     let alive = core.reconcile().await?;
     let first =
         core.create_first_key(std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty())).await?;
@@ -121,11 +126,20 @@ async fn serve(config: &Config) -> Result<()> {
         let core = core.clone();
         async move { core.keep_pool().await }
     });
+    let asked = config.egress.ask_indexes;
+    let fresh = tokio::spawn(async move {
+        let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
+        if asked {
+            book.keep_fresh(&dialer, failed).await;
+        }
+    });
     let app = atoll_front_rest::router(core.clone(), access, config.preview.clone());
     atoll_front_rest::serve(listener, app, end).await;
     sampler.abort();
     keeper.abort();
     core.end_pool().await;
+    fresh.abort();
+    core.close_gates().await;
     ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())

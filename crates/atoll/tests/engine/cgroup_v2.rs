@@ -2,7 +2,12 @@
 //! /sys/fs/cgroup is the unified hierarchy. Where the machine's controllers are all in v1, v2 has none to
 //! enforce limits with, so their absence must first be refused and then permitted.
 
-use std::{path::Path, process::Command};
+use super::fixture::says;
+use atoll_launch_proto::{Layout, Request};
+use atoll_provider::{ContainerSpec, Provider, State};
+use atoll_provider_native::{LauncherClient, NativeProvider};
+use atoll_types::Profile;
+use std::{path::Path, process::Command, sync::Arc};
 
 /// Runs a script in a mount namespace with v2 where v2 machines have it. Nothing outside is changed.
 fn on_v2(data: &Path, script: &str) -> (i32, String) {
@@ -46,5 +51,34 @@ fn limits_that_cannot_be_enforced_are_refused() {
     }
     assert_eq!(code, 125, "{said}");
     assert!(said.contains("memory") && said.contains("--permit-missing"), "{said}");
+    super::fixture::assert_nothing_left(folder.path());
+}
+
+/// The launcher is the one that sees v2; whoever asks it need not.
+#[tokio::test]
+async fn containers_stand_still_and_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, said) =
+        on_v2(folder.path(), "atoll-launch --data-dir \"$DATA\" --permit-missing memory,pids,cpu,cpuset");
+    assert_eq!(code, 0, "{said}");
+    let client = Arc::new(LauncherClient::new(&Layout::new(&folder.path().canonicalize().unwrap())));
+    let worked = async {
+        let provider = NativeProvider::new(Arc::clone(&client));
+        let spec = ContainerSpec::throw_away(Profile::builtin("default").unwrap());
+        let container = provider.create(spec).await?;
+        let power = container.pause().unwrap();
+        power.pause().await?;
+        assert_eq!(container.state().await?, State::Paused);
+        power.resume().await?;
+        assert_eq!(says(&container, "echo on").await, "on");
+        power.pause().await?;
+        provider.destroy(container.id()).await?;
+        // Another is ended with everything.
+        let spec = ContainerSpec::throw_away(Profile::builtin("default").unwrap());
+        provider.create(spec).await?.pause().unwrap().pause().await
+    }
+    .await;
+    client.ask(Request::Shutdown).await.unwrap();
+    worked.unwrap();
     super::fixture::assert_nothing_left(folder.path());
 }

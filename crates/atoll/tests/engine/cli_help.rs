@@ -15,6 +15,9 @@ fn the_help_is_as_it_was() {
     for command in ["ls", "show", "output", "summary", "verify", "export", "cleanup"] {
         insta::assert_snapshot!(format!("help_audit_{command}"), help(&["audit", command, "--help"]));
     }
+    for command in ["show", "set", "log", "presets"] {
+        insta::assert_snapshot!(format!("help_egress_{command}"), help(&["egress", command, "--help"]));
+    }
     for command in [
         "doctor",
         "serve",
@@ -35,6 +38,7 @@ fn the_help_is_as_it_was() {
         "preview",
         "port-forward",
         "events",
+        "egress",
         "keys",
         "settings",
         "pool",

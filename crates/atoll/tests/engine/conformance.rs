@@ -4,8 +4,8 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Changed, Claimable, Container, ContainerSpec, FileChange, FileChanges, Guest, Listed,
-    LiveLimits, PortStream, Ports, Provider, State, Usages, Volumes, WayOut,
+    Capabilities, Changed, Claimable, Container, ContainerSpec, FileChange, FileChanges, Gate, Guest, Listed,
+    LiveLimits, Pause, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -47,6 +47,12 @@ enum Fault {
     MeasuresNothing,
     MeasuresAnother,
     MeasuresTheDestroyed,
+    MixesUpTheGate,
+    NeverLetsGoOfTheGate,
+    ForgetsCertificates,
+    PausesNothing,
+    NeverGoesOn,
+    HidesThatItIsPaused,
 }
 
 /// A provider that is right but for one fault.
@@ -60,6 +66,7 @@ struct BrokenContainer {
     inner: Arc<dyn Container>,
     fault: Fault,
     told: Mutex<Vec<FileChange>>,
+    paused: Mutex<bool>,
 }
 
 #[async_trait]
@@ -91,7 +98,8 @@ impl Provider for Broken<'_> {
             _ => e,
         })?;
         self.made.lock().unwrap().push(listed);
-        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault, told: Mutex::default() }))
+        let (told, paused) = (Mutex::default(), Mutex::default());
+        Ok(Arc::new(BrokenContainer { inner: made, fault: self.fault, told, paused }))
     }
 
     async fn attach(&self, id: ContainerId) -> Result<Arc<dyn Container>> {
@@ -110,6 +118,10 @@ impl Provider for Broken<'_> {
         match self.fault {
             Fault::ListsNothing => Ok(Vec::new()),
             Fault::ListsTheDestroyed => Ok(self.made.lock().unwrap().clone()),
+            Fault::HidesThatItIsPaused => {
+                let all = self.inner.list().await?;
+                Ok(all.into_iter().map(|listed| Listed { state: State::Running, ..listed }).collect())
+            }
             _ => self.inner.list().await,
         }
     }
@@ -127,6 +139,20 @@ impl Provider for Broken<'_> {
 
     fn usage(&self) -> Option<&dyn Usages> {
         Some(self)
+    }
+
+    fn trust(&self) -> Option<&dyn Trust> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Trust for Broken<'_> {
+    async fn trust(&self, certificate_pem: &str) -> Result<()> {
+        match self.fault {
+            Fault::ForgetsCertificates => Ok(()),
+            _ => self.inner.trust().unwrap().trust(certificate_pem).await,
+        }
     }
 }
 
@@ -175,7 +201,11 @@ impl Container for BrokenContainer {
     }
 
     async fn state(&self) -> Result<State> {
-        self.inner.state().await
+        match self.fault {
+            // What it says is as it should be; what it does is not.
+            Fault::PausesNothing if *self.paused.lock().unwrap() => Ok(State::Paused),
+            _ => self.inner.state().await,
+        }
     }
 
     async fn died(&self) -> Result<Death> {
@@ -194,6 +224,10 @@ impl Container for BrokenContainer {
         self.inner.claimable()
     }
 
+    fn pause(&self) -> Option<&dyn Pause> {
+        Some(self)
+    }
+
     fn changes(&self) -> Option<&dyn FileChanges> {
         match self.fault {
             Fault::TellsChangesTwice => Some(self),
@@ -206,7 +240,45 @@ impl Container for BrokenContainer {
     }
 
     fn way_out(&self) -> Option<&dyn WayOut> {
-        self.inner.way_out()
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl WayOut for BrokenContainer {
+    async fn gate(&self) -> Result<Gate> {
+        let mut gate = self.inner.way_out().unwrap().gate().await?;
+        if self.fault == Fault::MixesUpTheGate {
+            std::mem::swap(&mut gate.proxy, &mut gate.names_tcp);
+        }
+        Ok(gate)
+    }
+
+    fn closed(&self) -> BoxFuture<'static, ()> {
+        match self.fault {
+            Fault::NeverLetsGoOfTheGate => Box::pin(std::future::pending()),
+            _ => self.inner.way_out().unwrap().closed(),
+        }
+    }
+}
+
+#[async_trait]
+impl Pause for BrokenContainer {
+    async fn pause(&self) -> Result<()> {
+        match self.fault {
+            Fault::PausesNothing => *self.paused.lock().unwrap() = true,
+            _ => self.inner.pause().unwrap().pause().await?,
+        }
+        Ok(())
+    }
+
+    async fn resume(&self) -> Result<()> {
+        match self.fault {
+            Fault::PausesNothing => *self.paused.lock().unwrap() = false,
+            Fault::NeverGoesOn => {}
+            _ => self.inner.pause().unwrap().resume().await?,
+        }
+        Ok(())
     }
 }
 
@@ -271,6 +343,12 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MeasuresNothing, "what_is_used_is_the_containers_own"),
     (Fault::MeasuresAnother, "what_is_used_is_the_containers_own"),
     (Fault::MeasuresTheDestroyed, "what_is_gone_uses_nothing"),
+    (Fault::MixesUpTheGate, "what_is_asked_at_the_gate_is_heard_outside"),
+    (Fault::NeverLetsGoOfTheGate, "whoever_serves_a_gate_is_told_of_its_end"),
+    (Fault::ForgetsCertificates, "added_certificates_are_found_inside"),
+    (Fault::PausesNothing, "what_is_paused_stands_still_and_goes_on"),
+    (Fault::NeverGoesOn, "what_is_paused_stands_still_and_goes_on"),
+    (Fault::HidesThatItIsPaused, "what_is_paused_stands_still_and_goes_on"),
 ];
 
 #[tokio::test]

@@ -53,8 +53,8 @@ impl Instance {
         i32::try_from(record["pid"].as_i64().unwrap()).unwrap()
     }
 
-    /// The processes of this instance's launcher, monitor first, without workers.
-    pub(crate) fn launcher_pids(&self) -> Vec<i32> {
+    /// Every process of this instance's launcher.
+    fn pids(&self) -> Vec<i32> {
         let wanted = self.data().to_str().unwrap().to_owned();
         let ours = |pid: &i32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -64,6 +64,17 @@ impl Instance {
         };
         let mut pids: Vec<i32> = all_processes().into_iter().filter(ours).collect();
         pids.sort_unstable();
+        pids
+    }
+
+    /// The one that keeps the gates, which outlives launchers.
+    pub(crate) fn keeper_pid(&self) -> Option<i32> {
+        self.pids().into_iter().find(|pid| is_keeper(*pid))
+    }
+
+    /// The processes of this instance's launcher, monitor first, without workers.
+    pub(crate) fn launcher_pids(&self) -> Vec<i32> {
+        let mut pids: Vec<i32> = self.pids().into_iter().filter(|pid| !is_keeper(*pid)).collect();
         let all = pids.clone();
         // A worker's parent is the launcher, which leads no session; the launcher's is the monitor, which does.
         pids.retain(|pid| {
@@ -76,6 +87,10 @@ impl Instance {
         });
         pids
     }
+}
+
+fn is_keeper(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-keeper")
 }
 
 pub(crate) fn options(data: &Path, extra: &[&str]) -> LaunchOptions {

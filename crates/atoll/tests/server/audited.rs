@@ -91,6 +91,7 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("/api/v1/settings/sandbox".into(), json!({"idle_timeout_seconds":60}), "settings.patch"),
         ),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
+        (("put", id!("/egress")), (at("/egress"), json!({"mode":"none"}), "egress.set")),
         (("post", id!("/exec")), (at("/exec"), json!({"command":"true"}), "exec")),
         (("post", id!("/execs/{eid}/kill")), (of("/kill"), Value::Null, "exec.kill")),
         (("post", id!("/execs/{eid}/signal")), (of("/signal"), json!({"signal":"TERM"}), "exec.signal")),
@@ -106,6 +107,7 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (("put", id!("/fs/tar")), (at("/fs/tar?path=/workspace"), Value::Null, "folder.write")),
         (("post", id!("/preview-tokens")), (at("/preview-tokens"), json!({"port":80}), "preview.token")),
         (("post", id!("/stop")), (at("/stop"), Value::Null, "sandbox.stop")),
+        (("post", id!("/pause")), (at("/pause"), Value::Null, "sandbox.pause")),
         (("post", id!("/resume")), (at("/resume"), Value::Null, "sandbox.resume")),
         (("delete", ID), (at(""), Value::Null, "sandbox.destroy")),
     ]
@@ -139,7 +141,7 @@ fn whatever_changes_something_has_its_rows() {
     // In an order in which most succeed; what is refused has its rows too.
     let mut all: Vec<_> = requests.into_iter().collect();
     all.sort_by_key(|((_, path), (.., kind))| {
-        let late = ["sandbox.stop", "sandbox.resume", "sandbox.destroy"];
+        let late = ["sandbox.pause", "sandbox.stop", "sandbox.resume", "sandbox.destroy"];
         let order = ["file.write", "file.mkdir", "file.move", "file.remove"];
         (
             late.iter().position(|k| k == kind).map_or(0, |n| n + 1),

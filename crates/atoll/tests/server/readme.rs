@@ -72,6 +72,6 @@ fn errors_on_the_command_line_say_what_to_do() {
     assert!(code == Some(1) && said.contains("atoll resume"), "{said}");
     let (code, said) = atoll(&url, KEY, &["inspect", "nosuch"]);
     assert!(code == Some(1) && said.contains("nosuch"), "{said}");
-    let (code, said) = atoll(&url, KEY, &["create", "--network"]);
-    assert!(code == Some(1) && said.contains("network"), "{said}");
+    let (code, said) = atoll(&url, KEY, &["create", "--preset", "pyhton"]);
+    assert!(code == Some(1) && said.contains("pyhton") && said.contains("github"), "{said}");
 }

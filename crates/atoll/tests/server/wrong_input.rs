@@ -27,7 +27,7 @@ fn wrong_fields_are_named_and_nothing_is_made() {
         (r#"{"env_vars":{"A=B":"c"}}"#, "env_vars"),
         (r#"{"env_vars":{"A":"\u0000"}}"#, "env_vars"),
         (r#"{"env_vars":{"A":1}}"#, "env_vars.A"),
-        (r#"{"network_enabled":true}"#, "network_enabled"),
+        (r#"{"network_enabled":1}"#, "network_enabled"),
         (r#"{"nosuch":1}"#, "nosuch"),
         (r#"{"image":"#, "image"),
         (r#"[]"#, "body"),

@@ -28,6 +28,11 @@ impl Write {
         Self { entry, activities, events, answer }
     }
 
+    /// The operation that this begins.
+    pub(super) fn begins(&self) -> Option<OperationId> {
+        self.entry.operation.filter(|_| matches!(self.entry.facts, Facts::Begin(_)))
+    }
+
     /// The operation that this ends.
     pub(super) fn ends(&self) -> Option<OperationId> {
         self.entry.operation.filter(|_| matches!(self.entry.facts, Facts::End(_)))
@@ -87,7 +92,14 @@ impl Task {
                 (Facts::End(_), Some(id)) => {
                     self.open.remove(&id);
                 }
-                (Facts::Begin(_) | Facts::End(_) | Facts::Note(_) | Facts::Checkpoint(_), _) => {}
+                (
+                    Facts::Begin(_)
+                    | Facts::End(_)
+                    | Facts::Egress(_)
+                    | Facts::Note(_)
+                    | Facts::Checkpoint(_),
+                    _,
+                ) => {}
             }
         }
         Ok(writes)

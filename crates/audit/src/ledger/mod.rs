@@ -15,7 +15,9 @@ pub use cleanup::Cleaned;
 pub use operation::Operation;
 
 use crate::{AuditKey, Verdict, now};
-use atoll_store::{Activity, Audits, Begin, End, Evidence, Mac, Millis, NewEvent, OperationId};
+use atoll_store::{
+    Activity, Audits, Begin, Egress, End, Entry, Evidence, Facts, Mac, Millis, NewEvent, OperationId,
+};
 use atoll_types::{Error, ErrorCode, Result};
 use std::{
     path::{Path, PathBuf},
@@ -43,6 +45,7 @@ struct Ending {
 enum Job {
     Begin { operation: OperationId, at: Millis, facts: Begin, answer: Answer<()> },
     End { ending: Ending, answer: Option<Answer<()>> },
+    Tell { entry: Entry, answer: Answer<()> },
     Sweep { alive: Vec<OperationId>, answer: Answer<u64> },
     Cleanup { before: Millis, operation: Option<OperationId>, answer: Answer<Cleaned> },
     Durable { seq: u64 },
@@ -138,6 +141,32 @@ impl Ledger {
         let ending = Ending { operation, at: now(), facts: facts.kept(), activities: vec![], events: vec![] };
         // A server that ends leaves it to the sweep of the next.
         let _ = self.ask(Job::End { ending, answer: None });
+    }
+
+    /// Writes decisions about what sandboxes may reach. It is asked for at once; the future says of each, in
+    /// their order, whether it is written. What is not is for the caller to try again.
+    pub fn tell(
+        &self,
+        rows: Vec<(Option<OperationId>, Millis, Egress)>,
+    ) -> impl Future<Output = Vec<Result<()>>> + Send + use<> {
+        let asked: Vec<_> = rows
+            .into_iter()
+            .map(|(operation, at, facts)| {
+                let entry = Entry { operation, at, facts: Facts::Egress(Box::new(facts.kept())) };
+                let (answer, answered) = oneshot::channel();
+                self.ask(Job::Tell { entry, answer }).map(|()| answered)
+            })
+            .collect();
+        async move {
+            let mut told = Vec::with_capacity(asked.len());
+            for answered in asked {
+                told.push(match answered {
+                    Ok(answered) => answered.await.unwrap_or_else(|_| Err(gone())),
+                    Err(error) => Err(error),
+                });
+            }
+            told
+        }
     }
 
     /// Ends as lost what had begun before this ledger was opened and has not ended, but for what lives on.

@@ -159,6 +159,7 @@ impl Task {
                 writes.push(Write { answer: Some(answer), ..Write::note(entry) });
             }
             Job::End { ending, answer } => writes.push(Write::end(ending, answer)),
+            Job::Tell { entry, answer } => writes.push(Write { answer: Some(answer), ..Write::note(entry) }),
             Job::Sweep { alive, answer } => {
                 self.write(std::mem::take(writes)).await;
                 let _ = answer.send(self.sweep(&alive).await);
@@ -188,7 +189,7 @@ impl Task {
         let mut ended = HashSet::new();
         all.retain_mut(|write| {
             let Some(id) = write.ends() else {
-                begun.extend(write.entry.operation);
+                begun.extend(write.begins());
                 return true;
             };
             let known = (self.open.contains_key(&id) || begun.contains(&id)) && ended.insert(id);

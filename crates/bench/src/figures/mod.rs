@@ -9,6 +9,7 @@ mod files;
 mod kill;
 mod memory;
 mod output;
+mod pause;
 mod rest;
 
 use crate::{
@@ -36,6 +37,8 @@ pub(crate) enum Figure {
     Kill,
     /// What an idle container takes
     Memory,
+    /// Pausing and resuming a container, and the memory it gives back
+    Pause,
     /// Writing and reading a file
     Files,
     /// Following a command's output
@@ -44,6 +47,8 @@ pub(crate) enum Figure {
     Burst,
     /// Making and deleting a sandbox through REST
     RestCreate,
+    /// Pausing and resuming a sandbox through REST
+    RestPause,
     /// Running a command through REST
     RestExec,
     /// Uploading and downloading a file through REST
@@ -69,15 +74,17 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
         Self::Memory,
+        Self::Pause,
         Self::Files,
         Self::Output,
         Self::Burst,
         Self::RestCreate,
+        Self::RestPause,
         Self::RestExec,
         Self::RestFiles,
         Self::RestChanges,
@@ -94,10 +101,12 @@ impl Figure {
             Self::Exec => exec::take(bench).await,
             Self::Kill => kill::take(bench).await,
             Self::Memory => memory::take(bench).await,
+            Self::Pause => pause::take(bench).await,
             Self::Files => files::take(bench).await,
             Self::Output => output::take(bench).await,
             Self::Burst => burst::take(bench).await,
             Self::RestCreate => rest::create(bench).await,
+            Self::RestPause => rest::pause(bench).await,
             Self::RestExec => rest::exec(bench).await,
             Self::RestFiles => rest::files(bench).await,
             Self::RestChanges => rest::changes(bench).await,

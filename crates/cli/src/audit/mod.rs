@@ -191,7 +191,12 @@ fn shown(entry: &AuditEntry) -> String {
         ("Moved", end.and_then(|end| end.bytes).map(|bytes| format!("{bytes} bytes"))),
     ];
     let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    table::fields(&rows)
+    let mut text = table::fields(&rows);
+    if !entry.egress.is_empty() {
+        text += "\nWhat it asked of the network, the latest first\n";
+        text.extend(entry.egress.iter().map(crate::egress::line));
+    }
+    text
 }
 
 async fn output(options: One) -> Result<u8, Failure> {

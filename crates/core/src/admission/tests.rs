@@ -58,6 +58,7 @@ fn record(limits: Limits, status: Status) -> SandboxRecord {
         limits,
         idle_timeout_seconds: 60,
         network_enabled: false,
+        egress: "{}".into(),
         session_key: None,
         labels: std::collections::BTreeMap::new(),
         environment: atoll_store::Sealed::default(),

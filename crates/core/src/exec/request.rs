@@ -116,7 +116,7 @@ impl ExecCommand {
             ExecMode::Streamed => "streamed",
             ExecMode::Background => "background",
         };
-        let mut what = What::to("exec", sandbox).with(self.shown()).and("exec_id", id).and("mode", mode);
+        let mut what = What::running("exec", sandbox, id).with(self.shown()).and("mode", mode);
         if let Some(user) = &self.user {
             what = what.and("user", user);
         }

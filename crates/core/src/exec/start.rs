@@ -60,7 +60,7 @@ impl Core {
         mode: ExecMode,
     ) -> Result<Ready> {
         let command = request.build(mode, self.most(caller))?;
-        let container = self.desks.container(act.record()?.id).await?;
+        let container = self.desks.container(act.record()?.id, "exec").await?;
         let joined = match request.id {
             None => false,
             Some(id) => match container.guest().get_exec(id).await {

@@ -4,7 +4,7 @@
 //! whenever. So after a restart it can be told which ends were noted before.
 
 use super::{claim::Claim, request::OWN_SECRETS, start::started};
-use crate::{Core, act::Trail, now};
+use crate::{Core, act::Trail, egress::Secrets, now};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
@@ -103,8 +103,9 @@ impl Core {
         });
     }
 
-    /// Watches over what a former server left running, and notes what ended while there was none.
-    pub(crate) fn watch_again(&self, sandboxes: Vec<SandboxId>) {
+    /// Watches over what a former server left running, and notes what ended while there was none. Of those
+    /// that are paused nothing can be known before they go on.
+    pub(crate) fn watch_again(&self, sandboxes: Vec<SandboxId>, paused: Vec<SandboxId>) {
         let core = self.clone();
         tokio::spawn(async move {
             let open = match core.open_execs().await {
@@ -112,6 +113,9 @@ impl Core {
                 Err(error) => return tracing::error!(%error, "operations of before cannot be read"),
             };
             let alive = Mutex::new(Vec::new());
+            for sandbox in paused {
+                core.watch_when_awake(sandbox, &open, &alive);
+            }
             let each = |sandbox| {
                 let (core, open, alive) = (&core, &open, &alive);
                 async move {
@@ -129,6 +133,41 @@ impl Core {
                 Ok(0) => {}
                 Ok(lost) => tracing::warn!(lost, "operations had not ended when the last server did"),
                 Err(error) => tracing::error!(%error, "operations of before cannot be ended"),
+            }
+        });
+    }
+
+    /// Watches over a sandbox that is paused when it goes on; its operations stay open until then.
+    fn watch_when_awake(&self, sandbox: SandboxId, open: &Mutex<OpenExecs>, alive: &Mutex<Vec<OperationId>>) {
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine: OpenExecs = open.extract_if(|(of, _), _| *of == sandbox).collect();
+        drop(open);
+        let operations = mine.values().map(|left| left.operation);
+        alive.lock().unwrap_or_else(PoisonError::into_inner).extend(operations);
+        let core = self.clone();
+        tokio::spawn(async move {
+            let mine = Mutex::new(mine);
+            let awake = loop {
+                match core.desks.awake(sandbox).await {
+                    // Whoever knows does not answer at the moment.
+                    Err(error) if error.code == ErrorCode::Unavailable => tokio::time::sleep(PAUSE).await,
+                    awake => break awake,
+                }
+            };
+            let looked = match awake {
+                Ok(_) => core.watch_again_in(sandbox, &mine, &Mutex::default()).await,
+                // It was stopped or died as it stood.
+                Err(error) => Err(error),
+            };
+            if let Err(error) = looked {
+                tracing::debug!(%sandbox, %error, "a paused sandbox's commands are lost");
+            }
+            // What is left was not found in it.
+            for left in mine.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
+                let trail = Trail::new(core.ledger.clone(), left.operation, Redactor::default(), None);
+                if let Err(error) = trail.end(None, None, None).await {
+                    tracing::error!(%error, "the end of a command waits to be written");
+                }
             }
         });
     }
@@ -167,7 +206,10 @@ impl Core {
         match left {
             None => (None, redactor.text(&report.command)),
             Some(Left { operation, shown, own_secrets }) => {
-                let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
+                let secrets = if own_secrets { Secrets::Forgotten } else { Secrets::None };
+                let exec = self.running.enter(record.id, report.id, operation, secrets);
+                let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record))
+                    .with(Some(exec));
                 (Some(if own_secrets { trail.mute() } else { trail }), shown)
             }
         }
@@ -184,7 +226,7 @@ impl Core {
         };
         let Some(record) = self.store.sandbox(sandbox).await? else { return Ok(()) };
         let redactor = Redactor::new(self.environment_of(&record)?.secret_values());
-        let container = self.desks.container(sandbox).await?;
+        let container = self.desks.awake(sandbox).await?;
         let before = container.guest().list_execs().await?.into_iter().filter(|report| {
             let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
             earlier && !report.tool && started(report).is_ok()

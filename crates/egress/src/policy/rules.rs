@@ -212,6 +212,19 @@ impl Rules {
         }
     }
 
+    /// The same for an address of this machine, where whatever is served to nobody else listens too: only an
+    /// entry that names it opens it.
+    #[must_use]
+    pub fn decide_own_address(&self, address: IpAddr, port: u16) -> Verdict {
+        match self.decide_address(address, port) {
+            Verdict::Deny(rule) => Verdict::Deny(rule),
+            _ => match self.allow.iter().find(|rule| rule.entry.names(address, port)) {
+                Some(rule) => Verdict::Allow(Arc::clone(&rule.label)),
+                None => Verdict::Deny("address of this machine".into()),
+            },
+        }
+    }
+
     /// Whether a question for a name may be answered: some port of it may be allowed.
     #[must_use]
     pub fn may_name(&self, host: &Host) -> Verdict {

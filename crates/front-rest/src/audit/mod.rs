@@ -6,6 +6,7 @@ pub(crate) mod trail;
 use crate::{
     App,
     auth::Who,
+    egress::EgressItem,
     error::Failure,
     parse::{Params, operation_id},
     time::moment,
@@ -140,7 +141,10 @@ pub(crate) async fn get(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Result<Json<AuditEntry>, Failure> {
-    Ok(Json(app.core.audit_operation(&caller, operation_id(&id)?).await?.into()))
+    let id = operation_id(&id)?;
+    let found = app.core.audit_operation(&caller, id).await?;
+    let egress = app.core.operation_egress(&caller, id).await?;
+    Ok(Json(AuditEntry::from(found).with(egress.into_iter().map(EgressItem::from).collect())))
 }
 
 /// What is kept of what an operation wrote: the first 48 KiB and the last 16 of each output, without the

@@ -1,6 +1,9 @@
 //! Operations on the wire.
 
-use crate::time::{day, rfc3339};
+use crate::{
+    egress::EgressItem,
+    time::{day, rfc3339},
+};
 use atoll_core::{KeptOutput, KeptOutputs};
 use atoll_store::{
     Begin, Detail, End, FileChanged, Operation, OperationEnd, Outcome, Output, Problem, SandboxId, Summary,
@@ -44,6 +47,9 @@ pub(crate) struct AuditEntry {
     extra: BTreeMap<String, String>,
     /// None while it goes on.
     ended: Option<AuditEnd>,
+    /// What it asked of the network, the latest first, at most 500; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    egress: Option<Vec<EgressItem>>,
 }
 
 /// How an operation ended.
@@ -141,6 +147,14 @@ impl From<OperationEnd> for AuditEnd {
     }
 }
 
+impl AuditEntry {
+    /// The same with what it asked of the network.
+    pub(super) fn with(mut self, egress: Vec<EgressItem>) -> Self {
+        self.egress = Some(egress);
+        self
+    }
+}
+
 impl From<Operation> for AuditEntry {
     fn from(operation: Operation) -> Self {
         let Operation { seq, id, at, begin, end } = operation;
@@ -162,6 +176,7 @@ impl From<Operation> for AuditEntry {
             variables,
             extra,
             ended: end.map(AuditEnd::from),
+            egress: None,
         }
     }
 }

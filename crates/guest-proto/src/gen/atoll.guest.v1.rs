@@ -275,6 +275,14 @@ pub struct ResizeReply {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ForgetReply {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SocketRef {
+    /// Its own address: 4 bytes or 16.
+    #[prost(bytes = "vec", tag = "1")]
+    pub address: ::prost::alloc::vec::Vec<u8>,
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FileEntry {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
@@ -903,6 +911,29 @@ pub mod guest_client {
                 .insert(GrpcMethod::new("atoll.guest.v1.Guest", "ForgetExec"));
             self.inner.unary(req, path, codec).await
         }
+        /// Which command has the socket with this address of the sandbox's own network: one of TCP, or where
+        /// there is none, of UDP. Feature: sockets.
+        pub async fn find_socket(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SocketRef>,
+        ) -> std::result::Result<tonic::Response<super::ExecRef>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/atoll.guest.v1.Guest/FindSocket",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("atoll.guest.v1.Guest", "FindSocket"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn stat(
             &mut self,
             request: impl tonic::IntoRequest<super::StatRequest>,
@@ -1142,6 +1173,12 @@ pub mod guest_server {
             &self,
             request: tonic::Request<super::ExecRef>,
         ) -> std::result::Result<tonic::Response<super::ForgetReply>, tonic::Status>;
+        /// Which command has the socket with this address of the sandbox's own network: one of TCP, or where
+        /// there is none, of UDP. Feature: sockets.
+        async fn find_socket(
+            &self,
+            request: tonic::Request<super::SocketRef>,
+        ) -> std::result::Result<tonic::Response<super::ExecRef>, tonic::Status>;
         async fn stat(
             &self,
             request: tonic::Request<super::StatRequest>,
@@ -1769,6 +1806,49 @@ pub mod guest_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ForgetExecSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/atoll.guest.v1.Guest/FindSocket" => {
+                    #[allow(non_camel_case_types)]
+                    struct FindSocketSvc<T: Guest>(pub Arc<T>);
+                    impl<T: Guest> tonic::server::UnaryService<super::SocketRef>
+                    for FindSocketSvc<T> {
+                        type Response = super::ExecRef;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SocketRef>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Guest>::find_socket(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = FindSocketSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

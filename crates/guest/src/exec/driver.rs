@@ -2,6 +2,7 @@
 //! record. It ends when nothing of the command is left.
 
 use super::{
+    clock::StillClock,
     followers::Followers,
     oom::OomCounter,
     record::{Exec, Phase, Status, micros, start_failure},
@@ -44,6 +45,9 @@ pub(crate) struct Driver {
     pub(crate) share: Option<Share>,
     pub(crate) oom: OomCounter,
     pub(crate) oom_before: u64,
+    pub(crate) clock: StillClock,
+    /// For how long the sandbox had stood still when that was last looked at.
+    pub(crate) still_before: Duration,
     pub(crate) started: Instant,
     pub(crate) timeout: Option<Duration>,
     /// For the message of a failure.
@@ -141,6 +145,14 @@ impl Driver {
     }
 
     fn time_out(&mut self) {
+        let still = self.clock.read();
+        let more = still.saturating_sub(self.still_before);
+        if !more.is_zero() {
+            // Nobody could use that time, so it is not up yet.
+            self.still_before = still;
+            self.timeout = self.timeout.and_then(|timeout| timeout.checked_add(more));
+            return;
+        }
         self.timeout = None;
         self.exec.update(|s| s.timeout_reached = s.phase < Phase::Ended);
         if let Some(control) = &self.exec.control {

@@ -5,6 +5,7 @@
 //! reports over a socket; each has one task here, the only writer of its record and spool.
 
 mod child;
+mod clock;
 mod control;
 mod driver;
 mod environment;

@@ -3,6 +3,7 @@
 //! One thread runs all of this, so a lock is never waited for and never held across an await.
 
 use super::{
+    clock::StillClock,
     environment::{self, Variables},
     oom::OomCounter,
     record::{Exec, Phase},
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
     pub(crate) config: GuestConfig,
     pub(crate) spool: SpoolDirectory,
     pub(crate) oom: OomCounter,
+    pub(crate) clock: StillClock,
     pub(crate) shares: Shares,
     /// This program, for its tools; none where the kernel does not give it.
     pub(crate) own_program: Option<OwnedFd>,
@@ -73,9 +75,11 @@ impl Execs {
             return Err("spool_fd is not a directory".into());
         }
         let oom = config.oom_fd.map(|fd| inherited(fd, "oom_fd")).transpose()?;
+        let clock = config.clock_fd.map(|fd| inherited(fd, "clock_fd")).transpose()?;
         Ok(Self(Arc::new(Shared {
             spool: SpoolDirectory::new(spool),
             oom: OomCounter::new(oom),
+            clock: StillClock::new(clock),
             shares: Shares::of(config.spool_bytes),
             own_program: own_program(),
             table: Mutex::new(Table {

@@ -107,6 +107,8 @@ impl Execs {
             spool: SpoolWriter::new(self.spool.clone(), id, limit, keep),
             oom: self.oom.clone(),
             oom_before,
+            clock: self.clock.clone(),
+            still_before: self.clock.read(),
             started,
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(timeout_ms)),
             program: plan.program_name(),

@@ -53,7 +53,10 @@ impl Files {
     }
 
     /// Does file work as the user, away from the thread that serves.
-    async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let inner = self.0.clone();
         let work = tokio::task::spawn_blocking(move || {
             inner.become_user()?;

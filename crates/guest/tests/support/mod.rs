@@ -51,6 +51,7 @@ pub(crate) fn config() -> GuestConfig {
         listen: Listen::Inherited(LISTENER),
         spool_fd: Some(SPOOL),
         oom_fd: Some(OOM),
+        clock_fd: None,
         uid: 1000,
         gid: 1000,
         home: "/home/user".into(),

@@ -3,10 +3,11 @@
 
 use super::destroy::free;
 use crate::{
-    cgroup,
+    cgroup, clock,
     context::Context,
+    gate::{self, Gate},
     mounts::{self, Attributes},
-    net, observe,
+    observe,
     record::{self, Record},
     rootfs,
     runtime::Start,
@@ -33,7 +34,7 @@ fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 /// Makes and starts a container; on any failure nothing of it is left.
-pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<ContainerStatus> {
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(ContainerStatus, Gate)> {
     request.profile.validate()?;
     request.limits.validate()?;
     refuse_unenforced(context)?;
@@ -116,15 +117,16 @@ struct Inherited {
     listener: Option<UnixListener>,
     spool: OwnedFd,
     oom: Option<fs::File>,
+    clock: fs::File,
 }
 
 fn launch(
     context: &Context,
-    mut record: Record,
+    record: Record,
     image: &Image,
     start: &Start,
     request: &CreateRequest,
-) -> Result<ContainerStatus> {
+) -> Result<(ContainerStatus, Gate)> {
     let container = record.container;
     let range = uids::range(record.slot);
     let userns = match start.own_kernel() {
@@ -159,16 +161,24 @@ fn launch(
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
+    begin(context, record, start, pid)
+}
+
+/// Lets a container's PID 1 go, when all that must be there before is.
+fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Result<(ContainerStatus, Gate)> {
+    let container = record.container;
     // From here on PID 1's end finds its container.
     std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid))
         .map_err(fault("note the process id"))?;
     record.pid_start =
         record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
     record.pid = pid;
-    net::loopback_up(pid).map_err(fault("bring the loopback up"))?;
+    // Before anything runs there: nobody can take a place that is taken.
+    let gate = gate::open(pid)?;
+    gate::keep(context, container, &gate)?;
     start.start(context, container)?;
     record::save(context, &record)?;
-    Ok(record.status(context))
+    Ok((record.status(context, None), gate))
 }
 
 fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>> {
@@ -199,7 +209,8 @@ fn inherit(
         let path = context.guest_socket(record.container);
         Some(UnixListener::bind(path).map_err(fault("listen for PID 1"))?)
     };
-    Ok(Inherited { listener, spool, oom })
+    let clock = clock::make(context, record.container).map_err(fault("make the clock"))?;
+    Ok(Inherited { listener, spool, oom, clock })
 }
 
 fn guest_config(
@@ -214,6 +225,7 @@ fn guest_config(
     // A runtime with a kernel of its own cannot pass descriptors of ours.
     let spool = next(!start.own_kernel());
     let oom = next(!start.own_kernel() && inherited.oom.is_some());
+    let clock = next(!start.own_kernel());
     let listen_at = match (listen, &record.token) {
         (None, Some(token)) => Listen::Tcp { address: format!("127.0.0.1:{TCP_PORT}"), token: token.clone() },
         (number, _) => Listen::Inherited(number.unwrap_or(3)),
@@ -222,6 +234,7 @@ fn guest_config(
         listen: listen_at,
         spool_fd: spool,
         oom_fd: oom,
+        clock_fd: clock,
         uid: record.profile.uid,
         gid: record.profile.gid,
         home: record.profile.home().into(),
@@ -233,14 +246,15 @@ fn guest_config(
         max_ended_execs: ENDED_EXECS,
         spool_bytes: spool_bytes(&record.limits),
     };
-    (config, listen.into_iter().chain(spool).chain(oom).collect())
+    (config, listen.into_iter().chain(spool).chain(oom).chain(clock).collect())
 }
 
 /// Gives the descriptors their numbers.
 fn place(inherited: &Inherited, count: usize) -> Result<()> {
-    let Inherited { listener, spool, oom } = inherited;
+    let Inherited { listener, spool, oom, clock } = inherited;
     let listener = listener.as_ref().map(AsFd::as_fd);
     let all = listener.into_iter().chain([spool.as_fd()]).chain(oom.as_ref().map(AsFd::as_fd));
+    let all = all.chain([clock.as_fd()]);
     // First out of the way, then into place: a number may be another's source.
     let moved: Vec<OwnedFd> = all
         .take(count)

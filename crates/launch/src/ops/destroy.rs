@@ -1,7 +1,7 @@
 //! Ends a container and frees everything that it had. This is the one place that frees; it may be
 //! repeated, and it works from what is there rather than from what should be.
 
-use crate::{cgroup, context::Context, observe, record, runtime::Start, uids, wire};
+use crate::{cgroup, context::Context, gate, observe, record, runtime::Start, uids, wire};
 use atoll_launch_proto::ObserveRequest;
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Error, Result, Storage};
@@ -40,6 +40,7 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     if record.as_ref().is_none_or(|r| r.pid == 0) {
         end_strays(context, container);
     }
+    cgroup::end_frozen(context, container);
     if let Some(record) = &record {
         if record.alive() {
             end_process(record.pid)?;
@@ -59,6 +60,8 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     if record.as_ref().is_some_and(|r| r.profile.storage == Storage::Volume) {
         observe::tell(context, ObserveRequest::Forget(container));
     }
+    // A socket that is left open would keep the container's network alive.
+    gate::forget(context, container);
     context.storage.remove(Tree::Spool(container))?;
     context.storage.remove(Tree::Scratch(container))?;
     remove_folder(&context.container(container)).map_err(fault("the container's folder"))?;

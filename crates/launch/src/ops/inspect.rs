@@ -4,6 +4,7 @@ use super::create::TCP_PORT;
 use crate::{
     cgroup,
     context::Context,
+    freezer::Freezer,
     net,
     record::{self, Record},
     runtime, wire,
@@ -14,11 +15,14 @@ use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fd::OwnedFd,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with},
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{
+    io,
     net::{SocketAddr, TcpStream},
     os::unix::net::UnixStream,
+    path::Path,
     thread::sleep,
     time::Duration,
 };
@@ -51,13 +55,14 @@ fn settled_death(context: &Context, record: &Record) -> Option<Death> {
 pub(crate) fn inspect(context: &Context, container: ContainerId) -> Result<ContainerStatus> {
     let record = load(context, container)?;
     settled_death(context, &record);
-    Ok(record.status(context))
+    Ok(record.status(context, Freezer::find().as_ref()))
 }
 
 /// Every container of this launcher.
 pub(crate) fn list(context: &Context) -> Vec<ContainerStatus> {
     let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
-    records.map(|record| record.status(context)).collect()
+    let freezer = Freezer::find();
+    records.map(|record| record.status(context, freezer.as_ref())).collect()
 }
 
 /// Answers when the container is dead, or ends when nobody wants to know any more.
@@ -78,13 +83,24 @@ pub(crate) fn wait(context: &Context, stream: &mut UnixStream, container: Contai
     wire::write_answer(stream, &answer);
 }
 
-/// A stream to PID 1, and the token that its calls need.
-pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(OwnedFd, Option<String>)> {
+/// A stream to PID 1, and what the caller must know of it.
+pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(Reply, OwnedFd)> {
+    let paused = Freezer::find().is_some_and(|freezer| freezer.is_frozen(&context.cgroup(container)));
+    let (fd, token) = reach(context, container, paused)?;
+    Ok((Reply::Connected { token, paused }, fd))
+}
+
+fn reach(context: &Context, container: ContainerId, paused: bool) -> Result<(OwnedFd, Option<String>)> {
     let record = load(context, container)?;
     let refused = |e: std::io::Error| match settled_death(context, &record) {
         Some(death) => Error::died(death),
         None => Error::new(ErrorCode::Unavailable, format!("PID 1 does not answer: {e}")),
     };
+    if record.token.is_none() && paused {
+        // A PID 1 that stands still lets nobody in: where its queue is full, this would wait for ever.
+        let stream = connect_at_once(&context.guest_socket(container)).map_err(refused)?;
+        return Ok((stream, None));
+    }
     if record.token.is_none() {
         let stream = UnixStream::connect(context.guest_socket(container)).map_err(refused)?;
         return Ok((stream.into(), None));
@@ -101,6 +117,14 @@ pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(Owne
         }
         sleep(Duration::from_millis(20));
     }
+}
+
+fn connect_at_once(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket)
 }
 
 /// What this machine can do.

@@ -3,16 +3,20 @@
 
 mod create;
 mod destroy;
+mod gate;
 mod inspect;
 mod limits;
+mod pause;
 mod ports;
 mod usage;
 mod volumes;
 
 pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
+pub(crate) use gate::gate;
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::{claim, current, set_limits};
+pub(crate) use pause::{pause, reclaim, unpause};
 pub(crate) use ports::{ports, sockets};
 pub(crate) use usage::{usage, usages};
 pub(crate) use volumes::{list_volumes, remove_volume};

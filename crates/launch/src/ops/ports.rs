@@ -3,7 +3,10 @@
 use super::{create::TCP_PORT, inspect::load};
 use crate::{context::Context, net, record::Record};
 use atoll_launch_proto::{Family, MAX_DESCRIPTORS, SocketsRequest};
-use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use atoll_types::{
+    ContainerId, Error, ErrorCode, Result,
+    gate::{PROXY, REDIRECTED},
+};
 use rustix::{
     fd::OwnedFd,
     net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with},
@@ -61,7 +64,10 @@ pub(crate) fn ports(context: &Context, container: ContainerId) -> Result<Vec<u16
             Err(e) => return Err(Error::internal(format!("the table of sockets cannot be read: {e}"))),
         }
     }
-    // Where PID 1 itself listens on TCP, that is nobody's server.
+    // The gate's own places are nobody's server,
+    found.remove(&PROXY.port());
+    found.remove(&REDIRECTED.port());
+    // and neither is PID 1's, where it listens on TCP.
     if record.token.is_some() {
         found.remove(&TCP_PORT);
     }

@@ -3,9 +3,11 @@
 
 mod isolation;
 mod lifecycle;
+mod pause;
 mod ports;
 mod usage;
 mod volumes;
+mod way_out;
 mod work;
 
 use crate::{Command, Container, ContainerSpec, Finished, Provider};
@@ -65,10 +67,15 @@ checks![
     isolation::the_root_is_read_only,
     isolation::containers_see_nothing_of_each_other,
     isolation::there_is_no_network,
+    pause::what_is_paused_stands_still_and_goes_on,
+    pause::what_is_paused_is_found_and_can_be_destroyed,
     ports::servers_inside_are_reached_and_reach_nothing,
     ports::connections_end_with_the_container,
     usage::what_is_used_is_the_containers_own,
     usage::what_is_gone_uses_nothing,
+    way_out::what_is_asked_at_the_gate_is_heard_outside,
+    way_out::whoever_serves_a_gate_is_told_of_its_end,
+    way_out::added_certificates_are_found_inside,
 ];
 
 /// Runs every check, one after the other, and returns those that failed with their reasons.

@@ -6,7 +6,11 @@ use atoll_guest_proto::v1;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 use tonic::Streaming;
 
 /// What to run.
@@ -460,6 +464,28 @@ impl Guest {
     pub async fn list_execs(&self) -> Result<Vec<ExecReport>> {
         let reply = self.client().list_execs(v1::ListExecsRequest {}).await;
         self.check(reply).await?.into_inner().execs.into_iter().map(ExecReport::read).collect()
+    }
+
+    /// The command that has the socket with this address of the container's own network; none where it is
+    /// nobody's, or cannot be found.
+    pub async fn socket_owner(&self, address: SocketAddr) -> Result<Option<ExecId>> {
+        if !self.has(atoll_guest_proto::FEATURE_SOCKETS) {
+            return Ok(None);
+        }
+        let bytes = match address.ip().to_canonical() {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let request = v1::SocketRef { address: bytes, port: address.port().into() };
+        let reply = self.client().find_socket(request).await;
+        match self.check(reply).await {
+            Ok(found) => {
+                let id = found.into_inner().exec_id;
+                id.parse().map(Some).map_err(|_| hostile("a command's id"))
+            }
+            Err(error) if error.code == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Forgets an ended command and its output.

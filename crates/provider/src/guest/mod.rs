@@ -16,7 +16,10 @@ pub use exec::{
     Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure, TerminalSize,
 };
 pub use files::{Entry, EntryKind, FileReader, WriteOptions};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 use tonic::{
     Request, Status,
     metadata::{Ascii, MetadataValue},
@@ -71,8 +74,8 @@ pub struct Spool {
 pub struct Guest {
     client: Client,
     lost: Arc<dyn Lost>,
-    /// What PID 1 says that it can do.
-    features: Arc<[String]>,
+    /// What PID 1 says that it can do; not said before the greeting.
+    features: Arc<OnceLock<Box<[String]>>>,
     descriptors: Option<Arc<descriptors::Descriptors>>,
 }
 
@@ -83,28 +86,43 @@ const MOST_FEATURES: usize = 64;
 impl Guest {
     /// Greets PID 1 over a channel and agrees on a protocol.
     pub async fn greet(channel: Channel, token: Option<&str>, lost: Arc<dyn Lost>) -> Result<Self> {
+        let guest = Self::silent(channel, token, lost)?;
+        guest.hello().await?;
+        Ok(guest)
+    }
+
+    /// PID 1 of a container that stands still: it cannot be greeted before it goes on ([`Guest::hello`]).
+    pub fn silent(channel: Channel, token: Option<&str>, lost: Arc<dyn Lost>) -> Result<Self> {
         let token = token.map(|t| format!("Bearer {t}").parse::<MetadataValue<Ascii>>());
         let token = token.transpose().map_err(|_| Error::internal("the token is not a header value"))?;
         let client =
             GuestClient::with_interceptor(channel, Token(token)).max_decoding_message_size(LARGEST_MESSAGE);
-        let mut guest = Self { client, lost, features: Arc::default(), descriptors: None };
+        Ok(Self { client, lost, features: Arc::default(), descriptors: None })
+    }
+
+    /// Greets PID 1, unless that was done.
+    pub async fn hello(&self) -> Result<()> {
+        if self.features.get().is_some() {
+            return Ok(());
+        }
         let request = HelloRequest { min_protocol: MIN_PROTOCOL, max_protocol: MAX_PROTOCOL };
-        let reply = guest.client().hello(request).await;
-        let HelloReply { protocol, features, version: _ } = guest.check(reply).await?.into_inner();
+        let reply = self.client().hello(request).await;
+        let HelloReply { protocol, features, version: _ } = self.check(reply).await?.into_inner();
         if !(MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) {
             let message = format!(
                 "atoll-init speaks protocol {protocol}, this release {MIN_PROTOCOL} to {MAX_PROTOCOL}"
             );
             return Err(Error::new(ErrorCode::VersionMismatch, message));
         }
-        guest.features = features.into_iter().take(MOST_FEATURES).collect();
-        Ok(guest)
+        // Another may have been quicker, and was told the same.
+        let _ = self.features.set(features.into_iter().take(MOST_FEATURES).collect());
+        Ok(())
     }
 
     /// Whether PID 1 can do this, which an older one may not.
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {
-        self.features.iter().any(|f| f == feature)
+        self.features.get().is_some_and(|features| features.iter().any(|f| f == feature))
     }
 
     fn client(&self) -> Client {

@@ -5,6 +5,8 @@
 pub(super) const DIRECTORIES: &[(&str, u32)] = &[
     ("dev", 0o755),
     ("etc", 0o755),
+    // Certificates are mounted here.
+    ("etc/atoll", 0o755),
     ("home", 0o755),
     ("home/sandbox", 0o755),
     ("home/user", 0o755),
@@ -43,9 +45,12 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("etc/nsswitch.conf", NSSWITCH),
     ("etc/passwd", PASSWD),
     ("etc/profile", PROFILE),
-    ("etc/resolv.conf", ""),
+    ("etc/resolv.conf", RESOLV_CONF),
     ("etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n"),
 ];
+
+/// The gate's own resolver, which answers at once or never.
+const RESOLV_CONF: &str = "nameserver 127.0.0.53\noptions timeout:2 attempts:2\n";
 
 const PASSWD: &str = "\
 root:x:0:0:root:/root:/bin/bash

@@ -1,5 +1,6 @@
 //! The audit trail.
 
+mod egress;
 mod page;
 mod summary;
 mod text;
@@ -10,8 +11,9 @@ pub(crate) use text::Filling;
 use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;
 use atoll_store::{
-    AuditBatch, AuditOutput, AuditRow, Audits, Decoded, Facts, OpenOperation, Operation, OperationId,
-    OperationQuery, Part, RawRow, Result, StoreError, Summary,
+    AuditBatch, AuditOutput, AuditRow, Audits, Decoded, EgressQuery, EgressRow, EgressTotals, Facts,
+    OpenOperation, Operation, OperationId, OperationQuery, Part, RawRow, Result, SandboxId, StoreError,
+    Summary,
 };
 
 const WRITING: &str = "writing to the audit trail";
@@ -92,12 +94,22 @@ impl Audits for SqliteStore {
             .map_err(|e| StoreError::Corrupt("an audit row cannot be read".into(), Some(e.into())))?;
         Ok(Some(match decoded.entry.facts {
             Facts::End(end) => AuditOutput { stdout: end.stdout, stderr: end.stderr },
-            Facts::Begin(_) | Facts::Note(_) | Facts::Checkpoint(_) => AuditOutput::default(),
+            Facts::Begin(_) | Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => {
+                AuditOutput::default()
+            }
         }))
     }
 
     async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary> {
         summary::summary(&self.readers, query).await
+    }
+
+    async fn audit_egress(&self, query: &EgressQuery) -> Result<Vec<EgressRow>> {
+        egress::page(&self.readers, query).await
+    }
+
+    async fn egress_totals(&self, sandbox: SandboxId) -> Result<EgressTotals> {
+        egress::totals(&self.readers, sandbox).await
     }
 
     async fn open_operations(&self, after: u64, limit: u32) -> Result<Vec<OpenOperation>> {

@@ -54,7 +54,7 @@ async fn add(conn: &mut SqliteConnection, row: &AuditRow) -> Result<()> {
     let (sql, writes) = match &entry.facts {
         Facts::Begin(_) => (BEGIN.as_str(), 2),
         Facts::End(_) => (END.as_str(), 2),
-        Facts::Note(_) | Facts::Checkpoint(_) => (ROW, 1),
+        Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => (ROW, 1),
     };
     let operation = entry.operation.map(|id| id.uuid().as_bytes().to_vec());
     let query = sqlx::query(sql)
@@ -74,7 +74,7 @@ async fn add(conn: &mut SqliteConnection, row: &AuditRow) -> Result<()> {
             let EndedColumns { seq: _, outcome, exit_code, duration_us } = EndedColumns::of(*seq, end);
             query.bind(outcome).bind(exit_code).bind(duration_us)
         }
-        Facts::Note(_) | Facts::Checkpoint(_) => query,
+        Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => query,
     };
     let done = query.execute(&mut *conn).await.map_err(failed(DOING))?;
     match done.rows_affected() {

@@ -3,9 +3,9 @@
 use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
-    AuditBatch, AuditOutput, AuditRow, Audits, Clash, EventPage, EventQuery, Events, ListQuery, NewEvent,
-    OpenOperation, Operation, OperationId, OperationQuery, Part, RawRow, Result, Sandboxes, Status,
-    StoreError, Summary, Thing,
+    AuditBatch, AuditOutput, AuditRow, Audits, Clash, EgressQuery, EgressRow, EgressTotals, EventPage,
+    EventQuery, Events, ListQuery, NewEvent, OpenOperation, Operation, OperationId, OperationQuery, Part,
+    RawRow, Result, SandboxId, Sandboxes, Status, StoreError, Summary, Thing,
 };
 
 #[async_trait]
@@ -93,6 +93,27 @@ impl Audits for Broken {
             _ => query.clone(),
         };
         self.inner.audit_summary(&query).await
+    }
+
+    async fn audit_egress(&self, query: &EgressQuery) -> Result<Vec<EgressRow>> {
+        let mut query = query.clone();
+        match self.fault {
+            Fault::IgnoresTheVerdict => query.allowed = None,
+            Fault::MixesSandboxes => query.sandbox = None,
+            Fault::MindsTheCaseOfHosts if query.host.as_ref().is_some_and(|h| *h != h.to_lowercase()) => {
+                return Ok(Vec::new());
+            }
+            _ => {}
+        }
+        self.inner.audit_egress(&query).await
+    }
+
+    async fn egress_totals(&self, sandbox: SandboxId) -> Result<EgressTotals> {
+        let totals = self.inner.egress_totals(sandbox).await?;
+        Ok(match self.fault {
+            Fault::AddsUpTheRefused => EgressTotals { allowed: totals.allowed + totals.refused, ..totals },
+            _ => totals,
+        })
     }
 
     async fn open_operations(&self, after: u64, limit: u32) -> Result<Vec<OpenOperation>> {

@@ -2,7 +2,7 @@
 //! has the same bytes; what was written is stored and proven as it is, never encoded again. Outputs are
 //! beside it, because lists do not read them.
 
-use super::{Begin, Checkpoint, End, Note, Output, Part};
+use super::{Begin, Checkpoint, Egress, End, Note, Output, Part};
 use crate::{Millis, OperationId, Result, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,7 @@ const VERSION: u32 = 1;
 pub enum Facts {
     Begin(Box<Begin>),
     End(Box<End>),
+    Egress(Box<Egress>),
     Note(Note),
     Checkpoint(Checkpoint),
 }
@@ -27,6 +28,7 @@ impl Facts {
         match self {
             Facts::Begin(_) => Part::Begin,
             Facts::End(_) => Part::End,
+            Facts::Egress(_) => Part::Egress,
             Facts::Note(_) => Part::Note,
             Facts::Checkpoint(_) => Part::Checkpoint,
         }
@@ -35,7 +37,7 @@ impl Facts {
     fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
         let (out, err) = match self {
             Facts::End(end) => (end.stdout.as_mut(), end.stderr.as_mut()),
-            Facts::Begin(_) | Facts::Note(_) | Facts::Checkpoint(_) => (None, None),
+            Facts::Begin(_) | Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => (None, None),
         };
         out.into_iter().chain(err)
     }
@@ -97,7 +99,7 @@ impl Entry {
             .map_err(|e| StoreError::Internal("writing an audit row", e.into()))?;
         let outputs = match facts {
             Facts::End(end) => [end.stdout.as_ref(), end.stderr.as_ref()],
-            Facts::Begin(_) | Facts::Note(_) | Facts::Checkpoint(_) => [None, None],
+            Facts::Begin(_) | Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => [None, None],
         };
         let output = outputs.into_iter().flatten().flat_map(|output| &output.bytes).copied().collect();
         Ok(Encoded { facts: json, output })
@@ -194,10 +196,24 @@ mod tests {
         }
     }
 
+    prop_compose! {
+        fn egress()(
+            sandbox: u128, texts in vec(".{0,12}", 3), port: Option<u16>, rest in vec(option::of(".{0,9}"), 4),
+            allowed: bool, figures: (u64, u64, u64, u64),
+        ) -> Facts {
+            Facts::Egress(Box::new(Egress {
+                sandbox: SandboxId::from_uuid(uuid::Uuid::from_u128(sandbox)), via: texts[0].clone(),
+                host: texts[1].clone(), port, address: rest[0].clone(), method: rest[1].clone(),
+                path: rest[2].clone(), allowed, rule: texts[2].clone(), error: rest[3].clone(), sent: figures.0,
+                received: figures.1, duration_us: figures.2, count: figures.3,
+            }))
+        }
+    }
+
     proptest! {
         #[test]
         fn a_row_comes_back_and_has_one_spelling(
-            facts in prop_oneof![begin(), end(), mark()], seq: u64, batch: u64, at: i64, operation: Option<u128>
+            facts in prop_oneof![begin(), end(), egress(), mark()], seq: u64, batch: u64, at: i64, operation: Option<u128>
         ) {
             let operation = operation.map(|o| OperationId::from_uuid(uuid::Uuid::from_u128(o)));
             let entry = Entry { operation, at, facts };
@@ -224,10 +240,17 @@ mod tests {
             };
             let file = FileChanged { path: long.clone(), action: long.clone() };
             let end = End { files: vec![file; many], ..End::new(Outcome::Failed, 1) }
-                .because(Problem { code: long.clone(), message: long });
+                .because(Problem { code: long.clone(), message: long.clone() });
             let (begin, end) = (begin.kept(), end.kept());
             prop_assert!(begin.detail.text.len() <= crate::DETAIL_KEPT);
             prop_assert_eq!((end.files.len(), end.files_count), (many.min(crate::FILES_KEPT), many as u64));
+            let egress = Egress {
+                sandbox: SandboxId::random(), via: long.clone(), host: long.clone(), port: None,
+                address: Some(long.clone()), method: Some(long.clone()), path: Some(long.clone()), allowed: true,
+                rule: long.clone(), error: Some(long), sent: 0, received: 0, duration_us: 0, count: 1,
+            };
+            let egress = Entry { operation: None, at: 0, facts: Facts::Egress(Box::new(egress.kept())) };
+            prop_assert!(egress.encode(1, 1).unwrap().facts.len() < 6 * 5000);
             for facts in [Facts::Begin(Box::new(begin)), Facts::End(Box::new(end))] {
                 let row = Entry { operation: None, at: 0, facts }.encode(1, 1).unwrap();
                 // A control character takes six bytes in JSON.

@@ -11,9 +11,9 @@ pub const DETAIL_KEPT: usize = 4096;
 /// How many changed files are kept by name.
 pub const FILES_KEPT: usize = 100;
 /// How much is kept of a short text: a name, an address, a value of `extra`.
-const SHORT: usize = 256;
+pub(super) const SHORT: usize = 256;
 /// How much is kept of a path or a message.
-const LONG: usize = 1024;
+pub(super) const LONG: usize = 1024;
 /// How many names of variables are kept.
 const VARIABLES: usize = 256;
 /// How many extras are kept.
@@ -26,6 +26,8 @@ names!(
         Begin = "begin",
         /// It was carried out, or was not.
         End = "end",
+        /// Something in a sandbox asked to get out, and this was decided.
+        Egress = "egress",
         /// The ledger says something of the trail itself.
         Note = "note",
         /// Rows before this one were removed on purpose.
@@ -135,7 +137,7 @@ fn nothing(detail: &Detail) -> bool {
     *detail == Detail::default()
 }
 
-fn shorten(text: &mut String, most: usize) {
+pub(super) fn shorten(text: &mut String, most: usize) {
     text.truncate(cut(text, most).len());
 }
 
@@ -247,7 +249,7 @@ pub struct End {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so.
-fn is_zero(count: &u64) -> bool {
+pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

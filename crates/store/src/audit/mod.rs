@@ -5,11 +5,13 @@
 //! A row is stored as the bytes that were proven, and again as columns to be found by. Whoever verifies
 //! compares the two, so what reads rows for that hands out what is there and judges nothing.
 
+mod egress;
 mod encode;
 mod facts;
 mod hash;
 mod query;
 
+pub use egress::{EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals};
 pub use encode::{BadRow, Decoded, Encoded, Entry, Facts};
 pub use facts::{
     Begin, Checkpoint, DETAIL_KEPT, Detail, End, Evidence, FILES_KEPT, FileChanged, Note, NoteKind, Outcome,
@@ -21,7 +23,7 @@ pub use query::{
     search_detail,
 };
 
-use crate::{Activity, Millis, NewEvent, OperationId, Result};
+use crate::{Activity, Millis, NewEvent, OperationId, Result, SandboxId};
 use async_trait::async_trait;
 
 /// A row to be written.
@@ -150,6 +152,10 @@ pub trait Audits: Send + Sync {
     async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>>;
     /// What a query's operations add up to.
     async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary>;
+    /// The decisions that a query asks for, the latest first.
+    async fn audit_egress(&self, query: &EgressQuery) -> Result<Vec<EgressRow>>;
+    /// What a sandbox's decisions add up to, as far as their rows are kept.
+    async fn egress_totals(&self, sandbox: SandboxId) -> Result<EgressTotals>;
     /// Operations that have not ended, the first begun first, from the row after this one on.
     async fn open_operations(&self, after: u64, limit: u32) -> Result<Vec<OpenOperation>>;
     /// How many operations can be found that began up to this row, for comparing with the rows.

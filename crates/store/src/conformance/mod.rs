@@ -4,6 +4,7 @@
 
 mod activity;
 mod audit;
+mod audit_egress;
 mod audit_pages;
 mod events;
 mod idempotency;
@@ -89,6 +90,8 @@ checks![
     audit::what_has_not_ended_is_listed,
     audit::marks_are_found,
     audit::removing_rows_leaves_a_checkpoint_or_nothing,
+    audit_egress::decisions_are_found_by_what_they_are,
+    audit_egress::decisions_add_up_and_go_with_their_rows,
     audit_pages::operations_are_found_by_what_they_are,
     audit_pages::operations_page_backwards,
     audit_pages::a_detail_is_found_as_it_is_written,
@@ -147,6 +150,7 @@ pub fn sandbox() -> NewSandbox {
         limits: Limits::default(),
         idle_timeout_seconds: 1800,
         network_enabled: false,
+        egress: r#"{"mode":"none"}"#.into(),
         session_key: None,
         labels: BTreeMap::new(),
         environment: Sealed::default(),

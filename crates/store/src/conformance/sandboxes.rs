@@ -15,6 +15,7 @@ pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome 
         limits: Limits { memory_bytes: u64::MAX, cpu_millis: 250, ..Limits::default() },
         idle_timeout_seconds: u32::MAX,
         network_enabled: true,
+        egress: r#"{"mode":"full","deny":["b\u00fc \"x\".example"]}"#.into(),
         session_key: Some(String::new()),
         labels: [("a".into(), String::new()), ("b.c/d".into(), "e=f".into())].into(),
         environment: Sealed((0..=255).collect()),

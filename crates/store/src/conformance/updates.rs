@@ -21,6 +21,7 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
         Change { environment: Some(Sealed(vec![0, 1, 2])), ..Change::default() },
         Change { idle_timeout_seconds: Some(5), ..Change::default() },
         Change { network_enabled: Some(true), ..Change::default() },
+        Change { egress: Some(r#"{"mode":"full"}"#.into()), ..Change::default() },
         Change { last_activity_at: Some(wanted.created_at + 9), ..Change::default() },
         Change { last_activity_at: Some(wanted.created_at - 9), ..Change::default() },
         Change { stopped_at: Some(Some(3)), container: Some(None), ..Change::default() },

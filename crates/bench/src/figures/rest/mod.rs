@@ -6,6 +6,7 @@ mod changes;
 mod create;
 mod exec;
 mod files;
+mod pause;
 mod preview;
 mod stream;
 mod terminal;
@@ -15,6 +16,10 @@ use crate::{Result, report::Row, server::Server};
 
 pub(super) async fn create(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| create::take(bench, server).await).await
+}
+
+pub(super) async fn pause(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| pause::take(bench, server).await).await
 }
 
 pub(super) async fn exec(bench: &Bench<'_>) -> Result<Vec<Row>> {

@@ -92,19 +92,18 @@ impl Descriptors {
 }
 
 impl Guest {
-    /// Lets files pass as descriptors, where PID 1 has said that it can do that.
+    /// Lets files pass as descriptors, where PID 1 says that it can do that.
     #[must_use]
     pub fn with_descriptors(mut self, dial: Arc<dyn Dial>) -> Self {
-        let able = self.has(FEATURE_DESCRIPTORS);
         let dialling = Semaphore::new(DIALLING);
         let descriptors = Descriptors { dial, idle: Mutex::default(), dialling, jobs: Jobs::default() };
-        self.descriptors = able.then(|| Arc::new(descriptors));
+        self.descriptors = Some(Arc::new(descriptors));
         self
     }
 
     /// The way for a file, where descriptors can pass now.
     pub(super) async fn passage(&self) -> Option<Passage> {
-        let descriptors = self.descriptors.clone()?;
+        let descriptors = self.descriptors.clone().filter(|_| self.has(FEATURE_DESCRIPTORS))?;
         // Without a connection there are still calls, which also know best what is wrong.
         let connection = descriptors.connection().await?;
         Some(Passage { descriptors, connection })

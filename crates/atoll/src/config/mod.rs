@@ -2,12 +2,14 @@
 //! of its name: `listen` is `ATOLL_LISTEN`, `images.aliases` is `ATOLL_IMAGES_ALIASES` (as `name=image`,
 //! separated by commas).
 
+mod egress;
 mod limits;
 
 use crate::cli;
 use atoll_core::CoreSettings;
 use atoll_front_rest::PreviewSettings;
 use atoll_types::{Error, Result};
+pub(crate) use egress::EgressConfig;
 use serde::Deserialize;
 use std::{
     collections::BTreeMap,
@@ -27,6 +29,7 @@ struct File {
     images: Images,
     preview: Preview,
     metrics: Metrics,
+    egress: egress::File,
     tiers: BTreeMap<String, limits::TierFile>,
     settings: toml::Table,
 }
@@ -94,6 +97,7 @@ pub(crate) struct Config {
     pub(crate) no_auth: bool,
     pub(crate) core: CoreSettings,
     pub(crate) preview: PreviewSettings,
+    pub(crate) egress: EgressConfig,
 }
 
 fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
@@ -130,6 +134,7 @@ impl Config {
             images: Images { default, aliases },
             preview,
             metrics,
+            egress,
             tiers,
             settings,
         } = file;
@@ -152,6 +157,7 @@ impl Config {
             no_auth: options.no_auth || no_auth.unwrap_or(false),
             core,
             preview: preview.settings()?,
+            egress: egress.settings()?,
         };
         if config.no_auth && !config.listen.ip().is_loopback() {
             return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));

@@ -1,0 +1,148 @@
+//! Putting the way out of sandboxes together: the operator's settings, the authority of the data folder,
+//! what package managers of the machine say, and this machine's own addresses, which nobody reaches by
+//! accident.
+
+use crate::config::EgressConfig;
+use atoll_core::EgressParts;
+use atoll_egress::{
+    Authority, Egress, EgressSettings, Net, Reach, Rules,
+    presets::{self, Book, Findings, Place},
+};
+use atoll_provider::Provider;
+use atoll_types::{Error, Result, Tiers};
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
+
+/// How what root found reaches the ordinary user that it becomes.
+pub(super) const FOUND: &str = "ATOLL_EGRESS_FOUND";
+/// More does not fit into a variable.
+const LARGEST: usize = 100 << 10;
+
+/// What package managers of the machine say, for [`FOUND`]: an operator's settings are not for every user
+/// to read.
+pub(super) fn find() -> Option<String> {
+    let found = Place::machine().ok().map(|place| presets::learn(&place))?;
+    serde_json::to_string(&found).ok().filter(|text| text.len() <= LARGEST)
+}
+
+fn found() -> Findings {
+    let passed = std::env::var(FOUND).ok().and_then(|text| serde_json::from_str(&text).ok());
+    let look = || match Place::machine() {
+        Ok(place) => presets::learn(&place),
+        Err(error) => {
+            tracing::warn!(%error, "package managers of the machine cannot be looked at");
+            Findings { machine: true, ..Findings::default() }
+        }
+    };
+    passed.unwrap_or_else(look)
+}
+
+/// The proxy and what it goes by.
+pub(super) async fn parts(
+    config: &EgressConfig,
+    ceilings: Tiers,
+    folder: &Path,
+    listen: SocketAddr,
+    provider: &dyn Provider,
+) -> Result<EgressParts> {
+    let own = own_addresses().into_iter().chain([listen.ip()]);
+    let reach = own.fold(config.reach(), |reach, address| match address.to_string().parse::<Net>() {
+        Ok(net) => reach.without(net),
+        Err(_) => reach,
+    });
+    let authority = Authority::load_or_create(folder)?;
+    let trust = tell(provider, authority.certificate_pem()).await?;
+    let findings = tokio::task::spawn_blocking(found).await.map_err(|e| Error::internal(e.to_string()))?;
+    let mut variables = atoll_egress::variables(trust);
+    variables.extend(presets::mirrors(&findings).variables);
+    let shared = Arc::new(reach.clone());
+    let remembered = folder.join("egress-links.json");
+    let book = Book::new(findings, config.presets.clone(), Arc::clone(&shared), Some(remembered));
+    check_tiers(config, &book, &shared)?;
+    let settings = EgressSettings {
+        reach,
+        nameservers: config.nameservers.clone(),
+        authority: Some(authority),
+        roots: config.roots.clone(),
+    };
+    Ok(EgressParts {
+        engine: Egress::new(settings)?,
+        book: Arc::new(book),
+        reach: shared,
+        ceilings,
+        tiers: config.tiers.clone(),
+        variables,
+    })
+}
+
+/// Tells new containers whom to trust, and says whether they do.
+async fn tell(provider: &dyn Provider, certificate: &str) -> Result<bool> {
+    match provider.trust() {
+        Some(power) => power.trust(certificate).await.map(|()| true),
+        None => Ok(false),
+    }
+}
+
+/// A tier that could never be obeyed is a mistake of the configuration.
+fn check_tiers(config: &EgressConfig, book: &Book, reach: &Arc<Reach>) -> Result<()> {
+    let known = book.presets(None);
+    for (name, policy) in &config.tiers {
+        let mut policy = policy.clone();
+        // What is empty on this machine is not the operator's mistake.
+        let empty = |preset: &String| known.0.get(preset).is_some_and(Vec::is_empty);
+        let named = policy.presets.len();
+        policy.presets.retain(|preset| !empty(preset));
+        if policy.presets.is_empty() && named > 0 && policy.allow.is_empty() {
+            continue;
+        }
+        Rules::new(&format!("egress.tiers.{name}"), &policy, &known, reach).map_err(|e| {
+            let message = format!("{}: {}", e.field.as_deref().unwrap_or_default(), e.message);
+            Error { message, ..e }
+        })?;
+    }
+    Ok(())
+}
+
+/// The addresses of this machine.
+fn own_addresses() -> BTreeSet<IpAddr> {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let v4 = local_v4(&read("/proc/net/fib_trie"));
+    let v6 = read("/proc/net/if_inet6");
+    let v6 = v6.lines().filter_map(|line| {
+        let bits = u128::from_str_radix(line.split_whitespace().next()?, 16).ok()?;
+        Some(IpAddr::from(Ipv6Addr::from(bits)))
+    });
+    v4.into_iter().map(IpAddr::from).chain(v6).collect()
+}
+
+/// From `|-- 192.0.2.7` followed by `/32 host LOCAL`.
+fn local_v4(trie: &str) -> Vec<Ipv4Addr> {
+    let mut last: Option<Ipv4Addr> = None;
+    let mut found = Vec::new();
+    for line in trie.lines().map(str::trim) {
+        if let Some(address) = line.strip_prefix("|-- ") {
+            last = address.parse().ok();
+        } else if line.ends_with("host LOCAL") {
+            found.extend(last);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machines_addresses_are_known() {
+        let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 0.0.0.0\n        /0 universe UNICAST\n     |-- 192.0.2.0\n        \
+                    /24 link UNICAST\n     |-- 192.0.2.7\n        /32 host LOCAL\n";
+        assert_eq!(local_v4(trie), ["192.0.2.7".parse::<Ipv4Addr>().unwrap()]);
+        assert!(own_addresses().contains(&IpAddr::from(Ipv4Addr::LOCALHOST)));
+    }
+}

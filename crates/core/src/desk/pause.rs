@@ -1,0 +1,115 @@
+//! A sandbox that stands still. Everything that needs its container lets it go on first, and this is the
+//! one place that does; the reason goes with the change of status, and so into the event.
+//!
+//! What the desk remembers is only what it last saw to. After a restart, or where an answer got lost, the
+//! provider is asked.
+
+use super::Desk;
+use crate::now;
+use atoll_provider::{Container, State};
+use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
+use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+impl Desk {
+    /// The container of a sandbox that runs. One that is paused goes on for this.
+    pub(super) async fn container(&mut self, by: &str) -> Result<Arc<dyn Container>> {
+        let container = self.attached().await?;
+        if self.paused {
+            self.go_on(&container, format!("resumed by {by}")).await?;
+        }
+        Ok(container)
+    }
+
+    /// A handle on the container, with its gate served, and whether it stands still.
+    pub(super) async fn find_container(
+        &mut self,
+        record: &SandboxRecord,
+        id: ContainerId,
+    ) -> Result<Arc<dyn Container>> {
+        let container = self.shared.provider.attach(id).await?;
+        self.paused = container.state().await? == State::Paused;
+        let secrets = self.environment(record)?.secret_values().collect();
+        // Without its gate a sandbox still works; it only reaches nothing.
+        if let Err(error) = self.shared.gates.open(record, &container, secrets, false).await {
+            tracing::error!(sandbox = %self.id, %error, "a sandbox's gate cannot be served");
+        }
+        self.container = Some(Arc::clone(&container));
+        Ok(container)
+    }
+
+    /// Forgets the container. Who waits for it to go on waits in vain.
+    pub(super) fn let_go(&mut self) {
+        self.container = None;
+        self.dying = None;
+        self.paused = false;
+        self.asleep.clear();
+    }
+
+    /// Answers when the sandbox is not paused, and does nothing about it.
+    pub(super) async fn awake(&mut self, reply: oneshot::Sender<Result<Arc<dyn Container>>>) {
+        match self.attached().await {
+            Ok(_) if self.paused => self.asleep.push(reply),
+            container => _ = reply.send(container),
+        }
+    }
+
+    /// Lets the sandbox stand still.
+    pub(super) async fn pause(&mut self, reason: String) -> Result<SandboxRecord> {
+        let record = self.record().await?;
+        match record.status {
+            Status::Ready | Status::Running => {}
+            Status::Paused => return Ok(record),
+            Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
+            status => {
+                let message = format!("the sandbox is {status}; only one that runs can be paused");
+                return Err(Error::new(ErrorCode::NotRunning, message));
+            }
+        }
+        let container = self.attached().await?;
+        let lacking = || Error::new(ErrorCode::Unsupported, "sandboxes cannot be paused here");
+        let power = container.pause().ok_or_else(lacking)?;
+        if let Err(error) = power.pause().await {
+            // An answer that got lost may have been a good one.
+            match container.state().await {
+                Ok(State::Paused) => {}
+                Ok(_) => return Err(error),
+                Err(_) => {
+                    self.let_go();
+                    return Err(error);
+                }
+            }
+        }
+        self.paused = true;
+        let status = StatusChange { status: Status::Paused, reason: Some(reason.clone()) };
+        let written = self.change(&record, Change { status: Some(status), ..Change::default() }).await;
+        match written {
+            Ok(record) => {
+                self.note(ActivityKind::Pause, &reason).await;
+                Ok(record)
+            }
+            Err(error) => {
+                self.paused = power.resume().await.is_err();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the sandbox go on.
+    async fn go_on(&mut self, container: &Arc<dyn Container>, reason: String) -> Result<()> {
+        let lacking = || Error::internal("what is paused cannot be resumed");
+        container.pause().ok_or_else(lacking)?.resume().await?;
+        let record = self.record().await?;
+        let status = StatusChange { status: Status::Ready, reason: Some(reason.clone()) };
+        let change = Change { status: Some(status), last_activity_at: Some(now()), ..Change::default() };
+        self.change(&record, change).await?;
+        // Not before: where the record could not be written, the next one who comes tries again.
+        self.paused = false;
+        for waiting in self.asleep.drain(..) {
+            let _ = waiting.send(Ok(Arc::clone(container)));
+        }
+        self.note(ActivityKind::Resume, &reason).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! The one owner of every gate. A gate is served from when its container is known here until it ends;
+//! whatever was opened through it ends with it. What a sandbox may reach is in a channel that its proxy
+//! watches, so a change is obeyed at once, by open connections too.
+
+use super::{EgressParts, notes::Notes, policy::FIELD, running::Running, teller::Teller};
+use atoll_audit::{Ledger, Redactor};
+use atoll_egress::{Mode, Policy, Rules, Serving, Sockets, Usage};
+use atoll_provider::{Container, Gate};
+use atoll_store::{EgressTotals, SandboxId, SandboxRecord, Store};
+use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use futures_util::future::{BoxFuture, join_all};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// How long adding up what a sandbox did before may take.
+const ADDING_UP: Duration = Duration::from_secs(2);
+/// How long a proxy may take to end.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// A gate that is served.
+struct Served {
+    container: ContainerId,
+    image: String,
+    policy: Policy,
+    /// Why the policy cannot be obeyed, and so nothing is reachable.
+    problem: Option<String>,
+    rules: watch::Sender<Arc<Rules>>,
+    serving: Option<Serving>,
+    notes: Arc<Notes>,
+    transparent: bool,
+    before: EgressTotals,
+}
+
+/// What is to be known of a gate that is served.
+pub(super) struct Seen {
+    pub(super) usage: Usage,
+    pub(super) before: EgressTotals,
+    pub(super) transparent: bool,
+    pub(super) problem: Option<String>,
+}
+
+/// Every gate.
+pub(crate) struct Gates {
+    me: Weak<Gates>,
+    pub(super) parts: EgressParts,
+    store: Arc<dyn Store>,
+    running: Arc<Running>,
+    teller: Arc<Teller>,
+    served: Mutex<HashMap<SandboxId, Served>>,
+}
+
+/// What a record says that its sandbox may reach.
+pub(crate) fn policy_of(record: &SandboxRecord) -> Result<Policy> {
+    serde_json::from_str(&record.egress)
+        .map_err(|e| Error::internal(format!("what the sandbox may reach cannot be read: {e}")))
+}
+
+fn sockets(gate: Gate) -> Sockets {
+    let Gate { proxy, redirected, names, names_tcp } = gate;
+    Sockets { proxy, redirected, names, names_tcp }
+}
+
+impl Gates {
+    pub(crate) fn new(
+        parts: EgressParts,
+        store: Arc<dyn Store>,
+        running: Arc<Running>,
+        ledger: Ledger,
+    ) -> Arc<Self> {
+        let teller = Teller::start(ledger);
+        let gates = Arc::new_cyclic(|me| {
+            let (me, served) = (me.clone(), Mutex::default());
+            Self { me, parts, store, running, teller, served }
+        });
+        tokio::spawn(keep(Arc::downgrade(&gates)));
+        gates
+    }
+
+    fn served(&self) -> MutexGuard<'_, HashMap<SandboxId, Served>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What every command starts with.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
+        self.parts.variables.clone().into_iter()
+    }
+
+    /// Serves the gate of a container, unless it is served. An error only where the sandbox should reach
+    /// something and cannot.
+    pub(crate) async fn open(
+        &self,
+        record: &SandboxRecord,
+        container: &Arc<dyn Container>,
+        secrets: Vec<String>,
+        new: bool,
+    ) -> Result<()> {
+        if self.served().get(&record.id).is_some_and(|served| served.container == container.id()) {
+            return Ok(());
+        }
+        let policy = policy_of(record)?;
+        let mode = policy.mode;
+        match self.serve(record, policy, container, secrets, new).await {
+            Ok(()) => Ok(()),
+            Err(error) if mode == Mode::None => {
+                tracing::warn!(sandbox = %record.id, %error, "a gate is not served; nothing gets out");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn serve(
+        &self,
+        record: &SandboxRecord,
+        policy: Policy,
+        container: &Arc<dyn Container>,
+        secrets: Vec<String>,
+        new: bool,
+    ) -> Result<()> {
+        let lacking = || {
+            let message = "sandboxes of this provider have no way out; only egress.mode \"none\" is possible";
+            Error::new(ErrorCode::Unsupported, message).at(FIELD)
+        };
+        let (way, id) = (container.way_out(), record.id);
+        let way = match way {
+            Some(way) => way,
+            None if policy.mode == Mode::None => return Ok(()),
+            None => return Err(lacking()),
+        };
+        let (gate, closed) = (way.gate().await?, way.closed());
+        let transparent = gate.redirected.is_some();
+        let before = if new { EgressTotals::default() } else { self.before(id).await };
+        // Another container of the same sandbox is gone by now, or about to be.
+        self.close(id).await;
+        let notes = Notes::new(
+            id,
+            Arc::clone(&self.store),
+            Arc::clone(&self.running),
+            container.guest().clone(),
+            Redactor::new(&secrets),
+            Arc::clone(&self.teller.wake),
+        );
+        let (rules, problem) = self.effective(&policy, &record.image);
+        let rules = watch::Sender::new(rules);
+        let serving = self.parts.engine.serve(sockets(gate), rules.subscribe(), notes.clone());
+        let serving =
+            serving.map_err(|e| Error::internal(format!("the sandbox's way out cannot be served: {e}")))?;
+        self.teller.add(notes.clone());
+        self.running.keep(id);
+        let served = Served {
+            container: container.id(),
+            image: record.image.clone(),
+            policy,
+            problem,
+            rules,
+            serving: Some(serving),
+            notes,
+            transparent,
+            before,
+        };
+        let mut all = self.served();
+        let served = all.entry(id).insert_entry(served).into_mut();
+        // What came about since the rules were made.
+        if *self.teller.failing().borrow() && served.problem.is_none() {
+            self.apply(served);
+        }
+        drop(all);
+        self.watch(id, container.id(), closed);
+        Ok(())
+    }
+
+    async fn before(&self, id: SandboxId) -> EgressTotals {
+        match tokio::time::timeout(ADDING_UP, self.store.egress_totals(id)).await {
+            Ok(Ok(totals)) => totals,
+            Ok(Err(error)) => {
+                tracing::warn!(sandbox = %id, %error, "what it did before cannot be added up");
+                EgressTotals::default()
+            }
+            Err(_) => EgressTotals::default(),
+        }
+    }
+
+    /// The rules that hold now, and why there are none where there should be.
+    fn effective(&self, policy: &Policy, image: &str) -> (Arc<Rules>, Option<String>) {
+        if *self.teller.failing().borrow() {
+            let problem = "decisions cannot be written to the audit trail, and so nothing gets out";
+            return (Arc::new(Rules::none()), Some(problem.into()));
+        }
+        match self.rules(policy, image) {
+            Ok(rules) => (Arc::new(rules), None),
+            Err(error) => (Arc::new(Rules::none()), Some(error.message)),
+        }
+    }
+
+    /// Lets go of a gate when its container is being destroyed, by whomever.
+    fn watch(&self, id: SandboxId, container: ContainerId, closed: BoxFuture<'static, ()>) {
+        // Weak, or the last of these would keep the rest alive.
+        let gates = self.me.clone();
+        tokio::spawn(async move {
+            closed.await;
+            if let Some(gates) = gates.upgrade() {
+                gates.close_one(id, Some(container)).await;
+            }
+        });
+    }
+
+    /// Lets go of a sandbox's gate, before its container is destroyed. Returns when everything has ended.
+    pub(crate) async fn close(&self, id: SandboxId) {
+        self.close_one(id, None).await;
+    }
+
+    async fn close_one(&self, id: SandboxId, container: Option<ContainerId>) {
+        let served = {
+            let mut all = self.served();
+            match all.get(&id) {
+                Some(served) if container.is_none_or(|c| c == served.container) => all.remove(&id),
+                _ => None,
+            }
+        };
+        if let Some(served) = served {
+            end(served).await;
+            self.running.forget(id);
+        }
+    }
+
+    /// Another policy from now on.
+    pub(crate) fn change(&self, id: SandboxId, policy: &Policy) {
+        let mut all = self.served();
+        if let Some(served) = all.get_mut(&id) {
+            served.policy = policy.clone();
+            self.apply(served);
+        }
+    }
+
+    fn apply(&self, served: &mut Served) {
+        let (rules, problem) = self.effective(&served.policy, &served.image);
+        if let Some(problem) = problem.as_ref().filter(|_| served.problem != problem) {
+            tracing::error!(problem, "a sandbox's policy cannot be obeyed; nothing gets out");
+        }
+        served.problem = problem;
+        served.rules.send_replace(rules);
+    }
+
+    /// What a sandbox's gate is doing; none where it is not served.
+    pub(super) fn seen(&self, id: SandboxId) -> Option<Seen> {
+        let all = self.served();
+        let Served { problem, serving, transparent, before, .. } = all.get(&id)?;
+        Some(Seen {
+            usage: serving.as_ref().map(Serving::usage).unwrap_or_default(),
+            before: *before,
+            transparent: *transparent,
+            problem: problem.clone(),
+        })
+    }
+
+    /// Ends all of it, and tells what is left to be told: the server ends. Sandboxes live on, without a way
+    /// out until the next server.
+    pub(crate) async fn end(&self) {
+        let all: Vec<Served> = self.served().drain().map(|(_, served)| served).collect();
+        join_all(all.into_iter().map(end)).await;
+        self.teller.finish().await;
+    }
+}
+
+async fn end(mut served: Served) {
+    if let Some(serving) = served.serving.take()
+        && tokio::time::timeout(ENDING, serving.end()).await.is_err()
+    {
+        tracing::error!(container = %served.container, "a proxy does not end");
+    }
+    served.notes.end();
+}
+
+/// Sees to it that rules follow the presets, and that nothing gets out while it cannot be told.
+async fn keep(gates: Weak<Gates>) {
+    let (mut failing, mut presets) = match gates.upgrade() {
+        Some(gates) => (gates.teller.failing(), gates.parts.book.changes()),
+        None => return,
+    };
+    loop {
+        let changed = tokio::select! {
+            changed = failing.changed() => changed,
+            changed = presets.changed() => changed,
+        };
+        let (Ok(()), Some(gates)) = (changed, gates.upgrade()) else { return };
+        let mut all = gates.served();
+        all.values_mut().for_each(|served| gates.apply(served));
+    }
+}

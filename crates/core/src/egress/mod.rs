@@ -1,0 +1,50 @@
+//! The way out of sandboxes: what each may reach, who serves its gate, and what it asked for. The proxy
+//! itself is `atoll_egress`; here is one owner of every gate ([`Gates`]), the rules of who may allow what
+//! ([`policy`]), and the way of each decision into the audit trail ([`notes`], [`teller`], [`running`]).
+
+mod gates;
+mod notes;
+mod policy;
+mod running;
+mod teller;
+mod view;
+
+pub(crate) use gates::Gates;
+pub(crate) use running::{Entered, Running, Secrets};
+pub use view::{EgressView, Refusals};
+
+use atoll_egress::{Egress, Mode, Policy, Reach, presets::Book};
+use atoll_types::{Network, Tier, Tiers};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// What the way out is made of, as the program puts it together.
+#[derive(Clone)]
+pub struct EgressParts {
+    /// The proxy.
+    pub engine: Egress,
+    /// The presets.
+    pub book: Arc<Book>,
+    /// What nobody reaches unless an entry names it.
+    pub reach: Arc<Reach>,
+    /// What keys of each tier may ask for; of it the network.
+    pub ceilings: Tiers,
+    /// What keys of a tier may allow at most, where the operator said more than `ceilings` can.
+    pub tiers: BTreeMap<Tier, Policy>,
+    /// What every command starts with, so that tools find the way out by themselves.
+    pub variables: Vec<(String, String)>,
+}
+
+impl EgressParts {
+    /// What a network of the table of tiers means.
+    #[must_use]
+    pub fn usual(network: Network) -> Policy {
+        match network {
+            Network::None => Policy::default(),
+            Network::Allowlist => {
+                let presets = atoll_egress::presets::usual().map(str::to_owned).to_vec();
+                Policy { mode: Mode::Allowlist, presets, ..Policy::default() }
+            }
+            Network::Full => Policy { mode: Mode::Full, ..Policy::default() },
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Which operation each command of a sandbox belongs to, for telling what asked to get out. Commands that
+//! ended are remembered while their container lives: what they left running may ask later.
+
+use atoll_audit::Redactor;
+use atoll_store::{OperationId, SandboxId};
+use atoll_types::ExecId;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Ended commands of one sandbox that are remembered.
+const MOST_ENDED: usize = 1024;
+
+struct Known {
+    operation: OperationId,
+    /// Knows the secrets that this command alone was given.
+    redactor: Option<Redactor>,
+    /// It was given secrets that nobody knows any more.
+    blind: bool,
+    runs: bool,
+}
+
+#[derive(Default)]
+struct Commands {
+    known: HashMap<ExecId, Known>,
+    ended: VecDeque<ExecId>,
+    /// Somebody may still ask for those that ended.
+    kept: bool,
+}
+
+/// The commands of every sandbox.
+#[derive(Default)]
+pub(crate) struct Running(Mutex<HashMap<SandboxId, Commands>>);
+
+/// A command that runs, until this is dropped.
+pub(crate) struct Entered {
+    running: Arc<Running>,
+    sandbox: SandboxId,
+    exec: ExecId,
+    operation: OperationId,
+}
+
+/// What is secret about an operation.
+pub(crate) enum Secrets {
+    /// Nothing but what is the sandbox's.
+    None,
+    /// What this knows.
+    Own(Redactor),
+    /// What nobody knows any more.
+    Forgotten,
+}
+
+impl Running {
+    fn all(&self) -> MutexGuard<'_, HashMap<SandboxId, Commands>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command begins. Who joins one that runs leaves it with its operation.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        sandbox: SandboxId,
+        exec: ExecId,
+        operation: OperationId,
+        secrets: Secrets,
+    ) -> Entered {
+        let (redactor, blind) = match secrets {
+            Secrets::None => (None, false),
+            Secrets::Own(redactor) => (Some(redactor), false),
+            Secrets::Forgotten => (None, true),
+        };
+        let mut all = self.all();
+        let known = all.entry(sandbox).or_default();
+        known.known.entry(exec).or_insert(Known { operation, redactor, blind, runs: true });
+        Entered { running: Arc::clone(self), sandbox, exec, operation }
+    }
+
+    /// The container of a sandbox is served: those that end are to be remembered.
+    pub(super) fn keep(&self, sandbox: SandboxId) {
+        self.all().entry(sandbox).or_default().kept = true;
+    }
+
+    /// The container of a sandbox is gone.
+    pub(super) fn forget(&self, sandbox: SandboxId) {
+        let mut all = self.all();
+        if let Some(commands) = all.get_mut(&sandbox) {
+            commands.kept = false;
+            commands.ended.clear();
+            commands.known.retain(|_, known| known.runs);
+            if commands.known.is_empty() {
+                all.remove(&sandbox);
+            }
+        }
+    }
+
+    /// The operation of a command.
+    pub(super) fn operation(&self, sandbox: SandboxId, exec: ExecId) -> Option<OperationId> {
+        Some(self.all().get(&sandbox)?.known.get(&exec)?.operation)
+    }
+
+    /// The operation of the one command that runs, where it is one.
+    pub(super) fn only(&self, sandbox: SandboxId) -> Option<OperationId> {
+        let all = self.all();
+        let mut running = all.get(&sandbox)?.known.values().filter(|known| known.runs);
+        let first = running.next()?.operation;
+        running.next().is_none().then_some(first)
+    }
+
+    /// What commands of a sandbox alone were given and no row may show.
+    pub(super) fn redactors(&self, sandbox: SandboxId) -> Vec<Redactor> {
+        let all = self.all();
+        all.get(&sandbox).map_or_else(Vec::new, |commands| {
+            commands.known.values().filter_map(|known| known.redactor.clone()).collect()
+        })
+    }
+
+    /// Whether an operation may show what nobody knows any more to be secret.
+    pub(super) fn is_blind(&self, sandbox: SandboxId, operation: Option<OperationId>) -> bool {
+        let all = self.all();
+        all.get(&sandbox).is_some_and(|commands| {
+            commands
+                .known
+                .values()
+                .any(|known| known.blind && operation.is_none_or(|operation| operation == known.operation))
+        })
+    }
+
+    fn leave(&self, sandbox: SandboxId, exec: ExecId, operation: OperationId) {
+        let mut all = self.all();
+        let Some(commands) = all.get_mut(&sandbox) else { return };
+        match commands.known.get_mut(&exec) {
+            Some(known) if known.operation == operation => known.runs = false,
+            // It joined another's.
+            _ => return,
+        }
+        commands.ended.push_back(exec);
+        while commands.ended.len() > if commands.kept { MOST_ENDED } else { 0 } {
+            if let Some(oldest) = commands.ended.pop_front()
+                && commands.known.get(&oldest).is_some_and(|known| !known.runs)
+            {
+                commands.known.remove(&oldest);
+            }
+        }
+        if commands.known.is_empty() && !commands.kept {
+            all.remove(&sandbox);
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.running.leave(self.sandbox, self.exec, self.operation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_known_while_they_run_and_after_while_their_container_lives() {
+        let (running, sandbox) = (Arc::new(Running::default()), SandboxId::random());
+        let (first, second) = (ExecId::random(), ExecId::random());
+        let (one, two) = (OperationId::random(), OperationId::random());
+        let entered = running.enter(sandbox, first, one, Secrets::None);
+        assert_eq!(running.only(sandbox), Some(one));
+        let joined = running.enter(sandbox, first, two, Secrets::None);
+        drop(joined);
+        assert_eq!((running.operation(sandbox, first), running.only(sandbox)), (Some(one), Some(one)));
+        let other = running.enter(sandbox, second, two, Secrets::Forgotten);
+        assert_eq!(running.only(sandbox), None, "there are two");
+        assert!(running.is_blind(sandbox, Some(two)) && !running.is_blind(sandbox, Some(one)));
+        running.keep(sandbox);
+        drop(entered);
+        assert_eq!((running.operation(sandbox, first), running.only(sandbox)), (Some(one), Some(two)));
+        drop(other);
+        running.forget(sandbox);
+        assert!(running.all().is_empty());
+        drop(running.enter(sandbox, first, one, Secrets::None));
+        assert!(running.all().is_empty(), "nobody serves it");
+    }
+
+    #[test]
+    fn not_all_that_ended_is_remembered() {
+        let (running, sandbox) = (Arc::new(Running::default()), SandboxId::random());
+        running.keep(sandbox);
+        let first = ExecId::random();
+        drop(running.enter(sandbox, first, OperationId::random(), Secrets::None));
+        for _ in 0..MOST_ENDED {
+            drop(running.enter(sandbox, ExecId::random(), OperationId::random(), Secrets::None));
+        }
+        assert_eq!(running.operation(sandbox, first), None);
+        assert_eq!(running.all()[&sandbox].known.len(), MOST_ENDED);
+    }
+}

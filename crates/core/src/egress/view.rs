@@ -1,0 +1,183 @@
+//! Looking at what a sandbox may reach and what it asked for, and changing the former.
+
+use super::gates::{Seen, policy_of};
+use crate::{Caller, Core, act::What};
+use atoll_egress::{Entry, Mode, Policy, presets::Preset};
+use atoll_store::{
+    EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals, Millis, OperationId, SandboxId,
+    SandboxRecord,
+};
+use atoll_types::{Error, Result};
+use std::collections::HashMap;
+
+/// Hosts whose refusals are shown.
+const SHOWN: usize = 50;
+
+/// What was refused for one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Refusals {
+    pub host: String,
+    pub port: Option<u16>,
+    /// The rule that decided the last time.
+    pub rule: String,
+    pub count: u64,
+    pub last_at: Millis,
+}
+
+/// What a sandbox may reach, and what it did.
+#[derive(Debug, Clone)]
+pub struct EgressView {
+    /// As it was written.
+    pub policy: Policy,
+    /// What is allowed with its presets filled in, and by what: `allow`, `preset python`.
+    pub allow: Vec<(String, Entry)>,
+    /// Whether its gate is served.
+    pub served: bool,
+    /// Whether tools that know no proxy get out too; none while it is not known.
+    pub transparent: Option<bool>,
+    /// Why nothing gets out though it should.
+    pub problem: Option<String>,
+    /// Connections that are open.
+    pub open: u64,
+    /// What was decided and moved, as long as it is kept.
+    pub totals: EgressTotals,
+    /// The last refusals, by host.
+    pub refusals: Vec<Refusals>,
+}
+
+fn by_host(rows: Vec<EgressRow>) -> Vec<Refusals> {
+    let mut found: Vec<Refusals> = Vec::new();
+    let mut places: HashMap<(String, Option<u16>), usize> = HashMap::new();
+    for EgressRow { at, facts: Egress { host, port, rule, count, .. }, .. } in rows {
+        match places.get(&(host.clone(), port)) {
+            Some(place) => found[*place].count += count,
+            None if found.len() < SHOWN => {
+                places.insert((host.clone(), port), found.len());
+                found.push(Refusals { host, port, rule, count, last_at: at });
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+impl Core {
+    /// What a sandbox may reach, and what it did.
+    pub async fn egress(&self, caller: &Caller, id: SandboxId) -> Result<EgressView> {
+        let record = self.visible(caller, id).await?;
+        self.egress_of(&record).await
+    }
+
+    async fn egress_of(&self, record: &SandboxRecord) -> Result<EgressView> {
+        let policy = policy_of(record)?;
+        let presets = self.gates.parts.book.presets(Some(&record.image));
+        let named = policy.presets.iter().flat_map(|name| {
+            let entries = presets.0.get(name).cloned().unwrap_or_default();
+            entries.into_iter().map(move |entry| (format!("preset {name}"), entry))
+        });
+        let allow = policy.allow.iter().map(|entry| ("allow".to_owned(), entry.clone())).chain(named);
+        let allow = if policy.mode == Mode::None { Vec::new() } else { allow.collect() };
+        let refused = EgressQuery {
+            sandbox: Some(record.id),
+            allowed: Some(false),
+            limit: EGRESS_PER_PAGE,
+            ..EgressQuery::default()
+        };
+        let refusals = by_host(self.store.audit_egress(&refused).await?);
+        let seen = self.gates.seen(record.id);
+        let served = seen.is_some();
+        let (open, totals, transparent, problem) = match seen {
+            None => (0, self.store.egress_totals(record.id).await?, None, None),
+            Some(Seen { usage, before, transparent, problem }) => {
+                let totals = EgressTotals {
+                    allowed: before.allowed + usage.allowed,
+                    refused: before.refused + usage.denied,
+                    sent: before.sent + usage.sent,
+                    received: before.received + usage.received,
+                };
+                (usage.open, totals, Some(transparent), problem)
+            }
+        };
+        Ok(EgressView { policy, allow, served, transparent, problem, open, totals, refusals })
+    }
+
+    /// Replaces what a sandbox may reach. One that runs obeys at once, open connections included.
+    pub async fn set_egress(&self, caller: &Caller, id: SandboxId, policy: Policy) -> Result<EgressView> {
+        let detail = serde_json::to_string(&policy).unwrap_or_default();
+        let what = What::to("egress.set", id).with(detail).and("mode", policy.mode.as_str());
+        let act = self.act(caller, what).await?;
+        let result = async {
+            let record = act.record()?;
+            let policy = self.gates.asked(caller, &record.image, None, Some(policy))?;
+            let record = self.desks.set_egress(id, policy).await?;
+            self.egress_of(&record).await
+        }
+        .await;
+        act.done(result).await
+    }
+
+    /// What a sandbox asked for and what was decided, the latest first.
+    pub async fn egress_log(&self, caller: &Caller, query: EgressQuery) -> Result<Vec<EgressRow>> {
+        let Some(id) = query.sandbox else { return Err(Error::internal("whose decisions?")) };
+        if !(1..=EGRESS_PER_PAGE).contains(&query.limit) {
+            let message = format!("limit must be between 1 and {EGRESS_PER_PAGE}");
+            return Err(Error::invalid("limit", message));
+        }
+        self.visible(caller, id).await?;
+        Ok(self.store.audit_egress(&query).await?)
+    }
+
+    /// What was decided under an operation, the latest first; as many as one page has.
+    pub async fn operation_egress(&self, caller: &Caller, id: OperationId) -> Result<Vec<EgressRow>> {
+        self.audit_operation(caller, id).await?;
+        let query = EgressQuery { operation: Some(id), limit: EGRESS_PER_PAGE, ..EgressQuery::default() };
+        Ok(self.store.audit_egress(&query).await?)
+    }
+
+    /// The named lists that there are for an image, and where their entries come from.
+    #[must_use]
+    pub fn egress_presets(&self, image: Option<&str>) -> Vec<Preset> {
+        let image = image.map(|name| self.settings.aliases.get(name).map_or(name, String::as_str));
+        self.gates.parts.book.list(image)
+    }
+
+    /// Ends every way out, and tells what is left to be told. For a server that ends.
+    pub async fn close_gates(&self) {
+        self.gates.end().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_one_host_are_one() {
+        let row = |seq: u64, host: &str, count| EgressRow {
+            seq,
+            operation: None,
+            at: seq as i64,
+            facts: Egress {
+                sandbox: SandboxId::random(),
+                via: "connect".into(),
+                host: host.into(),
+                port: Some(443),
+                address: None,
+                method: None,
+                path: None,
+                allowed: false,
+                rule: format!("rule {seq}"),
+                error: None,
+                sent: 0,
+                received: 0,
+                duration_us: 0,
+                count,
+            },
+        };
+        let found = by_host(vec![row(9, "a.example", 2), row(8, "b.example", 1), row(7, "a.example", 3)]);
+        let told: Vec<_> =
+            found.iter().map(|r| (r.host.as_str(), r.count, r.last_at, r.rule.as_str())).collect();
+        assert_eq!(told, [("a.example", 5, 9, "rule 9"), ("b.example", 1, 8, "rule 8")]);
+    }
+}

@@ -1,0 +1,124 @@
+//! Sandboxes that reach the proxy over a network. No socket says who is asking, so a token does, with every
+//! request. Without a good one there is nothing here.
+
+use super::connect;
+use crate::{
+    Entry, Lookup, Tokens,
+    engine::Shared,
+    gate::{Caller, Gate},
+    http::{Badge, Client, Front, Reply, Session, Unread, linger},
+};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::timeout,
+};
+
+/// Connections that have not said yet who they are.
+const MOST_UNKNOWN: usize = 256;
+/// And how long they may take to say so.
+const FIRST: Duration = Duration::from_secs(10);
+
+struct Network {
+    shared: Arc<Shared>,
+    tokens: Tokens,
+    lookup: Arc<Lookup>,
+    gates: Mutex<HashMap<String, Arc<Gate>>>,
+}
+
+impl Network {
+    /// The way out of a session's sandbox, as long as there is one.
+    fn gate(&self, session: &str) -> Option<Arc<Gate>> {
+        let found = (self.lookup)(session);
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((rules, recorder)) = found else {
+            gates.remove(session);
+            return None;
+        };
+        match gates.get(session) {
+            Some(gate) if gate.is_of(&rules) => Some(Arc::clone(gate)),
+            _ => {
+                let gate = Gate::new(Arc::clone(&self.shared), rules, recorder);
+                gates.insert(session.to_owned(), Arc::clone(&gate));
+                Some(gate)
+            }
+        }
+    }
+
+    fn tidy(&self) {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|_, gate| !gate.is_over());
+        gates.values().for_each(|gate| gate.flush());
+    }
+
+    async fn serve(&self, stream: TcpStream, from: SocketAddr, unknown: OwnedSemaphorePermit) {
+        let mut client = Client::new(stream, Vec::new());
+        let head = match timeout(FIRST, client.head()).await {
+            Ok(Ok(head)) => head,
+            Ok(Err(Unread::End)) | Err(_) => return,
+            Ok(Err(Unread::Malformed(why))) => return say(client, Reply::malformed(why)).await,
+        };
+        let shown = head.only("proxy-authorization").ok().flatten();
+        let claims = match self.tokens.verify_header(shown) {
+            Ok(claims) => claims,
+            Err(why) => return say(client, Reply::token(why)).await,
+        };
+        let Some(gate) = self.gate(&claims.session_id) else {
+            return say(client, Reply::stranger()).await;
+        };
+        drop(unknown);
+        let all = claims.allowed_hosts == ["*"];
+        let hosts = claims.allowed_hosts.iter().filter_map(|host| host.parse::<Entry>().ok()).collect();
+        let caller = Caller::new(&gate, gate.asked(from), if all { None } else { Some(hosts) });
+        let _slot = match gate.admit() {
+            Ok(slot) => slot,
+            Err(limit) => {
+                caller.malformed(crate::Via::Connect, "", &format!("limit: {limit}"));
+                return say(client, Reply::limit(limit)).await;
+            }
+        };
+        let badge = Badge { tokens: self.tokens.clone(), session: claims.session_id };
+        let mut session = Session::new(&caller, Front::Proxy, false).with_badge(badge);
+        if let Some((client, head)) = session.serve(client, Some(head)).await {
+            connect(&caller, client, &head).await;
+        }
+    }
+}
+
+async fn say(mut client: Client, reply: Reply) {
+    reply.send(&mut client.writer, false, false).await;
+    linger(client).await;
+}
+
+pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, tokens: Tokens, lookup: Arc<Lookup>) {
+    let network = Arc::new(Network { shared, tokens, lookup, gates: Mutex::default() });
+    let unknown = Arc::new(Semaphore::new(MOST_UNKNOWN));
+    let mut connections = JoinSet::new();
+    let mut ticks = tokio::time::interval(Duration::from_millis(500));
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match (accepted, Arc::clone(&unknown).try_acquire_owned()) {
+                (Ok((stream, from)), Ok(permit)) => {
+                    let network = Arc::clone(&network);
+                    connections.spawn(async move { network.serve(stream, from, permit).await });
+                }
+                // Too many strangers: whoever comes is sent away.
+                (Ok(_), Err(_)) => {}
+                (Err(_), _) => tokio::time::sleep(Duration::from_millis(50)).await,
+            },
+            Some(done) = connections.join_next() => {
+                if let Err(error) = done {
+                    tracing::error!(%error, "a connection of the proxy ended badly");
+                }
+            }
+            _ = ticks.tick() => network.tidy(),
+        }
+    }
+}

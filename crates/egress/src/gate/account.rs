@@ -1,0 +1,163 @@
+//! What one connection or request was allowed, has used, and what came of it. It is told when it is dropped,
+//! so that whatever ends a connection, a decision about it is told once.
+
+use super::{Caller, Claim};
+use crate::Decision;
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Out,
+    In,
+}
+
+/// Why something that was allowed has to end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    /// It is allowed no more, or never was: the rule.
+    #[error("not allowed: {0}")]
+    Denied(String),
+    /// A limit, by its name.
+    #[error("limit reached: {0}")]
+    Limit(&'static str),
+    /// It broke.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+pub(crate) struct Account {
+    caller: Arc<Caller>,
+    claim: Claim,
+    started: Instant,
+    sent: AtomicU64,
+    received: AtomicU64,
+    /// Milliseconds after the start at which something last moved.
+    moved: AtomicU64,
+    /// Whether it ends because there are too many.
+    shed: AtomicBool,
+    /// Whether nothing came of it that anybody has to know.
+    silent: AtomicBool,
+    outcome: Mutex<Outcome>,
+}
+
+struct Outcome {
+    allowed: bool,
+    rule: String,
+    error: Option<String>,
+}
+
+impl Account {
+    pub(crate) fn new(caller: &Arc<Caller>, claim: Claim, rule: &str, started: Instant) -> Self {
+        let outcome = Outcome { allowed: true, rule: rule.to_owned(), error: None };
+        Self {
+            caller: Arc::clone(caller),
+            claim,
+            started,
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            moved: AtomicU64::new(millis(started.elapsed())),
+            shed: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            outcome: Mutex::new(outcome),
+        }
+    }
+
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// How long nothing has moved.
+    pub(crate) fn idle(&self) -> Duration {
+        self.age().saturating_sub(Duration::from_millis(self.moved.load(Ordering::Relaxed)))
+    }
+
+    /// Pays for bytes before they are passed on: waits for the rate, and fails at the limit.
+    pub(crate) async fn spend(&self, way: Way, bytes: usize) -> Result<(), Stop> {
+        let bytes = bytes as u64;
+        let wait = self.caller.gate().spend(way, bytes).map_err(Stop::Limit)?;
+        let counter = if way == Way::Out { &self.sent } else { &self.received };
+        counter.fetch_add(bytes, Ordering::Relaxed);
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        self.moved.store(millis(self.age()), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// How many bytes are read at most before they are paid for.
+    pub(crate) fn chunk(&self) -> usize {
+        self.caller.gate().chunk()
+    }
+
+    /// Notes that it ends because there are too many.
+    pub(super) fn shed(&self) {
+        self.shed.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that it is tried once more, and told then.
+    pub(crate) fn forget(&self) {
+        self.silent.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes why it ends. The first reason stays.
+    pub(crate) fn stop(&self, stop: &Stop) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if outcome.error.is_some() {
+            return;
+        }
+        if let Stop::Denied(rule) = stop
+            && self.sent.load(Ordering::Relaxed) == 0
+        {
+            // It was refused before anything left.
+            outcome.allowed = false;
+            rule.clone_into(&mut outcome.rule);
+            return;
+        }
+        outcome.error = Some(stop.to_string());
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if *self.shed.get_mut() {
+            self.caller.gate().shed_one();
+        }
+        if *self.silent.get_mut() {
+            return;
+        }
+        let outcome = self.outcome.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Outcome { allowed, rule, error } = outcome;
+        let decision = Decision {
+            sent: *self.sent.get_mut(),
+            received: *self.received.get_mut(),
+            duration: self.started.elapsed(),
+            ..super::decision(&self.claim, *allowed, rule, error.take())
+        };
+        self.caller.gate().tell(self.caller.asker(), decision);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

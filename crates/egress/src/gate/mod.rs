@@ -1,0 +1,219 @@
+//! One sandbox's way out while it is open: its rules as they are now, what it has used, whom to tell. Every
+//! question of the proxy is asked here, and here alone it is answered.
+
+mod account;
+mod caller;
+mod meter;
+mod tell;
+
+pub(crate) use account::{Account, Stop, Way};
+use caller::decision;
+pub(crate) use caller::{Caller, Claim, shown};
+
+use crate::{Decision, Limits, Recorder, Rules, Usage, Verdict, Via, engine::Shared, names::Table};
+use meter::Bucket;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use tell::Teller;
+use tokio::sync::watch;
+
+/// What holds where a policy says nothing.
+const CONNECTIONS: u32 = 1024;
+const CONNECTIONS_PER_SECOND: u32 = 1000;
+/// How long nothing may move on a connection.
+const IDLE: Duration = Duration::from_secs(15 * 60);
+/// What a connection reads at once.
+const BUFFER: usize = 64 * 1024;
+
+const BURST: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    open: AtomicU64,
+    allowed: AtomicU64,
+    denied: AtomicU64,
+    questions: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn usage(&self) -> Usage {
+        let Self { open, allowed, denied, questions, sent, received } = self;
+        let [open, allowed, denied, questions, sent, received] =
+            [open, allowed, denied, questions, sent, received].map(|c| c.load(Relaxed));
+        Usage { open, allowed, denied, questions, sent, received }
+    }
+}
+
+/// One sandbox's way out.
+pub(crate) struct Gate {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) names: Table,
+    rules: watch::Receiver<Arc<Rules>>,
+    teller: Teller,
+    counters: Arc<Counters>,
+    starts: Bucket,
+    bytes: Bucket,
+    /// Bytes in both directions, reserved before they are passed on.
+    total: AtomicU64,
+    /// Connections that end because there are too many.
+    shedding: AtomicU64,
+}
+
+/// A place among the open connections.
+pub(crate) struct Slot(Arc<Gate>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.counters.open.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        rules: watch::Receiver<Arc<Rules>>,
+        recorder: Arc<dyn Recorder>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            names: Table::default(),
+            rules,
+            teller: Teller::new(recorder),
+            counters: Arc::default(),
+            starts: Bucket::default(),
+            bytes: Bucket::default(),
+            total: AtomicU64::new(0),
+            shedding: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.borrow())
+    }
+
+    /// The rules from here on: what changes after this is seen as a change.
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Rules>> {
+        let mut rules = self.rules.clone();
+        rules.mark_unchanged();
+        rules
+    }
+
+    /// Whether nobody will change the rules any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.rules.has_changed().is_err()
+    }
+
+    /// Whether it obeys these rules.
+    pub(crate) fn is_of(&self, rules: &watch::Receiver<Arc<Rules>>) -> bool {
+        self.rules.same_channel(rules)
+    }
+
+    /// Tells what waits to be told, if it is time.
+    pub(crate) fn flush(&self) {
+        self.teller.flush();
+    }
+
+    fn limits<T>(&self, f: impl Fn(&Limits) -> T) -> T {
+        f(self.rules.borrow().limits())
+    }
+
+    pub(crate) fn recorder(&self) -> &Arc<dyn Recorder> {
+        self.teller.recorder()
+    }
+
+    /// Counts one new connection or question.
+    pub(crate) fn start(&self) -> Result<(), &'static str> {
+        let rate = self.limits(|l| l.connections_per_second.unwrap_or(CONNECTIONS_PER_SECOND));
+        if self.starts.try_take(1, rate.into(), BURST) { Ok(()) } else { Err("connections_per_second") }
+    }
+
+    /// A place for one more connection.
+    pub(crate) fn admit(self: &Arc<Self>) -> Result<Slot, &'static str> {
+        self.start()?;
+        let most = u64::from(self.limits(|l| l.connections.unwrap_or(CONNECTIONS)));
+        let more = |open: u64| (open < most).then_some(open + 1);
+        match self.counters.open.fetch_update(Relaxed, Relaxed, more) {
+            Ok(_) => Ok(Slot(Arc::clone(self))),
+            Err(_) => Err("connections"),
+        }
+    }
+
+    /// Whether there are more connections than there may be now; then one of them has to end.
+    fn shed(&self) -> bool {
+        let most = u64::from(self.limits(|l| l.connections.unwrap_or(CONNECTIONS)));
+        let open = self.counters.open.load(Relaxed);
+        let more = |shedding: u64| (open.saturating_sub(shedding) > most).then_some(shedding + 1);
+        self.shedding.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// One that had to end has.
+    fn shed_one(&self) {
+        self.shedding.fetch_sub(1, Relaxed);
+    }
+
+    /// Counts bytes, and says how long they have to wait.
+    fn spend(&self, way: Way, bytes: u64) -> Result<Duration, &'static str> {
+        let (most, rate) = self.limits(|l| (l.bytes.unwrap_or(u64::MAX), l.bytes_per_second));
+        let more = |total: u64| total.checked_add(bytes).filter(|total| *total <= most);
+        self.total.fetch_update(Relaxed, Relaxed, more).map_err(|_| "bytes")?;
+        let Counters { sent, received, .. } = &*self.counters;
+        if way == Way::Out { sent } else { received }.fetch_add(bytes, Relaxed);
+        Ok(rate.map_or(Duration::ZERO, |rate| self.bytes.take(bytes, rate, BURST / 4)))
+    }
+
+    /// What a connection reads at once: little at a low rate, so that others get their turn.
+    fn chunk(&self) -> usize {
+        let rate = self.limits(|l| l.bytes_per_second);
+        rate.map_or(BUFFER, |rate| usize::try_from(rate / 16).unwrap_or(BUFFER).clamp(1, BUFFER))
+    }
+
+    fn tell(&self, asker: u64, decision: Decision) {
+        let counter = match (decision.allowed, decision.via) {
+            (false, _) => &self.counters.denied,
+            (true, Via::Name) => &self.counters.questions,
+            (true, _) => &self.counters.allowed,
+        };
+        counter.fetch_add(1, Relaxed);
+        if !decision.allowed || decision.via == Via::Name {
+            self.teller.at_once(asker, decision);
+        } else {
+            self.teller.ended(asker, decision);
+        }
+    }
+
+    /// Tells what waits to be told, once a second.
+    pub(crate) async fn keep_telling(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(Duration::from_millis(500));
+        loop {
+            ticks.tick().await;
+            self.flush();
+        }
+    }
+
+    /// Whether a connection to this address may be made. What belongs to this machine needs an entry that
+    /// names it, whatever range it is in.
+    pub(crate) fn decide_address(&self, address: IpAddr, port: u16) -> Verdict {
+        let rules = self.rules.borrow();
+        match rules.decide_address(address, port) {
+            Verdict::Allow(_) if crate::dial::is_ours(address) => rules.decide_own_address(address, port),
+            verdict => verdict,
+        }
+    }
+
+    /// Something at this address asks.
+    pub(crate) fn asked(&self, from: SocketAddr) -> u64 {
+        self.recorder().asked(from)
+    }
+}

@@ -1,0 +1,243 @@
+//! One request and its answer, and bytes without any meaning.
+
+use super::{
+    body::{Coding, Cut, Framing, relay},
+    client::Client,
+    head::{self, RequestHead, ResponseHead},
+    io::{Buffered, Sink, Source},
+};
+use crate::gate::{Account, Stop, Way};
+use std::{future::poll_fn, io, net::IpAddr, pin::pin, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
+
+/// How long an answer may take to begin. Models think for minutes.
+const ANSWER: Duration = Duration::from_secs(10 * 60);
+/// Interim answers to one request.
+const MOST_INTERIM: usize = 16;
+
+/// A connection to a host.
+pub(super) struct Upstream {
+    pub(super) reader: Buffered,
+    pub(super) writer: Sink,
+    pub(super) address: IpAddr,
+    /// Whether a request went over it before.
+    pub(super) used: bool,
+}
+
+/// What came of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Done {
+    /// Which of the two connections may carry another one.
+    Kept { client: bool, upstream: bool },
+    /// From here on it is bytes.
+    Switched,
+}
+
+/// Why nothing came of it.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The connection had ended before; another one may do better.
+    Stale,
+    /// The host's answer cannot be read.
+    Answer(String),
+    /// There was none in time.
+    Late,
+    /// It has to end.
+    Stop(Stop),
+    /// One of the two has gone in the middle.
+    Gone(String),
+}
+
+impl From<Cut> for Failure {
+    fn from(cut: Cut) -> Self {
+        match cut {
+            Cut::From(error) | Cut::To(error) => Self::Gone(error.to_string()),
+            Cut::Stop(stop) => Self::Stop(stop),
+        }
+    }
+}
+
+fn gone(error: io::Error) -> Failure {
+    Failure::Gone(error.to_string())
+}
+
+/// Sends a request whose head was written anew, and passes the answer back.
+pub(super) async fn exchange(
+    client: &mut Client,
+    upstream: &mut Upstream,
+    (head, bytes): (&RequestHead, &[u8]),
+    account: &Account,
+) -> Result<Done, Failure> {
+    let may_retry = upstream.used && head.framing == Framing::None;
+    let (answer, sent) = match answered(client, upstream, (head, bytes), account).await {
+        Err(Failure::Answer(_)) if may_retry && upstream.reader.data().is_empty() => {
+            return Err(Failure::Stale);
+        }
+        other => other?,
+    };
+    if answer.status == 101 {
+        if !head.is_websocket() {
+            return Err(Failure::Answer("it switched to a protocol that nobody asked for".to_owned()));
+        }
+        let lines = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+        deliver(client, &answer, lines, account).await?;
+        return Ok(Done::Switched);
+    }
+    let framing = answer.framing(&head.method).map_err(|e| Failure::Answer(e.to_string()))?;
+    let (coding, line) = match framing {
+        Framing::None => (Coding::Raw, length_of_nothing(&answer, &head.method)),
+        Framing::Length(length) => (Coding::Raw, format!("Content-Length: {length}\r\n")),
+        _ if head.minor == 0 => (Coding::Raw, String::new()),
+        _ => (Coding::Chunked, "Transfer-Encoding: chunked\r\n".to_owned()),
+    };
+    let ends_with_it = head.minor == 0 && matches!(framing, Framing::Chunked | Framing::Close);
+    let keep_client = sent && head.keeps_open() && !ends_with_it;
+    let connection = if keep_client { "keep-alive" } else { "close" };
+    deliver(client, &answer, &format!("{line}Connection: {connection}\r\n"), account).await?;
+    relay(&mut upstream.reader, framing, &mut client.writer, coding, Some((account, Way::In))).await?;
+    client.writer.flush().await.map_err(gone)?;
+    let keep_upstream = sent && answer.keeps_open() && framing != Framing::Close;
+    Ok(Done::Kept { client: keep_client, upstream: keep_upstream })
+}
+
+/// Sends the request and waits for the answer's head. An answer may come before the request is whole; then
+/// the rest of it is not sent.
+async fn answered(
+    client: &mut Client,
+    upstream: &mut Upstream,
+    (head, bytes): (&RequestHead, &[u8]),
+    account: &Account,
+) -> Result<(ResponseHead, bool), Failure> {
+    let Client { reader: from, writer: back, begun } = client;
+    let Upstream { reader: answers, writer: to, .. } = upstream;
+    account.spend(Way::Out, bytes.len()).await.map_err(Failure::Stop)?;
+    to.write_all(bytes).await.map_err(|e| Failure::Answer(e.to_string()))?;
+    to.flush().await.map_err(|e| Failure::Answer(e.to_string()))?;
+    let coding = if head.framing == Framing::Chunked { Coding::Chunked } else { Coding::Raw };
+    let mut sending = pin!(relay(from, head.framing, to, coding, Some((account, Way::Out))));
+    let mut answering = pin!(timeout(ANSWER, final_head(answers, back, begun, head.minor, account)));
+    let (mut sent, mut whole) = (false, false);
+    loop {
+        tokio::select! {
+            answer = &mut answering => {
+                let answer = answer.map_err(|_| Failure::Late)??;
+                return Ok((answer, whole));
+            }
+            done = &mut sending, if !sent => {
+                sent = true;
+                match done {
+                    Ok(()) => whole = true,
+                    // It may have said why before it stopped to listen.
+                    Err(Cut::To(_)) => {}
+                    Err(cut) => return Err(cut.into()),
+                }
+            }
+        }
+    }
+}
+
+/// The head of the answer proper; interim ones are passed on.
+async fn final_head(
+    from: &mut Buffered,
+    back: &mut Sink,
+    begun: &mut bool,
+    minor: u8,
+    account: &Account,
+) -> Result<ResponseHead, Failure> {
+    for _ in 0..MOST_INTERIM {
+        let (head, length) = loop {
+            match head::response(from.data()) {
+                Ok(Some(whole)) => break whole,
+                Ok(None) => {}
+                Err(error) => return Err(Failure::Answer(error.to_string())),
+            }
+            match from.fill(16 * 1024).await {
+                Ok(0) => {
+                    return Err(Failure::Answer("it closed the connection without an answer".to_owned()));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(Failure::Answer(error.to_string())),
+            }
+        };
+        from.consume(length);
+        if !(100..=199).contains(&head.status) || head.status == 101 {
+            return Ok(head);
+        }
+        if minor == 1 {
+            let bytes = written(&head, "");
+            account.spend(Way::In, bytes.len()).await.map_err(Failure::Stop)?;
+            *begun = true;
+            back.write_all(&bytes).await.map_err(gone)?;
+            back.flush().await.map_err(gone)?;
+        }
+    }
+    Err(Failure::Answer("it sent too many interim answers".to_owned()))
+}
+
+async fn deliver(
+    client: &mut Client,
+    answer: &ResponseHead,
+    lines: &str,
+    account: &Account,
+) -> Result<(), Failure> {
+    let bytes = written(answer, lines);
+    account.spend(Way::In, bytes.len()).await.map_err(Failure::Stop)?;
+    client.begun = true;
+    client.writer.write_all(&bytes).await.map_err(gone)?;
+    client.writer.flush().await.map_err(gone)
+}
+
+fn written(head: &ResponseHead, lines: &str) -> Vec<u8> {
+    let mut out = format!("HTTP/1.1 {:03} {}\r\n", head.status, head.reason).into_bytes();
+    for header in head::passed_on(&head.headers) {
+        out.extend_from_slice(header.name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(&header.value);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(lines.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out
+}
+
+/// An answer without a body may say how long it would be.
+fn length_of_nothing(answer: &ResponseHead, method: &str) -> String {
+    let told = method == "HEAD" || answer.status == 304;
+    let would = ResponseHead { status: 200, ..answer.clone() }.framing("GET");
+    match would {
+        Ok(Framing::Length(length)) if told => format!("Content-Length: {length}\r\n"),
+        _ => String::new(),
+    }
+}
+
+/// Passes bytes on until one side has no more, and tells the other.
+pub(crate) async fn pump(
+    from: &mut (impl Source + ?Sized),
+    first: Vec<u8>,
+    to: &mut (impl AsyncWrite + Unpin + ?Sized),
+    (account, way): (&Account, Way),
+) -> Result<(), Stop> {
+    if !first.is_empty() {
+        account.spend(way, first.len()).await?;
+        to.write_all(&first).await?;
+        to.flush().await?;
+        drop(first);
+    }
+    loop {
+        // A connection that waits holds no buffer.
+        poll_fn(|cx| from.poll_ready(cx)).await?;
+        let chunk = account.chunk();
+        let mut buffer = Vec::with_capacity(chunk);
+        if (&mut *from).take(chunk as u64).read_buf(&mut buffer).await? == 0 {
+            // The other side may have gone already.
+            let _ = to.shutdown().await;
+            return Ok(());
+        }
+        account.spend(way, buffer.len()).await?;
+        to.write_all(&buffer).await?;
+        to.flush().await?;
+    }
+}

@@ -1,0 +1,24 @@
+//! HTTP/1.1 as the proxy speaks it: strict in what it reads, plain in what it passes on.
+
+mod body;
+mod client;
+mod exchange;
+mod head;
+mod io;
+mod reply;
+mod session;
+mod target;
+mod tcp;
+
+pub(crate) use body::{Coding, Cut, Framing, relay};
+pub(crate) use client::{Client, Unread, linger};
+pub(crate) use exchange::pump;
+pub(crate) use head::{Malformed, RequestHead, ResponseHead, response};
+pub(crate) use io::{Buffered, Sink};
+pub(crate) use reply::Reply;
+pub(crate) use session::{Badge, Session};
+pub(crate) use target::{Front, authority};
+pub(crate) use tcp::Tcp;
+
+#[cfg(test)]
+mod fuzz;

@@ -1,0 +1,226 @@
+//! The process that keeps the sockets of every container's gate: started by a launcher, it outlives it
+//! and every server, and the next launcher takes it over. It does nothing else: it is asked one thing at
+//! a time, by root, and never looks at what it keeps.
+
+use super::{
+    Gate, MOST,
+    ask::{Ask, PATIENCE, Said, WORDS, exchange},
+    borrowed,
+};
+use crate::{context::Folders, sys, wire};
+use atoll_launch_proto::{MAX_ANSWER, MAX_REQUEST, decode, encode};
+use atoll_types::ContainerId;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    net::sockopt::socket_peercred,
+    process::{
+        Pid, PidfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, pidfd_open, pidfd_send_signal,
+        setrlimit,
+    },
+};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
+    thread::sleep,
+    time::Duration,
+};
+
+/// Descriptors that are not for gates.
+const SPARE: u64 = 64;
+/// How long a new one may take to listen, in milliseconds.
+const START: u32 = 200;
+
+/// The launcher's hold on a keeper, whoever started it.
+pub(crate) struct Keeper(OwnedFd);
+
+impl Keeper {
+    /// Takes over the one that lives, or starts one. The child closes `ours`.
+    pub(crate) fn get(folders: &Folders, ours: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        match Self::find(folders) {
+            Some(found) => Ok(found),
+            None => Self::start(folders, ours),
+        }
+    }
+
+    fn start(folders: &Folders, ours: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        match fs::remove_file(folders.keeper()) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let pid = match sys::fork()? {
+            sys::Fork::Child => {
+                sys::unblock_signals();
+                sys::close_in_child(ours);
+                if let Err(error) = run(folders) {
+                    tracing::error!(%error, "gates cannot be kept");
+                    // So that one which can never work is not started in a tight circle.
+                    sleep(Duration::from_secs(1));
+                }
+                sys::exit_now(1);
+            }
+            sys::Fork::Parent(pid) => pid,
+        };
+        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+        let started = Self(pidfd_open(pid, PidfdFlags::empty())?);
+        // Not needed by those who ask, who try again; it saves them that.
+        for _ in 0..START {
+            if folders.keeper().exists() {
+                break;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Ok(started)
+    }
+
+    /// The one that an earlier launcher left. One that does not answer, or speaks other words, is ended.
+    fn find(folders: &Folders) -> Option<Self> {
+        let stream = UnixStream::connect(folders.keeper()).ok()?;
+        let peer = socket_peercred(&stream).ok().filter(|peer| peer.uid.is_root() && peer.pid != getpid())?;
+        let found = Self(pidfd_open(peer.pid, PidfdFlags::empty()).ok()?);
+        match exchange(&stream, Ask::Hello(WORDS), &[]) {
+            Ok((Said::Done, _)) => Some(found),
+            other => {
+                tracing::warn!(?other, "a keeper of another launcher is ended");
+                found.end();
+                None
+            }
+        }
+    }
+
+    /// Readable when it has ended.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Ends it, and waits for that.
+    pub(crate) fn end(self) {
+        let _ = pidfd_send_signal(&self.0, Signal::KILL);
+        let ended = &mut [PollFd::new(&self.0, PollFlags::IN)];
+        while poll(ended, None) == Err(rustix::io::Errno::INTR) {}
+    }
+}
+
+/// Serves until a launcher ends it.
+fn run(folders: &Folders) -> io::Result<()> {
+    let listener = UnixListener::bind(folders.keeper())?;
+    fs::set_permissions(folders.keeper(), fs::Permissions::from_mode(0o600))?;
+    let _ = rustix::thread::set_name(c"atoll-keeper");
+    // When memory is short, others are better ended: it has little, and what it keeps is nowhere else.
+    let _ = fs::write("/proc/self/oom_score_adj", "-1000");
+    let mut kept = Kept { gates: BTreeMap::new(), most: room() };
+    loop {
+        match listener.accept() {
+            // Whoever is cut off or talks nonsense has no answer, which is one.
+            Ok((stream, _)) => _ = kept.serve(&stream),
+            Err(_) => sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// How many gates fit into what this process may have open: the soft limit is raised to the hard one.
+fn room() -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let files = if raised { maximum } else { current }.unwrap_or(u64::MAX);
+    usize::try_from(files.saturating_sub(SPARE) / MOST as u64).unwrap_or(usize::MAX)
+}
+
+struct Kept {
+    gates: BTreeMap<ContainerId, Gate>,
+    most: usize,
+}
+
+impl Kept {
+    fn serve(&mut self, stream: &UnixStream) -> io::Result<()> {
+        if wire::peer_uid(stream)? != 0 {
+            return Ok(());
+        }
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let (body, sockets) = wire::receive_frame(stream, MAX_REQUEST, MOST)?;
+        let (said, sockets) = match decode::<Ask>(&body) {
+            Ok(ask) => self.answer(ask, sockets),
+            Err(_) => (Said::What, Vec::new()),
+        };
+        wire::send_frame(stream, &encode(&said, MAX_ANSWER).map_err(io::Error::other)?, &sockets)
+    }
+
+    fn answer(&mut self, ask: Ask, sockets: Vec<OwnedFd>) -> (Said, Vec<BorrowedFd<'_>>) {
+        match ask {
+            Ask::Hello(words) => (if words == WORDS { Said::Done } else { Said::What }, Vec::new()),
+            Ask::Keep(_) if self.gates.len() >= self.most => (Said::Full, Vec::new()),
+            Ask::Keep(container) => match Gate::of(sockets) {
+                Some(gate) => {
+                    self.gates.insert(container, gate);
+                    (Said::Done, Vec::new())
+                }
+                None => (Said::What, Vec::new()),
+            },
+            Ask::Get(container) => match self.gates.get(&container) {
+                Some(gate) => (Said::Gate, borrowed(gate.sockets())),
+                None => (Said::Nothing, Vec::new()),
+            },
+            Ask::Forget(container) => {
+                self.gates.remove(&container);
+                (Said::Done, Vec::new())
+            }
+            Ask::List => (Said::Has(self.gates.keys().copied().collect()), Vec::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sockets(count: usize) -> Vec<OwnedFd> {
+        (0..count).map(|_| UnixStream::pair().unwrap().0.into()).collect()
+    }
+
+    #[test]
+    fn it_keeps_what_it_was_given_within_its_room_and_nothing_else() {
+        let mut kept = Kept { gates: BTreeMap::new(), most: 2 };
+        let [a, b, c] = [(); 3].map(|()| ContainerId::random());
+        let mut said = |ask, given| {
+            let (said, sent) = kept.answer(ask, sockets(given));
+            (said, sent.len())
+        };
+        assert_eq!(said(Ask::Hello(WORDS), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Hello(WORDS + 1), 0), (Said::What, 0));
+        assert_eq!(said(Ask::Get(a), 0), (Said::Nothing, 0));
+        // Less than a gate is none.
+        assert_eq!(said(Ask::Keep(a), 2), (Said::What, 0));
+        assert_eq!(said(Ask::Keep(a), 0), (Said::What, 0));
+        assert_eq!(said(Ask::Keep(a), 4), (Said::Done, 0));
+        assert_eq!(said(Ask::Keep(b), 3), (Said::Done, 0));
+        assert_eq!(said(Ask::Get(a), 0), (Said::Gate, 4));
+        assert_eq!(said(Ask::Get(b), 0), (Said::Gate, 3));
+        assert_eq!(said(Ask::Keep(c), 4), (Said::Full, 0));
+        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
+        assert_eq!(said(Ask::Keep(c), 4), (Said::Done, 0));
+        let mut all = vec![b, c];
+        all.sort_unstable();
+        assert_eq!(said(Ask::List, 0), (Said::Has(all), 0));
+    }
+
+    #[test]
+    fn what_it_forgets_is_closed() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut kept = Kept { gates: BTreeMap::new(), most: 1 };
+        let container = ContainerId::random();
+        let mut gate = sockets(2);
+        gate.push(theirs.into());
+        kept.answer(Ask::Keep(container), gate);
+        ours.set_nonblocking(true).unwrap();
+        let open = io::Read::read(&mut &ours, &mut [0]).unwrap_err();
+        assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
+        kept.answer(Ask::Forget(container), Vec::new());
+        assert_eq!(io::Read::read(&mut &ours, &mut [0]).unwrap(), 0);
+    }
+}

@@ -1,0 +1,62 @@
+//! Lets a container stand still, and go on. Nothing is moved or asked inside; the kernel stops all of it
+//! where it is. Each may be repeated and cut off: what is true afterwards is the kernel's to say.
+
+use super::inspect::no_such;
+use crate::{clock, context::Context, freezer::Freezer, record};
+use atoll_types::{ContainerId, Error, ErrorCode, Isolation, Result};
+
+/// Lets it stand still; answers when all of it does. On failure it goes on.
+pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
+    let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
+    let freezer = freezer_of(context, container)?;
+    let cgroup = context.cgroup(container);
+    // Before, so that after a crash in between timeouts leave out too much time rather than too little.
+    if !freezer.is_frozen(&cgroup)
+        && let Err(error) = clock::stops(context, container)
+    {
+        tracing::warn!(%container, %error, "timeouts will count the time that it stands still");
+    }
+    freezer.freeze(&cgroup)
+}
+
+/// Lets it go on. Fine when it does.
+pub(crate) fn unpause(context: &Context, container: ContainerId) -> Result<()> {
+    let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
+    let freezer = freezer_of(context, container)?;
+    let cgroup = context.cgroup(container);
+    if !freezer.is_frozen(&cgroup) {
+        return Ok(());
+    }
+    if let Err(error) = clock::goes_on(context, container) {
+        tracing::warn!(%container, %error, "timeouts will count the time that it stood still");
+    }
+    freezer.thaw(&cgroup)
+}
+
+/// Takes the memory away that a container that stands still can do without. Not under its lock: it may
+/// take a while, and whoever wants the container to go on must not wait for it.
+pub(crate) fn reclaim(context: &Context, container: ContainerId) {
+    if let Some(freezer) = Freezer::find() {
+        freezer.reclaim(&context.cgroup(container));
+    }
+}
+
+/// The freezer, where it is one of this container's.
+fn freezer_of(context: &Context, container: ContainerId) -> Result<Freezer> {
+    let record = record::load(context, container).ok_or_else(|| no_such(container))?;
+    if record.pid == 0 {
+        return Err(Error::new(ErrorCode::NotRunning, "the container is being made"));
+    }
+    if let Some(death) = record.death(context) {
+        return Err(Error::died(death));
+    }
+    let lacking = |message: String| Error::new(ErrorCode::Unsupported, message);
+    let freezer = Freezer::find().ok_or_else(|| lacking("this machine has no cgroup freezer".into()))?;
+    if freezer.holds(&context.cgroup(container), record.pid) {
+        return Ok(freezer);
+    }
+    Err(match record.profile.isolation {
+        Isolation::Runtime(name) => lacking(format!("a container of {name} cannot be paused here")),
+        _ => lacking("its processes are not in a freezer's cgroup".into()),
+    })
+}
