@@ -99,22 +99,24 @@ fn program() -> Result<PathBuf> {
     Ok(folder.join("atoll"))
 }
 
-fn spawn(program: &Path, data: &Path, log: File) -> Result<Child> {
+fn spawn(program: &Path, data: &Path, log: File, settings: &[String]) -> Result<Child> {
     let mut command = tokio::process::Command::new(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
+    command.args(settings.iter().flat_map(|setting| ["--set", setting.as_str()]));
     command.env("ATOLL_BOOTSTRAP_KEY", KEY).env("ATOLL_LOG", "warn");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
     Ok(command.spawn()?)
 }
 
 impl Server {
-    pub(crate) async fn start() -> Result<Self> {
+    /// One with these settings.
+    pub(crate) async fn start(settings: &[String]) -> Result<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("atoll-bench-rest-").tempdir()?;
         let (data, log) = (folder.path().join("data"), folder.path().join("server.log"));
         fs::create_dir(&data)?;
         let layout = Layout::new(&data.canonicalize()?);
-        let child = spawn(&program, layout.data(), File::create(&log)?)?;
+        let child = spawn(&program, layout.data(), File::create(&log)?, settings)?;
         let mut end = End { child, program, layout, folder, done: false };
         let mut stdout = BufReader::new(end.child.stdout.take().ok_or("the server has no output")?);
         let mut first = String::new();

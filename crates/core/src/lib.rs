@@ -51,7 +51,7 @@ pub use exec::{
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use live::{Knobs, Plan, PoolSize, Preset, SettingsView, Source};
-pub use pool::{PoolChange, PoolFailure, PoolKey, PoolView};
+pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;
 pub use preview::PreviewToken;
 pub use settings::CoreSettings;

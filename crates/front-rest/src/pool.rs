@@ -7,7 +7,7 @@ use crate::{
     parse::{Raw, json},
     time::rfc3339,
 };
-use atoll_core::{PoolChange, PoolFailure, PoolKey, PoolSize, PoolView};
+use atoll_core::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolSize, PoolView};
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -130,7 +130,7 @@ pub(crate) struct PoolBody {
 impl From<PoolBody> for PoolChange {
     fn from(body: PoolBody) -> Self {
         let PoolBody { enabled, images } = body;
-        let size = |SizeBody { min, max }| (min, max);
+        let size = |SizeBody { min, max }| PoolBounds { min, max };
         Self { enabled, images: images.into_iter().map(|(image, of)| (image, of.map(size))).collect() }
     }
 }

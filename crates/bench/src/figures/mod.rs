@@ -65,6 +65,10 @@ pub(crate) enum Figure {
     Audit,
     /// Making many sandboxes at once through REST
     RestBurst,
+    /// Claiming a sandbox that is ready, through REST
+    RestClaim,
+    /// Claiming many that are ready at once, through REST
+    RestClaimBurst,
 }
 
 impl fmt::Display for Figure {
@@ -74,7 +78,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -93,6 +97,8 @@ impl Figure {
         Self::RestPreview,
         Self::Audit,
         Self::RestBurst,
+        Self::RestClaim,
+        Self::RestClaimBurst,
     ];
 
     pub(crate) async fn take(self, bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -115,6 +121,8 @@ impl Figure {
             Self::RestPreview => rest::preview(bench).await,
             Self::Audit => audit::take(bench).await,
             Self::RestBurst => rest::burst(bench).await,
+            Self::RestClaim => rest::claim(bench).await,
+            Self::RestClaimBurst => rest::claim_burst(bench).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolKey, shelf::Shelf};
 use crate::{
-    Caller, Core,
+    Caller, Core, Knobs, PoolSize,
     act::{Act, What},
 };
 use atoll_types::Result;
@@ -24,7 +24,41 @@ pub struct PoolChange {
     /// Whether anything is kept ready.
     pub enabled: Option<bool>,
     /// The smallest and the largest number by image; none takes back what was set for it.
-    pub images: BTreeMap<String, Option<(Option<u32>, Option<u32>)>>,
+    pub images: BTreeMap<String, Option<PoolBounds>>,
+}
+
+/// The smallest and the largest number of an image; what is none stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct PoolBounds {
+    pub min: Option<u32>,
+    pub max: Option<u32>,
+}
+
+impl PoolChange {
+    /// The same, as settings.
+    fn settings(self, knobs: &Knobs) -> Map<String, Value> {
+        let Self { enabled, images } = self;
+        let mut changes = Map::new();
+        changes.extend(enabled.map(|enabled| ("warm_pool_enabled".to_owned(), enabled.into())));
+        if images.is_empty() {
+            return changes;
+        }
+        let mut sizes = knobs.pool_images.clone();
+        for (image, bounds) in images {
+            let usual = PoolSize { min: knobs.pool_min, max: knobs.pool_max };
+            let old = sizes.get(&image).copied().unwrap_or(usual);
+            match bounds {
+                None => drop(sizes.remove(&image)),
+                Some(PoolBounds { min, max }) => {
+                    let size = PoolSize { min: min.unwrap_or(old.min), max: max.unwrap_or(old.max) };
+                    sizes.insert(image, size);
+                }
+            }
+        }
+        changes.insert("pool.images".into(), json!(sizes));
+        changes
+    }
 }
 
 impl Pool {
@@ -94,35 +128,13 @@ impl Core {
     async fn resize_as(&self, act: &Act, caller: &Caller, change: PoolChange) -> Result<()> {
         act.allowed()?;
         caller.must_administer()?;
-        let PoolChange { enabled, images } = change;
-        let mut named = BTreeMap::new();
-        for (image, size) in images {
+        let mut images = BTreeMap::new();
+        for (image, bounds) in change.images {
             let profile = self.settings.profile(&image).map_err(|e| e.at("images"))?;
-            named.insert(profile.image.to_string(), size);
+            images.insert(profile.image.to_string(), bounds);
         }
-        let settings = |knobs: &crate::Knobs| {
-            let mut changes = Map::new();
-            if let Some(enabled) = enabled {
-                changes.insert("warm_pool_enabled".into(), enabled.into());
-            }
-            if !named.is_empty() {
-                let mut sizes = knobs.pool_images.clone();
-                for (image, size) in named {
-                    let usual = crate::PoolSize { min: knobs.pool_min, max: knobs.pool_max };
-                    let old = sizes.get(&image).copied().unwrap_or(usual);
-                    match size {
-                        None => drop(sizes.remove(&image)),
-                        Some((min, max)) => {
-                            let size =
-                                crate::PoolSize { min: min.unwrap_or(old.min), max: max.unwrap_or(old.max) };
-                            sizes.insert(image, size);
-                        }
-                    }
-                }
-                changes.insert("pool.images".into(), json!(sizes));
-            }
-            changes
-        };
+        let change = PoolChange { images, ..change };
+        let settings = |knobs: &Knobs| change.settings(knobs);
         self.live.change_by(&*self.store, settings).await.map_err(|e| match e.field.as_deref() {
             Some("pool.images") => e.at("images"),
             _ => e,

@@ -13,7 +13,7 @@ mod refill;
 mod shelf;
 mod warm;
 
-pub use admin::{PoolChange, PoolView};
+pub use admin::{PoolBounds, PoolChange, PoolView};
 pub use shelf::{PoolFailure, PoolKey};
 pub(crate) use warm::{Dying, Warm};
 
