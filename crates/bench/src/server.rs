@@ -102,9 +102,16 @@ fn program() -> Result<PathBuf> {
 /// Variables that a server is started with.
 type Variables<'a> = &'a [(&'static str, String)];
 
-fn spawn(program: &Path, data: &Path, log: File, variables: Variables<'_>) -> Result<Child> {
+fn spawn(
+    program: &Path,
+    data: &Path,
+    log: File,
+    settings: &[String],
+    variables: Variables<'_>,
+) -> Result<Child> {
     let mut command = tokio::process::Command::new(program);
     command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
+    command.args(settings.iter().flat_map(|setting| ["--set", setting.as_str()]));
     command.env("ATOLL_BOOTSTRAP_KEY", KEY).env("ATOLL_LOG", "warn");
     // Nobody out there is asked by a benchmark.
     command.env("ATOLL_EGRESS_ASK_INDEXES", "false").envs(variables.iter().map(|(k, v)| (k, v)));
@@ -113,17 +120,18 @@ fn spawn(program: &Path, data: &Path, log: File, variables: Variables<'_>) -> Re
 }
 
 impl Server {
-    pub(crate) async fn start() -> Result<Self> {
-        Self::start_with(&[]).await
+    /// One with these settings.
+    pub(crate) async fn start(settings: &[String]) -> Result<Self> {
+        Self::start_with(settings, &[]).await
     }
 
-    pub(crate) async fn start_with(variables: Variables<'_>) -> Result<Self> {
+    pub(crate) async fn start_with(settings: &[String], variables: Variables<'_>) -> Result<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new().prefix("atoll-bench-rest-").tempdir()?;
         let (data, log) = (folder.path().join("data"), folder.path().join("server.log"));
         fs::create_dir(&data)?;
         let layout = Layout::new(&data.canonicalize()?);
-        let child = spawn(&program, layout.data(), File::create(&log)?, variables)?;
+        let child = spawn(&program, layout.data(), File::create(&log)?, settings, variables)?;
         let mut end = End { child, program, layout, folder, done: false };
         let mut stdout = BufReader::new(end.child.stdout.take().ok_or("the server has no output")?);
         let mut first = String::new();

@@ -6,6 +6,7 @@ use crate::{
     list::{Sort, Status},
     pairs::{self, Pair},
     place::{self, Place},
+    pool,
     server::Server,
     settings, size,
 };
@@ -61,6 +62,8 @@ pub enum Remote {
     Keys(Keys),
     /// Shows and changes the server's settings; for admins
     Settings(settings::Settings),
+    /// Shows and changes what is kept ready; for admins
+    Pool(pool::PoolOptions),
 }
 
 impl Remote {
@@ -94,6 +97,7 @@ impl Remote {
                 | KeysCommand::Revoke(KeysRevoke { server, .. }) => server.json,
             },
             Self::Settings(settings) => settings.json(),
+            Self::Pool(pool) => pool.json(),
         }
     }
 }

@@ -18,6 +18,7 @@ mod list;
 mod logs;
 mod pairs;
 mod place;
+mod pool;
 mod print;
 mod processes;
 mod progress;
@@ -77,5 +78,6 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Egress(options) => egress::run(options.command).await,
         Remote::Keys(options) => keys::run(options.command).await,
         Remote::Settings(options) => settings::run(options.command).await,
+        Remote::Pool(options) => pool::run(options.command).await,
     }
 }

@@ -13,6 +13,7 @@ mod execs;
 mod files;
 mod folders;
 mod keys;
+mod pool;
 mod ports;
 mod reply;
 mod sandboxes;
@@ -39,6 +40,7 @@ pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
 pub use keys::{CreateKey, IssuedKey, Key};
+pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};
 pub use reply::Reply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};

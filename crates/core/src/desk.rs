@@ -4,6 +4,7 @@
 //! The record is written before the world is changed and after, so a crash between leaves a record that
 //! [`crate::reconcile`] can compare with the world.
 
+mod claim;
 mod pause;
 
 use crate::{
@@ -11,6 +12,7 @@ use crate::{
     admission::{Admission, Need, Seat},
     egress::Gates,
     now,
+    pool::{Dying, Pool, Warm},
 };
 use atoll_egress::{Mode, Policy};
 use atoll_provider::{Container, ContainerSpec, Provider};
@@ -18,6 +20,7 @@ use atoll_store::{
     Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
+use futures_util::FutureExt;
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
@@ -58,6 +61,13 @@ enum Ask {
         seat: Option<Seat>,
         reply: oneshot::Sender<Result<Ran>>,
     },
+    /// See that a new one runs in a container of the pool.
+    Claim {
+        record: Box<SandboxRecord>,
+        warm: Warm,
+        seat: Seat,
+        reply: oneshot::Sender<Result<Ran>>,
+    },
     Pause {
         reason: String,
         reply: oneshot::Sender<Result<SandboxRecord>>,
@@ -86,6 +96,7 @@ struct Shared {
     provider: Arc<dyn Provider>,
     vault: Arc<Vault>,
     admission: Admission,
+    pool: Pool,
     gates: Arc<Gates>,
 }
 
@@ -96,8 +107,10 @@ impl Desks {
         vault: Arc<Vault>,
         admission: Admission,
         gates: Arc<Gates>,
+        pool: Pool,
     ) -> Self {
-        Self { shared: Arc::new(Shared { store, provider, vault, admission, gates }), open: Arc::default() }
+        let shared = Arc::new(Shared { store, provider, vault, admission, gates, pool });
+        Self { shared, open: Arc::default() }
     }
 
     /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
@@ -114,6 +127,12 @@ impl Desks {
     /// Starts a sandbox that was just recorded.
     pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
         self.ask(id, |reply| Ask::Run { new: true, by: "", seat: Some(seat), reply }).await
+    }
+
+    /// Gives a sandbox that was just recorded with it a container of the pool.
+    pub(crate) async fn claim(&self, record: SandboxRecord, warm: Warm, seat: Seat) -> Result<Ran> {
+        let (id, record) = (record.id, Box::new(record));
+        self.ask(id, |reply| Ask::Claim { record, warm, seat, reply }).await
     }
 
     /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.
@@ -190,7 +209,7 @@ impl Desks {
                 open.insert(id, sender.clone());
                 let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
                 tokio::spawn(async move {
-                    Desk { shared, id, container: None, paused: false, asleep: Vec::new() }
+                    Desk { shared, id, container: None, dying: None, paused: false, asleep: Vec::new() }
                         .serve(receiver)
                         .await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,6 +228,8 @@ struct Desk {
     shared: Arc<Shared>,
     id: SandboxId,
     container: Option<Arc<dyn Container>>,
+    /// Who watches it already.
+    dying: Option<Dying>,
     /// Whether that container stands still.
     paused: bool,
     /// Who waits until it does not.
@@ -216,7 +237,7 @@ struct Desk {
 }
 
 /// Waits for a container's death; for ever where there is no container.
-async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
+pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
     let Some(container) = container else { return std::future::pending().await };
     loop {
         match container.died().await {
@@ -235,12 +256,15 @@ impl Desk {
         // Who has a container keeps watching it, so that its death is noticed. The watch is kept across
         // questions: a new one would cost the launcher a worker each time.
         let mut watched: Option<ContainerId> = None;
-        let mut death = Box::pin(death_of(None));
+        let mut death = death_of(None).boxed();
         loop {
             let present = self.container.as_ref().map(|container| container.id());
             if present != watched {
                 watched = present;
-                death = Box::pin(death_of(self.container.clone()));
+                death = match self.dying.take() {
+                    Some(dying) => dying.boxed(),
+                    None => death_of(self.container.clone()).boxed(),
+                };
             }
             tokio::select! {
                 question = questions.recv() => match question {
@@ -265,6 +289,9 @@ impl Desk {
             Ask::Use { by, reply } => _ = reply.send(self.container(by).await),
             Ask::Awake(reply) => self.awake(reply).await,
             Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
+            Ask::Claim { record, warm, seat, reply } => {
+                _ = reply.send(self.claim(*record, warm, seat).await);
+            }
             Ask::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             Ask::Stop(reply) => _ = reply.send(self.stop().await),
             Ask::Destroy(reply) => _ = reply.send(self.destroy().await),
@@ -415,7 +442,7 @@ impl Desk {
             // What the caller sets comes first.
             environment: found.chain(environment.variables).collect(),
         };
-        let container = self.shared.provider.create(spec).await.map_err(|e| match e.code {
+        let container = self.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.
             ErrorCode::DiskFull => {
                 let error = Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..e };

@@ -22,6 +22,7 @@ mod keys;
 mod leash;
 mod list;
 mod live;
+mod pool;
 mod ports;
 mod preview;
 mod reconcile;
@@ -49,7 +50,8 @@ pub use exec::{
 };
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
-pub use live::{Knobs, Plan, Preset, SettingsView, Source};
+pub use live::{Knobs, Plan, PoolSize, Preset, SettingsView, Source};
+pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;
 pub use preview::PreviewToken;
 pub use settings::CoreSettings;
@@ -77,6 +79,7 @@ pub struct Core {
     vault: Arc<Vault>,
     settings: Arc<CoreSettings>,
     desks: Arc<Desks>,
+    pool: pool::Pool,
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
     running: Arc<egress::Running>,
@@ -116,8 +119,16 @@ impl Core {
         egress: EgressParts,
     ) -> Self {
         let vault = Arc::new(vault);
+        let settings = Arc::new(settings);
         let live = Arc::new(live::Live::new(settings.preset.clone()));
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live));
+        let pool = pool::Pool::new(
+            Arc::clone(&store),
+            Arc::clone(&provider),
+            admission.clone(),
+            Arc::clone(&live),
+            Arc::clone(&settings),
+        );
         let running: Arc<egress::Running> = Arc::default();
         let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
         let desks = Arc::new(Desks::new(
@@ -126,13 +137,15 @@ impl Core {
             Arc::clone(&vault),
             admission.clone(),
             Arc::clone(&gates),
+            pool.clone(),
         ));
         Self {
             store,
             provider,
             vault,
-            settings: Arc::new(settings),
+            settings,
             desks,
+            pool,
             pending: Arc::default(),
             claims: Arc::default(),
             running,

@@ -1,12 +1,15 @@
 //! What a start does: it compares what is recorded with what lives, and closes the difference. It takes
 //! no input, so the way back from a crash is the way of every day.
 
-use crate::{Core, now};
+use crate::{
+    Core, now,
+    pool::memory::{self, Remembered},
+};
 use atoll_provider::State;
 use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
 use atoll_types::{ContainerId, Result};
 use futures_util::StreamExt;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Sandboxes whose gates are asked for together after a start.
 const AT_ONCE: usize = 64;
@@ -19,9 +22,14 @@ impl Core {
         self.live.load(&*self.store).await?;
         let mut world: HashMap<ContainerId, State> =
             self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
+        let pooled = memory::read(&*self.store).await?;
+        let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
         let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
             let state = record.container.and_then(|id| world.remove(&id));
+            // A claim that was cut off has set some of what it should, and nobody knows which.
+            let claimed = record.container.is_some_and(|id| of_pool.contains(&id));
+            let state = state.filter(|_| !(claimed && record.status == Status::Provisioning));
             match state {
                 Some(State::Running) => alive.push(record.id),
                 Some(State::Paused) => paused.push(record.id),
@@ -30,14 +38,32 @@ impl Core {
             self.settle(&record, state).await?;
         }
         for orphan in world.into_keys() {
-            tracing::warn!(container = %orphan, "destroying a container that nobody owns");
+            if !of_pool.contains(&orphan) {
+                tracing::warn!(container = %orphan, "destroying a container that nobody owns");
+            }
             self.provider.destroy(orphan).await?;
         }
+        self.clear_pool(&pooled).await?;
         self.fill_admission().await?;
         let count = alive.len() + paused.len();
         self.serve_again(alive.clone());
         self.watch_again(alive, paused);
         Ok(count)
+    }
+
+    /// Frees what an earlier server kept ready: it is not known what that server did to it last, and what
+    /// is made anew is made of what there is now. What a sandbox has is the sandbox's.
+    async fn clear_pool(&self, pooled: &[Remembered]) -> Result<()> {
+        if pooled.is_empty() {
+            return Ok(());
+        }
+        let owned = memory::owned(&*self.store).await?;
+        if let Some(volumes) = self.provider.volumes() {
+            for one in pooled.iter().filter(|one| !owned.contains(&one.volume)) {
+                volumes.remove_volume(one.volume).await?;
+            }
+        }
+        memory::clear(&*self.store).await
     }
 
     /// Serves the gates of what lives. Whatever is inside answers when it likes, so nobody waits for it. Those of

@@ -6,6 +6,7 @@ use crate::{
     Caller, Core, Created,
     admission::{Need, Seat, Turn},
     desk::Ran,
+    pool::Warm,
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Result};
@@ -14,9 +15,17 @@ use tokio::time::Instant;
 /// How often a start is tried again whose limits were changed meanwhile.
 const TRIES: usize = 5;
 
+/// What became of a wish for a new sandbox.
+enum Made {
+    New(Box<SandboxRecord>),
+    /// Somebody else made it.
+    Existing(SandboxId),
+}
+
 impl Core {
     /// Makes a sandbox and starts it, or starts the one that has its session key.
     pub(crate) async fn make_and_start(&self, caller: &Caller, new: NewSandbox) -> Result<Created> {
+        let working = self.pool.request();
         let deadline = self.admission.deadline();
         let need = Need::of(&new.limits);
         let turn = self.session_turn(&new, &need, deadline).await?;
@@ -26,37 +35,51 @@ impl Core {
             drop(turn);
             return self.start_existing(caller, there.id).await;
         }
+        let quota = self.quota(caller, &new.owner, &new.owner_name);
+        let seat = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
+        let warm = self.pool.take(&new.profile, &seat, need);
+        if warm.is_none() {
+            seat.wait(need, deadline).await?;
+        }
+        // From here on it is carried to its end, whether the caller waits for it or not.
+        let core = self.clone();
+        let made = tokio::spawn(async move {
+            let made = core.make(new, seat, warm).await;
+            drop((turn, working));
+            made
+        });
+        let failed = |_| Error::internal("the sandbox was not made to its end");
+        match made.await.map_err(failed)?? {
+            Made::New(record) => Ok(Created { record: *record, new: true }),
+            Made::Existing(id) => self.start_existing(caller, id).await,
+        }
+    }
+
+    /// Records a new sandbox that has a seat and starts it, in a container of the pool where there is one.
+    async fn make(&self, mut new: NewSandbox, seat: Seat, warm: Option<Warm>) -> Result<Made> {
         let id = new.id;
-        let seat = self.seat_for(caller, &new, need, deadline).await?;
-        let inserted = self.store.insert_sandbox(new).await?;
-        drop(turn);
-        match inserted {
-            Inserted::New(_) => match self.desks.make(id, seat).await? {
-                Ran::Runs(record) => Ok(Created { record: *record, new: true }),
-                Ran::NeedsSeat(_) => Err(Error::internal("a new sandbox has no seat")),
-            },
-            Inserted::Existing(record) => {
-                drop(seat);
-                self.start_existing(caller, record.id).await
+        if let Some(warm) = &warm {
+            (new.container, new.volume) = (Some(warm.id()), warm.volume());
+        }
+        let record = match self.store.insert_sandbox(new).await? {
+            Inserted::New(record) => record,
+            Inserted::Existing(record) => return Ok(Made::Existing(record.id)),
+        };
+        let ran = match warm {
+            Some(mut warm) => {
+                warm.recorded();
+                self.desks.claim(record, warm, seat).await?
             }
+            None => self.desks.make(id, seat).await?,
+        };
+        match ran {
+            Ran::Runs(record) => Ok(Made::New(record)),
+            Ran::NeedsSeat(_) => Err(Error::internal("a new sandbox has no seat")),
         }
     }
 
     async fn start_existing(&self, caller: &Caller, id: SandboxId) -> Result<Created> {
         Ok(Created { record: self.start(caller, id, "a create with its session key").await?, new: false })
-    }
-
-    async fn seat_for(
-        &self,
-        caller: &Caller,
-        new: &NewSandbox,
-        need: Need,
-        deadline: Instant,
-    ) -> Result<Seat> {
-        let quota = self.quota(caller, &new.owner, &new.owner_name);
-        let seat = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
-        seat.wait(need, deadline).await?;
-        Ok(seat)
     }
 
     /// Of those that create with one session key, one at a time: the others find its sandbox.
@@ -91,6 +114,7 @@ impl Core {
             Ran::Runs(record) => return Ok(*record),
             Ran::NeedsSeat(record) => record,
         };
+        let _working = self.pool.request();
         let (began, deadline) = (Instant::now(), self.admission.deadline());
         let late = || self.admission.no_turn(&Need::of(&record.limits), began);
         let _turn = self.turns.take(&id.to_string(), deadline, late).await?;

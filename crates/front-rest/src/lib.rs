@@ -19,6 +19,7 @@ mod listen;
 mod meta;
 mod metrics;
 mod parse;
+mod pool;
 mod preview;
 mod rate;
 mod sandboxes;
@@ -107,6 +108,9 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(settings::get, settings::patch))
+        .routes(routes!(pool::summary))
+        .routes(routes!(pool::get, pool::patch))
+        .routes(routes!(pool::drain))
         .routes(routes!(audit::list))
         .routes(routes!(audit::summary))
         .routes(routes!(audit::trail::export))

@@ -44,7 +44,9 @@ pub(crate) async fn metrics(State(app): State<App>, request: Request) -> Result<
     }
     let counts = app.core.status_counts().await?;
     let used = app.core.usage_totals();
-    let text =
-        app.metrics.render(&counts, &used).map_err(|_| Error::internal("metrics cannot be rendered"))?;
+    let text = app
+        .metrics
+        .render(&counts, &used, &app.core.pool_figures())
+        .map_err(|_| Error::internal("metrics cannot be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

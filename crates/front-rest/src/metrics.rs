@@ -1,7 +1,7 @@
 //! Figures about the server, in the text form that Prometheus reads.
 
 use crate::{App, shapes::status_name};
-use atoll_core::UsageTotals;
+use atoll_core::{PoolKey, PoolView, UsageTotals};
 use atoll_store::Status;
 use axum::{
     extract::{MatchedPath, Request, State},
@@ -52,6 +52,7 @@ impl Metrics {
         &self,
         sandboxes: &BTreeMap<Status, u64>,
         used: &UsageTotals,
+        pool: &PoolView,
     ) -> Result<String, std::fmt::Error> {
         let mut page = String::new();
         writeln!(page, "# TYPE atoll_sandboxes gauge")?;
@@ -71,6 +72,7 @@ impl Metrics {
         {
             writeln!(page, "# TYPE atoll_sandboxes_{name} gauge\natoll_sandboxes_{name} {value}")?;
         }
+        render_pool(&mut page, pool)?;
         writeln!(page, "# TYPE atoll_http_requests_total counter")?;
         for ((route, status), count) in self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             writeln!(page, "atoll_http_requests_total{{route=\"{route}\",status=\"{status}\"}} {count}")?;
@@ -93,6 +95,29 @@ impl Metrics {
         }
         Ok(page)
     }
+}
+
+/// What is kept ready, by image: those are the operator's, and few.
+fn render_pool(page: &mut String, pool: &PoolView) -> std::fmt::Result {
+    type Figure = fn(&PoolKey) -> f64;
+    let figures: [(&str, &str, Figure); 9] = [
+        ("hits_total", "counter", |key| key.hits as f64),
+        ("misses_total", "counter", |key| key.misses as f64),
+        ("failures_total", "counter", |key| key.failures as f64),
+        ("refill_seconds_sum", "counter", |key| key.refill_time.as_secs_f64()),
+        ("refill_seconds_count", "counter", |key| key.refills as f64),
+        ("ready", "gauge", |key| key.ready.into()),
+        ("starting", "gauge", |key| key.starting.into()),
+        ("target", "gauge", |key| key.target.into()),
+        ("oldest_seconds", "gauge", |key| key.oldest.map_or(0.0, |age| age.as_secs_f64())),
+    ];
+    for (name, kind, figure) in figures {
+        writeln!(page, "# TYPE atoll_pool_{name} {kind}")?;
+        for key in &pool.keys {
+            writeln!(page, "atoll_pool_{name}{{image=\"{}\"}} {}", key.image, figure(key))?;
+        }
+    }
+    Ok(())
 }
 
 /// Counts every request by its route, never by its path: paths are the callers' and without end.

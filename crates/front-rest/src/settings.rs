@@ -20,8 +20,8 @@ use utoipa::ToSchema;
 pub(crate) struct SettingsItem {
     /// What runs sandboxes. Cannot be changed.
     provider_type: Value,
-    /// Not supported yet.
-    warm_pool_enabled: Value,
+    /// Whether sandboxes are kept ready.
+    warm_pool_enabled: bool,
     /// Sandboxes that an owner may have at a time by the default plan.
     #[schema(minimum = 0, maximum = 1_000_000)]
     default_max_per_user: u32,
@@ -55,6 +55,7 @@ pub(crate) struct OwnSettings {
     /// Which owner, by name or id, has which of them.
     owners: BTreeMap<String, String>,
     admission: AdmissionItem,
+    pool: PoolSettings,
     tool_sessions: ToolSessionsItem,
     /// What keys of each tier may ask for. From the configuration file.
     tiers: BTreeMap<&'static str, TierItem>,
@@ -84,6 +85,20 @@ pub(crate) struct AdmissionItem {
     memory_ratio: f64,
     /// Times the machine's process table.
     process_ratio: f64,
+}
+
+/// How many sandboxes are kept ready.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PoolSettings {
+    /// Of an image, even when nobody asks.
+    #[schema(maximum = 1000)]
+    min: u32,
+    /// Of an image, when many ask.
+    #[schema(maximum = 1000)]
+    max: u32,
+    /// The same of single images: `min` and `max` by name.
+    #[schema(value_type = BTreeMap<String, BTreeMap<String, u32>>)]
+    images: Value,
 }
 
 /// Tool sessions.
@@ -123,7 +138,7 @@ impl From<SettingsView> for SettingsItem {
         let k: &Knobs = &knobs;
         Self {
             provider_type: fixed("provider_type"),
-            warm_pool_enabled: fixed("warm_pool_enabled"),
+            warm_pool_enabled: k.warm_pool_enabled,
             default_max_per_user: k.default_max_per_user,
             idle_timeout_seconds: k.idle_timeout_seconds,
             stopped_retention_seconds: k.stopped_retention_seconds,
@@ -146,6 +161,11 @@ impl From<SettingsView> for SettingsItem {
                     cpu_ratio: k.admission_cpu_ratio,
                     memory_ratio: k.admission_memory_ratio,
                     process_ratio: k.admission_process_ratio,
+                },
+                pool: PoolSettings {
+                    min: k.pool_min,
+                    max: k.pool_max,
+                    images: k.get("pool.images").unwrap_or_default(),
                 },
                 tool_sessions: ToolSessionsItem {
                     max: k.tool_sessions_max,

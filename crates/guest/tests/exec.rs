@@ -63,11 +63,12 @@ async fn the_environment_is_ours_and_nothing_leaks() {
 async fn configure_changes_later_commands() {
     let guest = Guest::start().await;
     let environment = HashMap::from([("NEW".into(), "2".into())]);
-    let request = ConfigureRequest { set_environment: true, environment, open_files: 99 };
+    let request =
+        ConfigureRequest { set_environment: true, environment, open_files: 99, ..Default::default() };
     guest.client.clone().configure(request).await.unwrap();
     assert_eq!(guest.output("echo $NEW-$SANDBOX-$(ulimit -n)").await, "2--99");
     let environment = HashMap::from([("A=B".into(), "2".into())]);
-    let request = ConfigureRequest { set_environment: true, environment, open_files: 0 };
+    let request = ConfigureRequest { set_environment: true, environment, ..Default::default() };
     let error = error(guest.client.clone().configure(request).await);
     assert_eq!(error.field.as_deref(), Some("environment"));
 }

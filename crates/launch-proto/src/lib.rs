@@ -9,6 +9,7 @@ mod frame;
 mod layout;
 mod message;
 mod observe;
+mod spool;
 
 pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
 pub use layout::Layout;
@@ -17,6 +18,7 @@ pub use message::{
     Request, SocketsRequest, TrustRequest, VolumeStatus,
 };
 pub use observe::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
+pub use spool::{output_bytes, spool_bytes};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;

@@ -44,6 +44,11 @@ pub enum Request {
     Trust(TrustRequest),
     /// Changes what the container may use. [`Reply::Done`].
     SetLimits(ContainerId, Limits),
+    /// The same, for a container that was made before it was known for whom. Refused where it was made of
+    /// another image than a new one would be. [`Reply::Done`].
+    Claim(ContainerId, Limits),
+    /// Whether the container was made of what a new one would be made of. [`Reply::Current`].
+    Current(ContainerId),
     /// Lets all of a container stand still; answers when it does. Fine when it does already.
     /// [`Reply::Done`].
     Pause(ContainerId),
@@ -228,6 +233,7 @@ pub enum Reply {
     Usages(Vec<(ContainerId, Usage)>),
     Volumes(Vec<VolumeStatus>),
     Report(Report),
+    Current(bool),
 }
 
 impl Reply {
@@ -246,7 +252,8 @@ impl Reply {
             | Self::Ports(_)
             | Self::Usages(_)
             | Self::Volumes(_)
-            | Self::Report(_) => 0,
+            | Self::Report(_)
+            | Self::Current(_) => 0,
         }
     }
 }

@@ -26,6 +26,9 @@ pub(crate) struct Record {
     pub(crate) pid_start: u64,
     /// The token of a PID 1 that listens on TCP.
     pub(crate) token: Option<String>,
+    /// Which version of its image it was made of.
+    #[serde(default)]
+    pub(crate) image: String,
 }
 
 /// The right to change a container; free when dropped. It is the process's own: the container's first
@@ -151,6 +154,7 @@ impl Record {
             pid,
             pid_start: _,
             token: _,
+            image: _,
         } = self.clone();
         ContainerStatus {
             container,

@@ -106,6 +106,8 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         Request::SetLimits(container, limits) => {
             ops::set_limits(context, container, &limits).map(|()| Reply::Done)
         }
+        Request::Claim(container, limits) => ops::claim(context, container, &limits).map(|()| Reply::Done),
+        Request::Current(container) => ops::current(context, container).map(Reply::Current),
         Request::Unpause(container) => ops::unpause(context, container).map(|()| Reply::Done),
         Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
         Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),

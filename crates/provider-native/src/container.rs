@@ -5,13 +5,14 @@ use crate::{
     unexpected,
 };
 use async_trait::async_trait;
-use atoll_launch_proto::{Reply, Request};
+use atoll_launch_proto::{Reply, Request, output_bytes, spool_bytes};
 use atoll_provider::{
-    Container, Dial, FileChanges, Guest, LiveLimits, Lost, Pause, PortStream, Ports, State, WayOut,
+    Claimable, Container, Dial, FileChanges, Guest, GuestChange, LiveLimits, Lost, Pause, PortStream, Ports,
+    Spool, State, WayOut,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
-use std::{os::unix::net::UnixStream, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, os::unix::net::UnixStream, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
@@ -147,6 +148,10 @@ impl Container for NativeContainer {
         Some(self)
     }
 
+    fn claimable(&self) -> Option<&dyn Claimable> {
+        Some(self)
+    }
+
     fn pause(&self) -> Option<&dyn Pause> {
         Some(self)
     }
@@ -180,6 +185,30 @@ impl Pause for NativeContainer {
 impl LiveLimits for NativeContainer {
     async fn set_limits(&self, limits: Limits) -> Result<()> {
         self.launcher.ask(Request::SetLimits(self.id, limits)).await?;
-        self.guest.configure(None, Some(limits.open_files)).await
+        self.guest.configure(told(&limits)).await
+    }
+}
+
+/// What PID 1 has to know of the limits.
+fn told(limits: &Limits) -> GuestChange {
+    let spool = Spool { bytes: spool_bytes(limits), of_one: output_bytes(limits) };
+    GuestChange { environment: None, open_files: Some(limits.open_files), spool: Some(spool) }
+}
+
+#[async_trait]
+impl Claimable for NativeContainer {
+    async fn current(&self) -> Result<bool> {
+        match self.launcher.ask(Request::Current(self.id)).await? {
+            Reply::Current(current) => Ok(current),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn claim(&self, limits: Limits, environment: BTreeMap<String, String>) -> Result<()> {
+        let change = GuestChange { environment: Some(environment), ..told(&limits) };
+        let asked = self.launcher.ask(Request::Claim(self.id, limits));
+        // The one is root's and the other PID 1's; neither waits for the other. PID 1 is asked last of all
+        // whether it lives.
+        tokio::try_join!(asked, self.guest.configure(change)).map(|_| ())
     }
 }

@@ -13,8 +13,8 @@ pub use atoll_guest_proto::FEATURE_TOOLS;
 use atoll_types::{ContainerId, Death, Limits, Profile, Result, Usage, VolumeId};
 use futures_util::future::BoxFuture;
 pub use guest::{
-    Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest, Lost,
-    OutputStream, Program, StartFailure, TerminalSize, WriteOptions,
+    Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest,
+    GuestChange, Lost, OutputStream, Program, Spool, StartFailure, TerminalSize, WriteOptions,
 };
 use std::{collections::BTreeMap, os::fd::OwnedFd, pin::Pin, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -121,6 +121,8 @@ pub trait Container: Send + Sync {
     async fn died(&self) -> Result<Death>;
     /// Changing limits while it runs, where the provider can.
     fn live_limits(&self) -> Option<&dyn LiveLimits>;
+    /// Handing it over to somebody it was not made for, where the provider can.
+    fn claimable(&self) -> Option<&dyn Claimable>;
     /// Letting it stand still, where the provider can.
     fn pause(&self) -> Option<&dyn Pause>;
     /// Finding which files changed, where the provider can.
@@ -175,6 +177,16 @@ pub trait FileChanges: Send + Sync {
 pub trait LiveLimits: Send + Sync {
     /// Changes them; on failure the former ones hold.
     async fn set_limits(&self, limits: Limits) -> Result<()>;
+}
+
+/// The power to be made before it is known for whom. Whatever is handed over has run nothing.
+#[async_trait]
+pub trait Claimable: Send + Sync {
+    /// Whether it was made of what a new one would be made of now.
+    async fn current(&self) -> Result<bool>;
+    /// Hands it over: it has these limits from now on, and its commands start with this environment.
+    /// [`atoll_types::ErrorCode::Conflict`] where it is not current. On failure it is of no use any more.
+    async fn claim(&self, limits: Limits, environment: BTreeMap<String, String>) -> Result<()>;
 }
 
 /// The power to let a container stand still, with every process where it is, and go on.

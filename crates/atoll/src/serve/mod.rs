@@ -124,6 +124,10 @@ async fn serve(config: &Config) -> Result<()> {
         let core = core.clone();
         async move { core.sample_usage().await }
     });
+    let keeper = tokio::spawn({
+        let core = core.clone();
+        async move { core.keep_pool().await }
+    });
     let asked = config.egress.ask_indexes;
     let fresh = tokio::spawn(async move {
         let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
@@ -135,6 +139,8 @@ async fn serve(config: &Config) -> Result<()> {
     let app = atoll_front_rest::router(core.clone(), access, config.preview.clone());
     atoll_front_rest::serve(listener, app, end).await;
     sampler.abort();
+    keeper.abort();
+    core.end_pool().await;
     fresh.abort();
     network.abort();
     core.close_gates().await;

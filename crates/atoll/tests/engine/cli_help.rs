@@ -41,6 +41,7 @@ fn the_help_is_as_it_was() {
         "egress",
         "keys",
         "settings",
+        "pool",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), help(&[command, "--help"]));
     }

@@ -4,13 +4,16 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Changed, Container, ContainerSpec, FileChange, FileChanges, Gate, Guest, Listed,
+    Capabilities, Changed, Claimable, Container, ContainerSpec, FileChange, FileChanges, Gate, Guest, Listed,
     LiveLimits, Pause, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
 use futures_util::future::BoxFuture;
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 #[tokio::test]
 async fn the_native_provider_conforms() {
@@ -53,6 +56,8 @@ enum Fault {
     PausesNothing,
     NeverGoesOn,
     HidesThatItIsPaused,
+    HandsOverWithItsOldLimits,
+    HandsOverWithoutTheEnvironment,
 }
 
 /// A provider that is right but for one fault.
@@ -220,6 +225,10 @@ impl Container for BrokenContainer {
         Some(self)
     }
 
+    fn claimable(&self) -> Option<&dyn Claimable> {
+        Some(self)
+    }
+
     fn pause(&self) -> Option<&dyn Pause> {
         Some(self)
     }
@@ -255,6 +264,22 @@ impl WayOut for BrokenContainer {
             Fault::NeverLetsGoOfTheGate => Box::pin(std::future::pending()),
             _ => self.inner.way_out().unwrap().closed(),
         }
+    }
+}
+
+#[async_trait]
+impl Claimable for BrokenContainer {
+    async fn current(&self) -> Result<bool> {
+        self.inner.claimable().unwrap().current().await
+    }
+
+    async fn claim(&self, mut limits: Limits, mut environment: BTreeMap<String, String>) -> Result<()> {
+        match self.fault {
+            Fault::HandsOverWithItsOldLimits => limits.disk_bytes = 16 << 20,
+            Fault::HandsOverWithoutTheEnvironment => environment.clear(),
+            _ => {}
+        }
+        self.inner.claimable().unwrap().claim(limits, environment).await
     }
 }
 
@@ -345,6 +370,8 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::PausesNothing, "what_is_paused_stands_still_and_goes_on"),
     (Fault::NeverGoesOn, "what_is_paused_stands_still_and_goes_on"),
     (Fault::HidesThatItIsPaused, "what_is_paused_stands_still_and_goes_on"),
+    (Fault::HandsOverWithItsOldLimits, "what_was_made_for_nobody_is_handed_over"),
+    (Fault::HandsOverWithoutTheEnvironment, "what_was_made_for_nobody_is_handed_over"),
 ];
 
 #[tokio::test]

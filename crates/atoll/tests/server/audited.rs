@@ -90,6 +90,8 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("patch", "/api/v1/settings/sandbox"),
             ("/api/v1/settings/sandbox".into(), json!({"idle_timeout_seconds":60}), "settings.patch"),
         ),
+        (("patch", "/api/v1/pool"), ("/api/v1/pool".into(), json!({"enabled":false}), "pool.resize")),
+        (("post", "/api/v1/pool/drain"), ("/api/v1/pool/drain".into(), json!({}), "pool.drain")),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
         (("post", id!("/egress/tokens")), (at("/egress/tokens"), json!({}), "egress.token")),
         (("put", id!("/egress")), (at("/egress"), json!({"mode":"none"}), "egress.set")),

@@ -38,6 +38,8 @@ fn spawn(data: &Path, listen: &str, arguments: &[String], level: &str, log: &Log
         .arg(data)
         .args(arguments)
         .env("ATOLL_BOOTSTRAP_KEY", KEY)
+        // Tests of the pool switch it on by a flag, which is stronger.
+        .env("ATOLL_SETTINGS_WARM_POOL_ENABLED", "false")
         // A test asks nobody out there; what its tools install, they fetch themselves.
         .env("ATOLL_EGRESS_ASK_INDEXES", "false")
         .env("ATOLL_LOG", level)

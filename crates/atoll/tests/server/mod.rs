@@ -19,6 +19,7 @@ mod limits;
 mod machine;
 mod metrics;
 mod pause;
+mod pool;
 mod preview;
 mod published_client;
 mod readme;

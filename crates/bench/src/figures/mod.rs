@@ -67,6 +67,10 @@ pub(crate) enum Figure {
     Audit,
     /// Making many sandboxes at once through REST
     RestBurst,
+    /// Claiming a sandbox that is ready, through REST
+    RestClaim,
+    /// Claiming many that are ready at once, through REST
+    RestClaimBurst,
     /// Fetching much through a sandbox's proxy
     EgressThroughput,
     /// Fetching little through a sandbox's proxy
@@ -82,7 +86,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -101,6 +105,8 @@ impl Figure {
         Self::RestPreview,
         Self::Audit,
         Self::RestBurst,
+        Self::RestClaim,
+        Self::RestClaimBurst,
         Self::EgressThroughput,
         Self::EgressLatency,
         Self::EgressConnections,
@@ -126,6 +132,8 @@ impl Figure {
             Self::RestPreview => rest::preview(bench).await,
             Self::Audit => audit::take(bench).await,
             Self::RestBurst => rest::burst(bench).await,
+            Self::RestClaim => rest::claim(bench).await,
+            Self::RestClaimBurst => rest::claim_burst(bench).await,
             Self::EgressThroughput => egress::throughput(bench).await,
             Self::EgressLatency => egress::latency(bench).await,
             Self::EgressConnections => egress::connections(bench).await,

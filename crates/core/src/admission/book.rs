@@ -29,8 +29,10 @@ pub(super) struct Tally {
 pub(super) struct Book {
     entries: HashMap<SandboxId, Entry>,
     owners: HashMap<String, Tally>,
-    /// The sum of all seats.
+    /// The sum of all seats, those of the pool included.
     pub(super) used: Need,
+    /// How many of them are the pool's.
+    pub(super) pooled: u32,
     pub(super) queue: Queue,
 }
 

@@ -10,11 +10,13 @@
 mod book;
 mod machine;
 mod need;
+mod pooled;
 mod queue;
 mod turns;
 
 pub use machine::Machine;
 pub(crate) use need::{Need, Resource};
+pub(crate) use pooled::PoolSeat;
 pub(crate) use turns::{Turn, Turns};
 
 use crate::live::{Live, Quota};
@@ -25,10 +27,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 /// How often somebody who waits looks whether the machine itself has room again, which nobody tells.
 const LOOK: Duration = Duration::from_millis(250);
+/// How long the pool may take to give back what it holds.
+const GIVEN_BACK: Duration = Duration::from_secs(5);
 /// After how long somebody may try again who has waited in vain.
 const TRY_AGAIN: u32 = 5;
 
@@ -40,6 +44,8 @@ struct Inner {
     machine: Machine,
     live: Arc<Live>,
     book: Mutex<Book>,
+    /// Somebody waits for what the pool holds.
+    crowded: Notify,
 }
 
 /// Whether a sandbox in this state holds something of the machine.
@@ -55,8 +61,15 @@ impl Inner {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets in who may go in now.
+    /// Lets in who may go in now. Where somebody has to wait, what the pool holds is asked back.
     fn grant(&self, book: &mut Book) {
+        self.let_in(book);
+        if !book.queue.is_empty() && book.pooled > 0 {
+            self.crowded.notify_one();
+        }
+    }
+
+    fn let_in(&self, book: &mut Book) {
         if book.queue.is_empty() {
             return;
         }
@@ -103,7 +116,7 @@ impl Inner {
 
 impl Admission {
     pub(crate) fn new(machine: Machine, live: Arc<Live>) -> Self {
-        Self(Arc::new(Inner { machine, live, book: Mutex::default() }))
+        Self(Arc::new(Inner { machine, live, book: Mutex::default(), crowded: Notify::new() }))
     }
 
     /// Until when a request that comes now waits.
@@ -207,16 +220,18 @@ impl Seat {
         let place = Waiting { seat: self, ticket };
         loop {
             let now = Instant::now();
+            // What the pool holds is on its way back, whoever may not wait for others.
+            let end = if inner.book().pooled > 0 { deadline.max(began + GIVEN_BACK) } else { deadline };
             tokio::select! {
                 biased;
                 granted = &mut told => return granted.map_err(|_| inner.full(&need, began.elapsed())),
-                () = tokio::time::sleep_until(deadline.min(now + LOOK)) => {}
+                () = tokio::time::sleep_until(end.min(now + LOOK)) => {}
             }
             self.admission.look();
             if told.try_recv().is_ok() {
                 return Ok(());
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= end {
                 drop(place);
                 // Between the look and the leaving it may have been let in after all.
                 return match told.try_recv() {

@@ -221,3 +221,44 @@ async fn records_are_counted_as_they_are_and_once() {
     drop(seat);
     assert_eq!((used(&admission), admission.0.book().tally("ann").sandboxes), (400, 7));
 }
+
+#[tokio::test]
+async fn what_the_pool_holds_moves_to_a_sandbox_without_a_gap_or_goes_first() {
+    let admission = admission(100, 0);
+    let mut pooled = admission.pool_seat(need(60)).unwrap();
+    assert_eq!(used(&admission), 60);
+    assert!(admission.pool_seat(need(60)).is_none(), "it does not fit");
+    let seat = admission.place(SandboxId::random(), "ann", 0, None).unwrap();
+    assert!(!seat.take_over(&mut pooled, need(101)), "more than there is");
+    assert!(seat.take_over(&mut pooled, need(100)));
+    assert_eq!(used(&admission), 100);
+    drop(pooled);
+    assert_eq!(used(&admission), 100, "it was moved, and is not freed twice");
+    drop(seat);
+    assert_eq!(used(&admission), 0);
+
+    // Who does not fit beside the pool is let in when the pool has gone, however short it may wait.
+    let pooled = admission.pool_seat(need(60)).unwrap();
+    let gives_way = {
+        let admission = admission.clone();
+        tokio::spawn(async move {
+            admission.crowded().await;
+            drop(pooled);
+        })
+    };
+    let large = seated(&admission, "ann", 90).await.unwrap();
+    gives_way.await.unwrap();
+    assert_eq!(used(&admission), 90);
+    // While somebody waits, nothing is made for the pool, and nobody passes by way of it.
+    let mut pooled = admission.pool_seat(need(5)).unwrap();
+    let waiting = admission.place(SandboxId::random(), "bob", 0, None).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(600);
+    let waits = tokio::spawn(async move { waiting.wait(need(50), deadline).await.map(|()| waiting) });
+    admission.crowded().await;
+    assert!(admission.pool_seat(need(1)).is_none());
+    let late = admission.place(SandboxId::random(), "cid", 0, None).unwrap();
+    assert!(!late.take_over(&mut pooled, need(1)));
+    drop(large);
+    assert!(waits.await.unwrap().is_ok());
+    assert!(late.take_over(&mut pooled, need(1)));
+}

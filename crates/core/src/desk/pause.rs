@@ -42,6 +42,7 @@ impl Desk {
     /// Forgets the container. Who waits for it to go on waits in vain.
     pub(super) fn let_go(&mut self) {
         self.container = None;
+        self.dying = None;
         self.paused = false;
         self.asleep.clear();
     }

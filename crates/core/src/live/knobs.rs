@@ -4,6 +4,7 @@
 
 use super::{
     plan::Plan,
+    pool::PoolSize,
     unknown,
     value::{read, within},
 };
@@ -78,6 +79,14 @@ knobs! {
     "admission.memory_ratio" admission_memory_ratio: f64 = 16.0, within(RATIO);
     /// How many times the machine's processes may be promised.
     "admission.process_ratio" admission_process_ratio: f64 = 16.0, within(RATIO);
+    /// Whether sandboxes are kept ready.
+    "warm_pool_enabled" warm_pool_enabled: bool = true, |_: &bool| Ok(());
+    /// How many are kept ready of an image even when nobody asks.
+    "pool.min" pool_min: u32 = 2, within(0..=PoolSize::MOST);
+    /// How many are kept ready of an image when many ask.
+    "pool.max" pool_max: u32 = 8, within(0..=PoolSize::MOST);
+    /// The same for single images, by name.
+    "pool.images" pool_images: BTreeMap<String, PoolSize> = BTreeMap::new(), PoolSize::check_all;
     /// Tool sessions in all.
     "tool_sessions.max" tool_sessions_max: u32 = 5, within(1..=MILLION);
     /// Tool sessions of one thread.
@@ -98,6 +107,9 @@ impl Knobs {
 
     /// Refuses what does not go together.
     pub(super) fn validate(&self) -> Result<()> {
+        if self.pool_min > self.pool_max {
+            return Err(Error::invalid("pool.min", "pool.min is above pool.max"));
+        }
         match self.owners.values().find(|plan| !self.plans.contains_key(*plan)) {
             Some(plan) => Err(Error::invalid("owners", format!("there is no plan {plan:?}"))),
             None => Ok(()),

@@ -5,12 +5,14 @@
 mod knobs;
 mod patch;
 mod plan;
+mod pool;
 mod value;
 
 pub use knobs::Knobs;
 pub use patch::SettingsView;
 pub use plan::Plan;
 pub(crate) use plan::Quota;
+pub use pool::PoolSize;
 
 use atoll_store::Store;
 use atoll_types::{Error, Result};
@@ -139,9 +141,18 @@ impl Live {
 
     /// Changes some, or none: null takes what was stored back. Returns the settings after it.
     async fn change(&self, store: &dyn Store, changes: Map<String, Value>) -> Result<Arc<Knobs>> {
+        self.change_by(store, |_| changes).await
+    }
+
+    /// The same, by what they are now: of two such changes the second sees the first.
+    pub(crate) async fn change_by(
+        &self,
+        store: &dyn Store,
+        changes: impl FnOnce(&Knobs) -> Map<String, Value>,
+    ) -> Result<Arc<Knobs>> {
         let mut stored = self.stored.lock().await;
         let mut next = stored.clone();
-        for (name, value) in changes {
+        for (name, value) in changes(&self.now()) {
             match value {
                 Value::Null => drop(next.remove(&name)),
                 value => drop(next.insert(name, value)),

@@ -77,6 +77,11 @@ impl Core {
         if let Some(image) = real.get("db_default_image").and_then(Value::as_str) {
             self.settings.profile(image).map_err(|e| e.at("db_default_image"))?;
         }
+        if let Some(Value::Object(images)) = real.get("pool.images") {
+            for image in images.keys() {
+                self.settings.profile(image).map_err(|e| e.at("pool.images"))?;
+            }
+        }
         self.live.change(&*self.store, real).await?;
         self.admission.look();
         Ok(())
@@ -87,7 +92,6 @@ impl Core {
         let of = |value: &str| Value::from(value);
         [
             ("provider_type", of("native")),
-            ("warm_pool_enabled", Value::from(false)),
             ("config_fallback_image", of(&self.settings.default_image)),
             ("env_allowlist", Value::from(Vec::<String>::new())),
             ("db_active_images", Value::from(vec!["host"])),

@@ -137,8 +137,8 @@ pub(crate) struct Book {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Whose each container is; none where nobody's.
-    pub(super) owners: HashMap<ContainerId, Option<SandboxId>>,
+    /// Whose each container is.
+    pub(super) owners: HashMap<ContainerId, SandboxId>,
     pub(super) tracks: HashMap<SandboxId, Track>,
     pub(super) totals: UsageTotals,
 }
@@ -174,7 +174,7 @@ impl State {
     pub(super) fn take(&mut self, at: i64, oldest: i64, all: &[(ContainerId, Usage)]) {
         let mut totals = UsageTotals { cpu_usec: self.totals.cpu_usec, ..UsageTotals::default() };
         for (container, usage) in all {
-            let Some(Some(sandbox)) = self.owners.get(container) else { continue };
+            let Some(sandbox) = self.owners.get(container) else { continue };
             let track = self.tracks.entry(*sandbox).or_default();
             let before = track.marks[0].filter(|mark| mark.container == *container);
             let known = before.and_then(|mark| mark.cpu_usec).unwrap_or(0);
@@ -249,7 +249,7 @@ mod tests {
 
     fn book(owners: &[(ContainerId, SandboxId)]) -> Book {
         let book = Book::default();
-        book.state().owners.extend(owners.iter().map(|(container, id)| (*container, Some(*id))));
+        book.state().owners.extend(owners.iter().map(|(container, id)| (*container, *id)));
         book
     }
 

@@ -114,8 +114,10 @@ impl Core {
             there.into_iter().filter(|container| !state.owners.contains_key(container)).collect()
         };
         for container in unknown {
-            let owner = self.store.sandbox_by_container(container).await?.map(|record| record.id);
-            self.usage.state().owners.insert(container, owner);
+            // One of the pool is nobody's yet, and is asked after again.
+            if let Some(record) = self.store.sandbox_by_container(container).await? {
+                self.usage.state().owners.insert(container, record.id);
+            }
         }
         Ok(())
     }

@@ -31,6 +31,11 @@ pub struct ConfigureRequest {
     /// Open files of one process; 0 leaves it.
     #[prost(uint32, tag = "3")]
     pub open_files: u32,
+    /// What the spool may hold, and what one command may have of it; 0 leaves it.
+    #[prost(uint64, tag = "4")]
+    pub spool_bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub output_limit: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfigureReply {}

@@ -39,6 +39,16 @@ struct Table {
     gone: VecDeque<ExecId>,
     environment: Variables,
     open_files: u32,
+    spool_bytes: u64,
+    output_limit: u64,
+}
+
+/// What a command starts with.
+pub(crate) struct Settings {
+    pub(crate) environment: Variables,
+    pub(crate) open_files: u32,
+    /// What it may print, where it does not say itself.
+    pub(crate) output_limit: u64,
 }
 
 /// Opened for execution only: a tool needs no path to it, and none is mounted inside.
@@ -77,6 +87,8 @@ impl Execs {
                 gone: VecDeque::new(),
                 environment: config.environment.clone(),
                 open_files: config.open_files,
+                spool_bytes: config.spool_bytes,
+                output_limit: config.output_limit,
             }),
             config: config.clone(),
         })))
@@ -88,7 +100,8 @@ impl Execs {
 
     /// Changes what later commands start with.
     pub(crate) fn configure(&self, request: ConfigureRequest) -> Result<()> {
-        let ConfigureRequest { set_environment, environment, open_files } = request;
+        let ConfigureRequest { set_environment, environment, open_files, spool_bytes, output_limit } =
+            request;
         environment::validate(&environment)?;
         let mut table = self.table();
         if set_environment {
@@ -97,13 +110,21 @@ impl Execs {
         if open_files != 0 {
             table.open_files = open_files;
         }
+        if spool_bytes != 0 {
+            table.spool_bytes = spool_bytes;
+            self.shares.resize(spool_bytes);
+        }
+        if output_limit != 0 {
+            table.output_limit = output_limit;
+        }
         Ok(())
     }
 
-    /// The variables and the limit of open files that a command starts with.
-    pub(crate) fn settings(&self) -> (Variables, u32) {
+    /// What a command starts with.
+    pub(crate) fn settings(&self) -> Settings {
         let table = self.table();
-        (table.environment.clone(), table.open_files)
+        let Table { environment, open_files, output_limit, .. } = &*table;
+        Settings { environment: environment.clone(), open_files: *open_files, output_limit: *output_limit }
     }
 
     pub(crate) fn find(&self, id: ExecId) -> Option<Arc<Exec>> {
@@ -149,7 +170,7 @@ impl Execs {
         let ended = || table.gone.iter().filter_map(|id| table.records.get(id));
         let mut held: u64 = ended().map(|exec| exec.spooled()).sum();
         for exec in ended().take(table.gone.len().saturating_sub(1)) {
-            if held <= self.config.spool_bytes / 2 {
+            if held <= table.spool_bytes / 2 {
                 return;
             }
             // Most printed nothing or lost it earlier, and have no file to remove.

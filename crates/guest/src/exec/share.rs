@@ -7,33 +7,42 @@ use tokio::sync::watch;
 const LEAST: u64 = 64 * 1024;
 
 /// Everybody's part, by how many there are.
-pub(crate) struct Shares {
+pub(crate) struct Shares(watch::Sender<Division>);
+
+/// What is divided, and among how many.
+#[derive(Clone, Copy)]
+struct Division {
     all: u64,
-    count: watch::Sender<u64>,
+    count: u64,
 }
 
 /// One command's part; given back when dropped.
 pub(crate) struct Share {
-    all: u64,
-    count: watch::Sender<u64>,
-    seen: watch::Receiver<u64>,
+    division: watch::Sender<Division>,
+    seen: watch::Receiver<Division>,
 }
 
 impl Shares {
     pub(crate) fn of(spool_bytes: u64) -> Self {
-        Self { all: spool_bytes / 4, count: watch::Sender::new(0) }
+        Self(watch::Sender::new(Division { all: spool_bytes / 4, count: 0 }))
+    }
+
+    /// The spool has another size from now on.
+    pub(crate) fn resize(&self, spool_bytes: u64) {
+        self.0.send_modify(|division| division.all = spool_bytes / 4);
     }
 
     pub(crate) fn join(&self) -> Share {
-        self.count.send_modify(|count| *count += 1);
-        Share { all: self.all, count: self.count.clone(), seen: self.count.subscribe() }
+        self.0.send_modify(|division| division.count += 1);
+        Share { division: self.0.clone(), seen: self.0.subscribe() }
     }
 }
 
 impl Share {
     /// How much it is now.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.all / (*self.seen.borrow()).max(1)).max(LEAST)
+        let Division { all, count } = *self.seen.borrow();
+        (all / count.max(1)).max(LEAST)
     }
 
     /// Waits until it is another.
@@ -45,6 +54,6 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.count.send_modify(|count| *count -= 1);
+        self.division.send_modify(|division| division.count -= 1);
     }
 }

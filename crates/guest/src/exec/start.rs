@@ -71,18 +71,19 @@ impl Execs {
                 return Ok(self.insert_failed(id, program.display, stage, message));
             }
         };
-        let (sandbox, open_files) = self.settings();
+        let settings = self.settings();
         let shell = program::shell();
         let terminal_shell = size.and_then(|_| shell.to_str().ok());
         // Nothing that a sandbox's variables say shall reach a program of ours.
         let variables = match own {
             Some(_) => environment::Variables::new(),
-            None => environment::assemble(&user, terminal_shell, &sandbox, &environment),
+            None => environment::assemble(&user, terminal_shell, &settings.environment, &environment),
         };
         let command = program.display.clone();
         let group = || users::tty_group().unwrap_or(user.gid);
         let terminal = size.map(|size| TerminalPlan { size, group: group() });
-        let mut plan = Plan::new(program, &variables, directory, user, open_files, terminal, &self.config)?;
+        let mut plan =
+            Plan::new(program, &variables, directory, user, settings.open_files, terminal, &self.config)?;
         plan.own = own;
         let tool = own.is_some();
         let started = Instant::now();
@@ -94,7 +95,7 @@ impl Execs {
         let parts = Parts { control: Some(control), stdin, followers, terminal, tool };
         let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
         self.insert(exec.clone());
-        let limit = if output_limit == 0 { self.config.output_limit } else { output_limit };
+        let limit = if output_limit == 0 { settings.output_limit } else { output_limit };
         let keep = if keep_newest { Keep::Newest } else { Keep::Oldest };
         let driver = Driver {
             execs: self.clone(),

@@ -14,9 +14,9 @@ use crate::{
     spec, sys, uids, userns,
 };
 use atoll_guest_proto::{GuestConfig, Listen};
-use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest};
+use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest, output_bytes, spool_bytes};
 use atoll_storage::{Image, Tree};
-use atoll_types::{Error, ErrorCode, Limits, Result, RootMode, Storage};
+use atoll_types::{Error, ErrorCode, Result, RootMode, Storage};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{
     fs, io,
@@ -25,18 +25,9 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// What the output of a container's commands may take on disk: as much as its files, within these. The
-/// disk below must have it free, so a small sandbox has a small one.
-const SPOOL_BYTES: std::ops::RangeInclusive<u64> = 32 << 20..=256 << 20;
-/// The part of it that one command may have.
-const OUTPUT_PART: u64 = 4;
 const ENDED_EXECS: usize = 512;
 /// Where PID 1 listens when it must listen on TCP.
 pub(crate) const TCP_PORT: u16 = 2024;
-
-fn spool_bytes(limits: &Limits) -> u64 {
-    limits.disk_bytes.clamp(*SPOOL_BYTES.start(), *SPOOL_BYTES.end())
-}
 
 fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
     move |e| Error::internal(format!("cannot {doing}: {e}"))
@@ -56,7 +47,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(Cont
     refuse_shared_volume(context, request)?;
     let lock = record::begin(context, request.container)?;
     let result = uids::take(&context.layout, request.container).and_then(|slot| {
-        let record = first_record(request, slot, &start)?;
+        let record = first_record(request, slot, &start, &image)?;
         record::save(context, &record)?;
         launch(context, record, &image, &start, request)
     });
@@ -97,7 +88,7 @@ fn refuse_shared_volume(context: &Context, request: &CreateRequest) -> Result<()
     }
 }
 
-fn first_record(request: &CreateRequest, slot: u32, start: &Start) -> Result<Record> {
+fn first_record(request: &CreateRequest, slot: u32, start: &Start, image: &Image) -> Result<Record> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let token = if start.own_kernel() { Some(random_token()?) } else { None };
     Ok(Record {
@@ -110,6 +101,7 @@ fn first_record(request: &CreateRequest, slot: u32, start: &Start) -> Result<Rec
         pid: 0,
         pid_start: 0,
         token,
+        image: image.id.clone(),
     })
 }
 
@@ -250,7 +242,7 @@ fn guest_config(
         capabilities: record.profile.capabilities.clone(),
         seccomp: record.profile.seccomp,
         open_files: record.limits.open_files,
-        output_limit: spool_bytes(&record.limits) / OUTPUT_PART,
+        output_limit: output_bytes(&record.limits),
         max_ended_execs: ENDED_EXECS,
         spool_bytes: spool_bytes(&record.limits),
     };

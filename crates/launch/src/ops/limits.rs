@@ -1,23 +1,80 @@
-//! Changes what a living container may use.
+//! Changes what a living container may use, and hands over one that was made before it was known for whom.
 
 use super::inspect::no_such;
-use crate::{cgroup, context::Context, record};
+use crate::{
+    cgroup,
+    context::Context,
+    record::{self, Record},
+};
+use atoll_launch_proto::spool_bytes;
+use atoll_storage::Tree;
 use atoll_types::{ContainerId, Error, ErrorCode, Limits, Result, Storage};
 
-/// Changes the limits: the disk first, because it is the one that can be refused.
+/// Changes the limits.
 pub(crate) fn set_limits(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
+    change(context, container, limits, |_| Ok(()))
+}
+
+/// The same, where a new container would be made of the same image.
+pub(crate) fn claim(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
+    change(context, container, limits, |record| match is_current(context, record)? {
+        true => Ok(()),
+        false => Err(Error::new(ErrorCode::Conflict, "the container's image was rebuilt").at("container")),
+    })
+}
+
+/// Whether a new container would be made of the same image.
+pub(crate) fn current(context: &Context, container: ContainerId) -> Result<bool> {
+    let record = record::load(context, container).ok_or_else(|| no_such(container))?;
+    is_current(context, &record)
+}
+
+fn is_current(context: &Context, record: &Record) -> Result<bool> {
+    Ok(context.images.open(&record.profile.image)?.id == record.image)
+}
+
+fn change(
+    context: &Context,
+    container: ContainerId,
+    limits: &Limits,
+    check: impl FnOnce(&Record) -> Result<()>,
+) -> Result<()> {
     limits.validate()?;
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let mut record = record::load(context, container).ok_or_else(|| no_such(container))?;
     if !record.alive() {
         return Err(Error::new(ErrorCode::NotRunning, "the container is not running"));
     }
-    if record.profile.storage == Storage::Volume && limits.disk_bytes != record.limits.disk_bytes {
-        context.storage.set_limit(record.tree(), limits.disk_bytes)?;
-        record.limits.disk_bytes = limits.disk_bytes;
-        record::save(context, &record)?;
+    check(&record)?;
+    let disk = limits.disk_bytes != record.limits.disk_bytes;
+    // The disk first, because it is the one that can be refused.
+    if disk {
+        resize(context, &record, limits)?;
     }
-    cgroup::apply(context, container, limits, record.slot)?;
+    let all_but_disk = Limits { disk_bytes: limits.disk_bytes, ..record.limits };
+    if all_but_disk != *limits {
+        if disk {
+            record.limits.disk_bytes = limits.disk_bytes;
+            record::save(context, &record)?;
+        }
+        cgroup::apply(context, container, limits, record.slot)?;
+    } else if !disk {
+        return Ok(());
+    }
     record.limits = *limits;
     record::save(context, &record)
+}
+
+/// Files and output. What was given to the one is taken back when the other is refused.
+fn resize(context: &Context, record: &Record, limits: &Limits) -> Result<()> {
+    let storage = &context.storage;
+    if record.profile.storage == Storage::Volume {
+        storage.set_limit(record.tree(), limits.disk_bytes)?;
+    }
+    let (old, new) = (spool_bytes(&record.limits), spool_bytes(limits));
+    let resized = if old == new { Ok(()) } else { storage.set_limit(Tree::Spool(record.container), new) };
+    if resized.is_err() && record.profile.storage == Storage::Volume {
+        storage.set_limit(record.tree(), record.limits.disk_bytes)?;
+    }
+    resized
 }

@@ -15,7 +15,7 @@ pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use gate::gate;
 pub(crate) use inspect::{connect, inspect, list, report, wait};
-pub(crate) use limits::set_limits;
+pub(crate) use limits::{claim, current, set_limits};
 pub(crate) use pause::{pause, reclaim, unpause};
 pub(crate) use ports::{ports, sockets};
 pub(crate) use usage::{usage, usages};

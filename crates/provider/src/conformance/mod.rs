@@ -62,6 +62,7 @@ checks![
     work::the_environment_is_the_specs_and_the_commands,
     work::files_go_in_and_come_out,
     work::limits_change_while_it_runs,
+    work::what_was_made_for_nobody_is_handed_over,
     work::changes_are_told_once,
     isolation::the_user_is_the_profiles_and_has_no_power,
     isolation::the_root_is_read_only,

@@ -5,7 +5,7 @@ use crate::{Command, ContainerSpec, FileAction, Provider, TerminalSize, WriteOpt
 use atoll_types::{ExecId, Limits};
 use bytes::Bytes;
 use futures_util::stream;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 pub(super) async fn exit_codes_signals_and_outputs_are_the_commands(provider: &dyn Provider) -> Outcome {
     with(provider, spec(), async |container| {
@@ -127,6 +127,27 @@ pub(super) async fn limits_change_while_it_runs(provider: &dyn Provider) -> Outc
         ensure(!after.stderr.is_empty(), || "60 processes fit into a limit of 20".into())?;
         let wrong = power.set_limits(Limits { cpu_millis: 0, ..fewer }).await;
         same("a wrong one", wrong.err().and_then(|e| e.field), Some("cpu_millis".into()))
+    })
+    .await
+}
+
+/// More than a container has room for that may write little.
+const MUCH: usize = 20 << 20;
+
+pub(super) async fn what_was_made_for_nobody_is_handed_over(provider: &dyn Provider) -> Outcome {
+    let small = Limits { disk_bytes: 16 << 20, ..Limits::default() };
+    let nobodys = ContainerSpec { limits: small, environment: BTreeMap::new(), ..spec() };
+    with(provider, nobodys, async |container| {
+        let Some(power) = container.claimable() else { return Ok(()) };
+        same("current", power.current().await.map_err(|e| format!("current: {e}"))?, true)?;
+        let limits = Limits { open_files: 77, ..Limits::default() };
+        let environment = BTreeMap::from([("WHOSE".to_owned(), "mine".to_owned())]);
+        power.claim(limits, environment).await.map_err(|e| format!("claim: {e}"))?;
+        same("environment", says(&container, "echo $WHOSE; ulimit -n").await?, "mine\n77".into())?;
+        let written = format!("head -c {MUCH} /dev/zero >f; stat -c %s f; rm f");
+        same("disk", says(&container, &written).await?, MUCH.to_string())?;
+        let printed = shell(&container, &format!("head -c {MUCH} /dev/zero")).await?;
+        same("output", printed.stdout.len(), MUCH)
     })
     .await
 }

@@ -49,6 +49,26 @@ impl Interceptor for Token {
 
 type Client = GuestClient<InterceptedService<Channel, Token>>;
 
+/// What changes for later commands; what is none stays.
+#[derive(Debug, Clone, Default)]
+pub struct GuestChange {
+    /// All of it, not some more.
+    pub environment: Option<BTreeMap<String, String>>,
+    /// Open files of one process.
+    pub open_files: Option<u32>,
+    /// How large the spool is.
+    pub spool: Option<Spool>,
+}
+
+/// What of the output of commands is kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spool {
+    /// Of all together.
+    pub bytes: u64,
+    /// Of one command that does not say itself.
+    pub of_one: u64,
+}
+
 /// Commands and files in one container.
 #[derive(Clone)]
 pub struct Guest {
@@ -126,16 +146,17 @@ impl Guest {
         }
     }
 
-    /// Replaces what every later command starts with, and changes how many files it may open.
-    pub async fn configure(
-        &self,
-        environment: Option<BTreeMap<String, String>>,
-        open_files: Option<u32>,
-    ) -> Result<()> {
+    /// Replaces what every later command starts with, and changes how many files it may open and what of
+    /// its output is kept.
+    pub async fn configure(&self, change: GuestChange) -> Result<()> {
+        let GuestChange { environment, open_files, spool } = change;
+        let Spool { bytes, of_one } = spool.unwrap_or_default();
         let request = ConfigureRequest {
             set_environment: environment.is_some(),
             environment: environment.unwrap_or_default().into_iter().collect(),
             open_files: open_files.unwrap_or(0),
+            spool_bytes: bytes,
+            output_limit: of_one,
         };
         let reply = self.client().configure(request).await;
         self.check(reply).await.map(|_| ())

@@ -30,7 +30,7 @@ fn the_fields_of_the_reference_api_are_there_and_ours_beside_them() {
     assert_eq!(own["tiers"]["sandbox"], wanted);
     let sources: BTreeSet<&str> =
         own["sources"].as_object().unwrap().values().map(|source| source.as_str().unwrap()).collect();
-    assert_eq!(sources, ["default"].into());
+    assert_eq!(sources, ["default", "environment"].into(), "the fixture switches the pool off");
     // What GET shows can be sent back.
     let same = server.ask("PATCH", SETTINGS, &shown.to_string());
     assert_eq!(same.status, 200, "{same:?}");
@@ -83,7 +83,10 @@ fn a_wrong_change_changes_nothing() {
         (json!({"stopped_retention_seconds": 1e12}), "stopped_retention_seconds"),
         (json!({"db_default_image": "no/such:image"}), "db_default_image"),
         (json!({"no_such": 1}), "no_such"),
-        (json!({"warm_pool_enabled": true}), "warm_pool_enabled"),
+        (json!({"warm_pool_enabled": 1}), "warm_pool_enabled"),
+        (json!({"atoll": {"pool": {"min": 9}}}), "atoll.pool.min"),
+        (json!({"atoll": {"pool": {"images": {"host": {"min": 2, "max": 1}}}}}), "atoll.pool.images"),
+        (json!({"atoll": {"pool": {"images": {"none": {"min": 1, "max": 1}}}}}), "atoll.pool.images"),
         (json!({"provider_type": "docker"}), "provider_type"),
         (json!({"config_fallback_image": "x"}), "config_fallback_image"),
         (json!({"env_allowlist": ["PATH"]}), "env_allowlist"),

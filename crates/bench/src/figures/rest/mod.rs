@@ -3,6 +3,7 @@
 
 mod burst;
 mod changes;
+mod claim;
 mod create;
 mod exec;
 mod files;
@@ -50,8 +51,24 @@ pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| burst::take(bench, server).await).await
 }
 
+pub(super) async fn claim(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    claim::take(bench).await
+}
+
+pub(super) async fn claim_burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    claim::burst(bench).await
+}
+
+/// A server without a pool, which would be in the way of every other figure.
 async fn with_server(work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
-    let server = Server::start().await?;
+    with_server_of(&["warm_pool_enabled=false".to_owned()], work).await
+}
+
+async fn with_server_of(
+    settings: &[String],
+    work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>,
+) -> Result<Vec<Row>> {
+    let server = Server::start(settings).await?;
     let taken = work(&server).await;
     // Also after a failure, which says more than what the end says then.
     let ended = server.end().await;

@@ -1,0 +1,101 @@
+//! Sandboxes that are kept ready, as the server tells it: for admins.
+
+use crate::{Client, Reply, Result};
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+const PATH: &str = "/api/v1/pool";
+
+/// What is kept ready.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Pool {
+    pub enabled: bool,
+    #[serde(default)]
+    pub keys: Vec<PoolKey>,
+}
+
+/// What is kept ready of one image.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[allow(missing_docs)]
+pub struct PoolKey {
+    pub image: String,
+    pub ready: u32,
+    #[serde(default)]
+    pub starting: u32,
+    #[serde(default)]
+    pub target: u32,
+    #[serde(default)]
+    pub min: u32,
+    #[serde(default)]
+    pub max: u32,
+    #[serde(default)]
+    pub hits: u64,
+    #[serde(default)]
+    pub misses: u64,
+    #[serde(default)]
+    pub oldest_age_seconds: Option<f64>,
+    #[serde(default)]
+    pub refill_seconds: Option<f64>,
+    #[serde(default)]
+    pub last_failure: Option<PoolFailure>,
+}
+
+/// Why one could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct PoolFailure {
+    pub at: String,
+    pub reason: String,
+}
+
+/// How many of an image to keep ready; what is none stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct PoolSize {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+}
+
+/// What to change.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct PatchPool {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// None takes back what was set for an image.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub images: BTreeMap<String, Option<PoolSize>>,
+}
+
+/// How many were destroyed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Drained {
+    pub drained: u64,
+}
+
+#[derive(Serialize)]
+struct Drain {
+    stop: bool,
+}
+
+impl Client {
+    /// What is kept ready.
+    pub async fn pool(&self) -> Result<Reply<Pool>> {
+        self.ask(Method::GET, PATH).await
+    }
+
+    /// Changes how many are.
+    pub async fn patch_pool(&self, change: &PatchPool) -> Result<Reply<Pool>> {
+        self.tell(Method::PATCH, PATH, change).await
+    }
+
+    /// Destroys what is ready, and keeps nothing ready from then on where it is to stop.
+    pub async fn drain_pool(&self, stop: bool) -> Result<Reply<Drained>> {
+        self.tell(Method::POST, "/api/v1/pool/drain", &Drain { stop }).await
+    }
+}

@@ -1,0 +1,47 @@
+//! How many sandboxes of an image are kept ready.
+
+use super::Knobs;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How many of one image are kept ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSize {
+    /// Even when nobody asks.
+    pub min: u32,
+    /// When many ask.
+    pub max: u32,
+}
+
+/// Images with a size of their own.
+const IMAGES: usize = 1000;
+
+impl PoolSize {
+    /// The most of one image.
+    pub const MOST: u32 = 1000;
+
+    pub(super) fn check_all(sizes: &BTreeMap<String, Self>) -> Result<(), String> {
+        let plain = |name: &String| (1..=255).contains(&name.len()) && !name.chars().any(char::is_control);
+        if sizes.len() > IMAGES || !sizes.keys().all(plain) {
+            return Err(format!("may have {IMAGES} names of 1 to 255 characters"));
+        }
+        match sizes.iter().find(|(_, size)| size.min > size.max || size.max > Self::MOST) {
+            Some((name, _)) => {
+                Err(format!("has a min in {name:?} above its max, or a max above {}", Self::MOST))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Knobs {
+    /// How many of an image are kept ready.
+    pub(crate) fn pool_size(&self, image: &str) -> PoolSize {
+        let usual = PoolSize { min: self.pool_min, max: self.pool_max };
+        match self.warm_pool_enabled {
+            true => self.pool_images.get(image).copied().unwrap_or(usual),
+            false => PoolSize { min: 0, max: 0 },
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What an admin sees of the pool and decides about it.
+
+use super::{Pool, PoolKey, shelf::Shelf};
+use crate::{
+    Caller, Core, Knobs, PoolSize,
+    act::{Act, What},
+};
+use atoll_types::Result;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What there is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PoolView {
+    /// Whether anything is kept ready.
+    pub enabled: bool,
+    /// By image.
+    pub keys: Vec<PoolKey>,
+}
+
+/// What to change; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolChange {
+    /// Whether anything is kept ready.
+    pub enabled: Option<bool>,
+    /// The smallest and the largest number by image; none takes back what was set for it.
+    pub images: BTreeMap<String, Option<PoolBounds>>,
+}
+
+/// The smallest and the largest number of an image; what is none stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct PoolBounds {
+    pub min: Option<u32>,
+    pub max: Option<u32>,
+}
+
+impl PoolChange {
+    /// The same, as settings.
+    fn settings(self, knobs: &Knobs) -> Map<String, Value> {
+        let Self { enabled, images } = self;
+        let mut changes = Map::new();
+        changes.extend(enabled.map(|enabled| ("warm_pool_enabled".to_owned(), enabled.into())));
+        if images.is_empty() {
+            return changes;
+        }
+        let mut sizes = knobs.pool_images.clone();
+        for (image, bounds) in images {
+            let usual = PoolSize { min: knobs.pool_min, max: knobs.pool_max };
+            let old = sizes.get(&image).copied().unwrap_or(usual);
+            match bounds {
+                None => drop(sizes.remove(&image)),
+                Some(PoolBounds { min, max }) => {
+                    let size = PoolSize { min: min.unwrap_or(old.min), max: max.unwrap_or(old.max) };
+                    sizes.insert(image, size);
+                }
+            }
+        }
+        changes.insert("pool.images".into(), json!(sizes));
+        changes
+    }
+}
+
+impl Pool {
+    pub(crate) fn view(&self) -> PoolView {
+        let (wanted, knobs) = (self.0.wanted(), self.0.live.now());
+        let mut state = self.0.state();
+        let of = |(image, profile)| {
+            let shelf = state.shelves.entry(profile).or_insert_with_key(|_| Shelf::new(image));
+            let size = knobs.pool_size(&shelf.image);
+            shelf.key("default", size)
+        };
+        PoolView { enabled: knobs.warm_pool_enabled, keys: wanted.into_iter().map(of).collect() }
+    }
+}
+
+impl Core {
+    /// What is kept ready, for whoever counts.
+    #[must_use]
+    pub fn pool_figures(&self) -> PoolView {
+        self.pool.view()
+    }
+
+    /// What is kept ready, for an admin to look at.
+    pub fn pool(&self, caller: &Caller) -> Result<PoolView> {
+        caller.must_administer()?;
+        Ok(self.pool.view())
+    }
+
+    /// Destroys everything that is ready, and says how many that were. It is made anew, unless the pool is
+    /// to stop, which is the setting `warm_pool_enabled`.
+    pub async fn drain_pool(&self, caller: &Caller, stop: bool) -> Result<usize> {
+        let what = What::new("pool.drain").with(if stop { "stop" } else { "" });
+        let act = self.act(caller, what).await?;
+        let result = self.drain_as(&act, caller, stop).await;
+        act.done(result).await
+    }
+
+    async fn drain_as(&self, act: &Act, caller: &Caller, stop: bool) -> Result<usize> {
+        act.allowed()?;
+        caller.must_administer()?;
+        if stop {
+            let off = [("warm_pool_enabled".to_owned(), Value::from(false))].into_iter().collect();
+            self.live.change_by(&*self.store, |_| off).await?;
+        }
+        let all = self.pool.take_all();
+        let count = all.len();
+        drop(all);
+        self.pool.clear().await;
+        Ok(count)
+    }
+
+    /// Changes how many are kept ready. It applies at once and outlives the server.
+    pub async fn resize_pool(&self, caller: &Caller, change: PoolChange) -> Result<PoolView> {
+        let mut what = What::new("pool.resize");
+        for (image, size) in change.images.iter().take(16) {
+            what = what.and(image, format!("{size:?}"));
+        }
+        if let Some(enabled) = change.enabled {
+            what = what.and("enabled", enabled.to_string());
+        }
+        let act = self.act(caller, what).await?;
+        let result = self.resize_as(&act, caller, change).await;
+        act.done(result).await?;
+        self.pool(caller)
+    }
+
+    async fn resize_as(&self, act: &Act, caller: &Caller, change: PoolChange) -> Result<()> {
+        act.allowed()?;
+        caller.must_administer()?;
+        let mut images = BTreeMap::new();
+        for (image, bounds) in change.images {
+            let profile = self.settings.profile(&image).map_err(|e| e.at("images"))?;
+            images.insert(profile.image.to_string(), bounds);
+        }
+        let change = PoolChange { images, ..change };
+        let settings = |knobs: &Knobs| change.settings(knobs);
+        self.live.change_by(&*self.store, settings).await.map_err(|e| match e.field.as_deref() {
+            Some("pool.images") => e.at("images"),
+            _ => e,
+        })?;
+        Ok(())
+    }
+
+    /// Keeps the pool up, until it is dropped.
+    pub async fn keep_pool(&self) {
+        self.pool.keep_up().await;
+    }
+
+    /// Destroys what is ready, at the server's end.
+    pub async fn end_pool(&self) {
+        self.pool.end().await;
+    }
+}

@@ -1,0 +1,50 @@
+//! What the store remembers of the pool: which containers and volumes are its own. It is written before one
+//! is made, so that whatever a server that died leaves is found; what a sandbox's record has is the
+//! sandbox's, whatever is remembered here, so a claim writes nothing of it.
+
+use atoll_store::{ListQuery, Store};
+use atoll_types::{ContainerId, Result, VolumeId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+
+/// The name under which the store has it.
+const STORED: &str = "pool";
+
+/// One container of the pool's.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Remembered {
+    pub(crate) container: ContainerId,
+    pub(crate) volume: VolumeId,
+}
+
+/// Remembers these and no others.
+pub(super) async fn write(store: &dyn Store, all: &HashMap<ContainerId, VolumeId>) -> Result<()> {
+    let of = |(container, volume): (&ContainerId, &VolumeId)| Remembered {
+        container: *container,
+        volume: *volume,
+    };
+    let all: Vec<Remembered> = all.iter().map(of).collect();
+    let value = serde_json::to_value(all).map_err(|e| atoll_types::Error::internal(e.to_string()))?;
+    Ok(store.put_setting(STORED, value).await?)
+}
+
+/// Remembers none.
+pub(crate) async fn clear(store: &dyn Store) -> Result<()> {
+    write(store, &HashMap::new()).await
+}
+
+/// What an earlier server remembered.
+pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Remembered>> {
+    let value = store.get_setting(STORED).await?.unwrap_or(Value::Array(Vec::new()));
+    Ok(serde_json::from_value(value).unwrap_or_else(|error| {
+        tracing::error!(%error, "what was remembered of the pool cannot be read");
+        Vec::new()
+    }))
+}
+
+/// The volumes that sandboxes have, stopped ones included.
+pub(crate) async fn owned(store: &dyn Store) -> Result<HashSet<VolumeId>> {
+    let all = ListQuery { limit: u32::MAX, ..ListQuery::default() };
+    Ok(store.list_sandboxes(&all).await?.items.into_iter().map(|record| record.volume).collect())
+}

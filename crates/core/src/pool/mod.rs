@@ -1,0 +1,174 @@
+//! Sandboxes that are ready before anybody asks. The pool keeps started containers by profile, which is
+//! everything that is fixed at a start; the rest (owner, limits, environment, way out) is set live when one
+//! is claimed. A container of the pool has run nothing and is handed out once.
+//!
+//! Here is what there is and who gets it. How it is kept up is in [`refill`], what is decided about it by
+//! an admin in [`admin`], and what outlives the server in [`memory`]. The lock of the state is held for a
+//! moment only and never across a wait; a [`Warm`] is never dropped under it.
+
+mod admin;
+mod demand;
+pub(crate) mod memory;
+mod refill;
+mod shelf;
+mod warm;
+
+pub use admin::{PoolBounds, PoolChange, PoolView};
+pub use shelf::{PoolFailure, PoolKey};
+pub(crate) use warm::{Dying, Warm};
+
+use crate::{
+    CoreSettings,
+    admission::{Admission, Need, Seat},
+    live::Live,
+};
+use atoll_provider::Provider;
+use atoll_store::Store;
+use atoll_types::{ContainerId, Profile, VolumeId};
+use shelf::Shelf;
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::{sync::Notify, time::Instant};
+use warm::Spent;
+
+/// The pool. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Pool(Arc<Inner>);
+
+pub(crate) struct Inner {
+    store: Arc<dyn Store>,
+    provider: Arc<dyn Provider>,
+    admission: Admission,
+    live: Arc<Live>,
+    settings: Arc<CoreSettings>,
+    state: Mutex<State>,
+    /// There may be something to do.
+    wake: Notify,
+    clearing: tokio::sync::Mutex<()>,
+    /// Requests that make or start something at this moment.
+    requests: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    shelves: HashMap<Profile, Shelf>,
+    /// Every container that is the pool's, and its volume: being made, ready, being claimed, or spent.
+    known: HashMap<ContainerId, VolumeId>,
+    spent: Vec<Spent>,
+    last_request: Option<Instant>,
+}
+
+/// A request that makes or starts something. The pool keeps quiet meanwhile.
+pub(crate) struct Request(Arc<Inner>);
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.state().last_request = Some(Instant::now());
+        self.0.wake.notify_one();
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A sandbox has this one for good.
+    fn forget(&self, container: ContainerId) {
+        self.state().known.remove(&container);
+    }
+
+    /// It is to be destroyed.
+    fn spend(&self, spent: Spent) {
+        self.state().spent.push(spent);
+        self.wake.notify_one();
+    }
+
+    /// One that died is not kept ready.
+    fn died(&self, container: ContainerId) {
+        let dead: Vec<Warm> = {
+            let mut state = self.state();
+            let of = |shelf: &mut Shelf| shelf.remove(container);
+            state.shelves.values_mut().filter_map(of).collect()
+        };
+        if !dead.is_empty() {
+            tracing::warn!(%container, "a container of the pool died");
+        }
+    }
+
+    /// What is to be kept ready, by profile, with the image's name.
+    fn wanted(&self) -> BTreeMap<String, Profile> {
+        let knobs = self.live.now();
+        let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
+        let names = std::iter::once(usual).chain(knobs.pool_images.keys());
+        // Several names may mean one image; it is kept under its own.
+        let profiles = names.filter_map(|name| self.settings.profile(name).ok());
+        profiles.map(|profile| (profile.image.to_string(), profile)).collect()
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        provider: Arc<dyn Provider>,
+        admission: Admission,
+        live: Arc<Live>,
+        settings: Arc<CoreSettings>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            provider,
+            admission,
+            live,
+            settings,
+            state: Mutex::default(),
+            wake: Notify::new(),
+            clearing: tokio::sync::Mutex::default(),
+            requests: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Says that a request makes or starts something, as long as the value is held.
+    pub(crate) fn request(&self) -> Request {
+        self.0.requests.fetch_add(1, Ordering::Relaxed);
+        Request(Arc::clone(&self.0))
+    }
+
+    /// Takes one for a sandbox of this profile, if there is one, and moves what it holds of the machine to
+    /// the sandbox.
+    pub(crate) fn take(&self, profile: &Profile, seat: &Seat, need: Need) -> Option<Warm> {
+        let mut dead = Vec::new();
+        let taken = {
+            let mut state = self.0.state();
+            let shelf = state.shelves.get_mut(profile)?;
+            shelf.take(&mut dead, |pooled| seat.take_over(pooled, need))
+        };
+        drop(dead);
+        taken
+    }
+
+    /// Everything that is ready, which is then nobody's.
+    fn take_all(&self) -> Vec<Warm> {
+        let mut state = self.0.state();
+        state.shelves.values_mut().flat_map(|shelf| mem::take(&mut shelf.ready)).collect()
+    }
+
+    /// Gives up all that is ready, because a sandbox needs what it holds. Says whether there was any.
+    pub(crate) async fn make_room(&self) -> bool {
+        let all = self.take_all();
+        let any = !all.is_empty();
+        drop(all);
+        self.0.state().shelves.values_mut().for_each(Shelf::rest);
+        if any {
+            self.clear().await;
+        }
+        any
+    }
+}

@@ -1,0 +1,261 @@
+//! Keeping the pool up. One task takes no input: it looks at what is ready and what should be, and closes
+//! the difference, one container at a time. Requests go first: it waits for a quiet moment, but not for
+//! ever. When somebody waits for room on the machine, it gives up what it has instead.
+
+use super::{
+    Pool, State, memory,
+    shelf::Shelf,
+    warm::{Spent, Warm},
+};
+use crate::admission::Need;
+use atoll_provider::ContainerSpec;
+use atoll_types::{ContainerId, Error, ErrorCode, Limits, Profile, Result, VolumeId};
+use std::{collections::BTreeMap, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// A moment is quiet when no request has been at work for this long.
+const QUIET: Duration = Duration::from_millis(50);
+/// For how long one that is missing waits for a quiet moment.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether the target has fallen or an image was rebuilt.
+const LOOK: Duration = Duration::from_secs(10);
+/// After how long something that could not be destroyed is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+/// What a container of the pool may write before it is anybody's. Its volume and spool are promised to it,
+/// so it is little.
+const DISK: u64 = 16 << 20;
+
+/// What a container of the pool may use. But for the disk it is what a sandbox gets that says nothing.
+fn limits() -> Limits {
+    Limits { disk_bytes: DISK, ..Limits::default() }
+}
+
+enum Todo {
+    Make(Profile),
+    GiveUp(Vec<Warm>),
+    Wait(Duration),
+}
+
+impl Pool {
+    /// Keeps the pool up, until it is dropped.
+    pub(crate) async fn keep_up(&self) {
+        let mut settings = self.0.live.watch();
+        let mut looked = Instant::now();
+        loop {
+            self.clear().await;
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.give_up_outdated().await;
+            }
+            let pause = match self.todo() {
+                Todo::Make(profile) => {
+                    self.quiet().await;
+                    self.make(profile).await;
+                    continue;
+                }
+                Todo::GiveUp(surplus) => {
+                    drop(surplus);
+                    continue;
+                }
+                Todo::Wait(pause) => pause,
+            };
+            tokio::select! {
+                () = self.0.wake.notified() => {}
+                () = self.0.admission.crowded() => self.give_up_one(),
+                // The settings go when the server does.
+                changed = settings.changed() => if changed.is_err() { return },
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// What is to be done next.
+    fn todo(&self) -> Todo {
+        let wanted = self.0.wanted();
+        let knobs = self.0.live.now();
+        let now = Instant::now();
+        let mut state = self.0.state();
+        for (image, profile) in &wanted {
+            let there = state.shelves.entry(profile.clone());
+            there.or_insert_with(|| Shelf::new(image.clone()));
+        }
+        let mut wait = if state.spent.is_empty() { LOOK } else { AGAIN };
+        let mut make = None;
+        for (profile, shelf) in &mut state.shelves {
+            let kept = wanted.get(&shelf.image) == Some(profile);
+            let size = knobs.pool_size(&shelf.image);
+            let target = if kept { shelf.demand.target(size, now) as usize } else { 0 };
+            if shelf.ready.len() > target {
+                let surplus = shelf.ready.len() - target;
+                return Todo::GiveUp(shelf.ready.drain(..surplus).collect());
+            }
+            if shelf.ready.len() < target {
+                let pause = shelf.not_before.saturating_duration_since(now);
+                wait = wait.min(pause);
+                make = make.or_else(|| pause.is_zero().then(|| profile.clone()));
+            }
+        }
+        make.map_or(Todo::Wait(wait), Todo::Make)
+    }
+
+    /// Waits for a moment in which nobody is held up.
+    async fn quiet(&self) {
+        let began = Instant::now();
+        loop {
+            let busy = self.0.requests.load(Ordering::Relaxed) > 0;
+            let rest = match self.0.state().last_request {
+                _ if busy => QUIET,
+                Some(last) => QUIET.saturating_sub(last.elapsed()),
+                None => Duration::ZERO,
+            };
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            if rest.is_zero() || left.is_zero() {
+                return;
+            }
+            sleep(rest.min(left)).await;
+        }
+    }
+
+    async fn make(&self, profile: Profile) {
+        self.on(&profile, |shelf| shelf.starting += 1);
+        let began = Instant::now();
+        let mut made = self.start(&profile).await.map(Some);
+        let pause = self.on(&profile, |shelf| {
+            shelf.starting = shelf.starting.saturating_sub(1);
+            match &mut made {
+                Ok(warm) => {
+                    shelf.made(warm.take(), began.elapsed());
+                    None
+                }
+                Err(error) => Some(shelf.failed(error.message.clone())),
+            }
+        });
+        if let (Some(Some(pause)), Err(error)) = (pause, made) {
+            tracing::warn!(image = %profile.image, %error, ?pause, "the pool cannot be filled; trying again");
+        }
+    }
+
+    fn on<T>(&self, profile: &Profile, work: impl FnOnce(&mut Shelf) -> T) -> Option<T> {
+        self.0.state().shelves.get_mut(profile).map(work)
+    }
+
+    async fn start(&self, profile: &Profile) -> Result<Warm> {
+        let inner = &self.0;
+        let limits = limits();
+        let no_room = || Error::new(ErrorCode::LimitExceeded, "the machine has no room for the pool");
+        let seat = inner.admission.pool_seat(Need::of(&limits)).ok_or_else(no_room)?;
+        let (id, volume) = (ContainerId::random(), VolumeId::random());
+        let known = {
+            let mut state = inner.state();
+            state.known.insert(id, volume);
+            state.known.clone()
+        };
+        let spent = |seat| Spent { container: id, volume, _seat: Some(seat) };
+        // Before it is made: a server that dies in between leaves nothing that the next does not find.
+        if let Err(error) = memory::write(&*inner.store, &known).await {
+            inner.spend(spent(seat));
+            return Err(error);
+        }
+        let spec = ContainerSpec {
+            id,
+            profile: profile.clone(),
+            limits,
+            volume: Some(volume),
+            environment: BTreeMap::new(),
+        };
+        match inner.provider.create(spec).await {
+            Ok(container) if container.claimable().is_some() => {
+                let warm = Warm::new(Arc::clone(inner), container, volume, seat);
+                let (dying, pool) = (warm.dying(), Arc::clone(inner));
+                tokio::spawn(async move {
+                    dying.await;
+                    pool.died(id);
+                });
+                Ok(warm)
+            }
+            Ok(_) => {
+                inner.spend(spent(seat));
+                Err(Error::new(ErrorCode::Unsupported, "containers of this provider cannot be handed over"))
+            }
+            Err(error) => {
+                inner.spend(spent(seat));
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives up one that is ready, because somebody waits for room.
+    fn give_up_one(&self) {
+        let one = {
+            let mut state = self.0.state();
+            let fullest = state.shelves.values_mut().max_by_key(|shelf| shelf.ready.len());
+            fullest.and_then(|shelf| {
+                shelf.rest();
+                shelf.ready.pop_front()
+            })
+        };
+        drop(one);
+    }
+
+    /// Gives up what was made of an image that was rebuilt since. The oldest tells for all.
+    async fn give_up_outdated(&self) {
+        let oldest: Vec<_> = {
+            let state = self.0.state();
+            let first = |(profile, shelf): (&Profile, &Shelf)| {
+                Some((profile.clone(), Arc::clone(shelf.ready.front()?.container())))
+            };
+            state.shelves.iter().filter_map(first).collect()
+        };
+        for (profile, container) in oldest {
+            let Some(power) = container.claimable() else { continue };
+            match power.current().await {
+                Ok(true) => {}
+                Ok(false) => self.outdated(&profile),
+                Err(error) => tracing::debug!(%error, "whether an image was rebuilt is not known"),
+            }
+        }
+    }
+
+    /// An image was rebuilt: what was made of it before is not handed out.
+    pub(crate) fn outdated(&self, profile: &Profile) {
+        let old = self.on(profile, |shelf| mem::take(&mut shelf.ready));
+        tracing::info!(image = %profile.image, "its image was rebuilt; the pool is made anew");
+        drop(old);
+    }
+
+    /// Destroys what is spent.
+    pub(super) async fn clear(&self) {
+        // One at a time: whoever waits for this waits for all of it.
+        let _turn = self.0.clearing.lock().await;
+        let spent = mem::take(&mut self.0.state().spent);
+        for one in spent {
+            let destroyed = async {
+                self.0.provider.destroy(one.container).await?;
+                match self.0.provider.volumes() {
+                    Some(volumes) => volumes.remove_volume(one.volume).await,
+                    None => Ok(()),
+                }
+            };
+            let result = destroyed.await;
+            let mut state = self.0.state();
+            match result {
+                Ok(()) => drop(state.known.remove(&one.container)),
+                Err(error) => {
+                    tracing::warn!(container = %one.container, %error, "the pool cannot free a container");
+                    let State { spent, .. } = &mut *state;
+                    spent.push(one);
+                }
+            }
+        }
+    }
+
+    /// Destroys everything, at the server's end. What is not gone then is found by the next server.
+    pub(crate) async fn end(&self) {
+        drop(self.take_all());
+        self.clear().await;
+        let known = self.0.state().known.clone();
+        if let Err(error) = memory::write(&*self.0.store, &known).await {
+            tracing::warn!(%error, "what is left of the pool cannot be remembered");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! One container that is kept ready. It has a volume of its own, no environment and no owner, and has run
+//! nothing. It is handed out once, and wherever it goes from here it never comes back: dropped, it is
+//! destroyed with its volume, unless a sandbox's record has it by then.
+
+use super::Inner;
+use crate::admission::PoolSeat;
+use atoll_provider::Container;
+use atoll_types::{ContainerId, Death, VolumeId};
+use futures_util::{FutureExt, future::BoxFuture, future::Shared};
+use std::{sync::Arc, time::Instant};
+
+/// Comes about when a container is dead. Whoever has a copy shares one watch.
+pub(crate) type Dying = Shared<BoxFuture<'static, Death>>;
+
+/// Whose the container and its volume are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Pools,
+    Sandboxes,
+}
+
+/// A container that is kept ready.
+pub(crate) struct Warm {
+    pool: Arc<Inner>,
+    container: Arc<dyn Container>,
+    volume: VolumeId,
+    seat: Option<PoolSeat>,
+    dying: Dying,
+    made: Instant,
+    whose: Whose,
+}
+
+/// What is left to destroy.
+pub(super) struct Spent {
+    pub(super) container: ContainerId,
+    pub(super) volume: VolumeId,
+    /// Held until it is gone.
+    pub(super) _seat: Option<PoolSeat>,
+}
+
+impl Warm {
+    pub(super) fn new(
+        pool: Arc<Inner>,
+        container: Arc<dyn Container>,
+        volume: VolumeId,
+        seat: PoolSeat,
+    ) -> Self {
+        let dying = crate::desk::death_of(Some(Arc::clone(&container))).boxed().shared();
+        let made = Instant::now();
+        Self { pool, container, volume, seat: Some(seat), dying, made, whose: Whose::Pools }
+    }
+
+    pub(crate) fn id(&self) -> ContainerId {
+        self.container.id()
+    }
+
+    pub(crate) fn volume(&self) -> VolumeId {
+        self.volume
+    }
+
+    pub(crate) fn container(&self) -> &Arc<dyn Container> {
+        &self.container
+    }
+
+    pub(crate) fn dying(&self) -> Dying {
+        self.dying.clone()
+    }
+
+    pub(super) fn seat(&mut self) -> Option<&mut PoolSeat> {
+        self.seat.as_mut()
+    }
+
+    pub(super) fn made(&self) -> Instant {
+        self.made
+    }
+
+    /// Whether its death is known already.
+    pub(super) fn is_dead(&self) -> bool {
+        self.dying.peek().is_some()
+    }
+
+    /// A sandbox's record has it: whoever ends the sandbox destroys it. It is remembered as the pool's
+    /// until this value goes, which is when the claim is over.
+    pub(crate) fn recorded(&mut self) {
+        self.whose = Whose::Sandboxes;
+    }
+}
+
+impl Drop for Warm {
+    fn drop(&mut self) {
+        let container = self.container.id();
+        match self.whose {
+            Whose::Sandboxes => self.pool.forget(container),
+            Whose::Pools => {
+                self.pool.spend(Spent { container, volume: self.volume, _seat: self.seat.take() });
+            }
+        }
+    }
+}
