@@ -20,6 +20,7 @@ mod files;
 mod idempotency;
 mod keys;
 mod leash;
+mod lifecycle;
 mod list;
 mod live;
 mod ports;
@@ -49,7 +50,7 @@ pub use exec::{
 };
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
-pub use live::{Knobs, Plan, Preset, SettingsView, Source};
+pub use live::{Knobs, OnShutdown, Plan, Preset, SettingsView, Source};
 pub use ports::Port;
 pub use preview::PreviewToken;
 pub use settings::CoreSettings;
@@ -89,6 +90,7 @@ pub struct Core {
     admission: admission::Admission,
     turns: Arc<admission::Turns>,
     exec_rates: Arc<exec_rate::ExecRates>,
+    works: Arc<lifecycle::Works>,
     /// When this server began.
     began: i64,
 }
@@ -120,12 +122,14 @@ impl Core {
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live));
         let running: Arc<egress::Running> = Arc::default();
         let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
+        let works: Arc<lifecycle::Works> = Arc::default();
         let desks = Arc::new(Desks::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             Arc::clone(&vault),
             admission.clone(),
             Arc::clone(&gates),
+            Arc::clone(&works),
         ));
         Self {
             store,
@@ -145,6 +149,7 @@ impl Core {
             admission,
             turns: Arc::default(),
             exec_rates: Arc::default(),
+            works,
             began: now(),
         }
     }

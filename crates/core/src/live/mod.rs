@@ -7,7 +7,7 @@ mod patch;
 mod plan;
 mod value;
 
-pub use knobs::Knobs;
+pub use knobs::{Knobs, OnShutdown};
 pub use patch::SettingsView;
 pub use plan::Plan;
 pub(crate) use plan::Quota;
