@@ -11,6 +11,9 @@ use atoll_provider_native::{LauncherClient, NativeProvider};
 use atoll_types::VolumeId;
 use std::{process::Command, sync::Arc};
 
+/// Little of the machine's disk.
+const SMALL: &str = r#"{"disk_mb":64}"#;
+
 #[test]
 fn at_the_end_of_its_life_it_goes_and_its_owner_was_told() {
     let (server, _file) = looking(&["lifecycle.max_lifetime_seconds=3", "lifecycle.expiring_seconds=2"]);
@@ -83,14 +86,17 @@ fn keys_that_are_over_are_closed_and_then_forgotten() {
 #[test]
 fn what_belongs_to_nobody_is_removed_while_the_server_runs() {
     let (server, _file) = looking(&["lifecycle.orphan_seconds=1"]);
-    let (path, stopped) = (server.create("{}"), server.create("{}"));
+    let (path, stopped) = (server.create(SMALL), server.create(SMALL));
     server.exec(&stopped, "echo kept > /workspace/x");
     server.ask("POST", &format!("{stopped}/stop"), "");
     let layout = Layout::new(&server.data().canonicalize().unwrap());
     let provider = NativeProvider::new(Arc::new(LauncherClient::new(&layout)));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let volume = VolumeId::random();
-    let (lost, foreign) = (ContainerSpec { volume: Some(volume), ..spec("default") }, spec("default"));
+    let mut limits = spec("default").limits;
+    limits.disk_bytes = 64 << 20;
+    let foreign = ContainerSpec { limits, ..spec("default") };
+    let lost = ContainerSpec { volume: Some(volume), limits, ..spec("default") };
     let (lost_id, foreign_id) = (lost.id, foreign.id);
     runtime.block_on(provider.create(lost)).unwrap();
     runtime.block_on(provider.create(foreign)).unwrap();
@@ -100,7 +106,7 @@ fn what_belongs_to_nobody_is_removed_while_the_server_runs() {
         (containers.into_iter().map(|l| l.id).collect::<Vec<_>>(), volumes)
     };
     // As many as the server likes to make meanwhile: none of these is taken for lost.
-    let more: Vec<String> = (0..10).map(|_| server.create("{}")).collect();
+    let more: Vec<String> = (0..10).map(|_| server.create(SMALL)).collect();
     eventually("their going", || {
         let (containers, volumes) = there();
         !containers.contains(&lost_id) && !volumes.contains(&volume)

@@ -174,8 +174,10 @@ fn a_killed_server_goes_on_where_it_was() {
     for path in &paths {
         eventually("its end", || status(&server, path) == "destroyed");
         let told = events(&server, path);
-        for kind in ["paused", "stopped", "destroyed"] {
-            assert_eq!(told.iter().filter(|(k, _)| k == kind).count(), 1, "{kind}: {told:?}");
+        // Killed between the end of a container and its record, a server finds it dead, which is as good.
+        for kinds in [&["paused"][..], &["stopped", "dead"], &["destroyed"]] {
+            let count = told.iter().filter(|(kind, _)| kinds.contains(&kind.as_str())).count();
+            assert_eq!(count, 1, "{kinds:?}: {told:?}");
         }
     }
     assert_eq!(status(&server, &working), "running");
