@@ -52,6 +52,20 @@ impl Caller {
         }
     }
 
+    /// The server itself, about what is an owner's: its own trail tells why.
+    #[must_use]
+    pub(crate) fn lifecycle(owner: &str, owner_name: &str) -> Self {
+        Self {
+            key: None,
+            owner: owner.to_owned(),
+            owner_name: owner_name.to_owned(),
+            scope: Scope::Admin,
+            tier: None,
+            front: "lifecycle",
+            address: None,
+        }
+    }
+
     /// The same, with where it asks from.
     #[must_use]
     pub fn from(self, front: &'static str, address: Option<String>) -> Self {

@@ -6,11 +6,13 @@
 
 mod claim;
 mod pause;
+mod step;
 
 use crate::{
     Environment, Vault,
     admission::{Admission, Need, Seat},
     egress::Gates,
+    lifecycle::{Lent, Working, Works},
     now,
     pool::{Dying, Pool, Warm},
 };
@@ -26,6 +28,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
+pub(crate) use step::{Idle, Step, To};
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a desk waits for work before it closes.
@@ -49,7 +52,7 @@ enum Ask {
     /// Its container, if it runs; one that is paused goes on for this.
     Use {
         by: &'static str,
-        reply: oneshot::Sender<Result<Arc<dyn Container>>>,
+        reply: oneshot::Sender<Result<(Arc<dyn Container>, Working)>>,
     },
     /// Its container, as soon as it runs and is not paused; nothing is done about that.
     Awake(oneshot::Sender<Result<Arc<dyn Container>>>),
@@ -74,6 +77,8 @@ enum Ask {
     },
     Stop(oneshot::Sender<Result<SandboxRecord>>),
     Destroy(oneshot::Sender<Result<SandboxRecord>>),
+    /// What a reconciler found to be due, if it still is.
+    Step(Step, oneshot::Sender<Result<SandboxRecord>>),
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
 }
 
@@ -98,6 +103,7 @@ struct Shared {
     admission: Admission,
     pool: Pool,
     gates: Arc<Gates>,
+    works: Arc<Works>,
 }
 
 impl Desks {
@@ -108,14 +114,25 @@ impl Desks {
         admission: Admission,
         gates: Arc<Gates>,
         pool: Pool,
+        works: Arc<Works>,
     ) -> Self {
-        let shared = Arc::new(Shared { store, provider, vault, admission, gates, pool });
+        let shared = Arc::new(Shared { store, provider, vault, admission, gates, pool, works });
         Self { shared, open: Arc::default() }
     }
 
     /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
-    /// is told by what that came.
+    /// is told by what that came. Whoever holds it is at work.
     pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
+        let (container, working) = self.lend(id, by).await?;
+        Ok(Arc::new(Lent::new(container, working)))
+    }
+
+    /// The same, for what goes on when the work is done.
+    pub(crate) async fn lend(
+        &self,
+        id: SandboxId,
+        by: &'static str,
+    ) -> Result<(Arc<dyn Container>, Working)> {
         self.ask(id, |reply| Ask::Use { by, reply }).await
     }
 
@@ -151,6 +168,11 @@ impl Desks {
 
     pub(crate) async fn destroy(&self, id: SandboxId) -> Result<SandboxRecord> {
         self.ask(id, Ask::Destroy).await
+    }
+
+    /// Does what a reconciler found to be due. A conflict when it is not any more.
+    pub(crate) async fn step(&self, id: SandboxId, step: Step) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Step(step, reply)).await
     }
 
     pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
@@ -286,15 +308,16 @@ impl Desk {
     async fn answer(&mut self, question: Ask) {
         // Nobody minds when the caller has gone.
         match question {
-            Ask::Use { by, reply } => _ = reply.send(self.container(by).await),
+            Ask::Use { by, reply } => _ = reply.send(self.lend(by).await),
             Ask::Awake(reply) => self.awake(reply).await,
             Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
             Ask::Claim { record, warm, seat, reply } => {
                 _ = reply.send(self.claim(*record, warm, seat).await);
             }
             Ask::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
-            Ask::Stop(reply) => _ = reply.send(self.stop().await),
-            Ask::Destroy(reply) => _ = reply.send(self.destroy().await),
+            Ask::Stop(reply) => _ = reply.send(self.stop(None).await),
+            Ask::Destroy(reply) => _ = reply.send(self.destroy(None).await),
+            Ask::Step(step, reply) => _ = reply.send(self.step(step).await),
             Ask::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
         }
     }
@@ -402,7 +425,7 @@ impl Desk {
             }
             Err(error) if new => {
                 // Nothing half-made: a sandbox that never ran is gone again, and its session key is free.
-                let _ = self.destroy().await;
+                let _ = self.destroy(None).await;
                 Err(error)
             }
             Err(error) => {
@@ -468,7 +491,7 @@ impl Desk {
         }
     }
 
-    async fn stop(&mut self) -> Result<SandboxRecord> {
+    async fn stop(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
         let record = self.record().await?;
         match record.status {
             Status::Stopped => return Ok(record),
@@ -476,18 +499,20 @@ impl Desk {
             _ => {}
         }
         self.end_container(&record).await?;
+        let why = reason.clone().unwrap_or_default();
         let change = Change {
+            status: Some(StatusChange { status: Status::Stopped, reason }),
             container: Some(None),
             stopped_at: Some(Some(now())),
-            ..Change::status(Status::Stopped)
+            ..Change::default()
         };
         self.shared.admission.stopped(self.id);
         let record = self.change(&record, change).await?;
-        self.note(ActivityKind::Stop, "").await;
+        self.note(ActivityKind::Stop, &why).await;
         Ok(record)
     }
 
-    async fn destroy(&mut self) -> Result<SandboxRecord> {
+    async fn destroy(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
         let record = self.record().await?;
         if record.status == Status::Destroyed {
             return Ok(record);
@@ -497,10 +522,15 @@ impl Desk {
             volumes.remove_volume(record.volume).await?;
         }
         self.shared.admission.gone(self.id);
-        let change =
-            Change { container: Some(None), destroyed_at: Some(now()), ..Change::status(Status::Destroyed) };
+        let why = reason.clone().unwrap_or_default();
+        let change = Change {
+            status: Some(StatusChange { status: Status::Destroyed, reason }),
+            container: Some(None),
+            destroyed_at: Some(now()),
+            ..Change::default()
+        };
         let record = self.change(&record, change).await?;
-        self.note(ActivityKind::Destroy, "").await;
+        self.note(ActivityKind::Destroy, &why).await;
         Ok(record)
     }
 

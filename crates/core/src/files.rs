@@ -21,6 +21,8 @@ pub struct Download {
     pub entry: Entry,
     reader: FileReader,
     note: Outgoing,
+    /// Until it is read.
+    _container: Arc<dyn Container>,
 }
 
 /// Something on its way out, until it is gone: then it is told how much went.
@@ -122,11 +124,14 @@ impl Core {
         length: u64,
     ) -> Result<Download> {
         let act = self.act(caller, What::of("file.read", id).with(path)).await?;
-        let opened =
-            async { self.reach_in(&act, &[path]).await?.guest().read_file(path, offset, length).await };
+        let opened = async {
+            let container = self.reach_in(&act, &[path]).await?;
+            Ok((container.guest().read_file(path, offset, length).await?, container))
+        };
         match opened.await {
-            Ok(reader) => {
-                Ok(Download { entry: reader.entry.clone(), reader, note: Outgoing::new(act, id, path) })
+            Ok((reader, container)) => {
+                let (entry, note) = (reader.entry.clone(), Outgoing::new(act, id, path));
+                Ok(Download { entry, reader, note, _container: container })
             }
             Err(error) => act.done(Err(error)).await,
         }

@@ -96,7 +96,7 @@ impl Known {
         moment.keys.insert(hash, (Instant::now(), key.clone()));
     }
 
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut moment = self.moment();
         moment.keys.clear();
         moment.forgotten += 1;

@@ -20,6 +20,7 @@ mod files;
 mod idempotency;
 mod keys;
 mod leash;
+mod lifecycle;
 mod list;
 mod live;
 mod pool;
@@ -50,7 +51,7 @@ pub use exec::{
 };
 pub use files::Download;
 pub use keys::{IssuedKey, NewKey, owner_id};
-pub use live::{Knobs, Plan, PoolSize, Preset, SettingsView, Source};
+pub use live::{Knobs, OnShutdown, Plan, PoolSize, Preset, SettingsView, Source};
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;
 pub use preview::PreviewToken;
@@ -92,6 +93,7 @@ pub struct Core {
     admission: admission::Admission,
     turns: Arc<admission::Turns>,
     exec_rates: Arc<exec_rate::ExecRates>,
+    works: Arc<lifecycle::Works>,
     /// When this server began.
     began: i64,
 }
@@ -131,6 +133,7 @@ impl Core {
         );
         let running: Arc<egress::Running> = Arc::default();
         let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
+        let works: Arc<lifecycle::Works> = Arc::default();
         let desks = Arc::new(Desks::new(
             Arc::clone(&store),
             Arc::clone(&provider),
@@ -138,6 +141,7 @@ impl Core {
             admission.clone(),
             Arc::clone(&gates),
             pool.clone(),
+            Arc::clone(&works),
         ));
         Self {
             store,
@@ -158,6 +162,7 @@ impl Core {
             admission,
             turns: Arc::default(),
             exec_rates: Arc::default(),
+            works,
             began: now(),
         }
     }

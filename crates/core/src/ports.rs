@@ -6,7 +6,13 @@ use atoll_provider::{Container, PortStream, Ports};
 use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use futures_util::future::BoxFuture;
-use std::sync::Arc;
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A port of a running sandbox, for somebody who may use it.
 #[derive(Clone)]
@@ -29,14 +35,57 @@ impl Port {
         power(&*self.container)
     }
 
-    /// A new connection.
+    /// A new connection. It is work for as long as it is there.
     pub async fn connect(&self) -> Result<PortStream> {
-        self.power()?.connect(self.number).await
+        let stream = self.power()?.connect(self.number).await?;
+        Ok(Box::pin(Held { stream, _container: Arc::clone(&self.container) }))
     }
 
     /// Comes about when the sandbox's container goes; connections are to be let go of then.
     pub fn closed(&self) -> Result<BoxFuture<'static, ()>> {
         Ok(self.power()?.closed())
+    }
+}
+
+/// A connection with the container that it leads into.
+struct Held {
+    stream: PortStream,
+    _container: Arc<dyn Container>,
+}
+
+impl AsyncRead for Held {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Held {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream.as_mut().poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.as_mut().poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.stream.as_mut().poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     Caller, Core,
     act::{Act, What},
     leash::Leash,
+    lifecycle::Working,
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
@@ -90,6 +91,8 @@ pub struct Keyboard {
     sandbox: SandboxId,
     container: Arc<dyn Container>,
     id: ExecId,
+    /// Whoever has a place is at work; who only watches for the end is not.
+    _working: Arc<Working>,
 }
 
 impl Keyboard {
@@ -160,7 +163,7 @@ impl Core {
     ) -> Result<(Terminal, Arc<dyn Container>)> {
         let mut command = request.build()?;
         command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs);
-        let container = self.desks.container(act.record()?.id, "a terminal").await?;
+        let (container, working) = self.desks.lend(act.record()?.id, "a terminal").await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);
         let mut events = container.guest().exec(exec, &command).await?;
@@ -175,7 +178,7 @@ impl Core {
             });
         }
         leash.release();
-        let keyboard = self.keyboard(act, caller, &container, exec)?;
+        let keyboard = self.keyboard(act, caller, &container, exec, working)?;
         Ok((Terminal { report, offset: 0, events, keyboard }, container))
     }
 
@@ -199,9 +202,11 @@ impl Core {
         caller: &Caller,
         container: &Arc<dyn Container>,
         id: ExecId,
+        working: Working,
     ) -> Result<Keyboard> {
         let (core, caller, sandbox) = (self.clone(), caller.clone(), act.record()?.id);
-        Ok(Keyboard { core, caller, sandbox, container: Arc::clone(container), id })
+        let (container, _working) = (Arc::clone(container), Arc::new(working));
+        Ok(Keyboard { core, caller, sandbox, container, id, _working })
     }
 
     async fn attach_in(
@@ -211,7 +216,7 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let container = self.desks.container(act.record()?.id, "a terminal").await?;
+        let (container, working) = self.desks.lend(act.record()?.id, "a terminal").await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));
@@ -222,7 +227,7 @@ impl Core {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        let keyboard = self.keyboard(act, caller, &container, exec)?;
+        let keyboard = self.keyboard(act, caller, &container, exec, working)?;
         Ok(Terminal { report, offset, events, keyboard })
     }
 }

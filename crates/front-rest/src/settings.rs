@@ -7,7 +7,7 @@ use crate::{
     error::Failure,
     parse::{Raw, json},
 };
-use atoll_core::{Knobs, SettingsView};
+use atoll_core::{Knobs, OnShutdown, SettingsView};
 use atoll_types::{Ceiling, Error, Tier};
 use axum::{Json, extract::State};
 use serde::Serialize;
@@ -28,9 +28,9 @@ pub(crate) struct SettingsItem {
     /// Of a new sandbox that says nothing of it.
     #[schema(minimum = 10, maximum = 2_592_000)]
     idle_timeout_seconds: u32,
-    /// How long a stopped sandbox is kept.
-    #[schema(minimum = 60, maximum = 31_536_000)]
-    stopped_retention_seconds: u32,
+    /// How long a stopped sandbox is kept; -1 for ever.
+    #[schema(minimum = -1, maximum = 31_536_000)]
+    stopped_retention_seconds: i64,
     /// The image of the configuration file.
     config_fallback_image: Value,
     /// The image of a create that names none, instead of the one of the file.
@@ -56,6 +56,7 @@ pub(crate) struct OwnSettings {
     owners: BTreeMap<String, String>,
     admission: AdmissionItem,
     pool: PoolSettings,
+    lifecycle: LifecycleItem,
     tool_sessions: ToolSessionsItem,
     /// What keys of each tier may ask for. From the configuration file.
     tiers: BTreeMap<&'static str, TierItem>,
@@ -99,6 +100,49 @@ pub(crate) struct PoolSettings {
     /// The same of single images: `min` and `max` by name.
     #[schema(value_type = BTreeMap<String, BTreeMap<String, u32>>)]
     images: Value,
+}
+
+/// What happens to sandboxes by itself.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LifecycleItem {
+    /// How often is looked for what is due.
+    interval_seconds: u32,
+    /// How long an idle sandbox stands still before it is stopped; 0 stops it without that, -1 never does.
+    pause_seconds: i64,
+    /// The share of a core from which on what runs by itself counts as work.
+    idle_cpu_percent: f64,
+    /// How long a sandbox may live in all; 0 for as long as it likes.
+    max_lifetime_seconds: u32,
+    /// How long before that its owner is told.
+    expiring_seconds: u32,
+    /// From which age on what belongs to no sandbox is removed.
+    orphan_seconds: u32,
+    /// How long the record of a destroyed sandbox is kept; -1 for ever.
+    destroyed_retention_seconds: i64,
+    /// How long a key is listed that expired or was revoked; -1 for ever.
+    key_retention_seconds: i64,
+    /// How long after a start nothing is removed for its age.
+    settle_seconds: u32,
+    /// What becomes of sandboxes when the server is told to end: keep or stop.
+    #[schema(value_type = String)]
+    on_shutdown: OnShutdown,
+}
+
+impl From<&Knobs> for LifecycleItem {
+    fn from(k: &Knobs) -> Self {
+        Self {
+            interval_seconds: k.lifecycle_interval_seconds,
+            pause_seconds: k.lifecycle_pause_seconds,
+            idle_cpu_percent: k.lifecycle_idle_cpu_percent,
+            max_lifetime_seconds: k.lifecycle_max_lifetime_seconds,
+            expiring_seconds: k.lifecycle_expiring_seconds,
+            orphan_seconds: k.lifecycle_orphan_seconds,
+            destroyed_retention_seconds: k.lifecycle_destroyed_retention_seconds,
+            key_retention_seconds: k.lifecycle_key_retention_seconds,
+            settle_seconds: k.lifecycle_settle_seconds,
+            on_shutdown: k.lifecycle_on_shutdown,
+        }
+    }
 }
 
 /// Tool sessions.
@@ -167,6 +211,7 @@ impl From<SettingsView> for SettingsItem {
                     max: k.pool_max,
                     images: k.get("pool.images").unwrap_or_default(),
                 },
+                lifecycle: k.into(),
                 tool_sessions: ToolSessionsItem {
                     max: k.tool_sessions_max,
                     max_per_thread: k.tool_sessions_max_per_thread,

@@ -81,6 +81,15 @@ async fn touch(conn: &mut SqliteConnection, used: BTreeMap<KeyId, Millis>) -> Re
     Ok(())
 }
 
+async fn purge(conn: &mut SqliteConnection, before: Millis) -> Result<u64> {
+    let gone = sqlx::query("DELETE FROM keys WHERE revoked_at <= ? AND seq < (SELECT max(seq) FROM keys)")
+        .bind(before)
+        .execute(conn)
+        .await
+        .map_err(failed(DOING))?;
+    Ok(gone.rows_affected())
+}
+
 #[async_trait]
 impl Keys for SqliteStore {
     async fn insert_key(&self, key: ApiKey) -> Result<()> {
@@ -129,5 +138,9 @@ impl Keys for SqliteStore {
         }
         let used = used.clone();
         self.writer.write(DOING, |conn| Box::pin(touch(conn, used))).await
+    }
+
+    async fn purge_keys(&self, before: Millis) -> Result<u64> {
+        self.writer.write(DOING, move |conn| Box::pin(purge(conn, before))).await
     }
 }

@@ -9,12 +9,12 @@ use crate::{
 };
 use async_trait::async_trait;
 use atoll_store::{
-    Change, Inserted, ListQuery, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes, StoreError,
-    Thing,
+    Change, Inserted, ListQuery, Millis, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes,
+    StoreError, Thing,
 };
 use atoll_types::ContainerId;
 use sqlx::SqliteConnection;
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 static BY_ID: LazyLock<String> =
     LazyLock::new(|| format!("SELECT seq, {SANDBOX} FROM sandboxes WHERE id = ?"));
@@ -80,6 +80,37 @@ async fn update(
     Ok((record, newest))
 }
 
+/// One statement however many there are: everybody else who writes waits for it.
+async fn touch(conn: &mut SqliteConnection, active: BTreeMap<SandboxId, Millis>) -> Result<()> {
+    const DOING: &str = "noting what is active";
+    let active: BTreeMap<String, Millis> =
+        active.into_iter().map(|(id, at)| (id.uuid().simple().to_string(), at)).collect();
+    let active = serde_json::to_string(&active).map_err(|e| StoreError::Internal(DOING, e.into()))?;
+    sqlx::query(
+        "UPDATE sandboxes SET last_activity_at = max(last_activity_at, active.at) \
+         FROM (SELECT unhex(key) AS id, value AS at FROM json_each(?)) AS active \
+         WHERE sandboxes.id = active.id AND status <> 'destroyed'",
+    )
+    .bind(active)
+    .execute(conn)
+    .await
+    .map_err(failed(DOING))?;
+    Ok(())
+}
+
+async fn purge(conn: &mut SqliteConnection, before: Millis, most: u32) -> Result<u64> {
+    let gone = sqlx::query(
+        "DELETE FROM sandboxes WHERE seq IN (SELECT seq FROM sandboxes \
+         WHERE status = 'destroyed' AND destroyed_at <= ? ORDER BY destroyed_at, seq LIMIT ?)",
+    )
+    .bind(before)
+    .bind(most)
+    .execute(conn)
+    .await
+    .map_err(failed("forgetting the destroyed"))?;
+    Ok(gone.rows_affected())
+}
+
 #[async_trait]
 impl Sandboxes for SqliteStore {
     async fn insert_sandbox(&self, new: NewSandbox) -> Result<Inserted> {
@@ -129,5 +160,18 @@ impl Sandboxes for SqliteStore {
     async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>> {
         let rows = sqlx::query(&LIVE).fetch_all(&self.readers).await.map_err(failed("listing what lives"))?;
         rows.iter().map(row::sandbox).collect()
+    }
+
+    async fn touch_sandboxes(&self, active: &BTreeMap<SandboxId, Millis>) -> Result<()> {
+        if active.is_empty() {
+            return Ok(());
+        }
+        let active = active.clone();
+        self.writer.write("noting what is active", |conn| Box::pin(touch(conn, active))).await
+    }
+
+    async fn purge_destroyed(&self, before: Millis, most: u32) -> Result<u64> {
+        let doing = "forgetting the destroyed";
+        self.writer.write(doing, move |conn| Box::pin(purge(conn, before, most))).await
     }
 }

@@ -78,4 +78,7 @@ pub trait Keys: Send + Sync {
     async fn revoke_key(&self, id: KeyId, now: Millis) -> Result<ApiKey>;
     /// Notes when keys were last used, many in one write. Never moves back; unknown keys are passed over.
     async fn touch_keys(&self, used: &BTreeMap<KeyId, Millis>) -> Result<()>;
+    /// Forgets the keys that were revoked at this time or before, but never the one that was added last: that
+    /// there were keys must not be forgotten. Returns how many.
+    async fn purge_keys(&self, before: Millis) -> Result<u64>;
 }

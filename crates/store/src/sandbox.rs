@@ -260,4 +260,11 @@ pub trait Sandboxes: Send + Sync {
     ) -> Result<SandboxRecord>;
     /// What may have a container, for comparing with the world at start: all but stopped and destroyed.
     async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>>;
+    /// Notes when something was last done in sandboxes, many in one write. Never moves back, and the revision
+    /// stays; unknown ones are passed over.
+    async fn touch_sandboxes(&self, active: &BTreeMap<SandboxId, Millis>) -> Result<()>;
+    /// Forgets the records of sandboxes that were destroyed at this time or before, with their activities,
+    /// the oldest first and no more than this many. Returns how many. What the audit trail and the events
+    /// have of them stays.
+    async fn purge_destroyed(&self, before: Millis, most: u32) -> Result<u64>;
 }

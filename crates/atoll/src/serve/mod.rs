@@ -128,6 +128,10 @@ async fn serve(config: &Config) -> Result<()> {
         let core = core.clone();
         async move { core.keep_pool().await }
     });
+    let house = tokio::spawn({
+        let core = core.clone();
+        async move { core.keep_house().await }
+    });
     let asked = config.egress.ask_indexes;
     let fresh = tokio::spawn(async move {
         let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
@@ -143,6 +147,12 @@ async fn serve(config: &Config) -> Result<()> {
     core.end_pool().await;
     fresh.abort();
     network.abort();
+    house.abort();
+    match core.wind_down().await {
+        Ok(0) => {}
+        Ok(stopped) => tracing::info!(stopped, "sandboxes were stopped, as is set"),
+        Err(error) => tracing::error!(%error, "sandboxes cannot be stopped"),
+    }
     core.close_gates().await;
     ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
@@ -173,7 +183,7 @@ fn told_to_end() -> Result<impl Future<Output = ()>> {
     let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-        tracing::info!("ending; sandboxes live on");
+        tracing::info!("ending");
     })
 }
 

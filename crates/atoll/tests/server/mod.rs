@@ -15,6 +15,8 @@ mod forwarding;
 mod hostile_page;
 mod installs;
 mod lifecycle;
+mod lifecycle_ends;
+mod lifecycle_idle;
 mod limits;
 mod machine;
 mod metrics;

@@ -5,7 +5,7 @@
 //! provider is asked.
 
 use super::Desk;
-use crate::now;
+use crate::{lifecycle::Working, now};
 use atoll_provider::{Container, State};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -20,6 +20,12 @@ impl Desk {
             self.go_on(&container, format!("resumed by {by}")).await?;
         }
         Ok(container)
+    }
+
+    /// The same, for somebody who works with it: nothing finds it idle before that is over.
+    pub(super) async fn lend(&mut self, by: &str) -> Result<(Arc<dyn Container>, Working)> {
+        let working = self.shared.works.begin(self.id);
+        Ok((self.container(by).await?, working))
     }
 
     /// A handle on the container, with its gate served, and whether it stands still.

@@ -80,6 +80,8 @@ impl Core {
         let Some(claim) = self.claims.take(sandbox, report.id) else { return };
         let (core, container, began) = (self.clone(), Arc::clone(container), report.started_unix_ms);
         let id = report.id;
+        // A command is work until its end; a terminal only while somebody looks at it.
+        let working = report.terminal.is_none().then(|| self.works.begin(sandbox));
         tokio::spawn(async move {
             let report = wait(&container, id, &mut trail).await;
             let end = match &report {
@@ -99,7 +101,7 @@ impl Core {
                     }
                 }
             }
-            drop(claim);
+            drop((claim, working));
         });
     }
 

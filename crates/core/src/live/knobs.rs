@@ -9,6 +9,7 @@ use super::{
     value::{read, within},
 };
 use atoll_types::{Error, Result};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -49,6 +50,27 @@ macro_rules! knobs {
 const MONTH: u32 = 30 * 24 * 3600;
 const MILLION: u32 = 1_000_000;
 const RATIO: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
+/// A year.
+const YEAR: i64 = 365 * 24 * 3600;
+
+/// What becomes of sandboxes when the server is told to end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnShutdown {
+    /// They live on.
+    #[default]
+    Keep,
+    /// They are stopped; their volumes wait.
+    Stop,
+}
+
+/// Seconds, or -1 for never.
+fn or_never(least: i64, most: i64) -> impl FnOnce(&i64) -> Result<(), String> {
+    move |seconds| match *seconds == -1 || (least..=most).contains(seconds) {
+        true => Ok(()),
+        false => Err(format!("must be between {least} and {most}, or -1 for never")),
+    }
+}
 
 knobs! {
     /// How many sandboxes an owner may have at a time, by the default plan.
@@ -56,7 +78,7 @@ knobs! {
     /// How long a sandbox may be idle that says nothing of it.
     "idle_timeout_seconds" idle_timeout_seconds: u32 = 1800, within(10..=MONTH);
     /// How long a stopped sandbox is kept.
-    "stopped_retention_seconds" stopped_retention_seconds: u32 = 7 * 24 * 3600, within(60..=365 * 24 * 3600);
+    "stopped_retention_seconds" stopped_retention_seconds: i64 = 7 * 24 * 3600, or_never(1, YEAR);
     /// The image of a create that names none, where it is not the one of the file.
     "db_default_image" db_default_image: Option<String> = None, |_: &Option<String>| Ok(());
     /// Sandboxes in all, by the default plan.
@@ -87,6 +109,28 @@ knobs! {
     "pool.max" pool_max: u32 = 8, within(0..=PoolSize::MOST);
     /// The same for single images, by name.
     "pool.images" pool_images: BTreeMap<String, PoolSize> = BTreeMap::new(), PoolSize::check_all;
+    /// How often is looked for what is due.
+    "lifecycle.interval_seconds" lifecycle_interval_seconds: u32 = 10, within(1..=3600);
+    /// How long an idle sandbox stands still before it is stopped; 0 stops it without that, -1 never does.
+    "lifecycle.pause_seconds" lifecycle_pause_seconds: i64 = 300, or_never(0, YEAR);
+    /// The share of a core from which on what runs by itself counts as work.
+    "lifecycle.idle_cpu_percent" lifecycle_idle_cpu_percent: f64 = 2.0, within(0.01..=100.0);
+    /// How long a sandbox may live in all; 0 for as long as it likes.
+    "lifecycle.max_lifetime_seconds" lifecycle_max_lifetime_seconds: u32 = 0, within(0..=365 * 24 * 3600);
+    /// How long before that its owner is told.
+    "lifecycle.expiring_seconds" lifecycle_expiring_seconds: u32 = 60, within(0..=86_400);
+    /// From which age on what belongs to no sandbox is removed.
+    "lifecycle.orphan_seconds" lifecycle_orphan_seconds: u32 = 300, within(1..=86_400);
+    /// How long the record of a destroyed sandbox is kept.
+    "lifecycle.destroyed_retention_seconds" lifecycle_destroyed_retention_seconds: i64 = 30 * 24 * 3600,
+        or_never(1, 10 * YEAR);
+    /// How long a key is listed that expired or was revoked.
+    "lifecycle.key_retention_seconds" lifecycle_key_retention_seconds: i64 = 90 * 24 * 3600,
+        or_never(1, 10 * YEAR);
+    /// How long after a start nothing is removed for its age: the machine's clock may have to be set first.
+    "lifecycle.settle_seconds" lifecycle_settle_seconds: u32 = 300, within(0..=86_400);
+    /// What becomes of sandboxes when the server is told to end.
+    "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, |_: &OnShutdown| Ok(());
     /// Tool sessions in all.
     "tool_sessions.max" tool_sessions_max: u32 = 5, within(1..=MILLION);
     /// Tool sessions of one thread.

@@ -8,7 +8,7 @@ mod plan;
 mod pool;
 mod value;
 
-pub use knobs::Knobs;
+pub use knobs::{Knobs, OnShutdown};
 pub use patch::SettingsView;
 pub use plan::Plan;
 pub(crate) use plan::Quota;

@@ -135,6 +135,11 @@ impl Pool {
         }))
     }
 
+    /// Every container that is the pool's, with its volume.
+    pub(crate) fn known(&self) -> Vec<(ContainerId, VolumeId)> {
+        self.0.state().known.iter().map(|(container, volume)| (*container, *volume)).collect()
+    }
+
     /// Says that a request makes or starts something, as long as the value is held.
     pub(crate) fn request(&self) -> Request {
         self.0.requests.fetch_add(1, Ordering::Relaxed);

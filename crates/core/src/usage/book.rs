@@ -201,6 +201,15 @@ impl Book {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// When a container was last looked at, and the cores that it used until then.
+    pub(crate) fn cores(&self, id: SandboxId, container: ContainerId) -> Option<(i64, f32)> {
+        let state = self.state();
+        let track = state.tracks.get(&id)?;
+        track.marks[0].filter(|mark| mark.container == container)?;
+        let sample = UsageSample::from(track.samples.back()?);
+        Some((sample.at, sample.cpu_cores?))
+    }
+
     pub(super) fn history(
         &self,
         id: SandboxId,

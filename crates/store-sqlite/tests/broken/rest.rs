@@ -51,6 +51,11 @@ impl Keys for Broken {
         self.touched.lock().unwrap().extend(used);
         self.inner.touch_keys(used).await
     }
+
+    async fn purge_keys(&self, before: Millis) -> Result<u64> {
+        let before = if self.is(Fault::PurgesFreshKeys) { Millis::MAX } else { before };
+        self.inner.purge_keys(before).await
+    }
 }
 
 #[async_trait]

@@ -4,10 +4,11 @@ use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
     ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Change, Clash, Events, Inserted,
-    ListQuery, NewEvent, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes, Status, StoreError,
+    ListQuery, Millis, NewEvent, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes, Status,
+    StoreError,
 };
 use atoll_types::ContainerId;
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
 #[async_trait]
 impl Sandboxes for Broken {
@@ -106,6 +107,21 @@ impl Sandboxes for Broken {
             live.extend(self.inner.list_sandboxes(&query).await?.items);
         }
         Ok(live)
+    }
+
+    async fn touch_sandboxes(&self, active: &BTreeMap<SandboxId, Millis>) -> Result<()> {
+        let later = |(id, at): (&SandboxId, &Millis)| (*id, at.saturating_add(1_000_000_000));
+        match self.fault {
+            Fault::MovesActivityTooFar => {
+                self.inner.touch_sandboxes(&active.iter().map(later).collect()).await
+            }
+            _ => self.inner.touch_sandboxes(active).await,
+        }
+    }
+
+    async fn purge_destroyed(&self, before: Millis, most: u32) -> Result<u64> {
+        let before = if self.is(Fault::PurgesTheFreshlyDestroyed) { Millis::MAX } else { before };
+        self.inner.purge_destroyed(before, most).await
     }
 }
 

@@ -101,3 +101,20 @@ pub(super) async fn a_touch_never_moves_back(store: Shared) -> Outcome {
     };
     same("used", (used(&one).await?, used(&other).await?), (Some(5), Some(4)))
 }
+
+pub(super) async fn old_keys_go_but_never_the_last(store: Shared) -> Outcome {
+    let revoked = |at| ApiKey { revoked_at: Some(at), ..key() };
+    let (old, fresh, used, last) = (revoked(NOW - 9), revoked(NOW - 8), key(), revoked(1));
+    for one in [&old, &fresh, &used, &last] {
+        store.insert_key(one.clone()).await?;
+    }
+    same("how many went", store.purge_keys(NOW - 9).await?, 1)?;
+    let left: Vec<KeyId> = store.list_keys(None).await?.iter().map(|key| key.id).collect();
+    same("left", left.len(), 3)?;
+    ensure(!left.contains(&old.id), || "the old one is there".into())?;
+    same("again", store.purge_keys(NOW).await?, 1)?;
+    store.revoke_key(used.id, NOW).await?;
+    same("and again", store.purge_keys(NOW).await?, 1)?;
+    same("the last", store.list_keys(None).await?, vec![last])?;
+    same("the door", store.insert_first_key(key()).await?, false)
+}

@@ -1,6 +1,6 @@
 //! Making and finding.
 
-use super::{Outcome, Shared, add, clashes, crowd, ensure, read, same, sandbox};
+use super::{NOW, Outcome, Shared, add, clashes, crowd, ensure, read, same, sandbox};
 use crate::{Change, Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status};
 use atoll_types::{ContainerId, Limits, Profile};
 
@@ -100,4 +100,39 @@ pub(super) async fn what_lives_is_all_but_stopped_and_destroyed(store: Shared) -
     live.sort_by_key(|record| record.id);
     wanted.sort_by_key(|record| record.id);
     same("what lives", live, wanted)
+}
+
+pub(super) async fn what_was_done_last_never_moves_back(store: Shared) -> Outcome {
+    let (one, other) = (add(&store, sandbox()).await?, add(&store, sandbox()).await?);
+    store.touch_sandboxes(&[(one.id, NOW + 5), (SandboxId::random(), NOW + 9)].into()).await?;
+    store.touch_sandboxes(&[(one.id, NOW + 3), (other.id, NOW - 1)].into()).await?;
+    store.touch_sandboxes(&[].into()).await?;
+    same("one", read(&store, one.id).await?, SandboxRecord { last_activity_at: NOW + 5, ..one })?;
+    same("the other", read(&store, other.id).await?, other)
+}
+
+pub(super) async fn the_destroyed_are_forgotten_in_time(store: Shared) -> Outcome {
+    let mut ids = Vec::new();
+    for at in [Some(NOW), Some(NOW + 1), Some(NOW + 2), None] {
+        let record = add(&store, sandbox()).await?;
+        ids.push(record.id);
+        if let Some(at) = at {
+            let gone = Change { destroyed_at: Some(at), ..Change::status(Status::Destroyed) };
+            store.update_sandbox(record.id, record.revision, gone).await?;
+        }
+    }
+    let left = async || {
+        let mut left = Vec::new();
+        for (number, id) in ids.iter().enumerate() {
+            left.extend(store.sandbox(*id).await?.map(|_| number));
+        }
+        Ok::<_, crate::StoreError>(left)
+    };
+    same("none yet", store.purge_destroyed(NOW - 1, 10).await?, 0)?;
+    same("some", store.purge_destroyed(NOW + 1, 1).await?, 1)?;
+    same("the oldest went first", left().await?, vec![1, 2, 3])?;
+    same("the rest", store.purge_destroyed(NOW + 1, 10).await?, 1)?;
+    same("left", left().await?, vec![2, 3])?;
+    same("what lives stays", store.purge_destroyed(i64::MAX, 10).await?, 1)?;
+    same("left in the end", left().await?, vec![3])
 }

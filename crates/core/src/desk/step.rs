@@ -1,0 +1,64 @@
+//! What a reconciler found to be due. It looked from outside; here, where nobody can come between, it is
+//! looked at once more whether it still is.
+
+use super::Desk;
+use crate::lifecycle::Stillness;
+use atoll_store::{Millis, SandboxRecord};
+use atoll_types::{Error, ErrorCode, Result};
+use std::time::Duration;
+
+/// Where a sandbox is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum To {
+    Paused,
+    Stopped,
+    Destroyed,
+}
+
+/// What was seen of a sandbox that is idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Idle {
+    pub(crate) last_activity_at: Millis,
+    /// How long nothing must have been done, where this server knows.
+    pub(crate) least: Duration,
+}
+
+/// What is due, and what must still be so.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) to: To,
+    pub(crate) reason: String,
+    /// The record must be as it was seen; none: whatever became of it.
+    pub(crate) revision: Option<u64>,
+    /// Nothing must have been done in it.
+    pub(crate) idle: Option<Idle>,
+}
+
+impl Step {
+    fn is_due(&self, record: &SandboxRecord, stillness: Stillness) -> bool {
+        let same = self.revision.is_none_or(|revision| record.revision == revision);
+        let still = self.idle.is_none_or(|Idle { last_activity_at, least }| {
+            let quiet = match stillness {
+                Stillness::Busy => false,
+                Stillness::For(quiet) => quiet >= least,
+                Stillness::Unknown => true,
+            };
+            quiet && record.last_activity_at == last_activity_at
+        });
+        same && still
+    }
+}
+
+impl Desk {
+    pub(super) async fn step(&mut self, step: Step) -> Result<SandboxRecord> {
+        let record = self.record().await?;
+        if !step.is_due(&record, self.shared.works.stillness(self.id)) {
+            return Err(Error::new(ErrorCode::Conflict, "it was used or changed meanwhile"));
+        }
+        match step.to {
+            To::Paused => self.pause(step.reason).await,
+            To::Stopped => self.stop(Some(step.reason)).await,
+            To::Destroyed => self.destroy(Some(step.reason)).await,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Sandboxes in which nothing is done: they stand still for a while, and then they are stopped.
+//!
+//! Work is what holds a [`super::Working`], and processes that use the processor though nobody waits for
+//! them. When something was last done is known by the monotonic clock where this server saw it, and else
+//! by the record; of the two the later counts.
+
+use super::{AT_ONCE, Look, Stillness, fault, period};
+use crate::{
+    Core,
+    desk::{Idle, Step, To},
+    now,
+};
+use atoll_store::{Millis, SandboxId, SandboxRecord, Status};
+use atoll_types::{ErrorCode, Result};
+use futures_util::StreamExt;
+use std::{collections::BTreeMap, time::Duration};
+
+/// How every reason here begins; by it a sandbox is known that stands still because it was idle.
+const IDLE: &str = "idle for";
+/// How far a record may lag behind what this server knows.
+const LAG: Duration = Duration::from_secs(30);
+/// How long to look before one is idle of which nothing is known but its record.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+
+/// What is to become of a sandbox that has been still for so long, and after how long that was due.
+fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Option<(To, Duration)> {
+    let idle = Duration::from_secs(record.idle_timeout_seconds.into());
+    let (to, after) = match record.status {
+        Status::Ready | Status::Running if pause == Some(Duration::ZERO) => (To::Stopped, idle),
+        Status::Ready | Status::Running => (To::Paused, idle),
+        Status::Paused => {
+            let ours = record.status_reason.as_ref().is_some_and(|reason| reason.starts_with(IDLE));
+            // Who let it stand still on purpose may come back as late as if it ran.
+            (To::Stopped, pause?.saturating_add(if ours { Duration::ZERO } else { idle }))
+        }
+        _ => return None,
+    };
+    (still >= after).then_some((to, after))
+}
+
+fn reason(record: &SandboxRecord, after: Duration) -> String {
+    // Since something was last done, and not only since it stands still.
+    let before = match record.status_reason.as_ref() {
+        Some(reason) if record.status == Status::Paused && reason.starts_with(IDLE) => {
+            record.idle_timeout_seconds.into()
+        }
+        _ => 0,
+    };
+    let seconds = after.as_secs().saturating_add(before);
+    format!("{IDLE} {seconds} seconds")
+}
+
+impl Core {
+    pub(super) async fn settle_idle(&self, look: &Look<'_>) -> Result<()> {
+        let live = self.store.live_sandboxes().await?;
+        self.works.keep(&live.iter().map(|record| record.id).collect());
+        let pause = period(look.knobs.lifecycle_pause_seconds);
+        let (mut moved, mut steps) = (BTreeMap::new(), Vec::new());
+        for record in live {
+            let still = self.stillness(look, &record);
+            self.catch_up(look, &record, still, &mut moved);
+            let Some(still) = self.known_still(look, &record, still) else { continue };
+            if let Some((to, least)) = due(&record, still, pause) {
+                let reason = reason(&record, least);
+                let idle = Idle { last_activity_at: record.last_activity_at, least };
+                steps.push((
+                    record.clone(),
+                    Step { to, reason, revision: Some(record.revision), idle: Some(idle) },
+                ));
+            }
+        }
+        if !moved.is_empty() {
+            self.store.touch_sandboxes(&moved).await?;
+        }
+        let each = |(record, step): (SandboxRecord, Step)| async move { self.rest(&record, step).await };
+        futures_util::stream::iter(steps).for_each_concurrent(AT_ONCE, each).await;
+        Ok(())
+    }
+
+    /// Where a sandbox cannot stand still it is stopped at once.
+    async fn rest(&self, record: &SandboxRecord, step: Step) {
+        let stopped = (step.to == To::Paused).then(|| Step { to: To::Stopped, ..step.clone() });
+        let result = match (self.take_step(record, step).await, stopped) {
+            (Err(error), Some(step)) if error.code == ErrorCode::Unsupported => {
+                self.take_step(record, step).await
+            }
+            (result, _) => result,
+        };
+        if let Err(error) = result {
+            fault(record, &error);
+        }
+    }
+
+    fn stillness(&self, look: &Look<'_>, record: &SandboxRecord) -> Stillness {
+        if matches!(record.status, Status::Ready | Status::Running) && self.uses_processor(look, record) {
+            self.works.touch(record.id);
+        }
+        self.works.stillness(record.id)
+    }
+
+    /// Whether something in it computes, as of the last sample.
+    fn uses_processor(&self, look: &Look<'_>, record: &SandboxRecord) -> bool {
+        let Some(container) = record.container else { return false };
+        let Some((at, cores)) = self.usage.cores(record.id, container) else { return false };
+        // What was not sampled for a while says nothing.
+        let fresh = look.clock.age(at) <= self.sampling().saturating_mul(2) + FIRST_LOOK;
+        fresh && f64::from(cores) * 100.0 >= look.knobs.lifecycle_idle_cpu_percent
+    }
+
+    fn sampling(&self) -> Duration {
+        Duration::from_secs(self.settings.metrics_interval_seconds.max(1).into())
+    }
+
+    /// Writes down when something was last done, where the record does not know: a server that starts knows
+    /// nothing else.
+    fn catch_up(
+        &self,
+        look: &Look<'_>,
+        record: &SandboxRecord,
+        still: Stillness,
+        moved: &mut BTreeMap<SandboxId, Millis>,
+    ) {
+        let since = match still {
+            Stillness::Busy => Duration::ZERO,
+            Stillness::For(since) => since,
+            Stillness::Unknown => return,
+        };
+        if look.clock.age(record.last_activity_at) > since.saturating_add(LAG) {
+            let back = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+            moved.insert(record.id, now().saturating_sub(back));
+        }
+    }
+
+    /// How long nothing was done, where that is known.
+    fn known_still(&self, look: &Look<'_>, record: &SandboxRecord, still: Stillness) -> Option<Duration> {
+        let recorded = look.clock.age(record.last_activity_at);
+        match still {
+            Stillness::Busy => None,
+            Stillness::For(since) => Some(since.min(recorded)),
+            // Its commands may not be watched again yet, and what it uses not sampled.
+            Stillness::Unknown => {
+                let idle = Duration::from_secs(record.idle_timeout_seconds.into());
+                let enough = (self.sampling().saturating_mul(2) + FIRST_LOOK).min(idle);
+                (look.clock.running() >= enough).then_some(recorded)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lifecycle::clock::Clock;
+    use atoll_store::{NewSandbox, Sealed};
+    use atoll_types::{Limits, Profile, VolumeId};
+
+    fn record(status: Status, reason: Option<&str>) -> SandboxRecord {
+        let new = NewSandbox {
+            id: SandboxId::random(),
+            owner: "owner".into(),
+            owner_name: "Ada".into(),
+            status,
+            image: "host".into(),
+            profile: Profile::builtin("default").unwrap(),
+            container: None,
+            volume: VolumeId::random(),
+            limits: Limits::default(),
+            idle_timeout_seconds: 100,
+            network_enabled: false,
+            egress: String::new(),
+            session_key: None,
+            labels: BTreeMap::new(),
+            environment: Sealed::default(),
+            created_at: 0,
+        };
+        SandboxRecord { status_reason: reason.map(str::to_owned), ..SandboxRecord::new(new) }
+    }
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn each_stage_has_its_time() {
+        let ready = record(Status::Ready, Some("resumed by exec"));
+        let ours = record(Status::Paused, Some("idle for 100 seconds"));
+        let theirs = record(Status::Paused, Some("paused by request"));
+        let some = Some(seconds(30));
+        for (record, still, pause, wanted) in [
+            (&ready, 99, some, None),
+            (&ready, 100, some, Some((To::Paused, seconds(100)))),
+            (&ready, 9999, some, Some((To::Paused, seconds(100)))),
+            (&ready, 100, None, Some((To::Paused, seconds(100)))),
+            (&ready, 100, Some(Duration::ZERO), Some((To::Stopped, seconds(100)))),
+            (&ours, 29, some, None),
+            (&ours, 30, some, Some((To::Stopped, seconds(30)))),
+            (&ours, 9999, None, None),
+            (&theirs, 129, some, None),
+            (&theirs, 130, some, Some((To::Stopped, seconds(130)))),
+        ] {
+            assert_eq!(due(record, seconds(still), pause), wanted, "{:?} {still}", record.status_reason);
+        }
+        for status in [Status::Provisioning, Status::Stopped, Status::Dead, Status::Error, Status::Destroyed]
+        {
+            assert_eq!(due(&record(status, None), seconds(u64::MAX), some), None, "{status}");
+        }
+        assert_eq!(reason(&ready, seconds(100)), "idle for 100 seconds");
+        assert_eq!(reason(&ours, seconds(30)), "idle for 130 seconds");
+        assert_eq!(reason(&theirs, seconds(130)), "idle for 130 seconds");
+    }
+
+    #[test]
+    fn a_clock_that_jumps_a_year_makes_nothing_idle() {
+        let (ready, mut clock) = (record(Status::Ready, None), Clock::default());
+        clock.look(seconds(0), 1000);
+        clock.look(seconds(50), 51_000 + 365 * 24 * 3_600_000);
+        assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), None);
+        clock.look(seconds(99), 100_000 + 365 * 24 * 3_600_000);
+        assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), Some((To::Paused, seconds(100))));
+    }
+}

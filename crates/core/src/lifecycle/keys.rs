@@ -1,0 +1,43 @@
+//! Keys that are worth nothing any more: one that expired is closed, and one that was closed long ago is
+//! forgotten. Neither is needed for its refusal, which comes by the key's own time.
+
+use super::{Look, MOST, period, retention::system};
+use crate::{Caller, Core, act::What};
+use atoll_store::ApiKey;
+use atoll_types::Result;
+use std::time::Duration;
+
+impl Core {
+    pub(super) async fn close_keys(&self, look: &Look<'_>) -> Result<()> {
+        if !look.settled() {
+            return Ok(());
+        }
+        let all = self.store.list_keys(None).await?;
+        let over = |key: &&ApiKey| {
+            key.revoked_at.is_none() && key.expires_at.is_some_and(|at| look.clock.age(at) > Duration::ZERO)
+        };
+        for key in all.iter().filter(over).take(MOST) {
+            self.close_key(key).await?;
+        }
+        let Some(kept) = period(look.knobs.lifecycle_key_retention_seconds) else { return Ok(()) };
+        let before = look.clock.before(kept);
+        // The newest stays: a server that finds no key at all would make a first one.
+        if !all.iter().skip(1).any(|key| key.revoked_at.is_some_and(|at| at <= before)) {
+            return Ok(());
+        }
+        let reason = format!("worth nothing for {} seconds", kept.as_secs());
+        let act = self.act(&system(), What::new("key.purge").and("reason", reason)).await?;
+        let purged = self.store.purge_keys(before).await;
+        act.done(purged.map(drop).map_err(Into::into)).await
+    }
+
+    async fn close_key(&self, key: &ApiKey) -> Result<()> {
+        let Some(at) = key.expires_at else { return Ok(()) };
+        let caller = Caller::lifecycle(&key.owner, &key.owner_name);
+        let what = What::new("key.revoke").with(key.id.to_string()).and("reason", "it has expired");
+        let act = self.act(&caller, what).await?;
+        let revoked = self.store.revoke_key(key.id, at).await;
+        self.known_keys.forget();
+        act.done(revoked.map(drop).map_err(Into::into)).await
+    }
+}

@@ -1,0 +1,137 @@
+//! What happens to sandboxes by itself. Every so often a pass looks at the records and at the world and
+//! closes the difference; it takes no input and remembers nothing that it could not do without, so a server
+//! that dies in the middle is nothing special. There is one pass at a time, one sandbox that fails stops no
+//! other, and whatever is done is done at the sandbox's desk, under an operation that says why.
+
+mod clock;
+mod idle;
+mod keys;
+mod lifetime;
+mod orphans;
+mod retention;
+mod shutdown;
+mod work;
+
+pub(crate) use work::{Lent, Stillness, Working, Works};
+
+use crate::{
+    Caller, Core, Knobs,
+    act::What,
+    desk::{Step, To},
+    now,
+};
+use atoll_store::SandboxRecord;
+use atoll_types::{Error, ErrorCode, Result};
+use clock::Clock;
+use futures_util::StreamExt;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// Sandboxes that are seen to together.
+const AT_ONCE: usize = 8;
+/// How long one thing may take: a launcher may hang, and the others must not wait for it for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The most that one pass does of a kind; the next goes on.
+const MOST: usize = 200;
+
+/// What goes from one pass to the next.
+#[derive(Default)]
+struct House {
+    clock: Clock,
+    strangers: orphans::Strangers,
+}
+
+/// What a pass goes by.
+struct Look<'a> {
+    clock: &'a Clock,
+    knobs: &'a Knobs,
+}
+
+impl Look<'_> {
+    /// Whether things may be removed for their age: after a start the machine's clock may have to be set.
+    fn settled(&self) -> bool {
+        self.clock.running() >= Duration::from_secs(self.knobs.lifecycle_settle_seconds.into())
+    }
+}
+
+/// Seconds as they are set; none for never.
+fn period(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().map(Duration::from_secs)
+}
+
+impl Core {
+    /// Sees to what is due, again and again, until it is dropped.
+    pub async fn keep_house(&self) {
+        let (began, mut changes) = (Instant::now(), self.live.watch());
+        let (mut house, mut last) = (House::default(), began);
+        loop {
+            let interval = self.live.now().lifecycle_interval_seconds;
+            let next = last + Duration::from_secs(interval.into());
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                // Another interval may be set.
+                Ok(()) = changes.changed() => continue,
+            }
+            if let Some(jumped) = house.clock.look(began.elapsed(), now()) {
+                tracing::warn!(milliseconds = jumped, "the machine's clock jumped; nothing ages by that");
+            }
+            self.pass(&mut house).await;
+            last = Instant::now();
+        }
+    }
+
+    async fn pass(&self, house: &mut House) {
+        let knobs: Arc<Knobs> = self.live.now();
+        let House { clock, strangers } = house;
+        let look = Look { clock, knobs: &knobs };
+        told("idle sandboxes", self.settle_idle(&look).await);
+        told("what lived long enough", self.end_lifetimes(&look).await);
+        told("stopped sandboxes", self.end_retention(&look).await);
+        told("records of the destroyed", self.purge_records(&look).await);
+        told("keys", self.close_keys(&look).await);
+        told("what belongs to nobody", self.collect_orphans(&look, strangers).await);
+    }
+
+    /// Takes all these steps, whatever becomes of each.
+    async fn take_steps(&self, steps: Vec<(SandboxRecord, Step)>) {
+        let each = |(record, step): (SandboxRecord, Step)| async move {
+            if let Err(error) = self.take_step(&record, step).await {
+                fault(&record, &error);
+            }
+        };
+        futures_util::stream::iter(steps.into_iter().take(MOST)).for_each_concurrent(AT_ONCE, each).await;
+    }
+
+    async fn take_step(&self, record: &SandboxRecord, step: Step) -> Result<()> {
+        let kind = match step.to {
+            To::Paused => "sandbox.pause",
+            To::Stopped => "sandbox.stop",
+            To::Destroyed => "sandbox.destroy",
+        };
+        let (caller, ends) = (Caller::lifecycle(&record.owner, &record.owner_name), step.to != To::Paused);
+        let act = self.act(&caller, What::to(kind, record.id).and("reason", &step.reason)).await?;
+        let late = || Error::new(ErrorCode::Timeout, "it does not answer");
+        let taken = tokio::time::timeout(PATIENCE, self.desks.step(record.id, step)).await;
+        let result = taken.unwrap_or_else(|_| Err(late()));
+        if ends && result.is_ok() {
+            self.forget_changes(record.id);
+        }
+        act.done(result).await.map(drop)
+    }
+}
+
+fn told(what: &str, result: Result<()>) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "{what} cannot be seen to");
+    }
+}
+
+fn fault(record: &SandboxRecord, error: &Error) {
+    match error.code {
+        // Somebody came first, which is as it should be.
+        ErrorCode::Conflict | ErrorCode::NotFound | ErrorCode::NotRunning => {
+            tracing::debug!(sandbox = %record.id, %error, "not due any more");
+        }
+        _ => tracing::warn!(sandbox = %record.id, %error, "a sandbox cannot be seen to"),
+    }
+}

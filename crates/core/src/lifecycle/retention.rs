@@ -1,0 +1,67 @@
+//! What is kept for a time: stopped sandboxes with their volumes, the records of destroyed ones, and the
+//! answers to requests that may be repeated. What the audit trail has of them stays.
+
+use super::{Look, MOST, period};
+use crate::{
+    Caller, Core,
+    act::What,
+    desk::{Step, To},
+    owner_id,
+};
+use atoll_store::{ListQuery, SortBy, Status};
+use atoll_types::Result;
+
+/// Records that one pass removes.
+const RECORDS: u32 = 1000;
+/// In whose name things are done that are nobody's.
+const SYSTEM: &str = "system";
+
+pub(super) fn system() -> Caller {
+    Caller::lifecycle(&owner_id(SYSTEM), SYSTEM)
+}
+
+/// Those with one of these, that have been left alone for longest.
+fn oldest(statuses: Vec<Status>, limit: u32) -> ListQuery {
+    ListQuery { statuses, sort_by: SortBy::LastActivityAt, descending: false, limit, ..ListQuery::default() }
+}
+
+impl Core {
+    /// Destroys what was stopped for long enough.
+    pub(super) async fn end_retention(&self, look: &Look<'_>) -> Result<()> {
+        let Some(kept) = period(look.knobs.stopped_retention_seconds) else { return Ok(()) };
+        if !look.settled() {
+            return Ok(());
+        }
+        let most = u32::try_from(MOST).unwrap_or(u32::MAX);
+        let query = oldest(vec![Status::Stopped, Status::Dead, Status::Error], most);
+        let mut steps = Vec::new();
+        for record in self.store.list_sandboxes(&query).await?.items {
+            if look.clock.age(record.stopped_at.unwrap_or(record.last_activity_at)) < kept {
+                continue;
+            }
+            let reason = format!("{} for {} seconds", record.status, kept.as_secs());
+            let revision = Some(record.revision);
+            steps.push((record, Step { to: To::Destroyed, reason, revision, idle: None }));
+        }
+        self.take_steps(steps).await;
+        Ok(())
+    }
+
+    /// Forgets the records of what was destroyed long ago, and answers that nobody asks for again.
+    pub(super) async fn purge_records(&self, look: &Look<'_>) -> Result<()> {
+        if !look.settled() {
+            return Ok(());
+        }
+        self.store.sweep_idempotent(look.clock.before(std::time::Duration::ZERO)).await?;
+        let Some(kept) = period(look.knobs.lifecycle_destroyed_retention_seconds) else { return Ok(()) };
+        let before = look.clock.before(kept);
+        let first = self.store.list_sandboxes(&oldest(vec![Status::Destroyed], 1)).await?.items.pop();
+        if !first.is_some_and(|record| record.destroyed_at.is_some_and(|at| at <= before)) {
+            return Ok(());
+        }
+        let reason = format!("destroyed for {} seconds", kept.as_secs());
+        let act = self.act(&system(), What::new("sandbox.purge").and("reason", reason)).await?;
+        let purged = self.store.purge_destroyed(before, RECORDS).await;
+        act.done(purged.map(drop).map_err(Into::into)).await
+    }
+}

@@ -1,0 +1,153 @@
+//! Work in flight, counted in one place. A desk gives out no container without a [`Working`], which lives
+//! as long as somebody holds what it was given out with; so nobody has to remember to say that it is done.
+//! Times are of the monotonic clock.
+
+use async_trait::async_trait;
+use atoll_provider::{Container, FileChanges, Guest, LiveLimits, Pause, Ports, State, WayOut};
+use atoll_store::SandboxId;
+use atoll_types::{ContainerId, Death, Result};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// What is being done in sandboxes, and when last something was.
+#[derive(Default)]
+pub(crate) struct Works(Mutex<HashMap<SandboxId, Entry>>);
+
+struct Entry {
+    under_way: usize,
+    last: Instant,
+}
+
+/// How still a sandbox is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stillness {
+    /// Something is being done in it.
+    Busy,
+    /// Nothing has been done in it for so long.
+    For(Duration),
+    /// Nothing was done in it since this server began.
+    Unknown,
+}
+
+/// One thing that is being done. Dropped when it is done.
+pub(crate) struct Working {
+    works: Arc<Works>,
+    sandbox: SandboxId,
+}
+
+impl Works {
+    fn entries(&self) -> MutexGuard<'_, HashMap<SandboxId, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something begins.
+    pub(crate) fn begin(self: &Arc<Self>, sandbox: SandboxId) -> Working {
+        let mut entries = self.entries();
+        let entry = entries.entry(sandbox).or_insert(Entry { under_way: 0, last: Instant::now() });
+        (entry.under_way, entry.last) = (entry.under_way + 1, Instant::now());
+        Working { works: Arc::clone(self), sandbox }
+    }
+
+    /// Something was done just now.
+    pub(crate) fn touch(self: &Arc<Self>, sandbox: SandboxId) {
+        drop(self.begin(sandbox));
+    }
+
+    pub(crate) fn stillness(&self, sandbox: SandboxId) -> Stillness {
+        match self.entries().get(&sandbox) {
+            None => Stillness::Unknown,
+            Some(entry) if entry.under_way > 0 => Stillness::Busy,
+            Some(entry) => Stillness::For(entry.last.elapsed()),
+        }
+    }
+
+    /// Lets go of what is not among these, so that what is kept is bounded by what there is.
+    pub(super) fn keep(&self, there: &HashSet<SandboxId>) {
+        self.entries().retain(|sandbox, entry| entry.under_way > 0 || there.contains(sandbox));
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if let Some(entry) = self.works.entries().get_mut(&self.sandbox) {
+            entry.under_way = entry.under_way.saturating_sub(1);
+            entry.last = Instant::now();
+        }
+    }
+}
+
+/// A container as it is given out: whoever holds it is at work.
+pub(crate) struct Lent {
+    container: Arc<dyn Container>,
+    _working: Working,
+}
+
+impl Lent {
+    pub(crate) fn new(container: Arc<dyn Container>, working: Working) -> Self {
+        Self { container, _working: working }
+    }
+}
+
+#[async_trait]
+impl Container for Lent {
+    fn id(&self) -> ContainerId {
+        self.container.id()
+    }
+
+    fn guest(&self) -> &Guest {
+        self.container.guest()
+    }
+
+    async fn state(&self) -> Result<State> {
+        self.container.state().await
+    }
+
+    async fn died(&self) -> Result<Death> {
+        self.container.died().await
+    }
+
+    fn live_limits(&self) -> Option<&dyn LiveLimits> {
+        self.container.live_limits()
+    }
+
+    fn pause(&self) -> Option<&dyn Pause> {
+        self.container.pause()
+    }
+
+    fn changes(&self) -> Option<&dyn FileChanges> {
+        self.container.changes()
+    }
+
+    fn ports(&self) -> Option<&dyn Ports> {
+        self.container.ports()
+    }
+
+    fn way_out(&self) -> Option<&dyn WayOut> {
+        self.container.way_out()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_busy_until_the_last_is_done() {
+        let (works, sandbox) = (Arc::new(Works::default()), SandboxId::random());
+        assert_eq!(works.stillness(sandbox), Stillness::Unknown);
+        let (first, second) = (works.begin(sandbox), works.begin(sandbox));
+        drop(first);
+        works.touch(sandbox);
+        assert_eq!(works.stillness(sandbox), Stillness::Busy);
+        works.keep(&HashSet::new());
+        drop(second);
+        assert!(matches!(works.stillness(sandbox), Stillness::For(_)));
+        works.keep(&[sandbox].into());
+        assert!(matches!(works.stillness(sandbox), Stillness::For(_)));
+        works.keep(&HashSet::new());
+        assert_eq!(works.stillness(sandbox), Stillness::Unknown);
+    }
+}
