@@ -3,7 +3,7 @@
 //! Times are of the monotonic clock.
 
 use async_trait::async_trait;
-use atoll_provider::{Container, FileChanges, Guest, LiveLimits, Pause, Ports, State, WayOut};
+use atoll_provider::{Claimable, Container, FileChanges, Guest, LiveLimits, Pause, Ports, State, WayOut};
 use atoll_store::SandboxId;
 use atoll_types::{ContainerId, Death, Result};
 use std::{
@@ -111,6 +111,10 @@ impl Container for Lent {
 
     fn live_limits(&self) -> Option<&dyn LiveLimits> {
         self.container.live_limits()
+    }
+
+    fn claimable(&self) -> Option<&dyn Claimable> {
+        self.container.claimable()
     }
 
     fn pause(&self) -> Option<&dyn Pause> {
