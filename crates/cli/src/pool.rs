@@ -127,6 +127,10 @@ mod tests {
              "hits": 12, "misses": 1, "oldest_age_seconds": 61.25, "refills": 9, "refill_seconds": 0.02,
              "failures": 1, "last_failure": {"at": "2026-01-01T00:00:00Z", "reason": "no room\u{1b}[2J"}}]}))
         .unwrap();
-        insta::assert_snapshot!(rendered(&pool), @"");
+        insta::assert_snapshot!(rendered(&pool), @r"
+        IMAGE  READY  STARTING  TARGET  MIN-MAX  HITS  MISSES  OLDEST  LAST FAILURE
+        host   2      1         3       2-8      12    1       61.2s   no room\u{1b}[2J
+        the pool is off (warm_pool_enabled)
+        ");
     }
 }

@@ -4,13 +4,16 @@
 use crate::sys;
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::CWD,
+    fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2},
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-        fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+        FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+        OpenTreeFlags, fsconfig_create, fsconfig_reconfigure, fsconfig_set_string, fsmount, fsopen, fspick,
+        mount_change, move_mount, open_tree,
     },
 };
 use std::{io, path::Path};
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// What a mount may not do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +70,21 @@ pub(crate) fn enter_private_namespace() -> io::Result<()> {
 /// A small tmpfs for mount points.
 pub(crate) fn small_tmpfs() -> io::Result<OwnedFd> {
     new_mount("tmpfs", &[("size", "1m"), ("mode", "0755")])
+}
+
+/// The root of a process. Whether it is still the process that was meant is to be asked after this.
+pub(crate) fn root_of(pid: i32) -> io::Result<OwnedFd> {
+    Ok(open(format!("/proc/{pid}/root"), FOLDER, Mode::empty())?)
+}
+
+/// Gives a tmpfs below a root another size. No symbolic link is followed on the way there: whoever lives
+/// there may have made it.
+pub(crate) fn resize_tmpfs(root: &OwnedFd, path: &str, bytes: u64) -> io::Result<()> {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let place = openat2(root, path, FOLDER, Mode::empty(), resolve)?;
+    let picked = fspick(&place, "", FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH)?;
+    fsconfig_set_string(&picked, "size", bytes.to_string())?;
+    Ok(fsconfig_reconfigure(&picked)?)
 }
 
 /// An overlay. The folders are ours and hold no comma or colon.

@@ -100,6 +100,11 @@ fn bind(source: &Path, at: &str) -> Value {
     json!({ "destination": at, "type": "bind", "source": source, "options": ["bind", "rw", "nosuid", "nodev"] })
 }
 
+/// What /dev/shm may hold, which is memory of the sandbox's.
+pub(crate) fn shared_memory_bytes(limits: &Limits) -> u64 {
+    limits.memory_bytes / 2
+}
+
 impl Parts<'_> {
     /// The whole specification.
     pub(crate) fn build(&self) -> Result<Value> {
@@ -138,7 +143,7 @@ impl Parts<'_> {
 
     fn mounts(&self) -> Vec<Value> {
         let quiet = ["nosuid", "noexec", "nodev"];
-        let shared = format!("size={}", self.limits.memory_bytes / 2);
+        let shared = format!("size={}", shared_memory_bytes(self.limits));
         let mut mounts = vec![
             mount("/proc", "proc", &quiet),
             mount("/dev", "tmpfs", &["nosuid", "noexec", "strictatime", "mode=755", "size=64k"]),

@@ -4,23 +4,45 @@ use super::inspect::no_such;
 use crate::{
     cgroup,
     context::Context,
+    mounts,
     record::{self, Record},
+    spec::shared_memory_bytes,
 };
 use atoll_launch_proto::spool_bytes;
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Error, ErrorCode, Limits, Result, Storage};
+use std::io;
 
 /// Changes the limits.
 pub(crate) fn set_limits(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
-    change(context, container, limits, |_| Ok(()))
+    let record = change(context, container, limits, |_| Ok(()))?;
+    // It may hold more than that now. The memory's limit holds in any case.
+    if let Err(error) = resize_shared_memory(&record, limits) {
+        tracing::warn!(%container, %error, "/dev/shm keeps its size");
+    }
+    Ok(())
 }
 
 /// The same, where a new container would be made of the same image.
 pub(crate) fn claim(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
-    change(context, container, limits, |record| match is_current(context, record)? {
+    let record = change(context, container, limits, |record| match is_current(context, record)? {
         true => Ok(()),
         false => Err(Error::new(ErrorCode::Conflict, "the container's image was rebuilt").at("container")),
-    })
+    })?;
+    resize_shared_memory(&record, limits)
+        .map_err(|e| Error::internal(format!("cannot resize the shared memory: {e}")))
+}
+
+/// Sees that /dev/shm is as large as at a start with these limits. A kernel of its own has its own.
+fn resize_shared_memory(before: &Record, limits: &Limits) -> io::Result<()> {
+    if before.limits.memory_bytes == limits.memory_bytes || before.token.is_some() {
+        return Ok(());
+    }
+    let root = mounts::root_of(before.pid)?;
+    if !before.alive() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    mounts::resize_tmpfs(&root, "/dev/shm", shared_memory_bytes(limits))
 }
 
 /// Whether a new container would be made of the same image.
@@ -33,12 +55,13 @@ fn is_current(context: &Context, record: &Record) -> Result<bool> {
     Ok(context.images.open(&record.profile.image)?.id == record.image)
 }
 
+/// Changes the limits, and returns the record as it was before.
 fn change(
     context: &Context,
     container: ContainerId,
     limits: &Limits,
     check: impl FnOnce(&Record) -> Result<()>,
-) -> Result<()> {
+) -> Result<Record> {
     limits.validate()?;
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let mut record = record::load(context, container).ok_or_else(|| no_such(container))?;
@@ -46,6 +69,7 @@ fn change(
         return Err(Error::new(ErrorCode::NotRunning, "the container is not running"));
     }
     check(&record)?;
+    let before = record.clone();
     let disk = limits.disk_bytes != record.limits.disk_bytes;
     // The disk first, because it is the one that can be refused.
     if disk {
@@ -59,10 +83,11 @@ fn change(
         }
         cgroup::apply(context, container, limits, record.slot)?;
     } else if !disk {
-        return Ok(());
+        return Ok(before);
     }
     record.limits = *limits;
-    record::save(context, &record)
+    record::save(context, &record)?;
+    Ok(before)
 }
 
 /// Files and output. What was given to the one is taken back when the other is refused.

@@ -48,7 +48,7 @@ fn the_pool_is_shown_drained_and_resized() {
         (r#"{"images":{"host":{"max":1001}}}"#, "images"),
     ] {
         let refused = server.ask("PATCH", POOL, body);
-        let named = refused.json()["error"]["details"]["field"].clone();
+        let named = refused.json()["detail"][0]["loc"][1].clone();
         assert_eq!((refused.status, named), (422, field.into()), "{body}: {refused:?}");
     }
     let rows = server.ask("GET", "/api/v1/audit?kind=pool.resize", "").json();

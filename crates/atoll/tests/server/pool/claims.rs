@@ -16,10 +16,10 @@ fn common(server: &Server, path: &str) -> Value {
 }
 
 /// What is inside, as far as it does not change from one moment to the next.
-const INSIDE: &str = "env | sort; cat /proc/self/limits; id; hostname; nproc; umask; df -h /workspace / /tmp; \
+const INSIDE: &str = "env | sort; cat /proc/self/limits; id; hostname; nproc; umask; \
      stat -c '%n %u %g %a' / /workspace /home/user /tmp /etc/passwd; ls -la /workspace /home/user | wc -l; \
-     sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ master:[0-9]*//; s/atoll[^ ,]*//g; s/[0-9a-f-]\\{32,36\\}//g' \
-     /proc/self/mountinfo | sort; cat /proc/1/comm; ls /proc | grep -c '^[0-9]*$'; grep -c . /proc/net/tcp; \
+     sed 's/^[0-9]* [0-9]* [0-9:]* //; s/ master:[0-9]*//; s/[ug]id=[0-9]*//g; s/subvolid=[0-9]*//; s/atoll[^ ,]*//g; s/[0-9a-f-]\\{32,36\\}//g' \
+     /proc/self/mountinfo | sort; cat /proc/1/comm; ls /proc | grep -c '^[0-9]*$'; grep -c . /proc/net/tcp; df -h /dev/shm; \
      head -c 90M /dev/zero >f 2>&1; stat -c %s f; rm f";
 
 fn limits(server: &Server, path: &str) -> Value {
@@ -75,8 +75,9 @@ fn a_claimed_sandbox_is_as_one_that_was_made() {
 #[test]
 fn what_one_may_reach_is_set_by_the_claim() {
     let server = keeping(2, &[]);
-    let [closed, open] = [json!({"network_enabled": false}), json!({"network_enabled": true})]
-        .map(|body| server.create(&body.to_string()));
+    let listed = json!({"egress": {"mode": "allowlist", "allow": ["only.example"]}});
+    let [closed, open] =
+        [json!({"network_enabled": false}), listed].map(|body| server.create(&body.to_string()));
     assert_eq!(of(&server, "hits"), 2);
     let refused = "python3 -c 'import socket; s=socket.create_connection((\"127.0.0.1\",3128),5); \
         s.sendall(b\"CONNECT nowhere.example:443 HTTP/1.1\\r\\n\\r\\n\"); print(s.recv(200).split()[1].decode())'";
