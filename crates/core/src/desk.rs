@@ -5,6 +5,7 @@
 //! [`crate::reconcile`] can compare with the world.
 
 mod claim;
+mod end;
 mod pause;
 mod step;
 
@@ -479,59 +480,6 @@ impl Desk {
         }
         self.container = Some(container);
         self.change(&record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
-    }
-
-    /// Ends the container, whatever state it is in.
-    async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
-        self.let_go();
-        self.shared.gates.close(self.id).await;
-        match record.container {
-            Some(container) => self.shared.provider.destroy(container).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn stop(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
-        let record = self.record().await?;
-        match record.status {
-            Status::Stopped => return Ok(record),
-            Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            _ => {}
-        }
-        self.end_container(&record).await?;
-        let why = reason.clone().unwrap_or_default();
-        let change = Change {
-            status: Some(StatusChange { status: Status::Stopped, reason }),
-            container: Some(None),
-            stopped_at: Some(Some(now())),
-            ..Change::default()
-        };
-        self.shared.admission.stopped(self.id);
-        let record = self.change(&record, change).await?;
-        self.note(ActivityKind::Stop, &why).await;
-        Ok(record)
-    }
-
-    async fn destroy(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
-        let record = self.record().await?;
-        if record.status == Status::Destroyed {
-            return Ok(record);
-        }
-        self.end_container(&record).await?;
-        if let Some(volumes) = self.shared.provider.volumes() {
-            volumes.remove_volume(record.volume).await?;
-        }
-        self.shared.admission.gone(self.id);
-        let why = reason.clone().unwrap_or_default();
-        let change = Change {
-            status: Some(StatusChange { status: Status::Destroyed, reason }),
-            container: Some(None),
-            destroyed_at: Some(now()),
-            ..Change::default()
-        };
-        let record = self.change(&record, change).await?;
-        self.note(ActivityKind::Destroy, &why).await;
-        Ok(record)
     }
 
     async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {

@@ -56,7 +56,7 @@ impl Core {
         let Some(kept) = period(look.knobs.lifecycle_destroyed_retention_seconds) else { return Ok(()) };
         let before = look.clock.before(kept);
         let first = self.store.list_sandboxes(&oldest(vec![Status::Destroyed], 1)).await?.items.pop();
-        if !first.is_some_and(|record| record.destroyed_at.is_some_and(|at| at <= before)) {
+        if first.and_then(|record| record.destroyed_at).is_none_or(|at| at > before) {
             return Ok(());
         }
         let reason = format!("destroyed for {} seconds", kept.as_secs());
