@@ -34,6 +34,8 @@ impl Apart {
             .env("ATOLL", env!("CARGO_BIN_EXE_atoll"))
             .env("ATOLL_BOOTSTRAP_KEY", KEY)
             .env("ATOLL_LOG", "warn")
+            .env("ATOLL_SETTINGS_WARM_POOL_ENABLED", "false")
+            .env("ATOLL_EGRESS_ASK_INDEXES", "false")
             .stdin(Stdio::piped())
             .stdout(out.try_clone().unwrap())
             .stderr(out)

@@ -52,7 +52,7 @@ fn a_claimed_sandbox_is_as_one_that_was_made() {
                 server.ask("GET", &format!("/api/v1/events?sandbox_id={}", &path[ROOT.len() + 1..]), "");
             let events = told.json();
             let items = events["events"].as_array().or_else(|| events["items"].as_array()).cloned();
-            items.unwrap().iter().map(|e| e["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+            items.unwrap().iter().map(|e| e["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(kinds(one), kinds(other));
         let activity = |path: &str| {
