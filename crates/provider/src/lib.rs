@@ -185,7 +185,7 @@ pub trait Claimable: Send + Sync {
     /// Whether it was made of what a new one would be made of now.
     async fn current(&self) -> Result<bool>;
     /// Hands it over: it has these limits from now on, and its commands start with this environment.
-    /// [`atoll_types::ErrorCode::Conflict`] where it is not current. On failure it is of no use any more.
+    /// [`atoll_types::ErrorCode::Conflict`] of `container` where it is not current. On failure it is of no use any more.
     async fn claim(&self, limits: Limits, environment: BTreeMap<String, String>) -> Result<()>;
 }
 

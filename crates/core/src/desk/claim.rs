@@ -20,7 +20,7 @@ impl Desk {
             }
             Err(error) => {
                 tracing::warn!(sandbox = %self.id, %error, "a container of the pool could not be claimed");
-                if error.code == ErrorCode::Conflict {
+                if error.code == ErrorCode::Conflict && error.field.as_deref() == Some("container") {
                     self.shared.pool.outdated(&record.profile);
                 }
                 self.let_go();

@@ -149,10 +149,14 @@ impl Pool {
     /// Takes one for a sandbox of this profile, if there is one, and moves what it holds of the machine to
     /// the sandbox.
     pub(crate) fn take(&self, profile: &Profile, seat: &Seat, need: Need) -> Option<Warm> {
+        let knobs = self.0.live.now();
         let mut dead = Vec::new();
         let taken = {
             let mut state = self.0.state();
             let shelf = state.shelves.get_mut(profile)?;
+            if knobs.pool_size(&shelf.image).max == 0 {
+                return None;
+            }
             shelf.take(&mut dead, |pooled| seat.take_over(pooled, need))
         };
         drop(dead);

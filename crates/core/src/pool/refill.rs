@@ -11,7 +11,7 @@ use crate::admission::Need;
 use atoll_provider::ContainerSpec;
 use atoll_types::{ContainerId, Error, ErrorCode, Limits, Profile, Result, VolumeId};
 use std::{collections::BTreeMap, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A moment is quiet when no request has been at work for this long.
 const QUIET: Duration = Duration::from_millis(50);
@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(10);
 /// After how long something that could not be destroyed is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
+/// How long the server's end may wait for the pool's.
+const AT_THE_END: Duration = Duration::from_secs(10);
 /// What a container of the pool may write before it is anybody's. Its volume and spool are promised to it,
 /// so it is little.
 const DISK: u64 = 16 << 20;
@@ -127,7 +129,7 @@ impl Pool {
                     shelf.made(warm.take(), began.elapsed());
                     None
                 }
-                Err(error) => Some(shelf.failed(error.message.clone())),
+                Err(error) => Some(shelf.failed(error)),
             }
         });
         if let (Some(Some(pause)), Err(error)) = (pause, made) {
@@ -252,7 +254,9 @@ impl Pool {
     /// Destroys everything, at the server's end. What is not gone then is found by the next server.
     pub(crate) async fn end(&self) {
         drop(self.take_all());
-        self.clear().await;
+        if timeout(AT_THE_END, self.clear()).await.is_err() {
+            tracing::warn!("the pool is not gone; the next start sees to it");
+        }
         let known = self.0.state().known.clone();
         if let Err(error) = memory::write(&*self.0.store, &known).await {
             tracing::warn!(%error, "what is left of the pool cannot be remembered");

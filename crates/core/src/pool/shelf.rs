@@ -2,7 +2,7 @@
 
 use super::{demand::Demand, warm::Warm};
 use crate::{PoolSize, admission::PoolSeat, now};
-use atoll_types::ContainerId;
+use atoll_types::{ContainerId, Error, ErrorCode};
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
@@ -119,11 +119,15 @@ impl Shelf {
     }
 
     /// One could not be made; returns how long nothing is tried.
-    pub(super) fn failed(&mut self, reason: String) -> Duration {
-        let pause = PAUSES.0.saturating_mul(1 << self.failing.min(16)).min(PAUSES.1);
+    pub(super) fn failed(&mut self, error: &Error) -> Duration {
+        // Room comes back when somebody leaves, and not with patience.
+        let pause = match error.code {
+            ErrorCode::LimitExceeded => REST,
+            _ => PAUSES.0.saturating_mul(1 << self.failing.min(16)).min(PAUSES.1),
+        };
         self.failing += 1;
         self.failures += 1;
-        self.last_failure = Some(PoolFailure { at: now(), reason });
+        self.last_failure = Some(PoolFailure { at: now(), reason: error.message.clone() });
         self.not_before = Instant::now() + pause;
         pause
     }
