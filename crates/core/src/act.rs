@@ -138,6 +138,7 @@ fn outcome_of(error: &Error) -> Outcome {
         | ErrorCode::Unavailable
         | ErrorCode::Timeout
         | ErrorCode::ContainerDied
+        | ErrorCode::KernelDied
         | ErrorCode::ExecFailed
         | ErrorCode::DiskFull => Outcome::Failed,
         _ => Outcome::Refused,

@@ -30,6 +30,7 @@ pub const ERROR_TABLE: &[(ErrorCode, u16)] = &[
     (ErrorCode::LimitExceeded, 429),
     (ErrorCode::ExecFailed, 400),
     (ErrorCode::ContainerDied, 409),
+    (ErrorCode::KernelDied, 409),
     (ErrorCode::Unsupported, 501),
     (ErrorCode::VersionMismatch, 502),
     (ErrorCode::BadGateway, 502),

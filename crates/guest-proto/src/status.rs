@@ -32,6 +32,7 @@ fn grpc_code(code: ErrorCode) -> Code {
         | ErrorCode::NotADirectory
         | ErrorCode::DirectoryNotEmpty
         | ErrorCode::ExecFailed
+        | ErrorCode::KernelDied
         | ErrorCode::VersionMismatch => Code::FailedPrecondition,
     }
 }

@@ -66,6 +66,8 @@ codes! {
     ExecFailed = "exec_failed",
     /// The container died; the details say how.
     ContainerDied = "container_died",
+    /// The interpreter died; the details say how.
+    KernelDied = "kernel_died",
     /// This machine, provider or profile cannot do that.
     Unsupported = "unsupported",
     /// The two sides speak no common protocol version.

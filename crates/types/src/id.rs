@@ -94,6 +94,18 @@ id!(
     ExecId
 );
 id!(
+    /// One live interpreter.
+    KernelId
+);
+id!(
+    /// One piece of code that an interpreter runs. The caller chooses it, as that of a command.
+    CellId
+);
+id!(
+    /// An interpreter as it was.
+    CheckpointId
+);
+id!(
     /// One thing that somebody asked for, from its first audit row to its last.
     OperationId
 );

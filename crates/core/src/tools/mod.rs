@@ -113,6 +113,7 @@ fn complaint(bytes: &[u8]) -> Error {
         // Neither a fault of ours nor a death is for somebody inside to tell.
         ErrorCode::Internal
         | ErrorCode::ContainerDied
+        | ErrorCode::KernelDied
         | ErrorCode::NotRunning
         | ErrorCode::VersionMismatch => ErrorCode::Unavailable,
         code => code,
