@@ -81,7 +81,7 @@ async fn identify(app: &App, parts: &Parts, key: Option<&str>) -> Result<Caller,
             return Err(Failure::unauthorized("send a key: Authorization: Bearer <key>"));
         }
     };
-    if !app.rates.allow(&caller.owner) {
+    if !app.may_ask(&caller.owner) {
         return Err(Failure::too_many());
     }
     let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_string());

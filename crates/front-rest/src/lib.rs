@@ -21,7 +21,6 @@ mod metrics;
 mod parse;
 mod pool;
 mod preview;
-mod rate;
 mod sandboxes;
 mod settings;
 mod shapes;
@@ -29,7 +28,7 @@ mod terminal;
 mod time;
 mod usage;
 
-use atoll_core::Core;
+use atoll_core::{Core, Rate, Rates};
 pub use auth::Access;
 use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
 use docs::Bearer;
@@ -38,7 +37,6 @@ pub use listen::serve;
 use metrics::Metrics;
 use preview::Preview;
 pub use preview::{Domain as PreviewDomain, PreviewSettings};
-use rate::Rates;
 use std::sync::Arc;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
@@ -52,6 +50,16 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rates: Arc<Rates>,
     pub(crate) preview: Arc<Preview>,
+}
+
+/// How often an owner may ask.
+const ASKING: Rate = Rate { per_second: 500.0, burst: 2000.0 };
+
+impl App {
+    /// Counts one more request of an owner, unless there were too many.
+    pub(crate) fn may_ask(&self, owner: &str) -> bool {
+        self.rates.take(owner, ASKING).is_ok()
+    }
 }
 
 /// The largest body that is not a file.

@@ -56,7 +56,7 @@ pub(super) async fn by_key(
 }
 
 fn within_rate(app: &App, granted: Granted) -> Result<Granted, Failure> {
-    if app.rates.allow(&granted.port.owner) { Ok(granted) } else { Err(Failure::too_many()) }
+    if app.may_ask(&granted.port.owner) { Ok(granted) } else { Err(Failure::too_many()) }
 }
 
 /// The token of the header that is for it.
