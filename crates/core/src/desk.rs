@@ -5,6 +5,7 @@
 //! [`crate::reconcile`] can compare with the world.
 
 mod claim;
+mod desks;
 mod end;
 mod pause;
 mod step;
@@ -13,7 +14,7 @@ use crate::{
     Environment, Vault,
     admission::{Admission, Need, Seat},
     egress::Gates,
-    lifecycle::{Lent, Working, Works},
+    lifecycle::{Working, Works},
     now,
     pool::{Dying, Pool, Warm},
 };
@@ -23,19 +24,14 @@ use atoll_store::{
     Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
+pub(crate) use desks::Desks;
 use futures_util::FutureExt;
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, To};
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a desk waits for work before it closes.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Questions that may wait at one desk.
-const QUEUE: usize = 256;
 
 /// A change that was checked already.
 pub(crate) struct Patch {
@@ -69,6 +65,8 @@ enum Ask {
     Claim {
         record: Box<SandboxRecord>,
         warm: Warm,
+        /// Whether what was not known when it was made is set.
+        handed: Result<()>,
         seat: Seat,
         reply: oneshot::Sender<Result<Ran>>,
     },
@@ -91,12 +89,6 @@ pub(crate) enum Ran {
     NeedsSeat(Box<SandboxRecord>),
 }
 
-/// Every desk that is open.
-pub(crate) struct Desks {
-    shared: Arc<Shared>,
-    open: Arc<Mutex<HashMap<SandboxId, mpsc::Sender<Ask>>>>,
-}
-
 struct Shared {
     store: Arc<dyn Store>,
     provider: Arc<dyn Provider>,
@@ -105,146 +97,6 @@ struct Shared {
     pool: Pool,
     gates: Arc<Gates>,
     works: Arc<Works>,
-}
-
-impl Desks {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        provider: Arc<dyn Provider>,
-        vault: Arc<Vault>,
-        admission: Admission,
-        gates: Arc<Gates>,
-        pool: Pool,
-        works: Arc<Works>,
-    ) -> Self {
-        let shared = Arc::new(Shared { store, provider, vault, admission, gates, pool, works });
-        Self { shared, open: Arc::default() }
-    }
-
-    /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
-    /// is told by what that came. Whoever holds it is at work.
-    pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
-        let (container, working) = self.lend(id, by).await?;
-        Ok(Arc::new(Lent::new(container, working)))
-    }
-
-    /// The same, for what goes on when the work is done.
-    pub(crate) async fn lend(
-        &self,
-        id: SandboxId,
-        by: &'static str,
-    ) -> Result<(Arc<dyn Container>, Working)> {
-        self.ask(id, |reply| Ask::Use { by, reply }).await
-    }
-
-    /// The container, once it is not paused. Fails when it ends before that.
-    pub(crate) async fn awake(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
-        self.ask(id, Ask::Awake).await
-    }
-
-    /// Starts a sandbox that was just recorded.
-    pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: true, by: "", seat: Some(seat), reply }).await
-    }
-
-    /// Gives a sandbox that was just recorded with it a container of the pool.
-    pub(crate) async fn claim(&self, record: SandboxRecord, warm: Warm, seat: Seat) -> Result<Ran> {
-        let (id, record) = (record.id, Box::new(record));
-        self.ask(id, |reply| Ask::Claim { record, warm, seat, reply }).await
-    }
-
-    /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.
-    pub(crate) async fn run(&self, id: SandboxId, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: false, by, seat, reply }).await
-    }
-
-    /// Lets a sandbox stand still.
-    pub(crate) async fn pause(&self, id: SandboxId, reason: String) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Pause { reason, reply }).await
-    }
-
-    pub(crate) async fn stop(&self, id: SandboxId) -> Result<SandboxRecord> {
-        self.ask(id, Ask::Stop).await
-    }
-
-    pub(crate) async fn destroy(&self, id: SandboxId) -> Result<SandboxRecord> {
-        self.ask(id, Ask::Destroy).await
-    }
-
-    /// Does what a reconciler found to be due. A conflict when it is not any more.
-    pub(crate) async fn step(&self, id: SandboxId, step: Step) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Step(step, reply)).await
-    }
-
-    pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Patch(Box::new(patch), reply)).await
-    }
-
-    /// Changes what a sandbox may reach, whether it runs or not.
-    pub(crate) async fn set_egress(&self, id: SandboxId, policy: Policy) -> Result<SandboxRecord> {
-        let patch = Patch {
-            at_rest_only: false,
-            limits: None,
-            environment: None,
-            labels: None,
-            idle_timeout_seconds: None,
-            egress: Some(policy),
-        };
-        self.patch(id, patch).await
-    }
-
-    async fn ask<T>(
-        &self,
-        id: SandboxId,
-        question: impl FnOnce(oneshot::Sender<Result<T>>) -> Ask,
-    ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        let mut question = question(reply);
-        // A desk may close between being found and being asked; then another is opened.
-        for _ in 0..100 {
-            let desk = self.find(id);
-            match desk.try_send(question) {
-                Ok(()) => {
-                    let gone = || Error::internal("the sandbox's task ended without an answer");
-                    return answer.await.map_err(|_| gone())?;
-                }
-                Err(mpsc::error::TrySendError::Full(_)) => {
-                    return Err(Error::new(
-                        ErrorCode::LimitExceeded,
-                        "too many requests wait for this sandbox",
-                    ));
-                }
-                Err(mpsc::error::TrySendError::Closed(back)) => {
-                    question = back;
-                    tokio::task::yield_now().await;
-                }
-            }
-        }
-        Err(Error::internal("the sandbox's task keeps closing"))
-    }
-
-    fn find(&self, id: SandboxId) -> mpsc::Sender<Ask> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        match open.get(&id) {
-            Some(desk) if !desk.is_closed() => desk.clone(),
-            _ => {
-                let (sender, receiver) = mpsc::channel(QUEUE);
-                open.insert(id, sender.clone());
-                let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
-                tokio::spawn(async move {
-                    Desk { shared, id, container: None, dying: None, paused: false, asleep: Vec::new() }
-                        .serve(receiver)
-                        .await;
-                    let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
-                    // Unless another was opened meanwhile.
-                    if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
-                        open.remove(&id);
-                    }
-                });
-                sender
-            }
-        }
-    }
 }
 
 struct Desk {
@@ -312,8 +164,8 @@ impl Desk {
             Ask::Use { by, reply } => _ = reply.send(self.lend(by).await),
             Ask::Awake(reply) => self.awake(reply).await,
             Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
-            Ask::Claim { record, warm, seat, reply } => {
-                _ = reply.send(self.claim(*record, warm, seat).await);
+            Ask::Claim { record, warm, handed, seat, reply } => {
+                _ = reply.send(self.claim(*record, warm, handed, seat).await);
             }
             Ask::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             Ask::Stop(reply) => _ = reply.send(self.stop(None).await),
@@ -328,23 +180,27 @@ impl Desk {
         record.ok_or_else(|| Error::new(ErrorCode::NotFound, "there is no such sandbox"))
     }
 
+    /// Writes down that it runs from now on.
+    async fn runs(&self, record: &SandboxRecord, kind: ActivityKind) -> Result<SandboxRecord> {
+        let (last_activity_at, activity) = (Some(now()), self.activity(kind, ""));
+        self.change(record, Change { last_activity_at, activity, ..Change::status(Status::Ready) }).await
+    }
+
     async fn change(&self, record: &SandboxRecord, change: Change) -> Result<SandboxRecord> {
         Ok(self.shared.store.update_sandbox(self.id, record.revision, change).await?)
     }
 
-    async fn note(&self, kind: ActivityKind, detail: &str) {
-        let activity = Activity {
+    /// What a change of status is told as.
+    fn activity(&self, kind: ActivityKind, detail: impl Into<String>) -> Option<Activity> {
+        Some(Activity {
             sandbox: self.id,
             kind,
             at: now(),
-            detail: detail.to_owned(),
+            detail: detail.into(),
             exit_code: None,
             duration_ms: None,
             bytes: None,
-        };
-        if let Err(error) = self.shared.store.record_activity(activity).await {
-            tracing::warn!(%error, "cannot note an activity");
-        }
+        })
     }
 
     /// The container of a sandbox that lives, paused or not; attaches after a restart of the server.
@@ -421,7 +277,6 @@ impl Desk {
         match self.start(new).await {
             Ok(record) => {
                 seat.keep();
-                self.note(if new { ActivityKind::Start } else { ActivityKind::Resume }, "").await;
                 Ok(Ran::Runs(Box::new(record)))
             }
             Err(error) if new => {
@@ -479,7 +334,7 @@ impl Desk {
             return Err(error);
         }
         self.container = Some(container);
-        self.change(&record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
+        self.runs(&record, if new { ActivityKind::Start } else { ActivityKind::Resume }).await
     }
 
     async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {

@@ -7,9 +7,10 @@ use crate::{
     admission::{Need, Seat, Turn},
     desk::Ran,
     pool::Warm,
+    vault::Environment,
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Limits, Result};
 use tokio::time::Instant;
 
 /// How often a start is tried again whose limits were changed meanwhile.
@@ -61,14 +62,23 @@ impl Core {
         if let Some(warm) = &warm {
             (new.container, new.volume) = (Some(warm.id()), warm.volume());
         }
-        let record = match self.store.insert_sandbox(new).await? {
+        let (limits, environment) = (new.limits, self.vault.open(&id.to_string(), &new.environment));
+        // The two at once. A container without a record is the pool's still, which ends what it does not know.
+        let handed = async {
+            match &warm {
+                Some(warm) => self.hand_over(warm, limits, environment?).await,
+                None => Ok(()),
+            }
+        };
+        let (inserted, handed) = tokio::join!(self.store.insert_sandbox(new), handed);
+        let record = match inserted? {
             Inserted::New(record) => record,
             Inserted::Existing(record) => return Ok(Made::Existing(record.id)),
         };
         let ran = match warm {
             Some(mut warm) => {
                 warm.recorded();
-                self.desks.claim(record, warm, seat).await?
+                self.desks.claim(record, warm, handed, seat).await?
             }
             None => self.desks.make(id, seat).await?,
         };
@@ -76,6 +86,13 @@ impl Core {
             Ran::Runs(record) => Ok(Made::New(record)),
             Ran::NeedsSeat(_) => Err(Error::internal("a new sandbox has no seat")),
         }
+    }
+
+    /// Sets live what was not known when a container of the pool was made.
+    async fn hand_over(&self, warm: &Warm, limits: Limits, environment: Environment) -> Result<()> {
+        let unable = || Error::internal("the container cannot be handed over");
+        let power = warm.container().claimable().ok_or_else(unable)?;
+        power.claim(limits, self.gates.variables().chain(environment.variables).collect()).await
     }
 
     async fn start_existing(&self, caller: &Caller, id: SandboxId) -> Result<Created> {

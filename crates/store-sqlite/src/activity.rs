@@ -6,61 +6,46 @@ use atoll_store::{
     ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, Counted, Result, SandboxId, StoreError, Thing,
 };
 use sqlx::SqliteConnection;
+use std::sync::LazyLock;
 
-/// Adds to the counters and takes the next number. SQLite would turn a sum that is too large into a
+/// Adds to the counters, takes the next number, and forgets what is too old, in one go: each statement by
+/// itself costs a wait for the connection's thread. SQLite would turn a sum that is too large into a
 /// fraction, so each half is kept below half of what it can keep.
-async fn count(conn: &mut SqliteConnection, activity: &Activity) -> Result<(i64, i64)> {
+static RECORD: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE sandboxes SET exec_count = exec_count + ?2, \
+     exec_total_ms = min(exec_total_ms, ?7) + ?3, bytes_uploaded = min(bytes_uploaded, ?7) + ?4, \
+     bytes_downloaded = min(bytes_downloaded, ?7) + ?5, last_activity_at = max(last_activity_at, ?6), \
+     activity_count = activity_count + 1 WHERE id = ?1; \
+     INSERT INTO activities (sandbox, number, kind, at, detail, exit_code, duration_ms, bytes) \
+     SELECT seq, activity_count, ?8, ?6, ?9, ?10, ?11, ?12 FROM sandboxes WHERE id = ?1; \
+     DELETE FROM activities WHERE sandbox = (SELECT seq FROM sandboxes WHERE id = ?1) \
+     AND number <= (SELECT activity_count - {ACTIVITIES_KEPT} FROM sandboxes WHERE id = ?1)"
+    )
+});
+
+pub(crate) async fn record(conn: &mut SqliteConnection, activity: Activity) -> Result<()> {
     let Counted { execs, exec_ms, uploaded, downloaded } = activity.counted();
     let most = 1_i64 << 62;
     let half = |value: u64| number(value).min(most - 1);
-    sqlx::query_as(
-        "UPDATE sandboxes SET exec_count = exec_count + ?2, exec_total_ms = min(exec_total_ms, ?7) + ?3, \
-         bytes_uploaded = min(bytes_uploaded, ?7) + ?4, bytes_downloaded = min(bytes_downloaded, ?7) + ?5, \
-         last_activity_at = max(last_activity_at, ?6), activity_count = activity_count + 1 \
-         WHERE id = ?1 RETURNING seq, activity_count",
-    )
-    .bind(&activity.sandbox.uuid().as_bytes()[..])
-    .bind(half(execs))
-    .bind(half(exec_ms))
-    .bind(half(uploaded))
-    .bind(half(downloaded))
-    .bind(activity.at)
-    .bind(most)
-    .fetch_optional(conn)
-    .await
-    .map_err(failed("counting an activity"))?
-    .ok_or(StoreError::NotFound(Thing::Sandbox))
-}
-
-pub(crate) async fn record(conn: &mut SqliteConnection, activity: Activity) -> Result<()> {
-    let doing = "recording an activity";
-    let (seq, place) = count(conn, &activity).await?;
-    let Activity { sandbox: _, kind, at, detail: _, exit_code, duration_ms, bytes } = activity;
-    sqlx::query(
-        "INSERT INTO activities (sandbox, number, kind, at, detail, exit_code, duration_ms, bytes) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(seq)
-    .bind(place)
-    .bind(kind.as_str())
-    .bind(at)
-    .bind(activity.kept_detail())
-    .bind(exit_code)
-    .bind(duration_ms.map(number))
-    .bind(bytes.map(number))
-    .execute(&mut *conn)
-    .await
-    .map_err(failed(doing))?;
-    let last_forgotten = place - number(ACTIVITIES_KEPT);
-    if last_forgotten > 0 {
-        sqlx::query("DELETE FROM activities WHERE sandbox = ? AND number <= ?")
-            .bind(seq)
-            .bind(last_forgotten)
-            .execute(conn)
-            .await
-            .map_err(failed(doing))?;
-    }
-    Ok(())
+    let Activity { sandbox, kind, at, detail: _, exit_code, duration_ms, bytes } = &activity;
+    let done = sqlx::query(&RECORD)
+        .bind(&sandbox.uuid().as_bytes()[..])
+        .bind(half(execs))
+        .bind(half(exec_ms))
+        .bind(half(uploaded))
+        .bind(half(downloaded))
+        .bind(at)
+        .bind(most)
+        .bind(kind.as_str())
+        .bind(activity.kept_detail())
+        .bind(exit_code)
+        .bind(duration_ms.map(number))
+        .bind(bytes.map(number))
+        .execute(conn)
+        .await
+        .map_err(failed("recording an activity"))?;
+    if done.rows_affected() == 0 { Err(StoreError::NotFound(Thing::Sandbox)) } else { Ok(()) }
 }
 
 #[async_trait]

@@ -1,7 +1,7 @@
 //! Making, finding and changing the records of sandboxes.
 
 use crate::{
-    SqliteStore,
+    SqliteStore, activity,
     error::failed,
     event, list,
     row::{self, SANDBOX},
@@ -61,6 +61,7 @@ async fn update(
     expected_revision: u64,
     change: Change,
 ) -> Result<Told<SandboxRecord>> {
+    let activity = change.activity.clone();
     let relabelled = change.labels.is_some();
     let found = sqlx::query(&BY_ID)
         .bind(&id.uuid().as_bytes()[..])
@@ -75,6 +76,9 @@ async fn update(
     write::update(conn, seq, &record).await?;
     if relabelled {
         write::labels(conn, seq, &record.labels).await?;
+    }
+    if let Some(activity) = activity {
+        activity::record(conn, activity).await?;
     }
     let newest = event::changed(conn, was, &record).await?;
     Ok((record, newest))

@@ -44,10 +44,24 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
     {
-        let turn = timeout(self.turn_timeout, self.seat.clone().lock_owned());
-        let seat = turn.await.map_err(|late| StoreError::Unavailable(Outage::Busy, late.into()))?;
-        let task = tokio::spawn(transact(seat, doing, work));
+        let task = tokio::spawn(seated(self.turn().await?, move |conn| transact(conn, doing, work)));
         task.await.map_err(|panic| StoreError::Internal(doing, panic.into()))?
+    }
+
+    /// The same for work that is one text of SQL with its own beginning and end: each statement by itself
+    /// costs a wait for the connection's thread.
+    pub(crate) async fn write_whole<T, F>(&self, doing: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
+    {
+        let task = tokio::spawn(seated(self.turn().await?, work));
+        task.await.map_err(|panic| StoreError::Internal(doing, panic.into()))?
+    }
+
+    async fn turn(&self) -> Result<OwnedMutexGuard<Option<Seat>>> {
+        let turn = timeout(self.turn_timeout, self.seat.clone().lock_owned());
+        turn.await.map_err(|late| StoreError::Unavailable(Outage::Busy, late.into()))
     }
 
     pub(crate) async fn close(&self) {
@@ -58,7 +72,8 @@ impl Writer {
     }
 }
 
-async fn transact<T, F>(mut seat: OwnedMutexGuard<Option<Seat>>, doing: &'static str, work: F) -> Result<T>
+/// Does the work; where it fails, what it began is undone.
+async fn seated<T, F>(mut seat: OwnedMutexGuard<Option<Seat>>, work: F) -> Result<T>
 where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send,
 {
@@ -72,21 +87,26 @@ where
         undo(&mut seat.conn).await;
     }
     seat.busy = true;
-    // Immediate: one that reads first could otherwise not become a writing one when another program wrote
-    // meanwhile.
-    let result = match say(&mut seat.conn, "BEGIN IMMEDIATE", doing).await {
-        Ok(()) => work(&mut seat.conn).await,
-        Err(error) => Err(error),
-    };
-    let result = match result {
-        Ok(value) => say(&mut seat.conn, "COMMIT", doing).await.map(|()| value),
-        Err(error) => Err(error),
-    };
+    let result = work(&mut seat.conn).await;
     if result.is_err() {
         undo(&mut seat.conn).await;
     }
     seat.busy = false;
     result
+}
+
+fn transact<'c, T, F>(conn: &'c mut SqliteConnection, doing: &'static str, work: F) -> Work<'c, T>
+where
+    T: Send + 'c,
+    F: for<'d> FnOnce(&'d mut SqliteConnection) -> Work<'d, T> + Send + 'c,
+{
+    Box::pin(async move {
+        // Immediate: one that reads first could otherwise not become a writing one when another program
+        // wrote meanwhile.
+        say(conn, "BEGIN IMMEDIATE", doing).await?;
+        let value = work(conn).await?;
+        say(conn, "COMMIT", doing).await.map(|()| value)
+    })
 }
 
 async fn say(conn: &mut SqliteConnection, sql: &'static str, doing: &'static str) -> Result<()> {

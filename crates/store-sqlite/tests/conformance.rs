@@ -21,6 +21,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::AllowsWhatIsTaken, "what_is_taken_is_refused_and_leaves_nothing"),
     (Fault::CallsTheStoppedLive, "what_lives_is_all_but_stopped_and_destroyed"),
     (Fault::KeepsOldLabels, "a_change_changes_what_it_says_and_nothing_else"),
+    (Fault::ChangesWithoutAWord, "a_change_changes_what_it_says_and_nothing_else"),
     (Fault::KeepsOldLabels, "labels_are_found_as_they_are_now"),
     (Fault::IgnoresTheRevision, "an_old_revision_is_refused"),
     (Fault::IgnoresTheRevision, "of_many_changes_one_wins_each_revision"),

@@ -1,7 +1,7 @@
 //! The record of a sandbox, and the rules of making and changing one. Which status may follow which is
 //! the core's business; here only `destroyed` is special: it is final.
 
-use crate::{Clash, ListQuery, Millis, Page, Result, SandboxId, Sealed, StoreError, names::names};
+use crate::{Activity, Clash, ListQuery, Millis, Page, Result, SandboxId, Sealed, StoreError, names::names};
 use async_trait::async_trait;
 use atoll_types::{ContainerId, Limits, Profile, VolumeId};
 use std::collections::BTreeMap;
@@ -135,6 +135,8 @@ pub struct Change {
     /// `Some(None)`: it runs again.
     pub stopped_at: Option<Option<Millis>>,
     pub destroyed_at: Option<Millis>,
+    /// Recorded with the change, or not at all.
+    pub activity: Option<Activity>,
 }
 
 impl Change {
@@ -217,7 +219,9 @@ impl SandboxRecord {
             last_activity_at,
             stopped_at,
             destroyed_at,
+            activity,
         } = change;
+        let active = last_activity_at.max(activity.map(|activity| activity.at));
         if let Some(StatusChange { status, reason }) = status {
             (self.status, self.status_reason) = (status, reason);
         }
@@ -228,7 +232,7 @@ impl SandboxRecord {
         self.idle_timeout_seconds = idle_timeout_seconds.unwrap_or(self.idle_timeout_seconds);
         self.network_enabled = network_enabled.unwrap_or(self.network_enabled);
         self.egress = egress.unwrap_or(self.egress);
-        self.last_activity_at = self.last_activity_at.max(last_activity_at.unwrap_or(Millis::MIN));
+        self.last_activity_at = self.last_activity_at.max(active.unwrap_or(Millis::MIN));
         self.stopped_at = stopped_at.unwrap_or(self.stopped_at);
         self.destroyed_at = destroyed_at.or(self.destroyed_at);
         self.revision += 1;

@@ -3,19 +3,24 @@
 //! the same volume.
 
 use super::{Desk, Ran};
-use crate::{admission::Seat, now, pool::Warm};
+use crate::{admission::Seat, pool::Warm};
 use atoll_provider::{Container, ContainerSpec};
-use atoll_store::{ActivityKind, Change, SandboxRecord, Status};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_store::{ActivityKind, SandboxRecord};
+use atoll_types::{ErrorCode, Result};
 use std::sync::Arc;
 
 impl Desk {
     /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in another.
-    pub(super) async fn claim(&mut self, record: SandboxRecord, warm: Warm, seat: Seat) -> Result<Ran> {
-        match self.take_over(&record, &warm).await {
+    pub(super) async fn claim(
+        &mut self,
+        record: SandboxRecord,
+        warm: Warm,
+        handed: Result<()>,
+        seat: Seat,
+    ) -> Result<Ran> {
+        match self.take_over(&record, &warm, handed).await {
             Ok(record) => {
                 seat.keep();
-                self.note(ActivityKind::Start, "").await;
                 Ok(Ran::Runs(Box::new(record)))
             }
             Err(error) => {
@@ -30,19 +35,19 @@ impl Desk {
         }
     }
 
-    /// Sets live what was not known when the container was made.
-    async fn take_over(&mut self, record: &SandboxRecord, warm: &Warm) -> Result<SandboxRecord> {
-        let unable = || Error::internal("the container cannot be handed over");
+    async fn take_over(
+        &mut self,
+        record: &SandboxRecord,
+        warm: &Warm,
+        handed: Result<()>,
+    ) -> Result<SandboxRecord> {
+        handed?;
         let container = warm.container();
-        let power = container.claimable().ok_or_else(unable)?;
-        let environment = self.environment(record)?;
-        let secrets = environment.secret_values().collect();
-        let variables = self.shared.gates.variables().chain(environment.variables).collect();
-        power.claim(record.limits, variables).await?;
+        let secrets = self.environment(record)?.secret_values().collect();
         // Nobody has served its gate until now, so nothing got out.
         self.shared.gates.open(record, container, secrets, true).await?;
         (self.container, self.dying) = (Some(Arc::clone(container)), Some(warm.dying()));
-        self.change(record, Change { last_activity_at: Some(now()), ..Change::status(Status::Ready) }).await
+        self.runs(record, ActivityKind::Start).await
     }
 
     /// Makes a container. Where the disk has no room, what the pool holds of it goes first.

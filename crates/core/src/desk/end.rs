@@ -30,12 +30,11 @@ impl Desk {
             status: Some(StatusChange { status: Status::Stopped, reason }),
             container: Some(None),
             stopped_at: Some(Some(now())),
+            activity: self.activity(ActivityKind::Stop, why),
             ..Change::default()
         };
         self.shared.admission.stopped(self.id);
-        let record = self.change(&record, change).await?;
-        self.note(ActivityKind::Stop, &why).await;
-        Ok(record)
+        self.change(&record, change).await
     }
 
     pub(super) async fn destroy(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
@@ -53,10 +52,9 @@ impl Desk {
             status: Some(StatusChange { status: Status::Destroyed, reason }),
             container: Some(None),
             destroyed_at: Some(now()),
+            activity: self.activity(ActivityKind::Destroy, why),
             ..Change::default()
         };
-        let record = self.change(&record, change).await?;
-        self.note(ActivityKind::Destroy, &why).await;
-        Ok(record)
+        self.change(&record, change).await
     }
 }

@@ -89,17 +89,13 @@ impl Desk {
         }
         self.paused = true;
         let status = StatusChange { status: Status::Paused, reason: Some(reason.clone()) };
-        let written = self.change(&record, Change { status: Some(status), ..Change::default() }).await;
-        match written {
-            Ok(record) => {
-                self.note(ActivityKind::Pause, &reason).await;
-                Ok(record)
-            }
-            Err(error) => {
-                self.paused = power.resume().await.is_err();
-                Err(error)
-            }
+        let activity = self.activity(ActivityKind::Pause, reason);
+        let written =
+            self.change(&record, Change { status: Some(status), activity, ..Change::default() }).await;
+        if written.is_err() {
+            self.paused = power.resume().await.is_err();
         }
+        written
     }
 
     /// Lets the sandbox go on.
@@ -108,14 +104,15 @@ impl Desk {
         container.pause().ok_or_else(lacking)?.resume().await?;
         let record = self.record().await?;
         let status = StatusChange { status: Status::Ready, reason: Some(reason.clone()) };
-        let change = Change { status: Some(status), last_activity_at: Some(now()), ..Change::default() };
+        let activity = self.activity(ActivityKind::Resume, reason);
+        let change =
+            Change { status: Some(status), last_activity_at: Some(now()), activity, ..Change::default() };
         self.change(&record, change).await?;
         // Not before: where the record could not be written, the next one who comes tries again.
         self.paused = false;
         for waiting in self.asleep.drain(..) {
             let _ = waiting.send(Ok(Arc::clone(container)));
         }
-        self.note(ActivityKind::Resume, &reason).await;
         Ok(())
     }
 }

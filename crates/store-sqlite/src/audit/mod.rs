@@ -30,8 +30,13 @@ const ROWS: &str = "SELECT r.seq, r.part, r.operation, r.at, r.mac, r.facts, r.o
 impl Audits for SqliteStore {
     async fn append_audit(&self, batch: AuditBatch) -> Result<()> {
         let begun = batch.rows.iter().filter(|row| row.entry.facts.part() == Part::Begin).count();
-        let newest = self.writer.write(WRITING, |conn| Box::pin(write::append(conn, batch))).await?;
-        self.tell(newest);
+        match write::alone(batch) {
+            Ok(row) => self.writer.write_whole(WRITING, |conn| Box::pin(write::begin(conn, row))).await?,
+            Err(batch) => {
+                let newest = self.writer.write(WRITING, |conn| Box::pin(write::append(conn, batch))).await?;
+                self.tell(newest);
+            }
+        }
         text::fill_soon(self, begun);
         Ok(())
     }

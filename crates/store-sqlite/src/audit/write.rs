@@ -2,9 +2,9 @@
 
 use crate::{activity, error::failed, event, write::number};
 use atoll_store::{
-    AuditBatch, AuditRow, BegunColumns, Clash, EndedColumns, Facts, Result, StoreError, Thing,
+    AuditBatch, AuditRow, BegunColumns, Clash, EndedColumns, Facts, OperationId, Result, StoreError, Thing,
 };
-use sqlx::SqliteConnection;
+use sqlx::{Row, Sqlite, SqliteConnection, sqlite::SqliteArguments};
 use std::sync::LazyLock;
 
 const DOING: &str = "writing to the audit trail";
@@ -30,6 +30,28 @@ pub(super) async fn append(conn: &mut SqliteConnection, batch: AuditBatch) -> Re
     event::append(conn, &events).await
 }
 
+/// The beginning of an operation, where a batch is nothing else: the most common of all.
+pub(super) fn alone(mut batch: AuditBatch) -> Result<AuditRow, AuditBatch> {
+    let begins = matches!(&batch.rows[..], [row] if matches!(row.entry.facts, Facts::Begin(_)));
+    match batch.rows.pop() {
+        Some(row) if begins && batch.activities.is_empty() && batch.events.is_empty() => Ok(row),
+        row => {
+            batch.rows.extend(row);
+            Err(batch)
+        }
+    }
+}
+
+/// Writes it, with its transaction in one go. What does not follow the row before writes nothing.
+pub(super) async fn begin(conn: &mut SqliteConnection, row: AuditRow) -> Result<()> {
+    let written: i64 = bound(sqlx::query(&BEGIN_ALONE), &row)
+        .fetch_one(conn)
+        .await
+        .and_then(|found| found.try_get(0))
+        .map_err(failed(DOING))?;
+    if written == 1 { Ok(()) } else { Err(StoreError::Conflict(Clash::Chain)) }
+}
+
 /// Only after the row before it; the first only where there is none.
 const ROW: &str = "INSERT INTO audit_rows (seq, part, operation, at, mac, facts, output) \
      SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 = 1 + coalesce((SELECT max(seq) FROM audit_rows), 0)";
@@ -42,6 +64,8 @@ static BEGIN: LazyLock<String> = LazyLock::new(|| {
          ?8, ?9, ?10, ?11, ?12 WHERE changes() = 1"
     )
 });
+static BEGIN_ALONE: LazyLock<String> =
+    LazyLock::new(|| format!("BEGIN IMMEDIATE; {}; COMMIT; SELECT changes()", *BEGIN));
 static END: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{ROW}; UPDATE audit_operations SET end_seq = ?1, outcome = ?8, exit_code = ?9, duration_us = ?10 \
@@ -50,22 +74,32 @@ static END: LazyLock<String> = LazyLock::new(|| {
 });
 
 async fn add(conn: &mut SqliteConnection, row: &AuditRow) -> Result<()> {
-    let AuditRow { seq, entry, encoded, mac } = row;
-    let (sql, writes) = match &entry.facts {
+    let (sql, writes) = match &row.entry.facts {
         Facts::Begin(_) => (BEGIN.as_str(), 2),
         Facts::End(_) => (END.as_str(), 2),
         Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => (ROW, 1),
     };
-    let operation = entry.operation.map(|id| id.uuid().as_bytes().to_vec());
-    let query = sqlx::query(sql)
+    let done = bound(sqlx::query(sql), row).execute(&mut *conn).await.map_err(failed(DOING))?;
+    match done.rows_affected() {
+        written if written == writes => Ok(()),
+        0 => Err(StoreError::Conflict(Clash::Chain)),
+        _ => Err(unended(conn, row.entry.operation).await?),
+    }
+}
+
+type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments<'q>>;
+
+fn bound<'q>(query: Query<'q>, row: &'q AuditRow) -> Query<'q> {
+    let AuditRow { seq, entry, encoded, mac } = row;
+    let query = query
         .bind(number(*seq))
         .bind(entry.facts.part().as_str())
-        .bind(operation.clone())
+        .bind(entry.operation.map(|id| id.uuid().as_bytes().to_vec()))
         .bind(entry.at)
         .bind(&mac.0[..])
         .bind(&encoded.facts)
         .bind(&encoded.output);
-    let query = match &entry.facts {
+    match &entry.facts {
         Facts::Begin(begin) => {
             let BegunColumns { at: _, owner, key, kind, sandbox, search } = BegunColumns::of(entry.at, begin);
             query.bind(owner).bind(key).bind(kind).bind(sandbox).bind(search)
@@ -75,20 +109,14 @@ async fn add(conn: &mut SqliteConnection, row: &AuditRow) -> Result<()> {
             query.bind(outcome).bind(exit_code).bind(duration_us)
         }
         Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => query,
-    };
-    let done = query.execute(&mut *conn).await.map_err(failed(DOING))?;
-    match done.rows_affected() {
-        written if written == writes => Ok(()),
-        0 => Err(StoreError::Conflict(Clash::Chain)),
-        _ => Err(unended(conn, operation).await?),
     }
 }
 
 /// Why an operation could not be ended.
-async fn unended(conn: &mut SqliteConnection, operation: Option<Vec<u8>>) -> Result<StoreError> {
+async fn unended(conn: &mut SqliteConnection, operation: Option<OperationId>) -> Result<StoreError> {
     let known: bool =
         sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM audit_operations WHERE operation = ?)")
-            .bind(operation)
+            .bind(operation.map(|id| id.uuid().as_bytes().to_vec()))
             .fetch_one(conn)
             .await
             .map_err(failed(DOING))?;

@@ -23,6 +23,7 @@ pub(crate) enum Fault {
     AllowsWhatIsTaken,
     CallsTheStoppedLive,
     KeepsOldLabels,
+    ChangesWithoutAWord,
     IgnoresTheRevision,
     RevivesTheDestroyed,
     SharesContainers,

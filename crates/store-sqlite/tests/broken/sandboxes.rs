@@ -72,6 +72,7 @@ impl Sandboxes for Broken {
         match (&now, self.fault) {
             (Some(now), Fault::IgnoresTheRevision) => expected_revision = now.revision,
             (_, Fault::KeepsOldLabels) => change.labels = None,
+            (_, Fault::ChangesWithoutAWord) => change.activity = None,
             _ => {}
         }
         let told = |kind: &str| NewEvent {

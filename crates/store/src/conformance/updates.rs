@@ -27,6 +27,18 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
         Change { stopped_at: Some(Some(3)), container: Some(None), ..Change::default() },
         Change { stopped_at: Some(None), ..Change::default() },
         Change { destroyed_at: Some(4), ..Change::default() },
+        Change {
+            activity: Some(Activity {
+                sandbox: id,
+                kind: ActivityKind::Stop,
+                at: wanted.created_at + 20,
+                detail: "idle".into(),
+                exit_code: None,
+                duration_ms: None,
+                bytes: None,
+            }),
+            ..Change::default()
+        },
         Change::default(),
     ];
     for change in changes {
@@ -36,6 +48,9 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
         same("the answer", &got, &wanted)?;
         same("read again", &read(&store, id).await?, &wanted)?;
     }
+    let told = store.activities(id, 10, None).await?;
+    same("what was told", told.len(), 1)?;
+    same("how it was told", told[0].activity.detail.as_str(), "idle")?;
     Ok(())
 }
 

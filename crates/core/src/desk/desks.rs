@@ -1,0 +1,174 @@
+//! The asking side: where every sandbox's desk is found, and what can be asked of it.
+
+use super::{Ask, Desk, Patch, Ran, Shared, Step};
+use crate::{
+    Vault,
+    admission::{Admission, Seat},
+    egress::Gates,
+    lifecycle::{Lent, Working, Works},
+    pool::{Pool, Warm},
+};
+use atoll_egress::Policy;
+use atoll_provider::{Container, Provider};
+use atoll_store::{SandboxId, SandboxRecord, Store};
+use atoll_types::{Error, ErrorCode, Result};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Questions that may wait at one desk.
+const QUEUE: usize = 256;
+
+/// Every desk that is open.
+pub(crate) struct Desks {
+    shared: Arc<Shared>,
+    open: Arc<Mutex<HashMap<SandboxId, mpsc::Sender<Ask>>>>,
+}
+
+impl Desks {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        provider: Arc<dyn Provider>,
+        vault: Arc<Vault>,
+        admission: Admission,
+        gates: Arc<Gates>,
+        pool: Pool,
+        works: Arc<Works>,
+    ) -> Self {
+        let shared = Arc::new(Shared { store, provider, vault, admission, gates, pool, works });
+        Self { shared, open: Arc::default() }
+    }
+
+    /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
+    /// is told by what that came. Whoever holds it is at work.
+    pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
+        let (container, working) = self.lend(id, by).await?;
+        Ok(Arc::new(Lent::new(container, working)))
+    }
+
+    /// The same, for what goes on when the work is done.
+    pub(crate) async fn lend(
+        &self,
+        id: SandboxId,
+        by: &'static str,
+    ) -> Result<(Arc<dyn Container>, Working)> {
+        self.ask(id, |reply| Ask::Use { by, reply }).await
+    }
+
+    /// The container, once it is not paused. Fails when it ends before that.
+    pub(crate) async fn awake(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
+        self.ask(id, Ask::Awake).await
+    }
+
+    /// Starts a sandbox that was just recorded.
+    pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
+        self.ask(id, |reply| Ask::Run { new: true, by: "", seat: Some(seat), reply }).await
+    }
+
+    /// Gives a sandbox that was just recorded with it a container of the pool, which was handed over or not.
+    pub(crate) async fn claim(
+        &self,
+        record: SandboxRecord,
+        warm: Warm,
+        handed: Result<()>,
+        seat: Seat,
+    ) -> Result<Ran> {
+        let (id, record) = (record.id, Box::new(record));
+        self.ask(id, |reply| Ask::Claim { record, warm, handed, seat, reply }).await
+    }
+
+    /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.
+    pub(crate) async fn run(&self, id: SandboxId, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
+        self.ask(id, |reply| Ask::Run { new: false, by, seat, reply }).await
+    }
+
+    /// Lets a sandbox stand still.
+    pub(crate) async fn pause(&self, id: SandboxId, reason: String) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Pause { reason, reply }).await
+    }
+
+    pub(crate) async fn stop(&self, id: SandboxId) -> Result<SandboxRecord> {
+        self.ask(id, Ask::Stop).await
+    }
+
+    pub(crate) async fn destroy(&self, id: SandboxId) -> Result<SandboxRecord> {
+        self.ask(id, Ask::Destroy).await
+    }
+
+    /// Does what a reconciler found to be due. A conflict when it is not any more.
+    pub(crate) async fn step(&self, id: SandboxId, step: Step) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Step(step, reply)).await
+    }
+
+    pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
+        self.ask(id, |reply| Ask::Patch(Box::new(patch), reply)).await
+    }
+
+    /// Changes what a sandbox may reach, whether it runs or not.
+    pub(crate) async fn set_egress(&self, id: SandboxId, policy: Policy) -> Result<SandboxRecord> {
+        let patch = Patch {
+            at_rest_only: false,
+            limits: None,
+            environment: None,
+            labels: None,
+            idle_timeout_seconds: None,
+            egress: Some(policy),
+        };
+        self.patch(id, patch).await
+    }
+
+    async fn ask<T>(
+        &self,
+        id: SandboxId,
+        question: impl FnOnce(oneshot::Sender<Result<T>>) -> Ask,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let mut question = question(reply);
+        // A desk may close between being found and being asked; then another is opened.
+        for _ in 0..100 {
+            let desk = self.find(id);
+            match desk.try_send(question) {
+                Ok(()) => {
+                    let gone = || Error::internal("the sandbox's task ended without an answer");
+                    return answer.await.map_err(|_| gone())?;
+                }
+                Err(mpsc::error::TrySendError::Full(_)) => {
+                    return Err(Error::new(
+                        ErrorCode::LimitExceeded,
+                        "too many requests wait for this sandbox",
+                    ));
+                }
+                Err(mpsc::error::TrySendError::Closed(back)) => {
+                    question = back;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        Err(Error::internal("the sandbox's task keeps closing"))
+    }
+
+    fn find(&self, id: SandboxId) -> mpsc::Sender<Ask> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match open.get(&id) {
+            Some(desk) if !desk.is_closed() => desk.clone(),
+            _ => {
+                let (sender, receiver) = mpsc::channel(QUEUE);
+                open.insert(id, sender.clone());
+                let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
+                tokio::spawn(async move {
+                    Desk { shared, id, container: None, dying: None, paused: false, asleep: Vec::new() }
+                        .serve(receiver)
+                        .await;
+                    let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
+                    // Unless another was opened meanwhile.
+                    if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
+                        open.remove(&id);
+                    }
+                });
+                sender
+            }
+        }
+    }
+}
