@@ -3,6 +3,7 @@
 //! status, which says only whether every figure could be taken.
 
 mod baseline;
+mod docker;
 mod events;
 mod figures;
 mod file_server;

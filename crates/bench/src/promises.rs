@@ -34,7 +34,7 @@ impl Promise {
         Self { figure, row, bound, always: true }
     }
 
-    /// Of a row that only `--full` takes.
+    /// Of a row that a smaller scale has not.
     const fn in_full(figure: Figure, row: &'static str, bound: Bound) -> Self {
         Self { figure, row, bound, always: false }
     }
@@ -57,6 +57,10 @@ pub(crate) const PROMISES: &[Promise] = &[
     Promise::of(Figure::Audit, "audit, both rows", Bound::Most(0.5)),
     Promise::in_full(Figure::Audit, "audit page, 1,000,000 operations", Bound::Most(20.0)),
     Promise::of(Figure::RestClaim, "rest claim", Bound::Most(3.0)),
+    Promise::in_full(Figure::RestLive, "memory, 10 live", Bound::Most(3.0)),
+    Promise::in_full(Figure::RestLive, "memory, 100 live", Bound::Most(3.0)),
+    Promise::in_full(Figure::RestLive, "memory, 500 live", Bound::Most(3.0)),
+    Promise::in_full(Figure::RestLive, "start with 500 live", Bound::Most(2000.0)),
     Promise::in_full(Figure::RestClaimBurst, "rest 100 claims at once", Bound::Most(500.0)),
     Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];

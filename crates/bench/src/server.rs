@@ -31,6 +31,7 @@ pub(crate) struct Server {
     address: SocketAddr,
     // A reader must be there, or the server could not print.
     _stdout: BufReader<ChildStdout>,
+    settings: Vec<String>,
     end: End,
 }
 
@@ -58,6 +59,25 @@ struct End {
 }
 
 impl End {
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("server.log")
+    }
+
+    /// Where a server that was just started listens.
+    async fn address(&mut self) -> Result<(SocketAddr, BufReader<ChildStdout>)> {
+        let mut stdout = BufReader::new(self.child.stdout.take().ok_or("the server has no output")?);
+        let mut first = String::new();
+        let said = timeout(PATIENCE, stdout.read_line(&mut first)).await;
+        let address = first.split("http://").nth(1).and_then(|t| t.split([' ', '\n']).next()?.parse().ok());
+        match (said, address) {
+            (Ok(Ok(_)), Some(address)) => Ok((address, stdout)),
+            _ => {
+                let log = fs::read_to_string(self.log()).unwrap_or_default();
+                Err(format!("atoll serve did not start: {}{}", first.trim(), log.trim()).into())
+            }
+        }
+    }
+
     fn down(&mut self) -> Result<()> {
         self.done = true;
         let down = Command::new(&self.program)
@@ -133,17 +153,21 @@ impl Server {
         let layout = Layout::new(&data.canonicalize()?);
         let child = spawn(&program, layout.data(), File::create(&log)?, settings, variables)?;
         let mut end = End { child, program, layout, folder, done: false };
-        let mut stdout = BufReader::new(end.child.stdout.take().ok_or("the server has no output")?);
-        let mut first = String::new();
-        let said = timeout(PATIENCE, stdout.read_line(&mut first)).await;
-        let address = first.split("http://").nth(1).and_then(|t| t.split([' ', '\n']).next()?.parse().ok());
-        match (said, address) {
-            (Ok(Ok(_)), Some(address)) => Ok(Self { address, _stdout: stdout, end }),
-            _ => {
-                let log = fs::read_to_string(&log).unwrap_or_default();
-                Err(format!("atoll serve did not start: {}{}", first.trim(), log.trim()).into())
-            }
-        }
+        let (address, stdout) = end.address().await?;
+        Ok(Self { address, _stdout: stdout, settings: settings.to_vec(), end })
+    }
+
+    /// Kills the server itself; what it started lives on.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        Ok(self.end.child.kill().await?)
+    }
+
+    /// Starts it again where it was killed.
+    pub(crate) async fn begin(&mut self) -> Result<()> {
+        let log = File::options().append(true).open(self.end.log())?;
+        self.end.child = spawn(&self.end.program, self.end.layout.data(), log, &self.settings, &[])?;
+        (self.address, self._stdout) = self.end.address().await?;
+        Ok(())
     }
 
     /// A connection that stays open, and is warm.

@@ -98,16 +98,16 @@ fn mebibytes(bytes: u64) -> f64 {
 }
 
 /// The whole machine's memory, in mebibytes.
-struct Machine {
+pub(super) struct Machine {
     /// What somebody could still have.
     available: f64,
     /// What processes and the kernel hold and cannot be made to give back.
-    in_use: f64,
+    pub(super) in_use: f64,
 }
 
 impl Machine {
     /// Looks once things have settled.
-    async fn look() -> Result<Self> {
+    pub(super) async fn look() -> Result<Self> {
         tokio::time::sleep(SETTLE).await;
         let mut in_use = 0;
         for line in ["AnonPages:", "Shmem:", "SUnreclaim:", "KernelStack:", "PageTables:", "Percpu:"] {

@@ -15,6 +15,7 @@ mod rest;
 
 use crate::{
     Result,
+    docker::Docker,
     instance::{Instance, spec},
     pace::{Pace, Scale},
     promises::PROMISES,
@@ -71,6 +72,10 @@ pub(crate) enum Figure {
     RestClaim,
     /// Claiming many that are ready at once, through REST
     RestClaimBurst,
+    /// Many live sandboxes: their memory, and a server that finds them again
+    RestLive,
+    /// The same beside Docker's API, where that is installed
+    RestDocker,
     /// Fetching much through a sandbox's proxy
     EgressThroughput,
     /// Fetching little through a sandbox's proxy
@@ -86,7 +91,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -107,6 +112,8 @@ impl Figure {
         Self::RestBurst,
         Self::RestClaim,
         Self::RestClaimBurst,
+        Self::RestLive,
+        Self::RestDocker,
         Self::EgressThroughput,
         Self::EgressLatency,
         Self::EgressConnections,
@@ -134,6 +141,8 @@ impl Figure {
             Self::RestBurst => rest::burst(bench).await,
             Self::RestClaim => rest::claim(bench).await,
             Self::RestClaimBurst => rest::claim_burst(bench).await,
+            Self::RestLive => rest::live(bench).await,
+            Self::RestDocker => rest::docker(bench).await,
             Self::EgressThroughput => egress::throughput(bench).await,
             Self::EgressLatency => egress::latency(bench).await,
             Self::EgressConnections => egress::connections(bench).await,
@@ -148,6 +157,7 @@ impl Figure {
         let mut promised = PROMISES.iter().filter(|p| p.figure == self && p.always);
         match promised.find(|p| !rows.iter().any(|row| row.name == p.row)) {
             Some(promise) => Err(format!("there is no row {:?} to judge", promise.row).into()),
+            None if self == Self::RestDocker && !Docker::is_there() => Ok(rows),
             None if rows.is_empty() => Err("nothing was measured".into()),
             None => Ok(rows),
         }
@@ -172,6 +182,7 @@ impl<'a> Bench<'a> {
         let missing = [
             (self.runc.is_none(), "runc is not installed, so there is no baseline of it"),
             (!Tinyproxy::is_there(), "tinyproxy is not installed, so there is no baseline of it"),
+            (!Docker::is_there(), "docker is not installed, so there is no baseline of it"),
             (!exec::has_python(), "there is no /usr/bin/python3, so no figure of it"),
         ];
         missing.into_iter().filter(|(is, _)| *is).map(|(_, note)| note.to_owned()).collect()

@@ -5,15 +5,17 @@ mod burst;
 mod changes;
 mod claim;
 mod create;
+mod docker;
 mod exec;
 mod files;
+mod live;
 mod pause;
 mod preview;
 mod stream;
 mod terminal;
 
 use super::Bench;
-use crate::{Result, report::Row, server::Server};
+use crate::{Result, docker::Docker, report::Row, server::Server};
 
 pub(super) async fn create(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| create::take(bench, server).await).await
@@ -49,6 +51,17 @@ pub(super) async fn preview(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| burst::take(bench, server).await).await
+}
+
+pub(super) async fn live(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    live::take(bench).await
+}
+
+pub(super) async fn docker(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    if !Docker::is_there() {
+        return Ok(Vec::new());
+    }
+    with_server(async |server| docker::take(bench, server).await).await
 }
 
 pub(super) async fn claim(bench: &Bench<'_>) -> Result<Vec<Row>> {
