@@ -11,6 +11,7 @@ mod frozen;
 mod http;
 mod instance;
 mod machine;
+mod moved;
 mod options;
 mod pace;
 mod promises;
