@@ -352,7 +352,7 @@ impl Desk {
         if let Some(container) = &self.container {
             return Ok(Arc::clone(container));
         }
-        let record = self.record().await?;
+        let record = self.whole_record().await?;
         let not_running = || {
             let why = record.status_reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
             let message = format!("the sandbox is {}{why}; resume it first", record.status);
@@ -401,7 +401,7 @@ impl Desk {
     }
 
     async fn run(&mut self, new: bool, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
-        let record = self.record().await?;
+        let record = self.whole_record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
             Status::Ready | Status::Running if self.container(by).await.is_ok() => {
@@ -484,7 +484,7 @@ impl Desk {
 
     async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
         let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds, egress } = patch;
-        let record = self.record().await?;
+        let record = self.whole_record().await?;
         let runs =
             matches!(record.status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused);
         if at_rest_only && runs {

@@ -87,6 +87,7 @@ impl Core {
         told("idle sandboxes", self.settle_idle(&look).await);
         told("what lived long enough", self.end_lifetimes(&look).await);
         told("stopped sandboxes", self.end_retention(&look).await);
+        told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);
         told("keys", self.close_keys(&look).await);
         told("what belongs to nobody", self.collect_orphans(&look, strangers).await);
