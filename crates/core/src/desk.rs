@@ -232,9 +232,7 @@ impl Desks {
                 open.insert(id, sender.clone());
                 let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
                 tokio::spawn(async move {
-                    Desk { shared, id, container: None, dying: None, paused: false, asleep: Vec::new() }
-                        .serve(receiver)
-                        .await;
+                    Desk::new(shared, id).serve(receiver).await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
                     // Unless another was opened meanwhile.
                     if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
@@ -251,6 +249,8 @@ struct Desk {
     shared: Arc<Shared>,
     id: SandboxId,
     container: Option<Arc<dyn Container>>,
+    /// One that may have been made though nobody answered; it goes before there is another.
+    doubtful: Option<ContainerId>,
     /// Who watches it already.
     dying: Option<Dying>,
     /// Whether that container stands still.
@@ -275,6 +275,10 @@ pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
 }
 
 impl Desk {
+    fn new(shared: Arc<Shared>, id: SandboxId) -> Self {
+        Self { shared, id, container: None, doubtful: None, dying: None, paused: false, asleep: Vec::new() }
+    }
+
     async fn serve(mut self, mut questions: mpsc::Receiver<Ask>) {
         // Who has a container keeps watching it, so that its death is noticed. The watch is kept across
         // questions: a new one would cost the launcher a worker each time.
@@ -445,9 +449,7 @@ impl Desk {
     /// Starts a container for the sandbox, which has none that lives.
     async fn start(&mut self, new: bool) -> Result<SandboxRecord> {
         let record = self.record().await?;
-        if let Some(old) = record.container {
-            self.shared.provider.destroy(old).await?;
-        }
+        self.end_all_of(&record).await?;
         let id = ContainerId::random();
         let starting = Change {
             container: Some(Some(id)),
@@ -466,6 +468,7 @@ impl Desk {
             // What the caller sets comes first.
             environment: found.chain(environment.variables).collect(),
         };
+        self.doubtful = Some(id);
         let container = self.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.
             ErrorCode::DiskFull => {
@@ -474,6 +477,7 @@ impl Desk {
             }
             _ => e,
         })?;
+        self.doubtful = None;
         if let Err(error) = self.shared.gates.open(&record, &container, secrets, new).await {
             self.shared.provider.destroy(id).await?;
             return Err(error);

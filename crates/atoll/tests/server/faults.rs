@@ -107,7 +107,7 @@ fn a_launcher_that_cannot_fork_says_so_and_gets_over_it() {
         assert_eq!((refused.status, code(&refused).as_str()), (503, "unavailable"), "{refused:?}");
         // PID 1 is asked without it.
         assert_eq!(server.says(&path, "cat x"), "kept");
-        assert_eq!(server.ask("GET", ROOT, "").json()["items"][0]["status"], "running");
+        assert_eq!(server.ask("GET", &path, "").json()["status"], "running");
     }
     eventually("another sandbox", || server.ask("POST", ROOT, "{}").status == 201);
     assert_eq!(server.ask("POST", &format!("{path}/stop"), "").status, 200);
@@ -137,15 +137,18 @@ fn a_launcher_that_hangs_holds_up_only_who_needs_it() {
     let more = ["lifecycle.interval_seconds=1", "lifecycle.orphan_seconds=1"];
     let more: Vec<&str> = more.iter().flat_map(|setting| ["--set", setting]).collect();
     let server = Server::start_in("warn", &more, &[("ATOLL_LAUNCHER_PATIENCE_SECONDS", "1")]);
-    let (path, stopped) = (server.create("{}"), server.create("{}"));
-    server.says(&path, "echo kept > x");
-    server.says(&stopped, "echo kept > x");
-    server.ask("POST", &format!("{stopped}/stop"), "");
+    let [path, stopped, doomed] = [(); 3].map(|()| server.create("{}"));
+    for path in [&path, &stopped, &doomed] {
+        server.says(path, "echo kept > x");
+    }
+    for path in [&stopped, &doomed] {
+        assert_eq!(server.ask("POST", &format!("{path}/stop"), "").status, 200);
+    }
     let layout = layout(&server);
     let hung = Stopped::new(launchers_of(&layout)[1]);
     thread::scope(|scope| {
         let asked =
-            [("POST", ROOT.to_owned()), ("POST", format!("{stopped}/resume")), ("DELETE", stopped.clone())];
+            [("POST", ROOT.to_owned()), ("POST", format!("{stopped}/resume")), ("DELETE", doomed.clone())];
         let waiting: Vec<_> = asked
             .map(|(method, path)| {
                 scope.spawn({
@@ -167,11 +170,13 @@ fn a_launcher_that_hangs_holds_up_only_who_needs_it() {
     assert_eq!(server.says(&server.create("{}"), "echo new"), "new");
     assert_eq!(server.says(&path, "cat x y"), "kept\nnew");
     // An end that was begun comes, and nothing is left of what was asked for in vain.
-    eventually("its end", || server.ask("GET", &stopped, "").json()["status"] == "destroyed");
+    eventually("its end", || server.ask("GET", &doomed, "").json()["status"] == "destroyed");
+    assert_eq!(server.ask("POST", &format!("{stopped}/resume"), "").status, 200);
+    assert_eq!(server.says(&stopped, "cat x"), "kept");
     eventually("order", || {
         let listed = server.ask("GET", ROOT, "").json()["total"].as_u64().unwrap();
         let there = |folder: &str| fs::read_dir(layout.run().join(folder)).unwrap().count() as u64;
-        (listed, there("c"), there("pool/volumes")) == (2, 2, 2)
+        (listed, there("c"), there("pool/volumes")) == (3, 3, 3)
     });
 }
 

@@ -95,7 +95,7 @@ fn the_command_line_asks_for_a_life() {
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
     };
     let id = atoll(&["create", "--max-lifetime", "1h"]);
-    assert!(atoll(&["inspect", &id]).contains("\"max_lifetime_seconds\": 3600"));
+    assert!(atoll(&["inspect", "--json", &id]).contains("\"max_lifetime_seconds\": 3600"));
     let id = atoll(&["create", "--max-lifetime", "1s"]);
     eventually("its end", || status(&server, &format!("/api/v1/sandboxes/{id}")) == "destroyed");
 }

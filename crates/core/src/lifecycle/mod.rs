@@ -64,6 +64,8 @@ impl Core {
     pub async fn keep_house(&self) {
         let (began, mut changes) = (Instant::now(), self.live.watch());
         let (mut house, mut last) = (House::default(), began);
+        // Before the first pass: what jumps until then would make everything older for good.
+        house.clock.look(began.elapsed(), now());
         loop {
             let interval = self.live.now().lifecycle_interval_seconds;
             let next = last + Duration::from_secs(interval.into());
