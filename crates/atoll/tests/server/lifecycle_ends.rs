@@ -95,7 +95,8 @@ fn the_command_line_asks_for_a_life() {
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
     };
     let id = atoll(&["create", "--max-lifetime", "1h"]);
-    assert!(atoll(&["inspect", "--json", &id]).contains("\"max_lifetime_seconds\": 3600"));
+    let shown: serde_json::Value = serde_json::from_str(&atoll(&["inspect", "--json", &id])).unwrap();
+    assert_eq!(shown["max_lifetime_seconds"], 3600);
     let id = atoll(&["create", "--max-lifetime", "1s"]);
     eventually("its end", || status(&server, &format!("/api/v1/sandboxes/{id}")) == "destroyed");
 }

@@ -76,6 +76,10 @@ fn round(seed: u64, operations: usize) -> Faults {
     let mut faults = link.take_faults();
     faults.0.extend(verdict::of(&server, &world, &beliefs).0);
     faults.0.extend(verdict::emptied(&server, &world).0);
+    if !faults.0.is_empty() {
+        let log = std::fs::read_to_string(server.data().join("launch.log")).unwrap_or_default();
+        eprintln!("chaos: launch.log:\n{log}");
+    }
     // That nothing is left after `down` is the fixture's to see.
     faults
 }
