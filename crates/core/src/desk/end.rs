@@ -3,7 +3,7 @@
 //! record says so before anything is: a sandbox without its files would be half of one, so whoever comes
 //! next goes on to the end.
 
-use super::Desk;
+use super::{Desk, claim::is_taken};
 use crate::now;
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{Error, ErrorCode, Result};
@@ -66,7 +66,13 @@ impl Desk {
         }
         self.end_container(&record).await?;
         if let Some(volumes) = self.shared.provider.volumes() {
-            volumes.remove_volume(record.volume).await?;
+            match volumes.remove_volume(record.volume).await {
+                Err(error) if is_taken(&error) => {
+                    self.free_volume(Some(record.volume)).await?;
+                    volumes.remove_volume(record.volume).await?;
+                }
+                removed => removed?,
+            }
         }
         self.shared.admission.gone(self.id);
         let why = reason.clone().unwrap_or_default();
@@ -77,6 +83,8 @@ impl Desk {
             ..Change::default()
         };
         let record = self.change(&record, change).await?;
+        // Nobody keeps what a desk needs for those that are gone: there may be many.
+        self.over = true;
         self.note(ActivityKind::Destroy, &why).await;
         Ok(record)
     }
