@@ -237,8 +237,6 @@ struct Desk {
     shared: Arc<Shared>,
     id: SandboxId,
     container: Option<Arc<dyn Container>>,
-    /// One that may have been made though nobody answered; it goes before there is another.
-    doubtful: Option<ContainerId>,
     /// Who watches it already.
     dying: Option<Dying>,
     /// Whether that container stands still.
@@ -266,16 +264,7 @@ pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
 
 impl Desk {
     fn new(shared: Arc<Shared>, id: SandboxId) -> Self {
-        Self {
-            shared,
-            id,
-            container: None,
-            doubtful: None,
-            dying: None,
-            paused: false,
-            over: false,
-            asleep: Vec::new(),
-        }
+        Self { shared, id, container: None, dying: None, paused: false, over: false, asleep: Vec::new() }
     }
 
     async fn serve(mut self, mut questions: mpsc::Receiver<Ask>) {
@@ -449,7 +438,9 @@ impl Desk {
     /// Starts a container for the sandbox, which has none that lives.
     async fn start(&mut self, new: bool) -> Result<SandboxRecord> {
         let record = self.record().await?;
-        self.end_all_of(&record).await?;
+        if let Some(old) = record.container {
+            self.shared.provider.destroy(old).await?;
+        }
         let id = ContainerId::random();
         let starting = Change {
             container: Some(Some(id)),
@@ -468,7 +459,6 @@ impl Desk {
             // What the caller sets comes first.
             environment: found.chain(environment.variables).collect(),
         };
-        self.doubtful = Some(id);
         let container = self.create(spec).await.map_err(|e| match e.code {
             // The machine's disk, and not one that the caller has filled.
             ErrorCode::DiskFull => {
@@ -477,7 +467,6 @@ impl Desk {
             }
             _ => e,
         })?;
-        self.doubtful = None;
         if let Err(error) = self.shared.gates.open(&record, &container, secrets, new).await {
             self.shared.provider.destroy(id).await?;
             return Err(error);

@@ -13,16 +13,10 @@ impl Desk {
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
         self.let_go();
         self.shared.gates.close(self.id).await;
-        self.end_all_of(record).await
-    }
-
-    /// Ends whatever container it has, and one that it may have.
-    pub(super) async fn end_all_of(&mut self, record: &SandboxRecord) -> Result<()> {
-        for container in record.container.into_iter().chain(self.doubtful) {
-            self.shared.provider.destroy(container).await?;
+        match record.container {
+            Some(container) => self.shared.provider.destroy(container).await,
+            None => Ok(()),
         }
-        self.doubtful = None;
-        Ok(())
     }
 
     pub(super) async fn stop(&mut self, reason: Option<String>) -> Result<SandboxRecord> {

@@ -139,7 +139,7 @@ fn whatever_is_lost_is_seen() {
     };
     assert_eq!(look(&|_| ()), Vec::<String>::new());
     let says = |found: Vec<String>, word: &str| {
-        assert!(found.iter().any(|one| one.contains(word)), "{word}: {found:?}")
+        assert!(found.iter().any(|one| one.contains(word)), "{word}: {found:?}");
     };
     says(look(&|s| s.life = May::only(Life::Paused)), "is otherwise than");
     says(look(&|s| s.egress = May::only("a.example".into())), "may reach");
