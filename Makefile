@@ -15,7 +15,7 @@ BENCH_PACKAGES := runc tinyproxy-bin
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress setup-tests setup-bench nextest
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak setup-tests setup-bench nextest
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,17 @@ fuzz-api: build python ## every request that the API's description allows, for l
 
 fuzz-egress: nextest ## the parsers of the way out, with many more cases than make test has
 	ATOLL_FUZZ_CASES=$${CASES:-20000} cargo nextest run -p atoll-egress --lib -E 'test(fuzz) | test(hello) | test(socks) | test(answer) | test(host)'
+
+chaos: setup-tests nextest ## several clients at work while the server is killed again and again, 20 rounds
+	cargo build --workspace --bins
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_CHAOS_ROUNDS=$${ATOLL_CHAOS_ROUNDS:-20} \
+	  ATOLL_CHAOS_OPERATIONS=$${ATOLL_CHAOS_OPERATIONS:-500} \
+	  cargo nextest run --profile long -p atoll -E 'test(killed_at_any_moment_it_loses_nothing)' --no-capture
+
+soak: setup-tests nextest ## 10,000 sandboxes one after the other, which leave nothing
+	cargo build --workspace --bins
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_SOAK_CYCLES=$${ATOLL_SOAK_CYCLES:-10000} \
+	  cargo nextest run --profile long -p atoll -E 'test(many_lives_leave_nothing)' --no-capture
 
 # A smoke run: that every figure can be taken, not how fast it is.
 bench-quick:

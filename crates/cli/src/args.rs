@@ -120,6 +120,9 @@ pub struct Create {
     /// Stop it after this long without a request, such as 30m
     #[arg(long, value_name = "TIME", value_parser = size::duration)]
     pub(crate) idle_timeout: Option<Duration>,
+    /// Destroy it after this long, whatever it does, such as 8h
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) max_lifetime: Option<Duration>,
     /// An environment variable: NAME=VALUE, or NAME to pass yours on
     #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = pairs::environment)]
     pub(crate) env: Vec<Pair>,

@@ -2,6 +2,7 @@
 
 use crate::{Failure, args::Create, egress, pairs, terminal};
 use atoll_client::CreateSandbox;
+use std::time::Duration;
 
 fn request(options: Create) -> Result<CreateSandbox, Failure> {
     let Create {
@@ -10,6 +11,7 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         cpus,
         disk,
         idle_timeout,
+        max_lifetime,
         env,
         label,
         session_key,
@@ -19,12 +21,14 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         server: _,
     } = options;
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
-    let seconds = idle_timeout.map(|time| u32::try_from(time.as_secs_f64().ceil() as u64));
-    let seconds =
-        seconds.transpose().map_err(|_| Failure::usage("idle-timeout", "--idle-timeout is too long"))?;
+    let seconds = |time: Option<Duration>, name: &'static str| {
+        let seconds = time.map(|time| u32::try_from(time.as_secs_f64().ceil() as u64));
+        seconds.transpose().map_err(|_| Failure::usage(name, format!("--{name} is too long")))
+    };
     Ok(CreateSandbox {
         image,
-        idle_timeout_seconds: seconds,
+        idle_timeout_seconds: seconds(idle_timeout, "idle-timeout")?,
+        max_lifetime_seconds: seconds(max_lifetime, "max-lifetime")?,
         memory_mb: memory.map(mebibytes),
         cpu_cores: cpus.map(|millis| f64::from(millis) / 1000.0),
         disk_mb: disk.map(mebibytes),
@@ -71,9 +75,9 @@ mod tests {
     #[test]
     fn what_is_not_said_is_not_sent() {
         assert_eq!(sent(""), serde_json::json!({}));
-        let line = "--memory 1g --cpus 0.5 --disk 1.5m --idle-timeout 1500ms -e A=1 --label k=v --network";
+        let line = "--memory 1g --cpus 0.5 --disk 1.5m --idle-timeout 1500ms --max-lifetime 2h -e A=1 --label k=v --network";
         let wanted = serde_json::json!({
-            "memory_mb": 1024, "cpu_cores": 0.5, "disk_mb": 2, "idle_timeout_seconds": 2,
+            "memory_mb": 1024, "cpu_cores": 0.5, "disk_mb": 2, "idle_timeout_seconds": 2, "max_lifetime_seconds": 7200,
             "env_vars": { "A": "1" }, "labels": { "k": "v" }, "network_enabled": true,
         });
         assert_eq!(sent(line), wanted);

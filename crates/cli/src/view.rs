@@ -52,6 +52,7 @@ fn rendered(s: &Sandbox) -> String {
         ("Disk", Some(mebibytes(s.disk_mb))),
         ("Processes", Some(s.processes.to_string())),
         ("Idle timeout", Some(format!("{}s", s.idle_timeout_seconds))),
+        ("Lifetime", s.max_lifetime_seconds.map(|seconds| format!("{seconds}s"))),
         ("Network", Some(network(s))),
         ("Commands", Some(format!("{} in {} ms", s.exec_count, s.exec_total_ms))),
         ("Uploaded", Some(format!("{} bytes", s.bytes_uploaded))),

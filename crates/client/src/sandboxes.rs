@@ -16,6 +16,9 @@ pub struct CreateSandbox {
     pub image: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_seconds: Option<u32>,
+    /// How long it may live in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_lifetime_seconds: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mb: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +94,8 @@ pub struct Sandbox {
     pub processes: u32,
     #[serde(default)]
     pub idle_timeout_seconds: u64,
+    #[serde(default)]
+    pub max_lifetime_seconds: Option<u64>,
     #[serde(default)]
     pub network_enabled: bool,
     /// What it may reach; not in lists.

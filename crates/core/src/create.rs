@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 const MIB: u64 = 1 << 20;
 /// The shortest and the longest that a sandbox may be idle.
 const IDLE_SECONDS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
+/// The shortest and the longest that a sandbox may ask to live.
+const LIFETIME_SECONDS: std::ops::RangeInclusive<u32> = 1..=365 * 24 * 3600;
 
 /// What a new sandbox is to be; what is left out has its default.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +24,7 @@ const IDLE_SECONDS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
 pub struct CreateSandbox {
     pub image: Option<String>,
     pub idle_timeout_seconds: Option<u32>,
+    pub max_lifetime_seconds: Option<u32>,
     pub memory_mb: Option<u64>,
     pub cpu_cores: Option<f64>,
     pub disk_mb: Option<u64>,
@@ -124,6 +127,22 @@ fn check_idle(seconds: Option<u32>) -> Result<()> {
     }
 }
 
+/// Refuses a lifetime that is none, or longer than the operator lets anything live; 0 lets it for ever.
+fn check_lifetime(seconds: Option<u32>, most: u32) -> Result<()> {
+    const FIELD: &str = "max_lifetime_seconds";
+    match seconds {
+        Some(n) if !LIFETIME_SECONDS.contains(&n) => {
+            Err(Error::invalid(FIELD, format!("{FIELD} must be between 1 and 31536000")))
+        }
+        Some(n) if most != 0 && n > most => {
+            let message = format!("{FIELD} may be at most {most} on this server; {n} was asked for");
+            let error = Error::new(ErrorCode::PermissionDenied, message).at(FIELD);
+            Err(error.fact("asked", n).fact("allowed", most))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_environment(field: &str, environment: &BTreeMap<String, String>) -> Result<()> {
     let size: usize = environment.iter().map(|(k, v)| k.len() + v.len()).sum();
     if environment.len() > 500 || size > 128 * 1024 {
@@ -195,6 +214,7 @@ impl Core {
         let CreateSandbox {
             image,
             idle_timeout_seconds,
+            max_lifetime_seconds,
             memory_mb,
             cpu_cores,
             disk_mb,
@@ -206,7 +226,9 @@ impl Core {
             session_key,
             labels,
         } = request;
+        let knobs = self.live.now();
         check_idle(idle_timeout_seconds)?;
+        check_lifetime(max_lifetime_seconds, knobs.lifecycle_max_lifetime_seconds)?;
         check_environment("env_vars", &env_vars)?;
         check_environment("secrets", &secrets)?;
         check_labels(&labels)?;
@@ -214,7 +236,6 @@ impl Core {
             check_text("session_key", key, 255)?;
         }
         let limits = asked_limits(self.most(caller), memory_mb, cpu_cores, disk_mb, processes)?;
-        let knobs = self.live.now();
         let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
         check_text("image", &image, 255)?;
@@ -230,6 +251,7 @@ impl Core {
             volume: VolumeId::random(),
             limits,
             idle_timeout_seconds: idle_timeout_seconds.unwrap_or(knobs.idle_timeout_seconds),
+            max_lifetime_seconds,
             network_enabled: policy.mode != Mode::None,
             egress: serde_json::to_string(&policy).map_err(|e| Error::internal(e.to_string()))?,
             session_key,

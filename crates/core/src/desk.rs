@@ -7,6 +7,7 @@
 mod claim;
 mod desks;
 mod end;
+mod patch;
 mod pause;
 mod step;
 
@@ -18,32 +19,18 @@ use crate::{
     now,
     pool::{Dying, Pool, Warm},
 };
-use atoll_egress::{Mode, Policy};
 use atoll_provider::{Container, ContainerSpec, Provider};
-use atoll_store::{
-    Activity, ActivityKind, Change, SandboxId, SandboxRecord, Sealed, Status, StatusChange, Store,
-};
-use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
+use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, Result};
 pub(crate) use desks::Desks;
 use futures_util::FutureExt;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+pub(crate) use patch::Patch;
+use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, To};
 use tokio::sync::{mpsc, oneshot};
 
 /// How long a desk waits for work before it closes.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// A change that was checked already.
-pub(crate) struct Patch {
-    /// Whether it may be made only while nothing runs.
-    pub(crate) at_rest_only: bool,
-    pub(crate) limits: Option<Limits>,
-    pub(crate) environment: Option<Sealed>,
-    pub(crate) labels: Option<BTreeMap<String, String>>,
-    pub(crate) idle_timeout_seconds: Option<u32>,
-    /// What it may reach.
-    pub(crate) egress: Option<Policy>,
-}
 
 enum Ask {
     /// Its container, if it runs; one that is paused goes on for this.
@@ -107,6 +94,8 @@ struct Desk {
     dying: Option<Dying>,
     /// Whether that container stands still.
     paused: bool,
+    /// Whether there is nothing more to do for this sandbox, ever.
+    over: bool,
     /// Who waits until it does not.
     asleep: Vec<oneshot::Sender<Result<Arc<dyn Container>>>>,
 }
@@ -127,6 +116,10 @@ pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
 }
 
 impl Desk {
+    fn new(shared: Arc<Shared>, id: SandboxId) -> Self {
+        Self { shared, id, container: None, dying: None, paused: false, over: false, asleep: Vec::new() }
+    }
+
     async fn serve(mut self, mut questions: mpsc::Receiver<Ask>) {
         // Who has a container keeps watching it, so that its death is noticed. The watch is kept across
         // questions: a new one would cost the launcher a worker each time.
@@ -147,13 +140,14 @@ impl Desk {
                     None => return,
                 },
                 death = &mut death => self.bury(&death).await,
-                () = tokio::time::sleep(PATIENCE), if present.is_none() => {
-                    questions.close();
-                    while let Some(question) = questions.recv().await {
-                        self.answer(question).await;
-                    }
-                    return;
+                () = tokio::time::sleep(PATIENCE), if present.is_none() => self.over = true,
+            }
+            if self.over {
+                questions.close();
+                while let Some(question) = questions.recv().await {
+                    self.answer(question).await;
                 }
+                return;
             }
         }
     }
@@ -208,7 +202,7 @@ impl Desk {
         if let Some(container) = &self.container {
             return Ok(Arc::clone(container));
         }
-        let record = self.record().await?;
+        let record = self.whole_record().await?;
         let not_running = || {
             let why = record.status_reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
             let message = format!("the sandbox is {}{why}; resume it first", record.status);
@@ -257,7 +251,7 @@ impl Desk {
     }
 
     async fn run(&mut self, new: bool, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
-        let record = self.record().await?;
+        let record = self.whole_record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
             Status::Ready | Status::Running if self.container(by).await.is_ok() => {
@@ -335,34 +329,5 @@ impl Desk {
         }
         self.container = Some(container);
         self.runs(&record, if new { ActivityKind::Start } else { ActivityKind::Resume }).await
-    }
-
-    async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
-        let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds, egress } = patch;
-        let record = self.record().await?;
-        let runs =
-            matches!(record.status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused);
-        if at_rest_only && runs {
-            let message =
-                "memory_mb, cpu_cores, env_vars and network_enabled change only while the sandbox is stopped";
-            return Err(Error::new(ErrorCode::Conflict, message));
-        }
-        let text = egress.as_ref().map(serde_json::to_string).transpose();
-        let text = text.map_err(|e| Error::internal(e.to_string()))?;
-        let change = Change {
-            limits,
-            environment,
-            labels,
-            idle_timeout_seconds,
-            network_enabled: egress.as_ref().map(|policy| policy.mode != Mode::None),
-            egress: text,
-            ..Change::default()
-        };
-        let record = self.change(&record, change).await?;
-        // Only what is written down is obeyed: a server that dies in between knows it the next time.
-        if let Some(policy) = egress {
-            self.shared.gates.change(self.id, &policy);
-        }
-        Ok(record)
     }
 }

@@ -2,7 +2,9 @@
 //! no input, so the way back from a crash is the way of every day.
 
 use crate::{
-    Core, now,
+    Core,
+    desk::{Step, To},
+    now,
     pool::memory::{self, Remembered},
 };
 use atoll_provider::State;
@@ -26,6 +28,11 @@ impl Core {
         let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
         let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
+            if record.destroyed_at.is_some() {
+                record.container.and_then(|id| world.remove(&id));
+                self.go_on_destroying(&record).await;
+                continue;
+            }
             let state = record.container.and_then(|id| world.remove(&id));
             // A claim that was cut off has set some of what it should, and nobody knows which.
             let claimed = record.container.is_some_and(|id| of_pool.contains(&id));
@@ -49,6 +56,19 @@ impl Core {
         self.serve_again(alive.clone());
         self.watch_again(alive, paused);
         Ok(count)
+    }
+
+    /// Goes on with an end that a former server began. Where that fails the lifecycle tries again.
+    async fn go_on_destroying(&self, record: &SandboxRecord) {
+        let step = Step {
+            to: To::Destroyed,
+            reason: "the server ended while it was being destroyed".to_owned(),
+            revision: Some(record.revision),
+            idle: None,
+        };
+        if let Err(error) = self.desks.step(record.id, step).await {
+            tracing::warn!(sandbox = %record.id, %error, "a sandbox is half destroyed");
+        }
     }
 
     /// Frees what an earlier server kept ready: it is not known what that server did to it last, and what

@@ -33,8 +33,12 @@ impl Core {
         if turn.is_some()
             && let Some(there) = self.of_session(&new).await?
         {
-            drop(turn);
-            return self.start_existing(caller, there.id).await;
+            if there.destroyed_at.is_none() {
+                drop(turn);
+                return self.start_existing(caller, there.id).await;
+            }
+            // Its end was begun and failed: it has to be over before there can be another.
+            self.desks.destroy(there.id).await?;
         }
         let quota = self.quota(caller, &new.owner, &new.owner_name);
         let seat = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;

@@ -127,6 +127,7 @@ impl ListParams {
             offset: (page - 1).saturating_mul(u64::from(size)),
             limit: size,
             include_destroyed: false,
+            with_lifetime: false,
         };
         Ok((query, page, size))
     }

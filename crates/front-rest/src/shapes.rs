@@ -22,6 +22,10 @@ pub(crate) struct CreateBody {
     image: Option<String>,
     #[schema(minimum = 10, maximum = 2_592_000)]
     idle_timeout_seconds: Option<u32>,
+    /// How long it may live in all, stopped or not; then it is destroyed. As long as the server's setting
+    /// allows where it is left out.
+    #[schema(minimum = 1, maximum = 31_536_000)]
+    max_lifetime_seconds: Option<u32>,
     #[schema(minimum = 16, maximum = 67_108_864)]
     memory_mb: Option<u64>,
     #[schema(minimum = 0.01, maximum = 1024.0)]
@@ -52,6 +56,7 @@ impl From<CreateBody> for CreateSandbox {
         let CreateBody {
             image,
             idle_timeout_seconds,
+            max_lifetime_seconds,
             memory_mb,
             cpu_cores,
             disk_mb,
@@ -66,6 +71,7 @@ impl From<CreateBody> for CreateSandbox {
         Self {
             image,
             idle_timeout_seconds,
+            max_lifetime_seconds,
             memory_mb,
             cpu_cores,
             disk_mb,
@@ -144,6 +150,8 @@ pub(crate) struct Sandbox {
     disk_mb: u64,
     processes: u32,
     idle_timeout_seconds: u32,
+    /// How long it may live in all, where its create said so.
+    max_lifetime_seconds: Option<u32>,
     /// Whether it may reach anything.
     network_enabled: bool,
     /// What it may reach; not in lists.
@@ -199,6 +207,7 @@ impl From<SandboxRecord> for Sandbox {
             volume,
             limits,
             idle_timeout_seconds,
+            max_lifetime_seconds,
             network_enabled,
             egress,
             session_key,
@@ -232,6 +241,7 @@ impl From<SandboxRecord> for Sandbox {
             disk_mb: limits.disk_bytes >> 20,
             processes: limits.processes,
             idle_timeout_seconds,
+            max_lifetime_seconds,
             network_enabled,
             egress: RawValue::from_string(egress).ok(),
             exec_count,

@@ -105,6 +105,17 @@ impl Folders {
         self.layout.run().join("pids").join(pid.to_string())
     }
 
+    /// Removes the names of process ids whose container this does not know.
+    pub(crate) fn forget_pids(&self, known: impl Fn(ContainerId) -> bool) {
+        for link in fs::read_dir(self.layout.run().join("pids")).into_iter().flatten().flatten() {
+            let target = fs::read_link(link.path()).ok();
+            let container = target.and_then(|target| target.to_str()?.parse().ok());
+            if container.is_some_and(|container| !known(container)) {
+                let _ = fs::remove_file(link.path());
+            }
+        }
+    }
+
     /// The cgroup of a container, below a folder of ours in every hierarchy.
     pub(crate) fn cgroup(&self, container: ContainerId) -> PathBuf {
         self.cgroups().join(container.to_string())

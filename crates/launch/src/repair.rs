@@ -50,5 +50,7 @@ pub(crate) fn orphans(context: &Context) {
             }
         }
     }
+    // Asked anew: a worker of the launcher before may have begun another one since.
+    context.forget_pids(|container| context.container(container).exists());
     uids::repair();
 }

@@ -12,8 +12,9 @@ use crate::{
     options::Options,
     reap, record, repair, sys, wire, worker,
 };
-use atoll_launch_proto::Layout;
+use atoll_launch_proto::{Answer, Layout};
 use atoll_storage::{Storage, StorageConfig};
+use atoll_types::{Error, ErrorCode};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -114,6 +115,13 @@ fn bind(layout: &Layout) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Says why nothing is done, to somebody whose request nobody reads. It must not wait for them.
+fn refuse(stream: &mut UnixStream, why: &str) {
+    if stream.set_nonblocking(true).is_ok() {
+        wire::write_answer(stream, &Answer::Err(Error::new(ErrorCode::Unavailable, why)));
+    }
+}
+
 impl Server {
     fn serve(mut self) -> i32 {
         loop {
@@ -184,12 +192,15 @@ impl Server {
     }
 
     /// Forks a worker for a connection whose user may give orders.
-    fn admit(&mut self, stream: UnixStream) {
+    fn admit(&mut self, mut stream: UnixStream) {
         self.served = true;
         let uid = wire::peer_uid(&stream).unwrap_or(u32::MAX);
         let allowed = uid == 0 || self.context.options.client_uids.contains(&uid);
         if !allowed || self.workers.len() >= MOST_WORKERS || stream.set_nonblocking(false).is_err() {
             tracing::warn!(uid, workers = self.workers.len(), "a connection was refused");
+            if allowed {
+                refuse(&mut stream, "the launcher has too much to do");
+            }
             return;
         }
         match sys::fork() {
@@ -201,7 +212,10 @@ impl Server {
             Ok(sys::Fork::Parent(pid)) => {
                 self.workers.insert(pid);
             }
-            Err(error) => tracing::error!(%error, "cannot fork a worker"),
+            Err(error) => {
+                tracing::error!(%error, "cannot fork a worker");
+                refuse(&mut stream, "the launcher cannot start another process");
+            }
         }
     }
 

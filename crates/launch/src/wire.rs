@@ -6,6 +6,7 @@ use atoll_launch_proto::{
 };
 use atoll_types::{Error, Result};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::Errno,
     net::{
@@ -139,6 +140,12 @@ fn read_with(stream: &UnixStream, mut buffer: &mut [u8], fds: &mut Vec<OwnedFd>)
         buffer = &mut buffer[got.bytes..];
     }
     Ok(())
+}
+
+/// Whether the other end has closed already.
+pub(crate) fn is_gone(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// Waits until the other end closes. Anything that it still says is ignored.

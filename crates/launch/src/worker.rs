@@ -20,6 +20,10 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
             return 0;
         }
     };
+    // It waited for a launcher that hung, or for its turn: what is made now would be nobody's.
+    if matches!(request, Request::Create(_)) && wire::is_gone(&stream) {
+        return 0;
+    }
     match request {
         Request::Create(create) => {
             let made = ops::create(context, &create);

@@ -11,19 +11,27 @@ use rustix::{
     fd::OwnedFd,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg},
 };
-use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    io::IoSliceMut,
+    mem::MaybeUninit,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncWriteExt, Interest},
     net::{TcpStream, UnixStream},
 };
 
-/// How long any answer but a death may take.
+/// How long any answer but a death may take, where nobody says otherwise.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks one launcher.
 #[derive(Debug)]
 pub struct LauncherClient {
     socket: PathBuf,
+    patience: OnceLock<Duration>,
     /// Beside the launcher, who watches volumes.
     pub(crate) observer: Arc<ObserverClient>,
     /// What this process holds of containers' networks.
@@ -45,7 +53,12 @@ impl LauncherClient {
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
         let observer = Arc::new(ObserverClient::new(layout));
-        Self { socket: layout.socket(), observer, networks: Networks::default() }
+        Self { socket: layout.socket(), patience: OnceLock::new(), observer, networks: Networks::default() }
+    }
+
+    /// Sets how long any answer but a death may take. The first word counts.
+    pub fn wait_at_most(&self, patience: Duration) {
+        let _ = self.patience.set(patience);
     }
 
     /// Asks, and waits for the answer.
@@ -56,7 +69,10 @@ impl LauncherClient {
     /// Asks, and waits for the answer with its descriptors.
     pub(crate) async fn ask_with(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>)> {
         // A death may be long in coming; everything else that takes this long will not come.
-        let patience = if matches!(request, Request::Wait(_)) { Duration::MAX } else { PATIENCE };
+        let patience = match request {
+            Request::Wait(_) => Duration::MAX,
+            _ => *self.patience.get().unwrap_or(&PATIENCE),
+        };
         let answer = async {
             let stream = self.send(request).await?;
             receive(&stream).await

@@ -75,6 +75,7 @@ fn filter<'q>(sql: &mut QueryBuilder<'q, Sqlite>, query: &'q ListQuery) {
         offset: _,
         limit: _,
         include_destroyed: _,
+        with_lifetime,
     } = query;
     for (column, wanted) in [("owner", owner), ("image", image), ("session_key", session_key)] {
         if let Some(wanted) = wanted {
@@ -83,6 +84,9 @@ fn filter<'q>(sql: &mut QueryBuilder<'q, Sqlite>, query: &'q ListQuery) {
     }
     if !query.shows_destroyed() {
         sql.push(" AND status <> 'destroyed'");
+    }
+    if *with_lifetime {
+        sql.push(" AND max_lifetime_seconds IS NOT NULL");
     }
     for (name, value) in labels {
         sql.push(" AND seq IN (SELECT sandbox FROM labels WHERE name = ").push_bind(name);

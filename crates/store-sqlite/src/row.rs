@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// The columns of a sandbox.
 pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
      exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
-     destroyed_at, idle_timeout_seconds, network_enabled, egress, owner_name, status_reason, limits, labels, profile, \
+     destroyed_at, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, owner_name, status_reason, limits, labels, profile, \
      environment";
 
 pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
@@ -83,6 +83,7 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         volume: VolumeId::from_uuid(uuid(row, "volume")?),
         limits: json(row, "limits")?,
         idle_timeout_seconds: get(row, "idle_timeout_seconds")?,
+        max_lifetime_seconds: get(row, "max_lifetime_seconds")?,
         network_enabled: get(row, "network_enabled")?,
         egress: get(row, "egress")?,
         session_key: get(row, "session_key")?,

@@ -27,7 +27,10 @@ static BY_SESSION: LazyLock<String> = LazyLock::new(|| {
     )
 });
 static LIVE: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {SANDBOX} FROM sandboxes WHERE status NOT IN ('stopped', 'destroyed') ORDER BY seq")
+    format!(
+        "SELECT {SANDBOX} FROM sandboxes WHERE status NOT IN ('stopped', 'destroyed') \
+         OR (status = 'stopped' AND destroyed_at IS NOT NULL) ORDER BY seq"
+    )
 });
 
 async fn of_session(conn: &mut SqliteConnection, wanted: &SandboxRecord) -> Result<SandboxRecord> {

@@ -17,10 +17,10 @@ fn json<T: Serialize>(value: &T) -> Result<String> {
 }
 
 const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, image, profile, container, \
-     volume, limits, idle_timeout_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
+     volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
      bytes_downloaded, revision, search) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -29,7 +29,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
         id, owner, owner_name, status, status_reason, image, profile, container, volume, limits,
-        idle_timeout_seconds, network_enabled, egress, session_key, labels, environment: Sealed(environment),
+        idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment: Sealed(environment),
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
     } = record;
@@ -45,6 +45,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
         .bind(&volume.uuid().as_bytes()[..])
         .bind(json(limits)?)
         .bind(idle_timeout_seconds)
+        .bind(max_lifetime_seconds)
         .bind(network_enabled)
         .bind(egress)
         .bind(session_key)

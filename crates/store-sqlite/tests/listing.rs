@@ -7,7 +7,7 @@ use atoll_store::{
     conformance::{expected, sandbox},
 };
 use atoll_store_sqlite::SqliteStore;
-use proptest::{collection::vec, option, prelude::*, sample::select};
+use proptest::{bool::weighted, collection::vec, option, prelude::*, sample::select};
 use std::collections::BTreeMap;
 
 /// What LIKE, GLOB, JSON and SQL find special, some letters in both cases, and little else, so that
@@ -25,9 +25,10 @@ prop_compose! {
     fn record()(
         owner in select(vec!["one", "two"]), owner_name in text(), image in text(), key in option::of(text()),
         labels in labels(), created_at in 0..3_i64, status in select(Status::ALL), execs in 0..3_u8,
+        max_lifetime_seconds in option::of(1..9_u32),
     ) -> (NewSandbox, Status, u8) {
         let session_key = key;
-        let new = NewSandbox { owner: owner.into(), owner_name, image, session_key, labels, created_at, ..sandbox() };
+        let new = NewSandbox { owner: owner.into(), owner_name, image, session_key, labels, created_at, max_lifetime_seconds, ..sandbox() };
         (new, status, execs)
     }
 }
@@ -38,10 +39,10 @@ prop_compose! {
         statuses in vec(select(Status::ALL), 0..3), image in option::weighted(0.2, text()),
         session_key in option::weighted(0.2, text()), labels in option::weighted(0.2, labels()),
         text in option::of(text()), sort_by in select(SortBy::ALL), descending: bool,
-        limit in 1..9_u32, include_destroyed: bool,
+        limit in 1..9_u32, include_destroyed: bool, with_lifetime in weighted(0.2),
     ) -> ListQuery {
         let labels = labels.unwrap_or_default();
-        ListQuery { owner, statuses, image, session_key, labels, text, sort_by, descending, offset: 0, limit, include_destroyed }
+        ListQuery { owner, statuses, image, session_key, labels, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime }
     }
 }
 

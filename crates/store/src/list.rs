@@ -47,6 +47,8 @@ pub struct ListQuery {
     pub limit: u32,
     /// The destroyed too.
     pub include_destroyed: bool,
+    /// Those alone whose creator said how long they may live.
+    pub with_lifetime: bool,
 }
 
 impl Default for ListQuery {
@@ -64,6 +66,7 @@ impl Default for ListQuery {
             offset: 0,
             limit: 20,
             include_destroyed: false,
+            with_lifetime: false,
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct NewSandbox {
     pub limits: Limits,
     /// How long it may be idle.
     pub idle_timeout_seconds: u32,
+    /// How long it may live in all, where its creator said so.
+    pub max_lifetime_seconds: Option<u32>,
     /// Whether it has a way out.
     pub network_enabled: bool,
     /// What it may reach, as JSON. Nothing here looks into it.
@@ -81,6 +83,7 @@ pub struct SandboxRecord {
     pub volume: VolumeId,
     pub limits: Limits,
     pub idle_timeout_seconds: u32,
+    pub max_lifetime_seconds: Option<u32>,
     pub network_enabled: bool,
     pub egress: String,
     pub session_key: Option<String>,
@@ -89,6 +92,7 @@ pub struct SandboxRecord {
     pub created_at: Millis,
     pub last_activity_at: Millis,
     pub stopped_at: Option<Millis>,
+    /// When its end was begun; it is over when the status says so.
     pub destroyed_at: Option<Millis>,
     pub exec_count: u64,
     pub exec_total_ms: u64,
@@ -162,6 +166,7 @@ impl SandboxRecord {
             volume,
             limits,
             idle_timeout_seconds,
+            max_lifetime_seconds,
             network_enabled,
             egress,
             session_key,
@@ -181,6 +186,7 @@ impl SandboxRecord {
             volume,
             limits,
             idle_timeout_seconds,
+            max_lifetime_seconds,
             network_enabled,
             egress,
             session_key,
@@ -262,7 +268,8 @@ pub trait Sandboxes: Send + Sync {
         expected_revision: u64,
         change: Change,
     ) -> Result<SandboxRecord>;
-    /// What may have a container, for comparing with the world at start: all but stopped and destroyed.
+    /// What may have a container, for comparing with the world at start: all but stopped and destroyed. A
+    /// stopped one whose end was begun (`destroyed_at`) is among them.
     async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>>;
     /// Notes when something was last done in sandboxes, many in one write. Never moves back, and the revision
     /// stays; unknown ones are passed over.

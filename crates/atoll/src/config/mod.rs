@@ -29,6 +29,7 @@ struct File {
     images: Images,
     preview: Preview,
     metrics: Metrics,
+    launcher: Launcher,
     egress: egress::File,
     tiers: BTreeMap<String, limits::TierFile>,
     settings: toml::Table,
@@ -52,6 +53,27 @@ struct Preview {
 #[serde(deny_unknown_fields, default)]
 struct Metrics {
     interval_seconds: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Launcher {
+    patience_seconds: Option<u32>,
+}
+
+impl Launcher {
+    /// How long the launcher may take to answer; none for the usual.
+    fn patience(self) -> Result<Option<Duration>> {
+        let named = variable("ATOLL_LAUNCHER_PATIENCE_SECONDS").map(|text| {
+            text.parse().map_err(|_| wrong("ATOLL_LAUNCHER_PATIENCE_SECONDS", "expected a number"))
+        });
+        match named.transpose()?.or(self.patience_seconds) {
+            Some(seconds) if !(1..=3600).contains(&seconds) => {
+                Err(wrong("launcher.patience_seconds", "must be between 1 and 3600"))
+            }
+            seconds => Ok(seconds.map(|seconds| Duration::from_secs(seconds.into()))),
+        }
+    }
 }
 
 impl Metrics {
@@ -95,6 +117,8 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     pub(crate) user: Option<String>,
     pub(crate) no_auth: bool,
+    /// How long the launcher may take to answer.
+    pub(crate) launcher_patience: Option<Duration>,
     pub(crate) core: CoreSettings,
     pub(crate) preview: PreviewSettings,
     pub(crate) egress: EgressConfig,
@@ -134,6 +158,7 @@ impl Config {
             images: Images { default, aliases },
             preview,
             metrics,
+            launcher,
             egress,
             tiers,
             settings,
@@ -155,6 +180,7 @@ impl Config {
             data_dir: options.data.named().or(data_dir).unwrap_or_else(cli::default_data_dir),
             user: options.user.clone().or(user),
             no_auth: options.no_auth || no_auth.unwrap_or(false),
+            launcher_patience: launcher.patience()?,
             core,
             preview: preview.settings()?,
             egress: egress.settings()?,
@@ -211,6 +237,11 @@ mod tests {
             fs::write(file.path(), format!("[metrics]\ninterval_seconds = {spoiled}\n")).unwrap();
             let error = load(&["--config", file.path().to_str().unwrap()]).unwrap_err();
             assert!(error.message.contains("interval_seconds"), "{error}");
+        }
+        for spoiled in ["0", "3601"] {
+            fs::write(file.path(), format!("[launcher]\npatience_seconds = {spoiled}\n")).unwrap();
+            let error = load(&["--config", file.path().to_str().unwrap()]).unwrap_err();
+            assert!(error.message.contains("launcher.patience_seconds"), "{error}");
         }
         fs::write(file.path(), "[metrics]\ninterval_seconds = 3600\n").unwrap();
         let config = load(&["--config", file.path().to_str().unwrap()]).unwrap();

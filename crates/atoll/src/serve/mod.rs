@@ -71,7 +71,11 @@ pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
 async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<NativeProvider> {
     let options =
         LaunchOptions { data_dir: config.data_dir.clone(), client_uids, ephemeral: false, extra: Vec::new() };
-    Ok(NativeProvider::new(ensure_launcher(&options).await?.client))
+    let client = ensure_launcher(&options).await?.client;
+    if let Some(patience) = config.launcher_patience {
+        client.wait_at_most(patience);
+    }
+    Ok(NativeProvider::new(client))
 }
 
 async fn serve(config: &Config) -> Result<()> {

@@ -55,16 +55,7 @@ impl Instance {
 
     /// Every process of this instance's launcher.
     fn pids(&self) -> Vec<i32> {
-        let wanted = self.data().to_str().unwrap().to_owned();
-        let ours = |pid: &i32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-            arguments.first().is_some_and(|a| a.ends_with(b"atoll-launch"))
-                && arguments.contains(&wanted.as_bytes())
-        };
-        let mut pids: Vec<i32> = all_processes().into_iter().filter(ours).collect();
-        pids.sort_unstable();
-        pids
+        pids_of(&self.layout)
     }
 
     /// The one that keeps the gates, which outlives launchers.
@@ -74,19 +65,38 @@ impl Instance {
 
     /// The processes of this instance's launcher, monitor first, without workers.
     pub(crate) fn launcher_pids(&self) -> Vec<i32> {
-        let mut pids: Vec<i32> = self.pids().into_iter().filter(|pid| !is_keeper(*pid)).collect();
-        let all = pids.clone();
-        // A worker's parent is the launcher, which leads no session; the launcher's is the monitor, which does.
-        pids.retain(|pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let fields: Vec<i32> =
-                stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|f| f.parse().ok()).collect();
-            // It may have ended since it was listed.
-            let Some([parent, _group, session]) = fields.first_chunk() else { return false };
-            pid == session || parent == session || !all.contains(parent)
-        });
-        pids
+        launchers_of(&self.layout)
     }
+}
+
+/// Every process of an instance's launcher.
+fn pids_of(layout: &Layout) -> Vec<i32> {
+    let wanted = layout.data().to_str().unwrap().to_owned();
+    let ours = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+        arguments.first().is_some_and(|a| a.ends_with(b"atoll-launch"))
+            && arguments.contains(&wanted.as_bytes())
+    };
+    let mut pids: Vec<i32> = all_processes().into_iter().filter(ours).collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// The processes of an instance's launcher, monitor first, without workers.
+pub(crate) fn launchers_of(layout: &Layout) -> Vec<i32> {
+    let mut pids: Vec<i32> = pids_of(layout).into_iter().filter(|pid| !is_keeper(*pid)).collect();
+    let all = pids.clone();
+    // A worker's parent is the launcher, which leads no session; the launcher's is the monitor, which does.
+    pids.retain(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<i32> =
+            stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|f| f.parse().ok()).collect();
+        // It may have ended since it was listed.
+        let Some([parent, _group, session]) = fields.first_chunk() else { return false };
+        pid == session || parent == session || !all.contains(parent)
+    });
+    pids
 }
 
 fn is_keeper(pid: i32) -> bool {

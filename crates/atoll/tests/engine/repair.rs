@@ -4,7 +4,7 @@ use super::fixture::{Instance, eventually, options, says, spec};
 use atoll_launch_proto::Request;
 use atoll_provider::{Command, ContainerSpec, Provider, State};
 use atoll_provider_native::ensure_launcher;
-use atoll_types::{DeathKind, ErrorCode, ExecId, VolumeId};
+use atoll_types::{ContainerId, DeathKind, ErrorCode, ExecId, VolumeId};
 use std::{fs, process, time::Duration};
 
 fn kill(pid: i32) {
@@ -169,9 +169,14 @@ async fn what_belongs_to_nobody_is_removed_at_start() {
     // As a crash between two lines would leave it: everything but the record.
     let folder = instance.layout.run().join("c").join(c.id().to_string());
     fs::remove_file(folder.join("record.json")).unwrap();
+    // And one that nobody remembers at all: its number would never be anybody else's again.
+    let pids = instance.layout.run().join("pids");
+    std::os::unix::fs::symlink(ContainerId::random().to_string(), pids.join("4194303")).unwrap();
+    assert_eq!(fs::read_dir(&pids).unwrap().count(), 2);
     ensure_launcher(&options(instance.data(), &[])).await.unwrap();
     assert_eq!(instance.provider.list().await.unwrap(), vec![]);
     assert!(!folder.exists());
+    assert_eq!(fs::read_dir(&pids).unwrap().count(), 0);
     let error = instance.provider.attach(c.id()).await.err().unwrap();
     assert_eq!(error.code, ErrorCode::NotFound);
 }

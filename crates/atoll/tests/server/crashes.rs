@@ -131,3 +131,28 @@ fn what_nobody_owns_is_reaped_at_start() {
     assert!(!layout.run().join("c").join(orphan.to_string()).exists());
     assert_eq!(server.says(&kept, "echo here"), "here");
 }
+
+#[test]
+fn a_container_that_was_given_up_is_no_obstacle() {
+    let server = Server::start();
+    let (path, doomed) = (server.create(r#"{"disk_mb":16}"#), server.create(r#"{"disk_mb":16}"#));
+    server.says(&path, "echo kept > x");
+    let layout = Layout::new(&server.data().canonicalize().unwrap());
+    let provider =
+        NativeProvider::new(std::sync::Arc::new(atoll_provider_native::LauncherClient::new(&layout)));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for path in [&path, &doomed] {
+        let volume = server.ask("GET", path, "").json()["volume_name"].as_str().unwrap().parse().unwrap();
+        assert_eq!(server.ask("POST", &format!("{path}/stop"), "").status, 200);
+        // As a launcher does that was asked by a server that is dead.
+        let mut late = atoll_provider::ContainerSpec { volume: Some(volume), ..spec("default") };
+        late.limits.disk_bytes = 16 << 20;
+        runtime.block_on(provider.create(late)).unwrap();
+    }
+    let resumed = server.ask("POST", &format!("{path}/resume"), "");
+    assert_eq!(resumed.status, 200, "{resumed:?}");
+    assert_eq!(server.says(&path, "cat x"), "kept");
+    let deleted = server.ask("DELETE", &doomed, "");
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    assert_eq!(runtime.block_on(provider.list()).unwrap().len(), 1);
+}

@@ -25,6 +25,8 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     folder: Option<tempfile::TempDir>,
     arguments: Vec<String>,
+    /// On top of the usual variables.
+    variables: Vec<(String, String)>,
     level: &'static str,
     log: Log,
 }
@@ -32,7 +34,14 @@ pub(crate) struct Server {
 /// What servers of one data folder have logged.
 type Log = Arc<Mutex<String>>;
 
-fn spawn(data: &Path, listen: &str, arguments: &[String], level: &str, log: &Log) -> (Child, SocketAddr) {
+fn spawn(
+    data: &Path,
+    listen: &str,
+    arguments: &[String],
+    variables: &[(String, String)],
+    level: &str,
+    log: &Log,
+) -> (Child, SocketAddr) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_atoll"))
         .args(["serve", "--listen", listen, "--data-dir"])
         .arg(data)
@@ -43,6 +52,7 @@ fn spawn(data: &Path, listen: &str, arguments: &[String], level: &str, log: &Log
         // A test asks nobody out there; what its tools install, they fetch themselves.
         .env("ATOLL_EGRESS_ASK_INDEXES", "false")
         .env("ATOLL_LOG", level)
+        .envs(variables.iter().cloned())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -80,11 +90,18 @@ impl Server {
 
     /// One that logs from this level on.
     pub(crate) fn start_logging(level: &'static str, arguments: &[&str]) -> Self {
+        Self::start_in(level, arguments, &[])
+    }
+
+    /// One with variables of its own.
+    pub(crate) fn start_in(level: &'static str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let log = Log::default();
-        let (child, address) = spawn(folder.path(), ANYWHERE, &arguments, level, &log);
-        Self { address, child, folder: Some(folder), arguments, level, log }
+        let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let variables: Vec<_> = variables.iter().map(text).collect();
+        let (child, address) = spawn(folder.path(), ANYWHERE, &arguments, &variables, level, &log);
+        Self { address, child, folder: Some(folder), arguments, variables, level, log }
     }
 
     /// What it has logged so far.
@@ -104,13 +121,17 @@ impl Server {
 
     /// Starts it again on the same data.
     pub(crate) fn restart(&mut self) {
-        (self.child, self.address) = spawn(self.data(), ANYWHERE, &self.arguments, self.level, &self.log);
+        self.spawn_at(ANYWHERE);
     }
 
     /// The same where clients look for it.
     pub(crate) fn restart_at(&mut self, address: SocketAddr) {
+        self.spawn_at(&address.to_string());
+    }
+
+    fn spawn_at(&mut self, listen: &str) {
         (self.child, self.address) =
-            spawn(self.data(), &address.to_string(), &self.arguments, self.level, &self.log);
+            spawn(self.data(), listen, &self.arguments, &self.variables, self.level, &self.log);
     }
 
     /// A request with a key of one's own.

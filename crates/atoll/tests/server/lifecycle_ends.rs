@@ -47,6 +47,61 @@ fn a_lifetime_that_is_set_later_is_told_first() {
 }
 
 #[test]
+fn a_sandbox_may_ask_for_a_life_of_its_own() {
+    let (mut server, _file) = looking(&["lifecycle.expiring_seconds=1", "lifecycle.max_lifetime_seconds=60"]);
+    let asked = |seconds: u64| {
+        server.ask("POST", "/api/v1/sandboxes", &format!(r#"{{"max_lifetime_seconds":{seconds}}}"#))
+    };
+    // What is longer than anything may live is refused with both figures, and what is no lifetime too.
+    let long = asked(61);
+    let error = long.json()["error"].clone();
+    assert_eq!((long.status, error["code"].as_str()), (403, Some("permission_denied")), "{long:?}");
+    let facts = serde_json::json!(["field", "asked", "allowed"].map(|name| &error["details"][name]));
+    assert_eq!(facts, serde_json::json!(["max_lifetime_seconds", 61, 60]));
+    for seconds in [0, 31_536_001] {
+        let odd = asked(seconds);
+        assert_eq!(
+            (odd.status, odd.json()["detail"][0]["loc"][1].as_str()),
+            (422, Some("max_lifetime_seconds"))
+        );
+    }
+    let short = server.create(r#"{"max_lifetime_seconds":3}"#);
+    let other = server.create("{}");
+    server.ask("POST", &format!("{short}/stop"), "");
+    server.kill();
+    server.restart();
+    assert_eq!(server.ask("GET", &short, "").json()["max_lifetime_seconds"], 3);
+    assert_eq!(server.ask("GET", &other, "").json()["max_lifetime_seconds"], serde_json::Value::Null);
+    eventually("its end", || status(&server, &short) == "destroyed");
+    let told = events(&server, &short);
+    let at =
+        |kind: &str| told.iter().position(|(k, _)| k == kind).unwrap_or_else(|| panic!("{kind}: {told:?}"));
+    assert!(at("expiring") < at("destroyed"), "{told:?}");
+    assert_eq!(told[at("destroyed")].1, "its lifetime of 3 seconds is over");
+    assert_eq!(status(&server, &other), "running");
+}
+
+#[test]
+fn the_command_line_asks_for_a_life() {
+    let (server, _file) = looking(&["lifecycle.expiring_seconds=0"]);
+    let atoll = |arguments: &[&str]| {
+        let ran = Command::new(env!("CARGO_BIN_EXE_atoll"))
+            .args(arguments)
+            .env("ATOLL_URL", format!("http://{}", server.address))
+            .env("ATOLL_API_KEY", super::fixture::KEY)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    };
+    let id = atoll(&["create", "--max-lifetime", "1h"]);
+    let shown: serde_json::Value = serde_json::from_str(&atoll(&["inspect", "--json", &id])).unwrap();
+    assert_eq!(shown["max_lifetime_seconds"], 3600);
+    let id = atoll(&["create", "--max-lifetime", "1s"]);
+    eventually("its end", || status(&server, &format!("/api/v1/sandboxes/{id}")) == "destroyed");
+}
+
+#[test]
 fn records_of_the_destroyed_go_and_what_was_done_stays() {
     let (server, _file) = looking(&["lifecycle.destroyed_retention_seconds=1"]);
     let (path, kept) = (server.create("{}"), server.create("{}"));

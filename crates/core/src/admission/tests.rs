@@ -57,6 +57,7 @@ fn record(limits: Limits, status: Status) -> SandboxRecord {
         volume: VolumeId::random(),
         limits,
         idle_timeout_seconds: 60,
+        max_lifetime_seconds: None,
         network_enabled: false,
         egress: "{}".into(),
         session_key: None,

@@ -6,8 +6,13 @@ use super::{Desk, Ran};
 use crate::{admission::Seat, pool::Warm};
 use atoll_provider::{Container, ContainerSpec};
 use atoll_store::{ActivityKind, SandboxRecord};
-use atoll_types::{ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, VolumeId};
 use std::sync::Arc;
+
+/// Whether something was refused because a container has the volume.
+pub(super) fn is_taken(error: &Error) -> bool {
+    error.code == ErrorCode::Conflict && error.field.as_deref() == Some("volume")
+}
 
 impl Desk {
     /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in another.
@@ -50,13 +55,30 @@ impl Desk {
         self.runs(record, ActivityKind::Start).await
     }
 
-    /// Makes a container. Where the disk has no room, what the pool holds of it goes first.
+    /// Makes a container. Where the disk has no room, what the pool holds of it goes first; where the volume
+    /// is taken, whoever has it.
     pub(super) async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
         match self.shared.provider.create(spec.clone()).await {
             Err(error) if error.code == ErrorCode::DiskFull && self.shared.pool.make_room().await => {
                 self.shared.provider.create(spec).await
             }
+            Err(error) if is_taken(&error) => {
+                self.free_volume(spec.volume).await?;
+                self.shared.provider.create(spec).await
+            }
             made => made,
         }
+    }
+
+    /// Ends whatever container has a volume of this sandbox. Its record knows of none, so it was asked for by a
+    /// server that died, or whose launcher did, and made after that was given up.
+    pub(super) async fn free_volume(&self, volume: Option<VolumeId>) -> Result<()> {
+        for listed in self.shared.provider.list().await? {
+            if volume.is_some() && listed.volume == volume {
+                tracing::warn!(sandbox = %self.id, container = %listed.id, "ending a container that was given up");
+                self.shared.provider.destroy(listed.id).await?;
+            }
+        }
+        Ok(())
     }
 }

@@ -158,9 +158,7 @@ impl Desks {
                 open.insert(id, sender.clone());
                 let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
                 tokio::spawn(async move {
-                    Desk { shared, id, container: None, dying: None, paused: false, asleep: Vec::new() }
-                        .serve(receiver)
-                        .await;
+                    Desk::new(shared, id).serve(receiver).await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
                     // Unless another was opened meanwhile.
                     if open.get(&id).is_some_and(mpsc::Sender::is_closed) {

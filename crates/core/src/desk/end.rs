@@ -1,7 +1,9 @@
 //! The end of a container, and of a sandbox. The world goes first: a server that dies in between finds a
-//! record without a container, and closes that the next time.
+//! record without a container, and closes that the next time. Of a sandbox that is to be destroyed the
+//! record says so before anything is: a sandbox without its files would be half of one, so whoever comes
+//! next goes on to the end.
 
-use super::Desk;
+use super::{Desk, claim::is_taken};
 use crate::now;
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{Error, ErrorCode, Result};
@@ -18,7 +20,7 @@ impl Desk {
     }
 
     pub(super) async fn stop(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
-        let record = self.record().await?;
+        let record = self.whole_record().await?;
         match record.status {
             Status::Stopped => return Ok(record),
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
@@ -37,14 +39,33 @@ impl Desk {
         self.change(&record, change).await
     }
 
-    pub(super) async fn destroy(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
+    /// The record, unless its sandbox is on its way out.
+    pub(super) async fn whole_record(&self) -> Result<SandboxRecord> {
         let record = self.record().await?;
+        if record.destroyed_at.is_some() && record.status != Status::Destroyed {
+            return Err(Error::new(ErrorCode::Conflict, "the sandbox is being destroyed"));
+        }
+        Ok(record)
+    }
+
+    pub(super) async fn destroy(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
+        let mut record = self.record().await?;
         if record.status == Status::Destroyed {
             return Ok(record);
         }
+        if record.destroyed_at.is_none() {
+            let begun = Change { destroyed_at: Some(now()), ..Change::default() };
+            record = self.change(&record, begun).await?;
+        }
         self.end_container(&record).await?;
         if let Some(volumes) = self.shared.provider.volumes() {
-            volumes.remove_volume(record.volume).await?;
+            match volumes.remove_volume(record.volume).await {
+                Err(error) if is_taken(&error) => {
+                    self.free_volume(Some(record.volume)).await?;
+                    volumes.remove_volume(record.volume).await?;
+                }
+                removed => removed?,
+            }
         }
         self.shared.admission.gone(self.id);
         let why = reason.clone().unwrap_or_default();
@@ -55,6 +76,9 @@ impl Desk {
             activity: self.activity(ActivityKind::Destroy, why),
             ..Change::default()
         };
-        self.change(&record, change).await
+        let record = self.change(&record, change).await?;
+        // Nobody keeps what a desk needs for those that are gone: there may be many.
+        self.over = true;
+        Ok(record)
     }
 }

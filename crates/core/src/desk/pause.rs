@@ -63,7 +63,7 @@ impl Desk {
 
     /// Lets the sandbox stand still.
     pub(super) async fn pause(&mut self, reason: String) -> Result<SandboxRecord> {
-        let record = self.record().await?;
+        let record = self.whole_record().await?;
         match record.status {
             Status::Ready | Status::Running => {}
             Status::Paused => return Ok(record),

@@ -24,6 +24,8 @@ const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// An offset that no output reaches: only the end is of interest.
 const NO_OUTPUT: u64 = u64::MAX;
+/// How far a clock is set back that is corrected and not changed.
+const CORRECTION_MS: i64 = 1000;
 /// Operations that are read together.
 const OPEN_PAGE: u32 = 500;
 
@@ -41,11 +43,33 @@ type OpenExecs = HashMap<(SandboxId, ExecId), Left>;
 /// What is noted of an end, but for the command's text, which is not always known in full.
 type End = (i64, Option<u64>, Option<i32>);
 
-fn end_of(report: &ExecReport) -> End {
+/// An end by the sandbox's own figures, which are the same whenever they are asked for.
+fn figures(report: &ExecReport) -> End {
     let millis = u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX);
-    // The sandbox says when; what it says is not to lie in the future.
-    let at = i64::try_from(report.started_unix_ms.saturating_add(millis)).unwrap_or(i64::MAX).min(now());
+    let at = i64::try_from(report.started_unix_ms.saturating_add(millis)).unwrap_or(i64::MAX);
     (at, Some(millis), Some(report.shell_code()))
+}
+
+/// An end as it is noted: what the sandbox says is not to lie in the future.
+fn end_of(report: &ExecReport) -> End {
+    let (at, duration, code) = figures(report);
+    (at.min(now()), duration, code)
+}
+
+/// Which of these ends were noted before. One whose time lay in the future when it was noted, because the
+/// clock was set back since the command began, has a time in its note that is a little earlier: it is known by
+/// the rest, once all that can be told exactly are.
+fn noted_before(ends: &[End], mut notes: Vec<End>) -> Vec<bool> {
+    let mut take = |fits: &dyn Fn(&End) -> bool| {
+        let found = notes.iter().position(fits);
+        found.map(|at| notes.swap_remove(at)).is_some()
+    };
+    let mut before: Vec<bool> = ends.iter().map(|end| take(&|note| note == end)).collect();
+    for (before, (at, duration, code)) in before.iter_mut().zip(ends) {
+        let near = at.saturating_sub(CORRECTION_MS)..*at;
+        *before = *before || take(&|note| near.contains(&note.0) && (note.1, note.2) == (*duration, *code));
+    }
+    before
 }
 
 fn activity(sandbox: SandboxId, detail: String, (at, duration_ms, exit_code): End) -> Activity {
@@ -217,6 +241,14 @@ impl Core {
         }
     }
 
+    /// The ends of commands that are noted of a sandbox.
+    async fn notes(&self, sandbox: SandboxId) -> Result<Vec<End>> {
+        let most = u32::try_from(ACTIVITIES_KEPT).unwrap_or(u32::MAX);
+        let all = self.store.activities(sandbox, most, None).await?.into_iter().map(|entry| entry.activity);
+        let execs = all.filter(|activity| activity.kind == ActivityKind::Exec);
+        Ok(execs.map(|Activity { at, duration_ms, exit_code, .. }| (at, duration_ms, exit_code)).collect())
+    }
+
     async fn watch_again_in(
         &self,
         sandbox: SandboxId,
@@ -246,23 +278,11 @@ impl Core {
         if claimed.is_empty() {
             return Ok(());
         }
-        let most = u32::try_from(ACTIVITIES_KEPT).unwrap_or(u32::MAX);
-        let mut noted: HashMap<End, usize> = HashMap::new();
-        for entry in self.store.activities(sandbox, most, None).await? {
-            let Activity { kind, at, duration_ms, exit_code, .. } = entry.activity;
-            if kind == ActivityKind::Exec {
-                *noted.entry((at, duration_ms, exit_code)).or_default() += 1;
-            }
-        }
-        for (report, claim) in claimed {
+        let ends: Vec<End> = claimed.iter().map(|(report, _)| figures(report)).collect();
+        let before = noted_before(&ends, self.notes(sandbox).await?);
+        for ((report, claim), before) in claimed.into_iter().zip(before) {
             let (mut trail, shown) = self.trail_again(&record, &redactor, &report, open);
-            let note = match noted.get_mut(&end_of(&report)) {
-                Some(count @ 1..) => {
-                    *count -= 1;
-                    None
-                }
-                _ => Some(activity_of(sandbox, shown, &report)),
-            };
+            let note = (!before).then(|| activity_of(sandbox, shown, &report));
             if trail.is_some() {
                 trail.iter().for_each(keep);
                 // What it printed is still there, or is told to be missing.
@@ -314,4 +334,25 @@ async fn wait_once(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_whose_time_lay_in_the_future_is_known_again() {
+        let end = |at, duration, code| (at, Some(duration), Some(code));
+        // Noted when the clock said 990, though the command says 1000.
+        let ends = [end(1000, 5, 9)];
+        assert_eq!(noted_before(&ends, vec![end(990, 5, 9)]), [true]);
+        assert_eq!(noted_before(&ends, vec![end(1000, 5, 9)]), [true]);
+        for other in [end(1001, 5, 9), end(990, 6, 9), end(990, 5, 0), end(-1, 5, 9)] {
+            assert_eq!(noted_before(&ends, vec![other]), [false], "{other:?}");
+        }
+        // What is known exactly is not taken for another, whatever the order, and one note is one end.
+        let ends = [end(1000, 5, 0), end(900, 5, 0), end(1100, 5, 0)];
+        assert_eq!(noted_before(&ends, vec![end(900, 5, 0)]), [false, true, false]);
+        assert_eq!(noted_before(&ends, vec![end(900, 5, 0), end(999, 5, 0)]), [true, true, false]);
+    }
 }

@@ -1,6 +1,7 @@
 //! How old things are, by a wall clock that nobody trusts. Records carry times of the wall clock; whoever
-//! sets it ahead by a year must not make everything a year older. So it is compared with the monotonic
-//! clock at each pass, and what it jumped ahead is taken off the age of whatever was written before.
+//! sets it ahead by a year must not make everything a year older, and whoever sets it back again must not
+//! make everything young for a year. So it is compared with the monotonic clock at each pass, and between two
+//! jumps it is a stretch of its own: a time is as old as the stretch says in which it was written.
 //!
 //! Every doubt makes a thing younger: it lives longer, and nothing is lost.
 
@@ -9,62 +10,91 @@ use std::time::Duration;
 
 /// What the two clocks may differ by from one look to the next: corrections are smaller, jumps are not.
 const TOLERANCE_MS: i64 = 10_000;
-/// Jumps that are told apart.
+/// Stretches that are told apart.
 const MOST: usize = 32;
+
+/// The wall clock between two jumps. Milliseconds, since 1970 and since this server runs.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    start: i128,
+    /// The last look.
+    wall: i128,
+    running: i128,
+    /// Where the next jump was seen; none in the present one.
+    end: Option<i128>,
+}
+
+impl Stretch {
+    /// When this server had run for how long, when the wall clock showed this.
+    fn running(&self, stamp: i128) -> i128 {
+        self.running - (self.wall - stamp)
+    }
+
+    fn holds(&self, stamp: i128) -> bool {
+        (self.start..=self.end.unwrap_or(self.wall)).contains(&stamp)
+    }
+}
 
 /// The wall clock, as seen from the other.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
-    /// The last look: since when this server runs, and milliseconds since 1970.
-    seen: Option<(Duration, Millis)>,
-    /// Where a jump ahead led to, and how far it was; the oldest first.
-    jumps: Vec<(Millis, i64)>,
+    /// The oldest first; the last is the present one.
+    stretches: Vec<Stretch>,
 }
 
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+fn millis(duration: Duration) -> i128 {
+    i128::try_from(duration.as_millis()).unwrap_or(i128::MAX / 4)
 }
 
 impl Clock {
     /// Looks at both clocks. Returns by how much the wall clock jumped since the last look, if it did.
     pub(crate) fn look(&mut self, running: Duration, wall: Millis) -> Option<i64> {
-        let (before, then) = self.seen.replace((running, wall))?;
-        let passed = millis(running.saturating_sub(before));
-        let jumped = wall.saturating_sub(then).saturating_sub(passed);
-        if jumped.saturating_abs() < TOLERANCE_MS {
+        let (running, wall) = (millis(running), i128::from(wall));
+        let fresh = Stretch { start: wall, wall, running, end: None };
+        let Some(present) = self.stretches.last_mut() else {
+            self.stretches.push(fresh);
+            return None;
+        };
+        let passed = running - present.running;
+        let jumped = wall - present.wall - passed;
+        if jumped.abs() < TOLERANCE_MS.into() {
+            (present.wall, present.running) = (wall, running);
             return None;
         }
-        // One that leads back makes all things younger by itself.
-        if jumped > 0 {
-            self.jumps.push((wall, jumped));
+        present.end = Some(present.wall + passed);
+        self.stretches.push(fresh);
+        if self.stretches.len() > MOST {
+            // What was written in it is of no known age from now on, so it has none.
+            self.stretches.remove(1);
         }
-        if self.jumps.len() > MOST {
-            // Two as one: what was written between them loses more than it should.
-            let (_, size) = self.jumps.remove(0);
-            self.jumps[0].1 = self.jumps[0].1.saturating_add(size);
-        }
-        Some(jumped)
+        Some(i64::try_from(jumped).unwrap_or(if jumped > 0 { i64::MAX } else { i64::MIN }))
     }
 
     /// How long this server has run, as of the last look.
     pub(crate) fn running(&self) -> Duration {
-        self.seen.map_or(Duration::ZERO, |(running, _)| running)
+        let running = self.stretches.last().map_or(0, |present| present.running);
+        Duration::from_millis(u64::try_from(running).unwrap_or(0))
     }
 
     /// The latest time whose bearers are at least this old, as of the last look.
     pub(crate) fn before(&self, age: Duration) -> Millis {
-        let Some((_, wall)) = self.seen else { return Millis::MIN };
-        let jumped = self.jumps.iter().fold(0_i64, |sum, (_, size)| sum.saturating_add(*size));
-        wall.saturating_sub(millis(age)).saturating_sub(jumped)
+        let Some(present) = self.stretches.last() else { return Millis::MIN };
+        let then = present.running - millis(age);
+        let all = self.stretches.iter().map(|stretch| stretch.wall - (stretch.running - then));
+        all.min().map_or(Millis::MIN, |at| at.clamp(Millis::MIN.into(), Millis::MAX.into()) as Millis)
     }
 
     /// How old it is what carries this time, as of the last look.
     pub(crate) fn age(&self, stamp: Millis) -> Duration {
-        let Some((_, wall)) = self.seen else { return Duration::ZERO };
-        let jumped = self.jumps.iter().filter(|(to, _)| stamp < *to);
-        let jumped = jumped.fold(0_i64, |sum, (_, size)| sum.saturating_add(*size));
-        let age = wall.saturating_sub(stamp).saturating_sub(jumped);
-        Duration::from_millis(u64::try_from(age).unwrap_or(0))
+        let (Some(first), Some(present)) = (self.stretches.first(), self.stretches.last()) else {
+            return Duration::ZERO;
+        };
+        let stamp = i128::from(stamp);
+        // What was written before this server began was written by a clock of which nothing is known.
+        let may = |stretch: &&Stretch| stretch.holds(stamp) || (stamp < first.start && stamp < stretch.start);
+        let written = self.stretches.iter().filter(may).map(|stretch| stretch.running(stamp)).max();
+        let age = written.map_or(0, |written| present.running - written);
+        Duration::from_millis(u64::try_from(age).unwrap_or(if age > 0 { u64::MAX } else { 0 }))
     }
 }
 
@@ -90,11 +120,33 @@ mod tests {
         assert_eq!(clock.before(seconds(70)), 50_500);
         assert_eq!(clock.look(seconds(30), 130_500 + YEAR), None);
         assert_eq!(clock.age(120_500 + YEAR), seconds(10), "what was written since has its own age");
-        // And back again.
-        assert_eq!(clock.look(seconds(40), 140_500), Some(-YEAR));
-        assert_eq!(clock.age(130_500 + YEAR), Duration::ZERO);
-        assert_eq!(clock.age(50_500), Duration::ZERO, "doubt makes younger");
-        assert_eq!(clock.running(), seconds(40));
+        assert_eq!(clock.age(115_500), seconds(15), "and so has what was written just before");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_right_again_goes_on_as_if_nothing_had_been() {
+        let mut clock = Clock::default();
+        clock.look(seconds(0), 100_000);
+        clock.look(seconds(20), 120_000 + YEAR);
+        clock.look(seconds(30), 130_000 + YEAR);
+        assert_eq!(clock.look(seconds(40), 140_000), Some(-YEAR));
+        assert_eq!(clock.age(50_000), seconds(90));
+        assert_eq!(clock.age(130_000 + YEAR), seconds(10), "what was written meanwhile is no younger for it");
+        assert_eq!(clock.age(140_000), Duration::ZERO);
+        clock.look(seconds(60), 160_000);
+        assert_eq!(clock.age(140_000), seconds(20), "and what is written now grows old");
+        assert_eq!(clock.before(seconds(20)), 140_000);
+        assert_eq!(clock.age(161_000), Duration::ZERO, "nobody knows when that was");
+        assert_eq!(clock.running(), seconds(60));
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_when_the_server_began_makes_nothing_older_when_it_is_set_right() {
+        let mut clock = Clock::default();
+        clock.look(seconds(0), 100_000 + YEAR);
+        clock.look(seconds(20), 120_000);
+        assert_eq!(clock.age(90_000), seconds(30));
+        assert!(clock.before(seconds(31)) < 90_000);
     }
 
     #[test]
@@ -104,9 +156,10 @@ mod tests {
         for n in 1..=1000 {
             assert_eq!(clock.look(seconds(n), n as i64 * (1000 + YEAR)), Some(YEAR));
         }
-        assert_eq!(clock.jumps.len(), MOST);
+        assert_eq!(clock.stretches.len(), MOST);
         assert_eq!(clock.age(0), seconds(1000));
         clock.look(seconds(1001), i64::MAX);
         assert_eq!(clock.age(i64::MIN), clock.age(i64::MIN), "nothing overflows");
+        assert_eq!(clock.before(seconds(u64::MAX)), Millis::MIN);
     }
 }

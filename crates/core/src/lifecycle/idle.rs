@@ -166,6 +166,7 @@ mod tests {
             volume: VolumeId::random(),
             limits: Limits::default(),
             idle_timeout_seconds: 100,
+            max_lifetime_seconds: None,
             network_enabled: false,
             egress: String::new(),
             session_key: None,

@@ -1,4 +1,4 @@
-//! Sandboxes that lived as long as the operator allows: their owner is told in time, and then they are
+//! Sandboxes that lived as long as the operator allows, or as long as was asked for when they were made: their owner is told in time, and then they are
 //! destroyed. A stopped one could be started again and again, so stopping would be no end.
 
 use super::{Look, MOST};
@@ -15,32 +15,43 @@ const EXPIRING: &str = "expiring";
 
 impl Core {
     pub(super) async fn end_lifetimes(&self, look: &Look<'_>) -> Result<()> {
-        let lifetime = Duration::from_secs(look.knobs.lifecycle_max_lifetime_seconds.into());
-        if lifetime.is_zero() {
-            return Ok(());
+        let most = look.knobs.lifecycle_max_lifetime_seconds;
+        let most = (most != 0).then_some(most);
+        let own = ListQuery { with_lifetime: true, limit: u32::MAX, ..ListQuery::default() };
+        let mut records = self.store.list_sandboxes(&own).await?.items;
+        if most.is_some() {
+            let oldest = ListQuery {
+                sort_by: SortBy::CreatedAt,
+                descending: false,
+                limit: u32::try_from(MOST).unwrap_or(u32::MAX),
+                ..ListQuery::default()
+            };
+            let all = self.store.list_sandboxes(&oldest).await?.items;
+            records.extend(all.into_iter().filter(|record| record.max_lifetime_seconds.is_none()));
         }
-        let notice = Duration::from_secs(look.knobs.lifecycle_expiring_seconds.into());
-        let oldest = ListQuery {
-            sort_by: SortBy::CreatedAt,
-            descending: false,
-            limit: u32::try_from(MOST).unwrap_or(u32::MAX),
-            ..ListQuery::default()
-        };
         let mut steps = Vec::new();
-        for record in self.store.list_sandboxes(&oldest).await?.items {
-            let age = look.clock.age(record.created_at);
-            if age.saturating_add(notice) < lifetime {
-                break;
-            }
-            // However late it is: first its owner is told.
-            let told = self.told_of_end(look, &record, lifetime.saturating_sub(age).max(notice)).await?;
-            if age >= lifetime && told >= notice && look.settled() {
-                let reason = format!("its lifetime of {} seconds is over", lifetime.as_secs());
+        for record in records {
+            // What was asked for, or what all may have, whichever is less.
+            let Some(seconds) = record.max_lifetime_seconds.into_iter().chain(most).min() else { continue };
+            if self.is_over(look, &record, Duration::from_secs(seconds.into())).await? {
+                let reason = format!("its lifetime of {seconds} seconds is over");
                 steps.push((record, Step { to: To::Destroyed, reason, revision: None, idle: None }));
             }
         }
         self.take_steps(steps).await;
         Ok(())
+    }
+
+    /// Whether a sandbox has lived for so long, and its owner was told in time.
+    async fn is_over(&self, look: &Look<'_>, record: &SandboxRecord, lifetime: Duration) -> Result<bool> {
+        let notice = Duration::from_secs(look.knobs.lifecycle_expiring_seconds.into());
+        let age = look.clock.age(record.created_at);
+        if age.saturating_add(notice) < lifetime {
+            return Ok(false);
+        }
+        // However late it is: first its owner is told.
+        let told = self.told_of_end(look, record, lifetime.saturating_sub(age).max(notice)).await?;
+        Ok(age >= lifetime && told >= notice && look.settled())
     }
 
     /// How long ago its owner was told that it ends; tells it where nobody did.

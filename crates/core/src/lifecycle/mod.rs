@@ -64,6 +64,8 @@ impl Core {
     pub async fn keep_house(&self) {
         let (began, mut changes) = (Instant::now(), self.live.watch());
         let (mut house, mut last) = (House::default(), began);
+        // Before the first pass: what jumps until then would make everything older for good.
+        house.clock.look(began.elapsed(), now());
         loop {
             let interval = self.live.now().lifecycle_interval_seconds;
             let next = last + Duration::from_secs(interval.into());
@@ -87,6 +89,7 @@ impl Core {
         told("idle sandboxes", self.settle_idle(&look).await);
         told("what lived long enough", self.end_lifetimes(&look).await);
         told("stopped sandboxes", self.end_retention(&look).await);
+        told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);
         told("keys", self.close_keys(&look).await);
         told("what belongs to nobody", self.collect_orphans(&look, strangers).await);

@@ -10,9 +10,12 @@ use crate::{
 };
 use atoll_store::{ListQuery, SortBy, Status};
 use atoll_types::Result;
+use std::time::Duration;
 
 /// Records that one pass removes.
 const RECORDS: u32 = 1000;
+/// How long the end of a sandbox is left to whoever began it.
+const BEGUN: Duration = Duration::from_secs(10);
 /// In whose name things are done that are nobody's.
 const SYSTEM: &str = "system";
 
@@ -47,12 +50,27 @@ impl Core {
         Ok(())
     }
 
+    /// Goes on with ends that were begun and failed: of such a sandbox half may be gone.
+    pub(super) async fn finish_destroying(&self, look: &Look<'_>) -> Result<()> {
+        let mut steps = Vec::new();
+        for record in self.store.live_sandboxes().await? {
+            // A young one is being destroyed at this moment.
+            if record.destroyed_at.is_none_or(|at| look.clock.age(at) < BEGUN) {
+                continue;
+            }
+            let (reason, revision) = ("its end was begun and failed".to_owned(), Some(record.revision));
+            steps.push((record, Step { to: To::Destroyed, reason, revision, idle: None }));
+        }
+        self.take_steps(steps).await;
+        Ok(())
+    }
+
     /// Forgets the records of what was destroyed long ago, and answers that nobody asks for again.
     pub(super) async fn purge_records(&self, look: &Look<'_>) -> Result<()> {
         if !look.settled() {
             return Ok(());
         }
-        self.store.sweep_idempotent(look.clock.before(std::time::Duration::ZERO)).await?;
+        self.store.sweep_idempotent(look.clock.before(Duration::ZERO)).await?;
         let Some(kept) = period(look.knobs.lifecycle_destroyed_retention_seconds) else { return Ok(()) };
         let before = look.clock.before(kept);
         let first = self.store.list_sandboxes(&oldest(vec![Status::Destroyed], 1)).await?.items.pop();

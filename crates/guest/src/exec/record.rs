@@ -55,6 +55,22 @@ impl Status {
     }
 }
 
+/// When a command began, by both clocks at one moment: what is added up of the one and the other must not
+/// lie behind the command's end.
+#[derive(Clone, Copy)]
+pub(crate) struct Began {
+    pub(crate) unix_ms: u64,
+    pub(crate) at: Instant,
+}
+
+impl Began {
+    pub(crate) fn now() -> Self {
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        // The other clock second: the sum is early at most.
+        Self { unix_ms: wall.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0)), at: Instant::now() }
+    }
+}
+
 /// What a running command has and one that never ran has not.
 #[derive(Default)]
 pub(crate) struct Parts {
@@ -70,8 +86,7 @@ pub(crate) struct Exec {
     pub(crate) id: ExecId,
     pub(crate) stdin: Stdin,
     command: String,
-    started_unix_ms: u64,
-    started: Instant,
+    began: Began,
     status: watch::Sender<Status>,
     /// Of a lossless command.
     pub(crate) followers: Option<Arc<Followers>>,
@@ -82,17 +97,13 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
-    pub(crate) fn new(id: ExecId, command: String, status: Status, parts: Parts) -> Self {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let started_unix_ms = now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0));
+    pub(crate) fn new(id: ExecId, command: String, status: Status, began: Began, parts: Parts) -> Self {
         let Parts { control, stdin, followers, terminal, tool } = parts;
-        let started = Instant::now();
         Self {
             id,
             stdin,
             command,
-            started_unix_ms,
-            started,
+            began,
             status: watch::Sender::new(status),
             tool,
             followers,
@@ -195,8 +206,8 @@ impl Exec {
             failure: status.failure.clone(),
             output_bytes: status.extent.kept,
             dropped_bytes: status.extent.dropped,
-            started_unix_ms: self.started_unix_ms,
-            duration_us: if ended { status.duration_us } else { micros(self.started) },
+            started_unix_ms: self.began.unix_ms,
+            duration_us: if ended { status.duration_us } else { micros(self.began.at) },
             cpu_user_us: usage.user_us,
             cpu_system_us: usage.system_us,
             max_rss_bytes: usage.max_rss_kb.saturating_mul(1024),

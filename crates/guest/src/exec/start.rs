@@ -6,7 +6,7 @@ use super::{
     environment,
     plan::{Plan, working_directory},
     program::{self, Program},
-    record::{Exec, Parts, Status},
+    record::{Began, Exec, Parts, Status},
     registry::{Execs, parse_id},
     spawn::{Spawned, Streams, spawn},
     spool::{Keep, SpoolWriter},
@@ -86,14 +86,14 @@ impl Execs {
             Plan::new(program, &variables, directory, user, settings.open_files, terminal, &self.config)?;
         plan.own = own;
         let tool = own.is_some();
-        let started = Instant::now();
+        let began = Began::now();
         let oom_before = self.oom.read();
         let Spawned { control, streams } = spawn(&plan, stdin).map_err(|e| refused(&e))?;
         let Streams { stdin, stdout, stderr, terminal, slave } = streams;
         let followers = lossless.then(Arc::default);
         let stdin = Stdin::new(stdin, terminal.is_some());
         let parts = Parts { control: Some(control), stdin, followers, terminal, tool };
-        let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
+        let exec = Arc::new(Exec::new(id, command, Status::default(), began, parts));
         self.insert(exec.clone());
         let limit = if output_limit == 0 { settings.output_limit } else { output_limit };
         let keep = if keep_newest { Keep::Newest } else { Keep::Oldest };
@@ -109,7 +109,7 @@ impl Execs {
             oom_before,
             clock: self.clock.clone(),
             still_before: self.clock.read(),
-            started,
+            started: Instant::from_std(began.at),
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(timeout_ms)),
             program: plan.program_name(),
             directory: plan.directory.to_string_lossy().into_owned(),
@@ -128,7 +128,7 @@ impl Execs {
 
     fn insert_failed(&self, id: ExecId, command: String, stage: Stage, message: String) -> Arc<Exec> {
         let failure = StartFailure { stage: stage.name().into(), errno: 0, message };
-        let exec = Arc::new(Exec::new(id, command, Status::failed(failure), Parts::default()));
+        let exec = Arc::new(Exec::new(id, command, Status::failed(failure), Began::now(), Parts::default()));
         self.insert(exec.clone());
         exec
     }

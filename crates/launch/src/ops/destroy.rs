@@ -49,6 +49,11 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     }
     // The end of PID 1 ended its whole process namespace; this waits for the last of it.
     cgroup::remove(context, container)?;
+    if record.as_ref().is_none_or(|r| r.pid == 0) {
+        // Whoever made it may have named its process and not come to write that down. The next process with
+        // this number must not find its place taken.
+        context.forget_pids(|other| other != container);
+    }
     let fault =
         |what: &'static str| move |e: io::Error| Error::internal(format!("cannot remove {what}: {e}"));
     Start::Builtin.forget(context, container).map_err(fault("libcontainer's state"))?;

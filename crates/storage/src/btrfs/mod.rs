@@ -202,7 +202,11 @@ impl Driver for Btrfs {
     fn usage(&self, tree: Tree) -> Result<Usage> {
         let limit_bytes = self.limit(tree)?.ok_or_else(no_tree)?;
         let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
-        let used_bytes = self.quota.used(id).ok_or_else(|| Error::internal("the disk use cannot be read"))?;
+        let Some(used_bytes) = self.quota.used(id) else {
+            // Somebody removed it between the two looks.
+            let gone = self.subvolume(&tree.relative())? != Some(id);
+            return Err(if gone { no_tree() } else { Error::internal("the disk use cannot be read") });
+        };
         Ok(Usage { used_bytes, limit_bytes })
     }
 

@@ -152,6 +152,7 @@ pub fn sandbox() -> NewSandbox {
         volume: VolumeId::random(),
         limits: Limits::default(),
         idle_timeout_seconds: 1800,
+        max_lifetime_seconds: None,
         network_enabled: false,
         egress: r#"{"mode":"none"}"#.into(),
         session_key: None,

@@ -14,6 +14,7 @@ pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome 
         container: Some(container),
         limits: Limits { memory_bytes: u64::MAX, cpu_millis: 250, ..Limits::default() },
         idle_timeout_seconds: u32::MAX,
+        max_lifetime_seconds: Some(u32::MAX),
         network_enabled: true,
         egress: r#"{"mode":"full","deny":["b\u00fc \"x\".example"]}"#.into(),
         session_key: Some(String::new()),
@@ -96,6 +97,10 @@ pub(super) async fn what_lives_is_all_but_stopped_and_destroyed(store: Shared) -
             wanted.push(made);
         }
     }
+    // Its end was begun and is not over.
+    let made = add(&store, sandbox()).await?;
+    let begun = Change { destroyed_at: Some(4), ..Change::status(Status::Stopped) };
+    wanted.push(store.update_sandbox(made.id, 1, begun).await?);
     let mut live = store.live_sandboxes().await?;
     live.sort_by_key(|record| record.id);
     wanted.sort_by_key(|record| record.id);
