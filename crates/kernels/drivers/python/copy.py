@@ -1,0 +1,179 @@
+"""Checkpoints and forks: copies of this process, made by the kernel's copy-on-write. A copy has the variables, the
+modules and the open files; of the threads it has only this one.
+
+A copy is made by forking twice, so that it is no child of the interpreter: `os.wait()` in a cell never meets it. It
+leads a process group of its own, so that what is sent to the live one's group does not reach it."""
+
+EVERY_SIGNAL = set(_signal.valid_signals())
+
+
+def make_copy():
+    """The copy's process id; in the copy itself 0, with every signal blocked."""
+    flush()
+    generator = sys.modules.get("random")
+    numbers = generator.getstate() if generator is not None else None
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, EVERY_SIGNAL)
+    waiting = _signal.sigpending()
+    inside, outside = os.pipe()
+    try:
+        with S.lock:
+            S.copying = _thread.get_ident()
+            middle = os.fork()
+            if middle == 0:
+                try:
+                    pid = os.fork()
+                    if pid:
+                        os.setpgid(pid, pid)
+                        os.write(outside, b"%d" % pid)
+                finally:
+                    if "pid" not in locals() or pid:
+                        os._exit(0)
+                become_copy(mask, numbers if generator is not None else None)
+                os.close(inside)
+                os.close(outside)
+                return 0
+        os.close(outside)
+        outside = None
+        told = os.read(inside, 32)
+        try:
+            os.waitpid(middle, 0)
+        except ChildProcessError:
+            pass  # the user lets the kernel reap
+        if _signal.SIGCHLD not in waiting:
+            _signal.sigtimedwait({_signal.SIGCHLD}, 0)  # of our own child; no handler of the user's hears of it
+        if not told:
+            raise OSError("the process could not be copied: too many processes or too little memory")
+        return int(told)
+    finally:
+        if S.copying is not None and os.getpid() == S.pid:
+            S.copying = None
+            os.close(inside)
+            if outside is not None:
+                os.close(outside)
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
+def become_copy(mask, numbers):
+    S.pid, S.copying = os.getpid(), None
+    S.lock = _thread.allocate_lock()
+    S.buffer = b""
+    if S.mask is None:
+        S.mask = mask
+    if numbers is not None:
+        # `random` seeds itself anew in every child. What was drawn after a checkpoint is drawn again after returning
+        # to it, as every other variable comes back.
+        sys.modules["random"].setstate(numbers)
+    if S.loop is not None:
+        # Its descriptors are shared with the process that this is a copy of: it is left alone, not closed.
+        S.old_loops = getattr(S, "old_loops", []) + [S.loop]
+        S.loop = None
+
+
+def lost():
+    """What a copy is without."""
+    tasks = 0
+    if S.loop is not None:
+        tasks = sum(not task.done() for task in hidden("asyncio").all_tasks(S.loop))
+    return {"threads_lost": len(sys._current_frames()) - 1, "tasks_lost": tasks}
+
+
+S.mask = None
+
+
+def make_checkpoint(request):
+    losses = lost()
+    try:
+        pid = make_copy()
+    except OSError as error:
+        return emit(event="checkpoint", id=request["id"], error=str(error))
+    if pid:
+        return emit(event="checkpoint", id=request["id"], pid=pid, **losses)
+    wait_to_live()
+
+
+def wait_to_live():
+    """A checkpoint's life. Returns where this process has become a live interpreter."""
+    while True:
+        number = _signal.sigwait({_signal.SIGUSR1, _signal.SIGUSR2})
+        try:
+            descriptors = receive() if number == _signal.SIGUSR2 else None
+            pid = make_copy()
+        except OSError:
+            if number == _signal.SIGUSR1:
+                os._exit(1)  # the warden sees that there is nothing to return to
+            continue  # and here that its descriptors were closed
+        if number == _signal.SIGUSR1 and pid:
+            return become_live(pid)
+        if number == _signal.SIGUSR2:
+            if pid == 0:
+                return become_fork(descriptors)
+            close_all(descriptors)
+
+
+def become_live(checkpoint):
+    """Rolled back: this process takes the place of the one that was killed, and its copy waits in its own."""
+    poll = hidden("select").poll()
+    poll.register(REQUESTS, 1)
+    while poll.poll(0) and os.read(REQUESTS, 1 << 16):
+        pass  # what the killed one did not read was not meant for us
+    write_line(b"\n")
+    emit(event="restored", pid=os.getpid(), checkpoint=checkpoint)
+    wake()
+
+
+def wake():
+    while _signal.sigtimedwait(EVERY_SIGNAL, 0) is not None:
+        pass  # what was sent while this waited
+    mask, S.mask = S.mask, None
+    _signal.signal(_signal.SIGINT, on_interrupt)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
+def make_fork(request):
+    losses = lost()
+    descriptors = []
+    try:
+        descriptors = receive()
+        pid = make_copy()
+    except OSError as error:
+        close_all(descriptors)
+        return emit(event="forked", id=request["id"], error=str(error))
+    if pid == 0:
+        return become_fork(descriptors)
+    close_all(descriptors)
+    emit(event="forked", id=request["id"], pid=pid, **losses)
+
+
+def become_fork(descriptors):
+    """A kernel of its own, with pipes of its own."""
+    places = ((1, True), (2, True), (REQUESTS, False), (EVENTS, False), (FORKS, False))
+    for descriptor, (place, inheritable) in zip(descriptors, places):
+        os.dup2(descriptor, place, inheritable=inheritable)
+    close_all(descriptors)
+    os.dup2(1, OUT, inheritable=False)
+    os.dup2(2, ERR, inheritable=False)
+    wake()
+    say_ready()
+
+
+def receive():
+    """The five descriptors of a new kernel."""
+    socket, select = hidden("socket"), hidden("select")
+    poll = select.poll()
+    poll.register(FORKS, 1)
+    if not poll.poll(5000):
+        raise OSError("no descriptors came for the new kernel")
+    channel = socket.socket(fileno=os.dup(FORKS))
+    try:
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 5, socket.MSG_CMSG_CLOEXEC)
+    finally:
+        channel.close()
+    if len(descriptors) != 5:
+        close_all(descriptors)
+        raise OSError("a new kernel needs five descriptors; %d came" % len(descriptors))
+    return descriptors
+
+
+def close_all(descriptors):
+    for descriptor in descriptors:
+        os.close(descriptor)
