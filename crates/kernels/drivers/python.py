@@ -61,6 +61,7 @@ def part(name):
     code = PARTS.pop(name, None)  # noqa: F821  (the boot line gives it)
     if code is not None:
         exec(compile(code, "<atoll>", "exec"), globals())
+        raise_deferred()
 
 
 def hidden(name):
@@ -126,11 +127,15 @@ def emit(**event):
 
 
 def write_line(line):
-    """An interrupt waits until the line is whole: half of one would swallow the next."""
+    """Half a line would swallow the next one, so that an interrupt waits: see `WHOLE`."""
     rest = memoryview(line)
     with S.lock:
         while rest:
             rest = rest[os.write(EVENTS, rest):]
+    raise_deferred()
+
+
+def raise_deferred():
     if S.deferred and _thread.get_ident() == MAIN_THREAD:
         S.deferred = False
         raise KeyboardInterrupt
@@ -146,17 +151,21 @@ def enter(function, *arguments):
 
 def on_interrupt(_number, frame):
     # Which frame was interrupted tells for sure where we are; a flag would be set a moment too early or too late.
-    writing = False
+    whole = False
     while frame is not None:
-        if frame.f_code is write_line.__code__:
-            writing = True
+        if frame.f_code in WHOLE:
+            whole = True
         elif frame.f_code is enter.__code__:
-            if not writing:
+            if not whole:
                 raise KeyboardInterrupt
             S.deferred = True
             return
         frame = frame.f_back
     S.pending = True
+
+
+# What is done whole or not at all: an interrupt ends the cell directly after it.
+WHOLE = {write_line.__code__, part.__code__}
 
 
 def after_user_fork():
@@ -367,7 +376,7 @@ def run_cell(code):
     if last is not None:
         last = compile(last, name, "eval", mode | S.flags, True)
     if (body.co_flags | (last.co_flags if last else 0)) & COROUTINE:
-        value = in_loop(both(body, last))
+        value = in_loop(cell(body, last))
     else:
         exec(body, MAIN.__dict__)
         value = eval(last, MAIN.__dict__) if last else None
@@ -376,7 +385,7 @@ def run_cell(code):
     return None if value is None or quiet else result_of(value)
 
 
-async def both(body, last):
+async def cell(body, last):
     namespace = MAIN.__dict__
     value = eval(body, namespace)
     if body.co_flags & COROUTINE:

@@ -7,50 +7,62 @@ leads a process group of its own, so that what is sent to the live one's group d
 EVERY_SIGNAL = set(_signal.valid_signals())
 
 
-def make_copy():
-    """The copy's process id; in the copy itself 0, with every signal blocked."""
+def make_copy(announce):
+    """Calls `announce` with the copy's process id and returns it; in the copy itself returns 0, with every signal
+    blocked."""
     flush()
     generator = sys.modules.get("random")
     numbers = generator.getstate() if generator is not None else None
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, EVERY_SIGNAL)
     waiting = _signal.sigpending()
     inside, outside = os.pipe()
+    original = True
     try:
         with S.lock:
             S.copying = _thread.get_ident()
             middle = os.fork()
             if middle == 0:
-                try:
-                    pid = os.fork()
-                    if pid:
-                        os.setpgid(pid, pid)
-                        os.write(outside, b"%d" % pid)
-                finally:
-                    if "pid" not in locals() or pid:
-                        os._exit(0)
-                become_copy(mask, numbers if generator is not None else None)
-                os.close(inside)
-                os.close(outside)
+                original = False
+                fork_again(outside)
+                become_copy(mask, numbers)
                 return 0
+        S.copying = None
         os.close(outside)
         outside = None
-        told = os.read(inside, 32)
+        pid = int(os.read(inside, 32) or 0)
+        if pid:
+            announce(pid)  # before waiting: the middle one has much to tear down
         try:
             os.waitpid(middle, 0)
         except ChildProcessError:
             pass  # the user lets the kernel reap
         if _signal.SIGCHLD not in waiting:
             _signal.sigtimedwait({_signal.SIGCHLD}, 0)  # of our own child; no handler of the user's hears of it
-        if not told:
+        if not pid:
             raise OSError("the process could not be copied: too many processes or too little memory")
-        return int(told)
+        return pid
     finally:
-        if S.copying is not None and os.getpid() == S.pid:
+        os.close(inside)
+        if outside is not None:
+            os.close(outside)
+        if original:
             S.copying = None
-            os.close(inside)
-            if outside is not None:
-                os.close(outside)
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
+def fork_again(outside):
+    """Returns in the copy; the process between it and the original says the copy's id and ends."""
+    try:
+        pid = os.fork()
+    except OSError:
+        os._exit(1)
+    if pid == 0:
+        return
+    try:
+        os.setpgid(pid, pid)
+        os.write(outside, b"%d" % pid)
+    finally:
+        os._exit(0)
 
 
 def become_copy(mask, numbers):
@@ -83,50 +95,64 @@ S.mask = None
 def make_checkpoint(request):
     losses = lost()
     try:
-        pid = make_copy()
+        pid = make_copy(lambda pid: emit(event="checkpoint", id=request["id"], pid=pid, **losses))
     except OSError as error:
         return emit(event="checkpoint", id=request["id"], error=str(error))
-    if pid:
-        return emit(event="checkpoint", id=request["id"], pid=pid, **losses)
-    wait_to_live()
+    if pid == 0:
+        wait_to_live()
 
 
 def wait_to_live():
     """A checkpoint's life. Returns where this process has become a live interpreter."""
     while True:
-        number = _signal.sigwait({_signal.SIGUSR1, _signal.SIGUSR2})
+        number = next_signal()
+        descriptors = []
         try:
-            descriptors = receive() if number == _signal.SIGUSR2 else None
-            pid = make_copy()
+            if number == _signal.SIGUSR1:
+                if make_copy(say_restored):
+                    return wake()
+                continue
+            descriptors = receive()
+            if make_copy(lambda pid: None) == 0:
+                return become_fork(descriptors)
         except OSError:
             if number == _signal.SIGUSR1:
                 os._exit(1)  # the warden sees that there is nothing to return to
-            continue  # and here that its descriptors were closed
-        if number == _signal.SIGUSR1 and pid:
-            return become_live(pid)
-        if number == _signal.SIGUSR2:
-            if pid == 0:
-                return become_fork(descriptors)
-            close_all(descriptors)
+        close_all(descriptors)  # where no copy has them, the warden sees that too
 
 
-def become_live(checkpoint):
+def next_signal():
+    poll = hidden("select").poll()
+    poll.register(EVENTS, 0)
+    while True:
+        told = _signal.sigtimedwait({_signal.SIGUSR1, _signal.SIGUSR2}, 10)
+        if told is not None:
+            return told.si_signo
+        if poll.poll(0):
+            os._exit(0)  # nobody reads our events any more: the warden is gone
+
+
+def say_restored(checkpoint):
     """Rolled back: this process takes the place of the one that was killed, and its copy waits in its own."""
     poll = hidden("select").poll()
     poll.register(REQUESTS, 1)
     while poll.poll(0) and os.read(REQUESTS, 1 << 16):
         pass  # what the killed one did not read was not meant for us
+    forget_signals()
     write_line(b"\n")
     emit(event="restored", pid=os.getpid(), checkpoint=checkpoint)
-    wake()
 
 
 def wake():
-    while _signal.sigtimedwait(EVERY_SIGNAL, 0) is not None:
-        pass  # what was sent while this waited
     mask, S.mask = S.mask, None
     _signal.signal(_signal.SIGINT, on_interrupt)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
+def forget_signals():
+    """What was sent while this process waited was not meant for the interpreter that it becomes."""
+    while _signal.sigtimedwait(EVERY_SIGNAL, 0) is not None:
+        pass
 
 
 def make_fork(request):
@@ -134,14 +160,13 @@ def make_fork(request):
     descriptors = []
     try:
         descriptors = receive()
-        pid = make_copy()
+        pid = make_copy(lambda pid: emit(event="forked", id=request["id"], pid=pid, **losses))
     except OSError as error:
         close_all(descriptors)
         return emit(event="forked", id=request["id"], error=str(error))
     if pid == 0:
         return become_fork(descriptors)
     close_all(descriptors)
-    emit(event="forked", id=request["id"], pid=pid, **losses)
 
 
 def become_fork(descriptors):
@@ -152,6 +177,7 @@ def become_fork(descriptors):
     close_all(descriptors)
     os.dup2(1, OUT, inheritable=False)
     os.dup2(2, ERR, inheritable=False)
+    forget_signals()
     wake()
     say_ready()
 

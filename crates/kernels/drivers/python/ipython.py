@@ -9,7 +9,11 @@ def load_ipython():
     hidden("IPython")
     S.shell = make_shell()
     S.shell.builtin_trap.activate()
+    raise_deferred()
     return S.shell
+
+
+WHOLE.add(load_ipython.__code__)
 
 
 def make_shell():
