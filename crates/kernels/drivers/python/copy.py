@@ -15,25 +15,25 @@ def make_copy(announce):
     numbers = generator.getstate() if generator is not None else None
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, EVERY_SIGNAL)
     waiting = _signal.sigpending()
-    inside, outside = os.pipe()
+    inside, outside = posix.pipe()
     original = True
     try:
         with S.lock:
             S.copying = _thread.get_ident()
-            middle = os.fork()
+            middle = posix.fork()
             if middle == 0:
                 original = False
                 fork_again(outside)
                 become_copy(mask, numbers)
                 return 0
         S.copying = None
-        os.close(outside)
+        posix.close(outside)
         outside = None
-        pid = int(os.read(inside, 32) or 0)
+        pid = int(posix.read(inside, 32) or 0)
         if pid:
             announce(pid)  # before waiting: the middle one has much to tear down
         try:
-            os.waitpid(middle, 0)
+            posix.waitpid(middle, 0)
         except ChildProcessError:
             pass  # the user lets the kernel reap
         if _signal.SIGCHLD not in waiting:
@@ -42,9 +42,9 @@ def make_copy(announce):
             raise OSError("the process could not be copied: too many processes or too little memory")
         return pid
     finally:
-        os.close(inside)
+        posix.close(inside)
         if outside is not None:
-            os.close(outside)
+            posix.close(outside)
         if original:
             S.copying = None
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
@@ -53,22 +53,24 @@ def make_copy(announce):
 def fork_again(outside):
     """Returns in the copy; the process between it and the original says the copy's id and ends."""
     try:
-        pid = os.fork()
+        pid = posix.fork()
     except OSError:
-        os._exit(1)
+        posix._exit(1)
     if pid == 0:
         return
     try:
-        os.setpgid(pid, pid)
-        os.write(outside, b"%d" % pid)
+        posix.setpgid(pid, pid)
+        posix.write(outside, b"%d" % pid)
     finally:
-        os._exit(0)
+        posix._exit(0)
 
 
 def become_copy(mask, numbers):
-    S.pid, S.copying = os.getpid(), None
+    S.pid, S.copying = posix.getpid(), None
     S.lock = _thread.allocate_lock()
     S.buffer = b""
+    # A thread that is not here any more may have held the streams' locks.
+    open_streams(anew=type(sys.stdout) is Stream and type(sys.stderr) is Stream)
     if S.mask is None:
         S.mask = mask
     if numbers is not None:
@@ -96,7 +98,7 @@ def make_checkpoint(request):
     losses = lost()
     try:
         pid = make_copy(lambda pid: emit(event="checkpoint", id=request["id"], pid=pid, **losses))
-    except OSError as error:
+    except Exception as error:
         return emit(event="checkpoint", id=request["id"], error=str(error))
     if pid == 0:
         wait_to_live()
@@ -115,9 +117,9 @@ def wait_to_live():
             descriptors = receive()
             if make_copy(lambda pid: None) == 0:
                 return become_fork(descriptors)
-        except OSError:
+        except Exception:
             if number == _signal.SIGUSR1:
-                os._exit(1)  # the warden sees that there is nothing to return to
+                posix._exit(1)  # the warden sees that there is nothing to return to
         close_all(descriptors)  # where no copy has them, the warden sees that too
 
 
@@ -129,18 +131,18 @@ def next_signal():
         if told is not None:
             return told.si_signo
         if poll.poll(0):
-            os._exit(0)  # nobody reads our events any more: the warden is gone
+            posix._exit(0)  # nobody reads our events any more: the warden is gone
 
 
 def say_restored(checkpoint):
     """Rolled back: this process takes the place of the one that was killed, and its copy waits in its own."""
     poll = hidden("select").poll()
     poll.register(REQUESTS, 1)
-    while poll.poll(0) and os.read(REQUESTS, 1 << 16):
+    while poll.poll(0) and posix.read(REQUESTS, 1 << 16):
         pass  # what the killed one did not read was not meant for us
     forget_signals()
     write_line(b"\n")
-    emit(event="restored", pid=os.getpid(), checkpoint=checkpoint)
+    emit(event="restored", pid=posix.getpid(), checkpoint=checkpoint)
 
 
 def wake():
@@ -161,7 +163,7 @@ def make_fork(request):
     try:
         descriptors = receive()
         pid = make_copy(lambda pid: emit(event="forked", id=request["id"], pid=pid, **losses))
-    except OSError as error:
+    except Exception as error:
         close_all(descriptors)
         return emit(event="forked", id=request["id"], error=str(error))
     if pid == 0:
@@ -173,10 +175,10 @@ def become_fork(descriptors):
     """A kernel of its own, with pipes of its own."""
     places = ((1, True), (2, True), (REQUESTS, False), (EVENTS, False), (FORKS, False))
     for descriptor, (place, inheritable) in zip(descriptors, places):
-        os.dup2(descriptor, place, inheritable=inheritable)
+        posix.dup2(descriptor, place, inheritable=inheritable)
     close_all(descriptors)
-    os.dup2(1, OUT, inheritable=False)
-    os.dup2(2, ERR, inheritable=False)
+    posix.dup2(1, OUT, inheritable=False)
+    posix.dup2(2, ERR, inheritable=False)
     forget_signals()
     wake()
     say_ready()
@@ -189,7 +191,7 @@ def receive():
     poll.register(FORKS, 1)
     if not poll.poll(5000):
         raise OSError("no descriptors came for the new kernel")
-    channel = socket.socket(fileno=os.dup(FORKS))
+    channel = socket.socket(fileno=posix.dup(FORKS))
     try:
         _, descriptors, _, _ = socket.recv_fds(channel, 1, 5, socket.MSG_CMSG_CLOEXEC)
     finally:
@@ -202,4 +204,4 @@ def receive():
 
 def close_all(descriptors):
     for descriptor in descriptors:
-        os.close(descriptor)
+        posix.close(descriptor)
