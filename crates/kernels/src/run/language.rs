@@ -9,6 +9,8 @@ const PYTHON_BEGIN: &str = include_str!("../../drivers/python/boot.py");
 /// The driver, then the parts of it that are compiled when they are needed, by name.
 const PYTHON: &str = concat!(
     include_str!("../../drivers/python.py"),
+    "\n#### cell\n",
+    include_str!("../../drivers/python/cell.py"),
     "\n#### copy\n",
     include_str!("../../drivers/python/copy.py"),
     "\n#### errors\n",
@@ -17,6 +19,8 @@ const PYTHON: &str = concat!(
     include_str!("../../drivers/python/ipython.py"),
     "\n#### show\n",
     include_str!("../../drivers/python/show.py"),
+    "\n#### world\n",
+    include_str!("../../drivers/python/world.py"),
 );
 const NODE: &str = include_str!("../../drivers/node.js");
 const R: &str = include_str!("../../drivers/r.R");
@@ -159,6 +163,16 @@ mod tests {
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("language")));
         assert!(error.message.starts_with("node is not in this sandbox's image: install nodejs"));
         assert!(Language::Bash.interpreter("/nowhere:/usr/bin:/bin").is_ok());
+    }
+
+    #[test]
+    fn the_python_driver_is_whole() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/drivers/python");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let Some(part) = name.strip_suffix(".py").filter(|part| *part != "boot") else { continue };
+            assert!(PYTHON.contains(&format!("\n#### {part}\n")), "{part}");
+        }
     }
 
     #[test]

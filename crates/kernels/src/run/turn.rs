@@ -96,11 +96,11 @@ impl Kernel {
                     running.show(&self.warden.out, mime, data, file.as_deref());
                 }
             }
-            Event::Done { id, result, error } => {
+            Event::Done { id, result, error, lengths } => {
                 if matches!(&self.doing, Doing::Cell(running) if running.id == id) {
                     self.drain();
                     if let Doing::Cell(running) = std::mem::replace(&mut self.doing, Doing::Nothing) {
-                        let (record, report) = running.done(&self.warden.out, result, error);
+                        let (record, report) = running.done(&self.warden.out, result, error, lengths);
                         self.warden.journal.end(&self.warden.out, &record, report);
                         self.touch();
                     }
