@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use atoll_kernels::{
-    Answer, Ask, CellEvent, CellStream, Display, Execute, KernelStatus, Language, OutputLimits,
+    Answer, Ask, CellEvent, CellStream, Execute, KernelStatus, Language, OutputLimits,
 };
 use atoll_types::{CellId, ErrorCode, KernelId};
 use base64::Engine;
@@ -281,5 +281,4 @@ fn code_of_any_size_up_to_the_longest_runs() {
     }
     let unknown = warden.ask(Ask::Execute(cell(KernelId::random(), "1"))).unwrap_err();
     assert_eq!((unknown.code, unknown.field.as_deref()), (ErrorCode::NotFound, Some("kernel")));
-    let Display { .. } = Display { mime: String::new(), data: String::new() };
 }

@@ -111,8 +111,10 @@ fn an_interpreter_that_dies_is_told_and_can_be_restarted() {
         ("import os; os.kill(os.getpid(), 9)", DeathKind::Signal, Some(9), None, "SIGKILL"),
     ];
     for (round, (code, kind, signal, status, words)) in deaths.into_iter().enumerate() {
-        let deadly = warden.queue(cell(kernel, code));
+        let wait = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.remove('go')\n";
+        let deadly = warden.queue(cell(kernel, &format!("{wait}{code}")));
         let behind = warden.queue(cell(kernel, "1"));
+        std::fs::write(warden.folder.path().join("go"), "").unwrap();
         let report = warden.end_of(deadly);
         assert!(report.state_lost && !report.restarted && !report.success, "{report:?}");
         let (error, death) = (report.error.unwrap(), report.death.unwrap());

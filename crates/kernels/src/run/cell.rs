@@ -36,6 +36,8 @@ pub(super) struct Running {
     pub(super) record: Rc<Record>,
     pub(super) stop: Option<Stop>,
     pub(super) countdown: Countdown,
+    /// How often it is still to be interrupted.
+    pub(super) repeats: u32,
     pub(super) execution_count: u64,
     limits: OutputLimits,
     timeout: Duration,
@@ -57,6 +59,7 @@ impl Running {
             record,
             stop: None,
             countdown: Countdown::new(timeout),
+            repeats: 0,
             execution_count,
             limits,
             timeout,
