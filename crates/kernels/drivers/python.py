@@ -13,7 +13,7 @@ import sys
 # `-c` put the working directory first. It comes back before the first cell.
 sys.path[:] = [entry for entry in sys.path if entry]
 
-import _signal  # noqa: E402  (The C half of `signal`, without its enums: it is a tenth of our start.)
+import _signal  # The C half of `signal`, without its enums: it is a tenth of our start.
 import _thread
 import builtins
 import faulthandler
@@ -53,7 +53,7 @@ S = State
 
 def part(name):
     """Compiles a part of the driver that was not needed before."""
-    code = PARTS.pop(name, None)  # noqa: F821  (the boot line gives it)
+    code = PARTS.pop(name, None)  # the boot line gives it
     if code is not None:
         exec(compile(code, "<atoll>", "exec"), globals())
         raise_deferred()
@@ -194,12 +194,12 @@ def variables(request):
 
 def checkpoint(request):
     part("copy")
-    make_checkpoint(request)  # noqa: F821
+    make_checkpoint(request)
 
 
 def fork(request):
     part("copy")
-    make_fork(request)  # noqa: F821
+    make_fork(request)
 
 
 OPERATIONS = {"execute": lambda request: execute(request), "variables": variables, "checkpoint": checkpoint,

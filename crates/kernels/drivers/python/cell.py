@@ -48,7 +48,7 @@ def read_cell(code, name):
     wanted = S.ipython is not None
     if wanted and S.shell is None and ("IPython" in code or "get_ipython" in code or "Out[" in code or "In[" in code):
         part("ipython")
-        load_ipython()  # noqa: F821
+        load_ipython()
     try:
         tree = parse(code, name)
         single = len(tree.body) == 1 and isinstance(tree.body[0], _ast.Expr)
@@ -60,7 +60,7 @@ def read_cell(code, name):
             raise
     if wanted and again:
         part("ipython")
-        code = transform(code)  # noqa: F821
+        code = transform(code)
         remember(name, code)
         tree = parse(code, name)
     else:
@@ -78,7 +78,7 @@ def run_cell(code):
     name = "<cell %d>" % S.count
     tree, code = read_cell(code, name)
     if S.shell is not None:
-        tree = before_cell(tree, code)  # noqa: F821
+        tree = before_cell(tree, code)
     last, quiet = None, False
     if tree.body and isinstance(tree.body[-1], _ast.Expr):
         expression = tree.body.pop()
@@ -148,7 +148,7 @@ def result_of(value):
         except Exception:
             pass  # something in it; told below
     part("show")
-    return show_value(value)  # noqa: F821
+    return show_value(value)
 
 
 def execute(request):
@@ -169,10 +169,10 @@ def execute(request):
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None or S.shell is not None:
         part("show")
-        error = after_cell(error)  # noqa: F821
+        error = after_cell(error)
     if error is not None:
         part("errors")
-        answer["error"] = describe(error, lengths)  # noqa: F821
+        answer["error"] = describe(error, lengths)
     elif text is not None:
         if len(text) > MOST_TEXT:
             lengths["result"] = len(text)
@@ -194,7 +194,7 @@ def end_child(error):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
         part("errors")
-        sys.stderr.write(describe(error, {})["traceback"] + "\n")  # noqa: F821
+        sys.stderr.write(describe(error, {})["traceback"] + "\n")
         code = 1
     flush()
     posix._exit(code & 255)

@@ -87,6 +87,8 @@ def make_shell():
     settings.InteractiveShell.colors = "NoColor" if interactive_version() < 9 else "nocolor"
     shell = Shell.instance(ipython_dir="/nonexistent", user_module=MAIN, user_ns=MAIN.__dict__, config=settings)
     interactiveshell.InteractiveShell._instance = shell
+    if shell.db is None:
+        shell.db = {}
     shell.set_hook("show_in_pager", show_page)
     shell.execution_count = S.count
     builtins.input = no_input

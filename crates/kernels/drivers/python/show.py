@@ -167,7 +167,9 @@ def show_figures(*_arguments, **_options):
     for number in pyplot.get_fignums():
         figure = pyplot.figure(number)
         try:
-            form = attempt("image/png", lambda: png_of(figure))
+            # One with nothing on it was made by the way, and not to be looked at.
+            drawn = len(figure.get_children()) > 1
+            form = attempt("image/png", lambda: png_of(figure)) if drawn else None
             if form is not None:
                 publish(*form)
         finally:

@@ -51,7 +51,7 @@ def display(*objects, **_options):
     """Shows objects: as pictures or HTML where they can, else as text."""
     part("show")
     for thing in objects:
-        show(thing)  # noqa: F821
+        show(thing)
 
 
 class AfterImport:
@@ -104,7 +104,7 @@ def on_asyncio(_module):
 
 def on_pyplot(module):
     part("show")
-    module.show = show_figures  # noqa: F821
+    module.show = show_figures
 
 
 def on_plotly(module):
