@@ -4,13 +4,10 @@ history on disk and uses no colours."""
 
 
 def load_ipython():
-    if S.shell is not None:
-        return S.shell
     hidden("IPython")
     S.shell = make_shell()
     S.shell.builtin_trap.activate()
     raise_deferred()
-    return S.shell
 
 
 WHOLE.add(load_ipython.__code__)
@@ -106,7 +103,7 @@ def show_page(_shell, data, *_arguments, **_options):
 
 def transform(code):
     """Python, from what IPython understands."""
-    return load_ipython().transform_cell(code)
+    return S.shell.transform_cell(code)
 
 
 def before_cell(tree, code):

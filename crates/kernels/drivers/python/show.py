@@ -61,11 +61,9 @@ def method(thing, name):
 
 def own_display(thing):
     """Objects that call IPython's display themselves."""
-    shows = method(thing, "_ipython_display_") if S.ipython else None
-    if shows is None or is_plotly(thing):
+    shows = method(thing, "_ipython_display_")
+    if shows is None or is_plotly(thing) or not have_ipython():
         return False
-    part("ipython")
-    load_ipython()
     try:
         shows()
         return True
