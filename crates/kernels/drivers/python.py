@@ -29,6 +29,7 @@ LONGEST_LINE = 16 << 20
 # Where our own descriptors live: out of the way of user code, and closed in whatever it starts.
 REQUESTS, EVENTS, FORKS, OUT, ERR = range(100, 105)
 MAIN = sys.modules["__main__"]
+EVERY_SIGNAL = set(_signal.valid_signals())
 
 
 class State:

@@ -398,6 +398,7 @@ fn without_ipython_a_magic_says_what_is_missing() {
 fn what_user_code_does_to_the_interpreter_ends_with_the_cell() {
     for flavour in BOTH {
         let mut kernel = Kernel::start(flavour);
+        kernel.run("import signal");
         for code in [
             "globals().clear()",
             "import sys; sys.settrace(lambda *_: 1 / 0)",
@@ -416,7 +417,8 @@ fn what_user_code_does_to_the_interpreter_ends_with_the_cell() {
             );
         }
         // A handler that raises while nothing runs.
-        kernel.run("import signal\ndef f(*_): raise KeyError('late')\nsignal.signal(signal.SIGUSR1, f)");
+        let handler = "import signal\ndef f(*_): raise KeyError('late')\nsignal.signal(signal.SIGUSR1, f)";
+        assert!(kernel.run(handler).done["error"].is_null());
         rustix::process::kill_process(kernel.pid, rustix::process::Signal::USR1).unwrap();
         let late = kernel.run("3");
         assert!(late.text() == "3" || late.error().0 == "KeyError", "{late:?}");

@@ -195,10 +195,12 @@ def execute(request):
         answer["lengths"] = lengths
     error = text = None  # with them go the frames of the cell and what they hold
     _signal.signal(_signal.SIGINT, on_interrupt)
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
     flush()
+    # No handler of the user's comes between the answer and our knowing that it was given.
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, EVERY_SIGNAL)
     emit(**answer)
     S.cell = None
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask - {_signal.SIGINT})
 
 
 def end_child(error):

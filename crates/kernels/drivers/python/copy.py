@@ -4,9 +4,6 @@ modules and the open files; of the threads it has only this one.
 A copy is made by forking twice, so that it is no child of the interpreter: `os.wait()` in a cell never meets it. It
 leads a process group of its own, so that what is sent to the live one's group does not reach it."""
 
-EVERY_SIGNAL = set(_signal.valid_signals())
-
-
 def make_copy(announce):
     """Calls `announce` with the copy's process id and returns it; in the copy itself returns 0, with every signal
     blocked."""

@@ -209,7 +209,10 @@ impl Kernel {
 
     /// Waits for the cell's end.
     pub(crate) fn finish(&mut self) -> Cell {
-        let done = self.wait_for("done");
+        let mut done = self.wait_for("done");
+        while done["id"].as_u64() < Some(self.number) {
+            done = self.wait_for("done");
+        }
         assert_eq!(done["id"], self.number);
         let text = |bytes: &mut Vec<u8>| String::from_utf8_lossy(&std::mem::take(bytes)).into_owned();
         Cell {
