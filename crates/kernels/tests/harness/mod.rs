@@ -311,6 +311,8 @@ impl Kernel {
     /// Returns to a checkpoint: the process that waits from now on.
     pub(crate) fn roll_back(&mut self, checkpoint: Pid) -> Pid {
         kill_process_group(self.pid, Signal::KILL).unwrap();
+        // Until it is gone, it could still take a request out of the pipe.
+        waitpid(Some(self.pid), WaitOptions::empty()).unwrap();
         kill_process(checkpoint, Signal::USR1).unwrap();
         let restored = self.wait_for("restored");
         self.pid = process(&restored["pid"]);
