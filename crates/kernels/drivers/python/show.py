@@ -189,7 +189,8 @@ def interactive_page(figure):
         '<!DOCTYPE html><html><head><meta charset="utf-8"></head><body><script>(async()=>{'
         'const b=Uint8Array.from(atob("%s"),c=>c.charCodeAt(0));'
         'const s=new Blob([b]).stream().pipeThrough(new DecompressionStream("deflate"));'
-        "const t=await new Response(s).text();document.open();document.write(t);document.close()})()</script></body></html>"
+        "const t=await new Response(s).text();document.open();document.write(t);document.close()})()</script>"
+        "</body></html>"
         % hidden("binascii").b2a_base64(packed, newline=False).decode())
 
 
