@@ -14,7 +14,7 @@ set +H +o history
 shopt -u checkwinsize
 trap '' INT
 
-__atoll_id= __atoll_code= __atoll_status=0 __atoll_flags= __atoll_last=0
+__atoll_id= __atoll_code= __atoll_status=0 __atoll_flags= __atoll_last=0 __atoll_errexit= __atoll_watched=
 
 # Text as the inside of a JSON string. Only paths come here.
 __atoll_text() {
@@ -58,6 +58,18 @@ __atoll_report() {
     __atoll_id=
 }
 
+# In an interactive shell an unset variable under `set -u` gives up only the command it is in. The cell is
+# made one command where that matters; elsewhere it is not, since aliases work from the next command on.
+__atoll_wrap() {
+    __atoll_watched=
+    if [[ $__atoll_code =~ set[[:space:]]+[-+] ]]; then
+        if [[ $__atoll_code =~ set[[:space:]]+[-+]([a-zA-Z]*e|o[[:space:]]+errexit) && ! $(trap -p DEBUG) ]]; then __atoll_watched=1; fi
+    elif [[ $__atoll_flags != *u* ]]; then
+        return 0
+    fi
+    __atoll_code="{ :; $__atoll_code"$'\n'"}"
+}
+
 # Waits for the next cell.
 __atoll_next() {
     local op id length
@@ -69,6 +81,7 @@ __atoll_next() {
         elif [[ $op == execute ]]; then
             IFS= LC_ALL=C builtin read -r -N "$length" -u 250 __atoll_code || (( length == 0 )) || exit 0
             __atoll_id=$id
+            __atoll_wrap
             return 0
         fi
     done 2>/dev/null
@@ -82,21 +95,36 @@ __atoll_begin() {
     if [[ $flags == *u* ]]; then set -u; fi
     if [[ $flags == *v* ]]; then set -v; fi
     trap - INT
-    if [[ $flags == *e* ]]; then set -e; fi
+    if [[ $__atoll_watched ]]; then trap '{ __atoll_watch; } 2>/dev/null' DEBUG; fi
     if [[ $flags == *x* ]]; then set -x; fi
 }
 
-# `set -e` would end the shell, and with it the variables. The cell is given up instead. A shell that the
-# cell forked ends as it would anywhere.
+# `set -e` would end the shell, and with it the variables. So a cell that speaks of it is watched: the option
+# is taken back at once and remembered, and a failure gives up the cell instead. A shell that the cell
+# forked ends as it would anywhere. Who sets an ERR trap of his own gets bash as it is.
+__atoll_watch() {
+    if [[ $BASH_COMMAND =~ ^trap\ .*\ ERR ]]; then
+        if [[ $__atoll_errexit ]]; then builtin set -e; fi
+        __atoll_errexit=
+        trap - DEBUG
+    elif [[ $BASH_COMMAND =~ ^set\ \+([a-zA-Z]*e|o\ errexit) ]]; then
+        __atoll_errexit=
+    elif [[ $- == *e* && $(trap -p ERR) == *__atoll_failed* ]]; then
+        builtin set +e
+        __atoll_errexit=1
+    fi
+}
+
 __atoll_failed() {
-    [[ $- == *e* && $BASHPID == "$$" && $__atoll_id ]] || return 0
-    __atoll_status=$1
-    set +e
-    __atoll_flags+=e
+    [[ $__atoll_id && ( $__atoll_errexit || $- == *e* ) ]] || return 0
+    if [[ $BASHPID != "$$" ]]; then builtin exit "$1"; fi
+    __atoll_flags=$- __atoll_errexit=1 __atoll_status=$1
+    builtin set +exv
     builtin kill -INT "$$"
     : # the signal is noticed by the next command
 }
-trap '__atoll_failed $?' ERR
+# What `set -x` would say of the driver goes nowhere.
+trap '{ __atoll_failed $?; } 2>/dev/null' ERR
 set -E
 
 # display TYPE [FILE]: shows a file, or what comes on stdin.
@@ -114,8 +142,8 @@ display() {
 # The line that the shell runs again and again. It puts a copy of itself back before anything else. There
 # are a few copies: a SIGINT that comes while the shell reads one loses that one.
 __atoll_line='__atoll_last=$?; builtin printf "%s\n" "eval \"\$__atoll_line\"" >&0
-{ trap "" INT; [[ $__atoll_status == running ]] && __atoll_status=${__atoll_last/130/interrupt}; __atoll_flags+=$-; set +xveu; } 2>/dev/null
+{ trap "" INT; [[ ! $__atoll_watched ]] || trap - DEBUG; [[ $__atoll_status == running ]] && __atoll_status=${__atoll_last/130/interrupt}; __atoll_flags+=$-; set +xveu; } 2>/dev/null
 __atoll_next
-{ __atoll_status=running; __atoll_begin; } 2>/dev/null; eval "$__atoll_code" </dev/null; { __atoll_status=$? __atoll_flags=$-; set +xveu; trap "" INT; } 2>/dev/null'
+{ __atoll_status=running; __atoll_begin; } 2>/dev/null; eval "$__atoll_code" </dev/null; { __atoll_status=$? __atoll_flags=$-; set +xveu; trap "" INT; [[ ! $__atoll_watched ]] || trap - DEBUG; } 2>/dev/null'
 builtin printf '%s\n' 'eval "$__atoll_line"'{,,,} >&0
 builtin printf '{"event":"ready","interpreter":"bash %s"}\n' "${BASH_VERSION%%(*}" >&251

@@ -62,7 +62,7 @@ fn errors_and_warnings_are_apart() {
     assert!(cell.message().starts_with("<cell 2>:2:4: unexpected ')'"), "{}", cell.message());
     assert_eq!(r.value("warning(\"careful\"); message(\"said\"); log(-1)"), "[1] NaN");
     assert_eq!(r.stderr("NaNs produced\n"), "Warning: careful\nsaid\nWarning in log(-1) : ");
-    assert_eq!(r.cell("deep <- function(n) deep(n + 1); deep(1)").message().is_empty(), false);
+    assert!(!r.cell("deep <- function(n) deep(n + 1); deep(1)").message().is_empty());
     assert_eq!(r.value("1 + 1"), "[1] 2");
 }
 
@@ -111,13 +111,11 @@ fn nothing_can_be_read_and_leaving_is_an_error() {
 #[test]
 fn children_have_not_the_protocol_and_forks_do_not_answer() {
     let mut r = r();
+    r.value("system(\"ls -l /proc/self/fd; echo end\")");
+    r.assert_apart(&r.stdout("end\n"));
     assert_eq!(r.value("unlist(parallel::mclapply(1:3, function(i) i^2, mc.cores = 2))"), "[1] 1 4 9");
     r.value("child <- parallel:::mcfork()");
-    let pipes = "pipes <- function(of) unlist(lapply(list.files(of, full.names = TRUE), Sys.readlink))";
-    r.value(pipes);
-    r.value("own <- setdiff(grep(\"pipe\", pipes(\"/proc/self/fd\"), value = TRUE), Sys.readlink(c(\"/proc/self/fd/1\", \"/proc/self/fd/2\")))");
-    r.value("seen <- system(\"ls -l /proc/self/fd\", intern = TRUE)");
-    assert_eq!(r.value("length(own) >= 2 && !any(vapply(own[own %in% pipes(\"/proc/self/fd\")], function(each) any(grepl(each, seen, fixed = TRUE)), NA))"), "[1] TRUE");
+    assert_eq!(r.value("1 + 1"), "[1] 2");
     r.close();
     assert_eq!(r.status().code(), Some(0));
 }

@@ -2,13 +2,18 @@
 //! output come out. Every wait has a bound; nothing here asserts on time. The interpreter's whole process
 //! group is gone when this is dropped.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used)]
 
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::fs::fstat;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, PipeReader, Read, Write},
-    os::{fd::OwnedFd, unix::process::CommandExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::process::CommandExt,
+    },
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
@@ -30,7 +35,7 @@ macro_rules! driver {
 
 /// What is started, and with which driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Node,
     R,
     Bash,
@@ -67,31 +72,31 @@ impl Kind {
 
 /// What came of one cell.
 #[derive(Debug)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Its displays, in order.
-    pub displays: Vec<Value>,
+    pub(crate) displays: Vec<Value>,
     /// The last event.
-    pub done: Value,
+    pub(crate) done: Value,
 }
 
 impl Cell {
     /// Its value as text; empty where there was none.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         self.done["result"]["text/plain"].as_str().unwrap_or_default()
     }
 
     /// The type of its error; empty where there was none.
-    pub fn error(&self) -> &str {
+    pub(crate) fn error(&self) -> &str {
         self.done["error"]["type"].as_str().unwrap_or_default()
     }
 
     /// Its error's message.
-    pub fn message(&self) -> &str {
+    pub(crate) fn message(&self) -> &str {
         self.done["error"]["message"].as_str().unwrap_or_default()
     }
 
     /// Its error's traceback.
-    pub fn traceback(&self) -> &str {
+    pub(crate) fn traceback(&self) -> &str {
         self.done["error"]["traceback"].as_str().unwrap_or_default()
     }
 }
@@ -134,7 +139,7 @@ impl Printed {
 }
 
 /// A running interpreter.
-pub struct Interpreter {
+pub(crate) struct Interpreter {
     kind: Kind,
     child: Child,
     requests: Option<std::io::PipeWriter>,
@@ -143,19 +148,23 @@ pub struct Interpreter {
     stderr: Arc<Printed>,
     cells: u64,
     /// Its folder, and its home.
-    pub folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
     /// What it said of itself.
-    pub name: String,
+    pub(crate) name: String,
+    /// The pipes of the protocol, as `/proc` names them.
+    pub(crate) protocol: [String; 2],
 }
 
 impl Interpreter {
     /// Starts one and waits until it is ready.
-    pub fn start(kind: Kind) -> Self {
+    pub(crate) fn start(kind: Kind) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (stdout, out) = std::io::pipe().unwrap();
         let (stderr, err) = std::io::pipe().unwrap();
         let (takes, mut requests) = std::io::pipe().unwrap();
         let (events, gives) = std::io::pipe().unwrap();
+        let name = |fd: &dyn AsFd| format!("pipe:[{}]", fstat(fd.as_fd()).unwrap().st_ino);
+        let protocol = [name(&takes), name(&gives)];
         let mut command = kind.command();
         command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(folder.path());
         command.env("HOME", folder.path()).env("TMPDIR", folder.path()).env("LC_ALL", "C.UTF-8");
@@ -184,6 +193,7 @@ impl Interpreter {
             cells: 0,
             folder,
             name: String::new(),
+            protocol,
         };
         let ready = this.event();
         assert_eq!(ready["event"], "ready");
@@ -199,12 +209,12 @@ impl Interpreter {
     }
 
     /// Writes a request as it is.
-    pub fn request(&mut self, bytes: &[u8]) {
+    pub(crate) fn request(&mut self, bytes: &[u8]) {
         self.requests.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
     /// Asks for a cell.
-    pub fn begin(&mut self, code: &str) {
+    pub(crate) fn begin(&mut self, code: &str) {
         self.cells += 1;
         let id = self.cells;
         let line = match self.kind {
@@ -215,7 +225,7 @@ impl Interpreter {
     }
 
     /// Waits for the end of a cell.
-    pub fn end(&mut self) -> Cell {
+    pub(crate) fn end(&mut self) -> Cell {
         let mut displays = Vec::new();
         loop {
             let event = self.event();
@@ -231,20 +241,20 @@ impl Interpreter {
     }
 
     /// Runs a cell.
-    pub fn cell(&mut self, code: &str) -> Cell {
+    pub(crate) fn cell(&mut self, code: &str) -> Cell {
         self.begin(code);
         self.end()
     }
 
     /// Runs a cell that must end well, and gives its value as text.
-    pub fn value(&mut self, code: &str) -> String {
+    pub(crate) fn value(&mut self, code: &str) -> String {
         let cell = self.cell(code);
         assert_eq!(cell.done["error"], Value::Null, "{code}: {}", cell.done);
         cell.text().to_owned()
     }
 
     /// Runs a cell that prints `running`, interrupts it then, and again until it is over.
-    pub fn interrupted(&mut self, code: &str) -> Cell {
+    pub(crate) fn interrupted(&mut self, code: &str) -> Cell {
         self.begin(code);
         self.stdout("running\n");
         let begun = Instant::now();
@@ -258,22 +268,22 @@ impl Interpreter {
     }
 
     /// SIGINT to the process group.
-    pub fn interrupt(&self) {
+    pub(crate) fn interrupt(&self) {
         kill_process_group(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
     /// Waits until stdout had this since the last time, and gives what came before it.
-    pub fn stdout(&self, wanted: &str) -> String {
+    pub(crate) fn stdout(&self, wanted: &str) -> String {
         self.stdout.until(wanted)
     }
 
     /// The same of stderr.
-    pub fn stderr(&self, wanted: &str) -> String {
+    pub(crate) fn stderr(&self, wanted: &str) -> String {
         self.stderr.until(wanted)
     }
 
     /// Waits for the interpreter's end.
-    pub fn status(&mut self) -> ExitStatus {
+    pub(crate) fn status(&mut self) -> ExitStatus {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -284,8 +294,16 @@ impl Interpreter {
         }
     }
 
+    /// Fails if a child of the interpreter has a pipe of the protocol, by what `ls -l` of its descriptors says.
+    pub(crate) fn assert_apart(&self, descriptors: &str) {
+        assert!(descriptors.contains("/dev/null"), "{descriptors}");
+        for pipe in &self.protocol {
+            assert!(!descriptors.contains(pipe), "{pipe} is among {descriptors}");
+        }
+    }
+
     /// No more requests.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.requests = None;
     }
 }
@@ -298,7 +316,7 @@ impl Drop for Interpreter {
 }
 
 /// Width and height of the picture that a display names, which decodes to its end.
-pub fn picture(display: &Value) -> (u32, u32) {
+pub(crate) fn picture(display: &Value) -> (u32, u32) {
     assert_eq!(display["type"], "image/png");
     let path = Path::new(display["file"].as_str().unwrap());
     let mut reader =
@@ -310,7 +328,7 @@ pub fn picture(display: &Value) -> (u32, u32) {
 }
 
 /// The text of a display, wherever it is.
-pub fn text(display: &Value) -> String {
+pub(crate) fn text(display: &Value) -> String {
     match display["file"].as_str() {
         Some(file) => std::fs::read_to_string(file).unwrap(),
         None => display["data"].as_str().unwrap().to_owned(),
