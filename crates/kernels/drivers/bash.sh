@@ -9,6 +9,7 @@ exec 2>&9 9>&- 5<&3 6>&4
 { for __atoll_n in {10..40}; do [[ /proc/self/fd/$__atoll_n -ef /proc/self/fd/5 ]] && exec 250<&$__atoll_n; done; } 3<&-
 { for __atoll_n in {10..40}; do [[ /proc/self/fd/$__atoll_n -ef /proc/self/fd/6 ]] && exec 251>&$__atoll_n; done; } 4>&-
 exec 3<&- 4>&- 5<&- 6>&-
+export -n PS1 PS2
 unset ATOLL_DRIVER HISTFILE MAILCHECK __atoll_n
 set +H +o history
 shopt -u checkwinsize
@@ -63,7 +64,9 @@ __atoll_report() {
 __atoll_wrap() {
     __atoll_watched=
     if [[ $__atoll_code =~ set[[:space:]]+[-+] ]]; then
-        if [[ $__atoll_code =~ set[[:space:]]+[-+]([a-zA-Z]*e|o[[:space:]]+errexit) && ! $(trap -p DEBUG) ]]; then __atoll_watched=1; fi
+        if [[ $__atoll_code =~ set[[:space:]]+[-+]([a-zA-Z]*e|o[[:space:]]+errexit) && ! $(trap -p DEBUG) ]]; then
+            __atoll_watched=1
+        fi
     elif [[ $__atoll_flags != *u* ]]; then
         return 0
     fi
@@ -86,6 +89,19 @@ __atoll_next() {
         fi
     done 2>/dev/null
     builtin exit 0 2>/dev/null
+}
+
+# After a cell: SIGINT does nothing, and the options are such that the driver works.
+__atoll_rest() {
+    trap '' INT
+    if [[ $__atoll_watched ]]; then trap - DEBUG; fi
+    set +xveu
+}
+
+# A cell that was given up never came to say how it ended.
+__atoll_given_up() {
+    if [[ $__atoll_status == running ]]; then __atoll_status=${__atoll_last/130/interrupt}; fi
+    __atoll_flags+=$-
 }
 
 # The options that the cell before left, and SIGINT, are back for this one.
@@ -142,8 +158,8 @@ display() {
 # The line that the shell runs again and again. It puts a copy of itself back before anything else. There
 # are a few copies: a SIGINT that comes while the shell reads one loses that one.
 __atoll_line='__atoll_last=$?; builtin printf "%s\n" "eval \"\$__atoll_line\"" >&0
-{ trap "" INT; [[ ! $__atoll_watched ]] || trap - DEBUG; [[ $__atoll_status == running ]] && __atoll_status=${__atoll_last/130/interrupt}; __atoll_flags+=$-; set +xveu; } 2>/dev/null
+{ trap "" INT; __atoll_given_up; __atoll_rest; } 2>/dev/null
 __atoll_next
-{ __atoll_status=running; __atoll_begin; } 2>/dev/null; eval "$__atoll_code" </dev/null; { __atoll_status=$? __atoll_flags=$-; set +xveu; trap "" INT; [[ ! $__atoll_watched ]] || trap - DEBUG; } 2>/dev/null'
+{ __atoll_status=running; __atoll_begin; } 2>/dev/null; eval "$__atoll_code" </dev/null; { __atoll_status=$?; __atoll_flags=$-; __atoll_rest; } 2>/dev/null'
 builtin printf '%s\n' 'eval "$__atoll_line"'{,,,} >&0
 builtin printf '{"event":"ready","interpreter":"bash %s"}\n' "${BASH_VERSION%%(*}" >&251
