@@ -39,13 +39,15 @@
       }
     }
   }
-  const send = event => write(4, Buffer.from(JSON.stringify(event) + '\n'));
+  // Half a character (a lone surrogate) is a string to JavaScript and no text to anybody else.
+  const whole = json => json.replace(/\\(?:\\|u(d[89a-f][0-9a-f]{2}))/g, (all, half) => half ? '\\ufffd' : all);
+  const send = event => write(4, Buffer.from(whole(JSON.stringify(event)) + '\n'));
   const complain = text => { try { write(2, Buffer.from(text + '\n')); } catch { /* nobody listens */ } };
 
   function cut(text, longest, lengths, field) {
     if (text.length <= longest) return text;
     lengths[field] = text.length;
-    return text.slice(0, longest).toWellFormed?.() ?? text.slice(0, longest);
+    return text.slice(0, longest);
   }
 
   const requests = new net.Socket({ fd: 3, readable: true, writable: false });
@@ -140,7 +142,8 @@
   // An error with its stack, less what is the driver's and Node's own of it.
   const FRAME = /\n\s+at [^\n]*?(?= \{(?:\n|$)|\n|$)/g;
   const OURS = /atoll-driver\.js|\[eval\]|node:(?:inspector|events|net|vm|internal\/)/;
-  const story = error => inspect(error).replace(FRAME, line => OURS.test(line) ? '' : line).replace(/<cell-(\d+)>/g, '<cell $1>');
+  const theirs = text => text.replace(FRAME, line => OURS.test(line) ? '' : line);
+  const story = error => theirs(inspect(error)).replace(/<cell-(\d+)>/g, '<cell $1>');
 
   function describe(id, { thrown, details }, lengths) {
     const error = util.types.isNativeError(thrown) || (thrown instanceof Error);
@@ -186,14 +189,17 @@
   // V8's complaint: what was a variable of the global object must stay one, and what was not cannot become one.
   function prepare(code, clash) {
     if (!clash && !/\b(const|import|export)\b/.test(code)) return code;
-    let tree;
     try {
-      const { parse } = builtin('internal/deps/acorn/acorn/dist/acorn');
-      const anywhere = { allowImportExportEverywhere: true, allowAwaitOutsideFunction: true, allowHashBang: true };
-      tree = parse(code, { ecmaVersion: 'latest', ...anywhere });
+      return rewrite(code, clash);
     } catch {
-      return code; // V8 says what is wrong with it
+      return code; // V8 says what is wrong with it, if anything is
     }
+  }
+
+  function rewrite(code, clash) {
+    const { parse } = builtin('internal/deps/acorn/acorn/dist/acorn');
+    const anywhere = { allowImportExportEverywhere: true, allowAwaitOutsideFunction: true, allowHashBang: true };
+    const tree = parse(code, { ecmaVersion: 'latest', ...anywhere });
     const edits = [];
     const edit = (start, end, text) => edits.push({ start, end, text });
     const lexical = clash ? lexicalNames() : null;
