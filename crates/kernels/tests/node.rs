@@ -148,7 +148,7 @@ fn what_fails_on_its_own_is_told_and_the_kernel_goes_on() {
     node.value("process.removeAllListeners(); setTimeout(() => { throw new Error('alone') }, 20); 1");
     node.stderr("alone");
     assert_eq!(node.interrupted("console.log('running'); while (true);").error(), "Interrupt");
-    assert_eq!(node.value("'half \\ud800, \\\\ud800'"), "'half \\uD800, \\\\ud800'");
+    assert_eq!(node.value("'half \\ud800, \\\\ud800'"), "'half \\ud800, \\\\ud800'");
     assert_eq!(node.cell("throw new Error('half \\ud800')").message(), "half \u{fffd}");
     assert_eq!(node.value("1 + 1"), "2");
 }
