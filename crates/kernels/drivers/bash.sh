@@ -1,7 +1,8 @@
 # The driver for bash. The shell is an interactive one without a terminal: only such a shell gives up a
 # command at SIGINT and goes on with everything it had. Its commands come from a pipe that it fills itself
 # (descriptor 0 of the shell, never of a cell), so the line that runs a cell is there again after it was
-# given up. A cell is evaluated at the top level, not in a function, or its `declare`s would be lost.
+# given up. A cell is read by `source` at the top level: in a function its `declare`s would be lost, and `eval`
+# knows no line numbers and lets the shell talk of jobs and terminals.
 #
 # Requests come on 250 and events go out on 251: a cell may want 3 and 4 for itself. Both are close-on-exec,
 # which bash gives only to a copy of a descriptor that it has put aside during a redirection.
@@ -48,8 +49,6 @@ __atoll_variables() {
 __atoll_report() {
     [[ $__atoll_id ]] || return 0
     local error=null
-    # An interactive shell gives no line numbers; one that only reads does.
-    if [[ $__atoll_status == 2 ]]; then bash --norc -n <<<"$__atoll_code" >/dev/null; fi
     case $__atoll_status in
         0) ;;
         interrupt) error='{"type":"Interrupt","message":"the cell was interrupted"}' ;;
@@ -62,15 +61,17 @@ __atoll_report() {
 # In an interactive shell an unset variable under `set -u` gives up only the command it is in. The cell is
 # made one command where that matters; elsewhere it is not, since aliases work from the next command on.
 __atoll_wrap() {
+    local first=:
     __atoll_watched=
     if [[ $__atoll_code =~ set[[:space:]]+[-+] ]]; then
         if [[ $__atoll_code =~ set[[:space:]]+[-+]([a-zA-Z]*e|o[[:space:]]+errexit) && ! $(trap -p DEBUG) ]]; then
             __atoll_watched=1
+            first="trap '{ __atoll_watch; } 2>/dev/null' DEBUG"
         fi
     elif [[ $__atoll_flags != *u* ]]; then
         return 0
     fi
-    __atoll_code="{ :; $__atoll_code"$'\n'"}"
+    __atoll_code="{ $first; $__atoll_code"$'\n'"}"
 }
 
 # Waits for the next cell.
@@ -111,7 +112,6 @@ __atoll_begin() {
     if [[ $flags == *u* ]]; then set -u; fi
     if [[ $flags == *v* ]]; then set -v; fi
     trap - INT
-    if [[ $__atoll_watched ]]; then trap '{ __atoll_watch; } 2>/dev/null' DEBUG; fi
     if [[ $flags == *x* ]]; then set -x; fi
 }
 
@@ -160,6 +160,6 @@ display() {
 __atoll_line='__atoll_last=$?; builtin printf "%s\n" "eval \"\$__atoll_line\"" >&0
 { trap "" INT; __atoll_given_up; __atoll_rest; } 2>/dev/null
 __atoll_next
-{ __atoll_status=running; __atoll_begin; } 2>/dev/null; eval "$__atoll_code" </dev/null; { __atoll_status=$?; __atoll_flags=$-; __atoll_rest; } 2>/dev/null'
+{ __atoll_status=running; __atoll_begin; } 2>/dev/null; source /dev/fd/252 </dev/null 252<<<"$__atoll_code"; { __atoll_status=$?; __atoll_flags=$-; __atoll_rest; } 2>/dev/null'
 builtin printf '%s\n' 'eval "$__atoll_line"'{,,,} >&0
 builtin printf '{"event":"ready","interpreter":"bash %s"}\n' "${BASH_VERSION%%(*}" >&251

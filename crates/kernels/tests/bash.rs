@@ -67,8 +67,11 @@ fn a_syntax_error_names_its_line() {
         assert_eq!(bash.cell(code).error(), "ExitStatus");
         bash.stderr("line 2: ");
     }
-    bash.value("echo still here");
-    bash.stdout("still here\n");
+    bash.value("# first\necho still at $LINENO");
+    bash.stdout("still at 2\n");
+    assert_eq!(bash.cell("(kill -9 $BASHPID); sleep 1000 & return 4").message(), "exit status 4");
+    bash.value("echo quiet >&2");
+    assert_eq!(bash.stderr("quiet\n").matches("tcsetattr").count(), 0);
 }
 
 #[test]
