@@ -39,11 +39,15 @@ fn a_thousand_cells_keep_a_counter() {
 fn cells_of_one_kernel_run_in_the_order_they_came() {
     let mut warden = Warden::start();
     let kernel = warden.python();
-    let first = warden.queue(cell(kernel, "import time; time.sleep(0.2); said = ['first']"));
+    let first = warden.queue(cell(
+        kernel,
+        "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nsaid = ['first']",
+    ));
     let rest: Vec<CellId> =
         (0..20).map(|n| warden.queue(cell(kernel, &format!("said.append({n})")))).collect();
     let info = warden.info(kernel);
     assert!(info.queued > 0 && info.running.is_some() && info.status == KernelStatus::Busy, "{info:?}");
+    std::fs::write(warden.folder.path().join("go"), "").unwrap();
     for cell in [vec![first], rest].concat() {
         assert!(warden.end_of(cell).success);
     }
