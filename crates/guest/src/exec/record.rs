@@ -4,6 +4,7 @@
 use super::{
     control::Control,
     followers::Followers,
+    oom::OomCounter,
     spool::Extent,
     stdin::Stdin,
     terminal::{Size, Terminal},
@@ -80,6 +81,8 @@ pub(crate) struct Parts {
     pub(crate) terminal: Option<Terminal>,
     /// It is one of our own programs.
     pub(crate) tool: bool,
+    /// What counts kills for memory, and its count at the start.
+    pub(crate) oom: Option<(OomCounter, u64)>,
 }
 
 pub(crate) struct Exec {
@@ -92,13 +95,14 @@ pub(crate) struct Exec {
     pub(crate) followers: Option<Arc<Followers>>,
     pub(crate) terminal: Option<Terminal>,
     tool: bool,
+    oom: Option<(OomCounter, u64)>,
     /// None for one that was never forked.
     pub(crate) control: Option<Control>,
 }
 
 impl Exec {
     pub(crate) fn new(id: ExecId, command: String, status: Status, began: Began, parts: Parts) -> Self {
-        let Parts { control, stdin, followers, terminal, tool } = parts;
+        let Parts { control, stdin, followers, terminal, tool, oom } = parts;
         Self {
             id,
             stdin,
@@ -106,6 +110,7 @@ impl Exec {
             began,
             status: watch::Sender::new(status),
             tool,
+            oom,
             followers,
             terminal,
             control,
@@ -181,6 +186,10 @@ impl Exec {
         terminal.resize(size)
     }
 
+    fn oom_kills_so_far(&self) -> u64 {
+        self.oom.as_ref().map_or(0, |(counter, before)| counter.read().saturating_sub(*before))
+    }
+
     /// What the host is told.
     pub(crate) fn info(&self) -> ExecInfo {
         self.info_at(&self.status.borrow())
@@ -202,7 +211,7 @@ impl Exec {
             timed_out: killed_by_us && status.timeout_reached,
             killed: killed_by_us && status.kill_asked,
             oom_killed: status.oom_kills > 0 && like_oom,
-            oom_kills: status.oom_kills,
+            oom_kills: if ended { status.oom_kills } else { self.oom_kills_so_far() },
             failure: status.failure.clone(),
             output_bytes: status.extent.kept,
             dropped_bytes: status.extent.dropped,
