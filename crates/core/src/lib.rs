@@ -18,6 +18,7 @@ mod exec;
 mod exec_rate;
 mod files;
 mod idempotency;
+mod kernels;
 mod keys;
 mod leash;
 mod lifecycle;
@@ -41,6 +42,10 @@ pub use atoll_egress::{
     Entry as EgressEntry, Policy,
     presets::{Listed as ListedEntry, Preset as EgressPreset},
 };
+pub use atoll_kernels::{
+    CellError, CellEvent, CellReport, CellStream, CheckpointInfo, Display, KernelInfo, KernelStatus,
+    Language, OutputLimits,
+};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use egress::{EgressParts, EgressToken, EgressView, Refusals};
@@ -50,6 +55,10 @@ pub use exec::{
     MAX_TIMEOUT_SECONDS,
 };
 pub use files::Download;
+pub use kernels::{
+    CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
+    MAX_CELL_SECONDS,
+};
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use live::{Knobs, OnShutdown, Plan, PoolSize, Preset, SettingsView, Source};
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
