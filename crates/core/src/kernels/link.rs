@@ -72,7 +72,7 @@ pub(crate) struct Link {
 
 /// The warden, as a command.
 fn command() -> Command {
-    let mut command = Command::tool("kernels", b"{}".to_vec());
+    let mut command = Command::tool("kernels", b"{}".to_vec()).environment_of_sandbox();
     command.stdin = true;
     command.keep_newest = true;
     command.output_limit = Some(OUTPUT);
