@@ -5,3 +5,5 @@
 mod support;
 
 mod cells;
+mod copies;
+mod ends;

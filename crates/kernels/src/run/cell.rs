@@ -2,7 +2,7 @@
 
 use super::{
     countdown::Countdown,
-    event::{DriverError, is_text},
+    event::{DriverError, Lengths, is_text},
     journal::Record,
     out::Out,
     text::{Text, cut},
@@ -36,6 +36,8 @@ pub(super) struct Running {
     pub(super) record: Rc<Record>,
     pub(super) stop: Option<Stop>,
     pub(super) countdown: Countdown,
+    /// How often it is still to be interrupted.
+    pub(super) repeats: u32,
     pub(super) execution_count: u64,
     limits: OutputLimits,
     timeout: Duration,
@@ -57,6 +59,7 @@ impl Running {
             record,
             stop: None,
             countdown: Countdown::new(timeout),
+            repeats: 0,
             execution_count,
             limits,
             timeout,
@@ -128,9 +131,10 @@ impl Running {
         out: &Out,
         result: Option<BTreeMap<String, String>>,
         error: Option<DriverError>,
+        lengths: Lengths,
     ) -> (Rc<Record>, CellReport) {
-        let error = error.map(|error| self.error(error));
-        let result = result.map(|forms| self.result(forms));
+        let error = error.map(|error| self.error(error, lengths));
+        let result = result.map(|forms| self.result(forms, lengths));
         let error = match (self.stop, error) {
             (Some(Stop::Timeout), error) => Some(self.timed_out("it was interrupted", error)),
             (Some(Stop::Interrupt), Some(error)) => Some(CellError {
@@ -194,28 +198,28 @@ impl Running {
         }
     }
 
-    fn cut(&mut self, text: String, limit: u32) -> String {
-        let (text, is_cut) = cut(text, limit);
+    fn cut(&mut self, text: String, limit: u32, known: u64) -> String {
+        let (text, is_cut) = cut(text, limit, known);
         self.truncated |= is_cut;
         text
     }
 
-    fn error(&mut self, error: DriverError) -> CellError {
+    fn error(&mut self, error: DriverError, lengths: Lengths) -> CellError {
         let DriverError { kind, message, traceback } = error;
         let limit = self.limits.traceback;
         CellError {
-            kind: self.cut(kind, LONGEST_KIND),
-            message: self.cut(message, limit),
-            traceback: traceback.map(|text| self.cut(text, limit)),
+            kind: self.cut(kind, LONGEST_KIND, 0),
+            message: self.cut(message, limit, lengths.message),
+            traceback: traceback.map(|text| self.cut(text, limit, lengths.traceback)),
         }
     }
 
     /// Its value: the text is cut, and of the other forms those that are too large are left out.
-    fn result(&mut self, forms: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    fn result(&mut self, forms: BTreeMap<String, String>, lengths: Lengths) -> BTreeMap<String, String> {
         let mut kept = BTreeMap::new();
         for (mime, data) in forms {
             if mime == "text/plain" {
-                kept.insert(mime, self.cut(data, self.limits.result));
+                kept.insert(mime, self.cut(data, self.limits.result, lengths.result));
                 continue;
             }
             let size = in_json(&data);

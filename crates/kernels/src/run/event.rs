@@ -27,6 +27,8 @@ pub(super) enum Event {
         id: u64,
         result: Option<BTreeMap<String, String>>,
         error: Option<DriverError>,
+        #[serde(default)]
+        lengths: Lengths,
     },
     Checkpoint {
         id: u64,
@@ -44,6 +46,15 @@ pub(super) enum Event {
         pid: Option<i32>,
         error: Option<String>,
     },
+}
+
+/// How long texts are, in characters, that the driver itself has cut.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Lengths {
+    pub(super) result: u64,
+    pub(super) message: u64,
+    pub(super) traceback: u64,
 }
 
 /// What went wrong in a cell, as the language puts it.
@@ -94,7 +105,7 @@ mod tests {
     #[test]
     fn what_cannot_be_an_event_is_none() {
         let done = br#"{"event":"done","id":7,"result":{"text/plain":"2"},"error":null}"#;
-        assert!(matches!(Event::parse(done), Some(Event::Done { id: 7, result: Some(_), error: None })));
+        assert!(matches!(Event::parse(done), Some(Event::Done { id: 7, result: Some(_), error: None, .. })));
         let display = br#"{"event":"display","type":"image/png","data":"AA=="}"#;
         assert!(matches!(Event::parse(display), Some(Event::Display { data: Some(_), file: None, .. })));
         for bad in [

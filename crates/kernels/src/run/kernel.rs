@@ -27,6 +27,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 const START: Duration = Duration::from_secs(120);
 /// How long a checkpoint or a fork may take.
 pub(super) const COPY: Duration = Duration::from_secs(30);
+/// How long an interpreter whose pipes are closed may take to end.
+const ENDING: Duration = Duration::from_secs(2);
 /// How much of what is printed between two cells is kept for the next.
 const BETWEEN: usize = 64 << 10;
 /// Characters of what an interpreter complained that never began.
@@ -306,11 +308,22 @@ impl Kernel {
         let mut buffer = vec![0; READ];
         let bytes = live.channels.events.read(&mut buffer);
         let lines = live.lines.add(bytes, &mut 0);
-        if live.channels.events.is_closed() {
-            // It can say nothing any more, so nobody can use it.
-            return self.give_up("its driver closed its pipe").await;
+        let closed = live.channels.events.is_closed();
+        if self.take_lines(lines).await == Going::Gone {
+            return Going::Gone;
         }
-        self.take_lines(lines).await
+        if closed { self.lost_events().await } else { Going::On }
+    }
+
+    /// Its driver can say nothing any more, so nobody can use it. Most likely it is just ending.
+    async fn lost_events(&mut self) -> Going {
+        let ended = tokio::time::timeout(ENDING, self.ended.1.recv()).await;
+        match ended {
+            Ok(Some(ended)) if Some(ended.pid) == self.live.as_ref().and_then(|live| live.pid) => {
+                self.note_end(ended).await
+            }
+            _ => self.give_up("its driver closed its pipe").await,
+        }
     }
 
     pub(super) async fn take_lines(&mut self, lines: Vec<Vec<u8>>) -> Going {

@@ -5,10 +5,13 @@ use atoll_types::{Error, ErrorCode, Result};
 use rustix::fs::Access;
 use std::{collections::BTreeMap, path::PathBuf};
 
+/// Each reads its driver from descriptor 3: a line with the driver's length, then so many bytes.
 const PYTHON_BEGIN: &str = include_str!("../../drivers/python/boot.py");
 /// The driver, then the parts of it that are compiled when they are needed, by name.
 const PYTHON: &str = concat!(
     include_str!("../../drivers/python.py"),
+    "\n#### cell\n",
+    include_str!("../../drivers/python/cell.py"),
     "\n#### copy\n",
     include_str!("../../drivers/python/copy.py"),
     "\n#### errors\n",
@@ -17,23 +20,15 @@ const PYTHON: &str = concat!(
     include_str!("../../drivers/python/ipython.py"),
     "\n#### show\n",
     include_str!("../../drivers/python/show.py"),
+    "\n#### world\n",
+    include_str!("../../drivers/python/world.py"),
 );
+const NODE_BEGIN: &str = include_str!("../../drivers/start-node.js");
 const NODE: &str = include_str!("../../drivers/node.js");
+const R_BEGIN: &str = include_str!("../../drivers/start-r.R");
 const R: &str = include_str!("../../drivers/r.R");
+const BASH_BEGIN: &str = include_str!("../../drivers/start-bash.sh");
 const BASH: &str = include_str!("../../drivers/bash.sh");
-
-const NODE_BEGIN: &str = "\
-const f=require('fs');\
-function r(n){const b=Buffer.alloc(n);let i=0;while(i<n){const k=f.readSync(3,b,i,n-i,null);if(!k)process.exit(3);i+=k}return b}\
-let s='',c;while((c=r(1).toString())!=='\\n')s+=c;\
-(0,eval)(r(Number(s)).toString())";
-const R_BEGIN: &str = "\
-local({f<-file('/dev/fd/3','rb',raw=TRUE);n<-'';\
-while((c<-readChar(f,1L,TRUE))!='\\n')n<-paste0(n,c);\
-s<-readBin(f,'raw',as.integer(n));\
-assign('.atoll_requests',f,baseenv());\
-eval(parse(text=rawToChar(s)),new.env(parent=baseenv()))})";
-const BASH_BEGIN: &str = "IFS= read -r n <&3 && LC_ALL=C IFS= read -r -N \"$n\" s <&3 && eval \"$s\"";
 
 /// A language's program and its arguments.
 pub(super) struct Interpreter {
@@ -63,10 +58,10 @@ impl Language {
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Python => &["-u", "-c", PYTHON_BEGIN],
-            Self::Node => &["-e", NODE_BEGIN],
-            Self::R => &["--no-echo", "--no-save", "--no-restore", "-e", R_BEGIN],
-            Self::Bash => &["--noprofile", "--norc", "-c", BASH_BEGIN],
+            Self::Python => &["-c", PYTHON_BEGIN],
+            Self::Node => &["--expose-internals", "--no-force-async-hooks-checks", "-e", NODE_BEGIN],
+            Self::R => &["--no-echo", "--no-save", "--no-restore", "--no-init-file", "-e", R_BEGIN],
+            Self::Bash => &["-c", BASH_BEGIN],
         }
     }
 
@@ -106,6 +101,15 @@ impl Language {
             self.package()
         );
         Error::new(ErrorCode::Unsupported, message).at("language")
+    }
+
+    /// Refuses code that its driver cannot be told.
+    pub(super) fn check(self, code: &str) -> Result<()> {
+        let by_length = matches!(self, Self::R | Self::Bash);
+        if by_length && code.contains('\0') {
+            return Err(Error::invalid("code", format!("{} code has no NUL characters", self.name())));
+        }
+        Ok(())
     }
 
     /// A request to run a cell.
@@ -159,6 +163,16 @@ mod tests {
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("language")));
         assert!(error.message.starts_with("node is not in this sandbox's image: install nodejs"));
         assert!(Language::Bash.interpreter("/nowhere:/usr/bin:/bin").is_ok());
+    }
+
+    #[test]
+    fn the_python_driver_is_whole() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/drivers/python");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let Some(part) = name.strip_suffix(".py").filter(|part| *part != "boot") else { continue };
+            assert!(PYTHON.contains(&format!("\n#### {part}\n")), "{part}");
+        }
     }
 
     #[test]

@@ -139,7 +139,7 @@ fn start(
     let mappings = mapped.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
     let mut command = Command::new(&interpreter.program);
     command
-        .args(interpreter.arguments)
+        .args(interpreter.arguments.iter().map(|a| a.trim_end()))
         .env_clear()
         .envs(environment)
         .current_dir(directory)

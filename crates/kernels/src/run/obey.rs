@@ -7,6 +7,7 @@ use super::{
     kernel::{COPY, Control, Doing, Going, Kernel, Order},
     live::{Live, refused},
     processes,
+    turn::REPEATS,
 };
 use crate::{Answer, MOST_CHECKPOINTS};
 use atoll_types::{CellId, CheckpointId, Error, ErrorCode, ExecId, KernelId};
@@ -16,16 +17,18 @@ use std::rc::Rc;
 impl Kernel {
     pub(super) async fn obey(&mut self, control: Control) -> Going {
         match control {
-            Control::Execute { tag, execute, record } => match self.may_queue() {
-                Ok(()) => {
-                    self.answer(tag, Ok(Answer::Queued { joined: false }));
-                    self.queue.push_back(Order::Cell { execute, record });
+            Control::Execute { tag, execute, record } => {
+                match self.plan.language.check(&execute.code).and_then(|()| self.may_queue()) {
+                    Ok(()) => {
+                        self.answer(tag, Ok(Answer::Queued { joined: false }));
+                        self.queue.push_back(Order::Cell { execute, record });
+                    }
+                    Err(error) => {
+                        self.warden.journal.forget(record.id);
+                        self.answer(tag, Err(error));
+                    }
                 }
-                Err(error) => {
-                    self.warden.journal.forget(record.id);
-                    self.answer(tag, Err(error));
-                }
-            },
+            }
             Control::Interrupt { tag, cell } => self.stop_cell(tag, cell),
             Control::Restart { tag } => return self.restart(tag).await,
             Control::Delete { tag } => {
@@ -66,7 +69,7 @@ impl Kernel {
         {
             if running.stop.is_none() {
                 running.stop = Some(Stop::Interrupt);
-                self.interrupt();
+                self.interrupt(REPEATS);
             }
         } else if let Some(cell) = cell
             && let Some(at) = self.queue.iter().position(|order| is_cell(order, cell))

@@ -70,15 +70,16 @@ fn notice(total: u64, shown: u64) -> String {
     format!("\n… [truncated: {total} characters, {shown} shown]")
 }
 
-/// The head of a text, with the notice where something is left out; and whether that is so.
-pub(super) fn cut(text: String, limit: u32) -> (String, bool) {
-    match text.char_indices().nth(limit as usize) {
-        None => (text, false),
-        Some((end, _)) => {
-            let total = text.chars().count() as u64;
-            (format!("{}{}", &text[..end], notice(total, limit.into())), true)
-        }
+/// The head of a text, with the notice where something is left out; and whether that is so. `known` is how many
+/// characters there were, where somebody has cut it before.
+pub(super) fn cut(text: String, limit: u32, known: u64) -> (String, bool) {
+    let here = text.chars().count() as u64;
+    let (total, shown) = (known.max(here), here.min(limit.into()));
+    if total == shown {
+        return (text, false);
     }
+    let end = text.char_indices().nth(limit as usize).map_or(text.len(), |(end, _)| end);
+    (format!("{}{}", &text[..end], notice(total, shown)), true)
 }
 
 /// Text for what is valid, a mark for each piece that is not, and the beginning of a character at the end.
@@ -134,8 +135,9 @@ mod tests {
         assert_eq!(text.add("more".as_bytes()), "");
         assert_eq!(text.finish(), "\n… [truncated: 8 characters, 3 shown]");
         assert!(text.is_cut());
-        assert_eq!(cut("äöü".into(), 3), ("äöü".into(), false));
-        assert_eq!(cut("äöüß".into(), 3), ("äöü\n… [truncated: 4 characters, 3 shown]".into(), true));
+        assert_eq!(cut("äöü".into(), 3, 0), ("äöü".into(), false));
+        assert_eq!(cut("äöüß".into(), 3, 0), ("äöü\n… [truncated: 4 characters, 3 shown]".into(), true));
+        assert_eq!(cut("äö".into(), 3, 9), ("äö\n… [truncated: 9 characters, 2 shown]".into(), true));
         assert_eq!(Text::new(0).add(b"x"), "");
     }
 }

@@ -15,8 +15,10 @@ use atoll_types::{CheckpointId, Death, Error, ErrorCode, ExecId, KernelId};
 use rustix::process::Signal;
 use std::{rc::Rc, time::Duration};
 
-/// How long an interrupted cell has to end.
-const GRACE: Duration = Duration::from_secs(5);
+/// An interrupted cell has this long to end, so many times over, and is interrupted again each time: an
+/// interrupt may be lost, or be taken by something that the cell has started.
+const GRACE: Duration = Duration::from_millis(500);
+pub(super) const REPEATS: u32 = 9;
 
 impl Kernel {
     /// Begins what waits, when nothing else is done.
@@ -96,11 +98,11 @@ impl Kernel {
                     running.show(&self.warden.out, mime, data, file.as_deref());
                 }
             }
-            Event::Done { id, result, error } => {
+            Event::Done { id, result, error, lengths } => {
                 if matches!(&self.doing, Doing::Cell(running) if running.id == id) {
                     self.drain();
                     if let Doing::Cell(running) = std::mem::replace(&mut self.doing, Doing::Nothing) {
-                        let (record, report) = running.done(&self.warden.out, result, error);
+                        let (record, report) = running.done(&self.warden.out, result, error, lengths);
                         self.warden.journal.end(&self.warden.out, &record, report);
                         self.touch();
                     }
@@ -222,9 +224,12 @@ impl Kernel {
             Doing::Nothing => {}
             Doing::Cell(running) if running.stop.is_none() => {
                 running.stop = Some(Stop::Timeout);
-                self.interrupt();
+                self.interrupt(REPEATS);
             }
-            Doing::Cell(_) => return self.replace().await,
+            Doing::Cell(running) => match running.repeats.checked_sub(1) {
+                Some(left) => self.interrupt(left),
+                None => return self.replace().await,
+            },
             Doing::Starting { .. } | Doing::Restoring { .. } => {
                 return self.give_up("it took too long").await;
             }
@@ -237,9 +242,10 @@ impl Kernel {
         Going::On
     }
 
-    /// Interrupts the running cell, which then has a few seconds to end.
-    pub(super) fn interrupt(&mut self) {
+    /// Interrupts the running cell, and so many times again if it does not end.
+    pub(super) fn interrupt(&mut self, repeats: u32) {
         if let (Doing::Cell(running), Some(live)) = (&mut self.doing, &self.live) {
+            running.repeats = repeats;
             running.countdown = Countdown::new(GRACE);
             live.interrupt();
         }
