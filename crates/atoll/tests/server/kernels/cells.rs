@@ -103,8 +103,8 @@ fn an_endless_cell_is_interrupted_and_its_variables_stay() {
     for (language, set, get, endless) in LANGUAGES {
         let kernel = start(&server, &sandbox, &json!({ "language": language }));
         execute(&server, &kernel, set);
+        let body = json!({ "code": endless, "timeout": 300 });
         thread::scope(|scope| {
-            let body = json!({ "code": endless, "timeout": 300 });
             let waiting = scope.spawn(|| cell(&server, &format!("{kernel}/execute"), &body));
             eventually("a busy kernel", || server.ask("GET", &kernel, "").json()["status"] == "busy");
             assert_eq!(server.ask("POST", &format!("{kernel}/interrupt"), "").status, 204);
@@ -144,11 +144,11 @@ fn cells_of_one_kernel_run_in_order_and_kernels_side_by_side() {
     let server = Server::start();
     let sandbox = server.create("{}");
     let [first, second] = [(); 2].map(|()| start(&server, &sandbox, &json!({ "language": "bash" })));
+    // Each waits for the other: neither ends unless both run.
+    let wait = |mine: &str, other: &str| {
+        format!("touch {mine}; while ! test -e {other}; do sleep 0.02; done; echo {mine}")
+    };
     thread::scope(|scope| {
-        // Each waits for the other: neither ends unless both run.
-        let wait = |mine: &str, other: &str| {
-            format!("touch {mine}; while ! test -e {other}; do sleep 0.02; done; echo {mine}")
-        };
         let one = scope.spawn(|| execute(&server, &first, &wait("a", "b")));
         let two = scope.spawn(|| execute(&server, &second, &wait("b", "a")));
         assert_eq!(one.join().unwrap()["stdout"], "a\n");

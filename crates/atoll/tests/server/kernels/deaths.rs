@@ -91,9 +91,9 @@ fn a_dead_container_is_told_as_such() {
     let server = Server::start();
     let sandbox = server.create("{}");
     python(&server, &sandbox, "x = 1");
+    let body = json!({ "code": "while True: pass", "timeout": 300 }).to_string();
+    let path = format!("{sandbox}/run");
     thread::scope(|scope| {
-        let body = json!({ "code": "while True: pass", "timeout": 300 }).to_string();
-        let path = format!("{sandbox}/run");
         let waiting = scope.spawn(|| server.ask("POST", &path, &body));
         eventually("a busy kernel", || kernels(&server, &sandbox)[0]["status"] == "busy");
         assert_eq!(server.ask("POST", &format!("{sandbox}/stop"), "").status, 200);
