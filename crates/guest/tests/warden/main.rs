@@ -7,3 +7,4 @@ mod support;
 mod cells;
 mod copies;
 mod ends;
+mod hostile;

@@ -257,8 +257,10 @@ impl Kernel {
         if let Some(pid) = live.pid {
             self.warden.reaper.tell(pid, &self.ended.0);
         }
+        // A copy is made at once or not at all.
+        let time = if live.pid.is_some() { START } else { COPY };
         self.live = Some(live);
-        self.doing = Doing::Starting { countdown: Countdown::new(START) };
+        self.doing = Doing::Starting { countdown: Countdown::new(time) };
         let mut info = self.picture.info.borrow_mut();
         (info.execution_count, info.death) = (execution_count, None);
     }
@@ -389,6 +391,10 @@ impl Kernel {
         self.between = Default::default();
         let plain = interpreter.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect();
         self.picture.info.borrow_mut().interpreter = plain;
+        self.tell_ready();
+    }
+
+    pub(super) fn tell_ready(&mut self) {
         let info = self.info();
         for tag in std::mem::take(&mut self.waiters) {
             self.answer(tag, Ok(Answer::Kernel(info.clone())));

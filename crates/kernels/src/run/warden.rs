@@ -24,6 +24,8 @@ pub(super) struct Warden {
     pub(super) out: Out,
     pub(super) journal: Journal,
     pub(super) reaper: Rc<Reaper>,
+    /// Whether what interpreters leave behind comes to us.
+    adopts: bool,
     /// The oldest first.
     kernels: RefCell<Vec<(KernelId, Rc<Picture>)>>,
     /// Those that the warden was started with.
@@ -33,11 +35,12 @@ pub(super) struct Warden {
 }
 
 impl Warden {
-    pub(super) fn new(own_variables: Variables) -> Rc<Self> {
+    pub(super) fn new(own_variables: Variables, adopts: bool) -> Rc<Self> {
         Rc::new(Self {
             out: Out::default(),
             journal: Journal::default(),
             reaper: Rc::default(),
+            adopts,
             kernels: RefCell::default(),
             own_variables,
             variables: RefCell::default(),
@@ -53,7 +56,7 @@ impl Warden {
 
     /// The processes that are known, and whose they are.
     pub(super) fn known(&self) -> Known {
-        let mut known = Known::default();
+        let mut known = Known { adopts: self.adopts, ..Known::default() };
         for (id, picture) in self.kernels.borrow().iter() {
             let live = picture.info.borrow().pid.and_then(|pid| i32::try_from(pid).ok());
             let waiting = picture.waiting.borrow();
