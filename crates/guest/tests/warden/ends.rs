@@ -76,8 +76,10 @@ fn a_cell_that_will_not_be_interrupted_is_killed_and_the_kernel_begins_anew() {
     let kernel = warden.python();
     warden.value(kernel, "x = 7");
     let before = warden.info(kernel).pid;
-    let stubborn = warden.queue(Execute { timeout_ms: 100, ..cell(kernel, STUBBORN) });
+    // Long enough to begin.
+    let stubborn = warden.queue(Execute { timeout_ms: 5000, ..cell(kernel, STUBBORN) });
     let behind = warden.queue(cell(kernel, "x"));
+    begun(&warden);
     let report = warden.end_of(stubborn);
     assert!(report.timed_out && report.state_lost && report.restarted && !report.success, "{report:?}");
     assert_eq!(report.error.unwrap().kind, "TIMEOUT");

@@ -95,7 +95,7 @@ fn a_line_without_an_end_is_never_held() {
         displays_bytes: u32::MAX,
         displays: u32::MAX,
     };
-    let code = "text = '\\x01' * 1_000_000\nos.write(1, text[:60000].encode()); os.write(2, text[:60000].encode())\n\
+    let code = "text = '\\x01' * 400_000\nos.write(1, text[:60000].encode()); os.write(2, text[:60000].encode())\n\
         for _ in range(1100): say(b'{\"event\":\"display\",\"type\":\"text/plain\",\"data\":\"' + b'd' * 20000 + b'\"}\\n')\n\
         say(json.dumps({'event': 'done', 'id': id, 'error': {'type': text, 'message': text, 'traceback': text}}).encode() + b'\\n')";
     let report = warden.run(Execute { limits, ..cell(kernel, code) });
@@ -115,7 +115,7 @@ fn a_driver_that_closes_its_pipes_is_given_up() {
     assert_eq!(warden.info(kernel).status, KernelStatus::Dead);
     assert!(warden.kernel(Ask::Restart { kernel }).is_ok());
     // One that reads nothing any more, though much is sent to it.
-    let report = warden.run(cell(kernel, "requests.close(); done(id)"));
+    let report = warden.run(cell(kernel, "done(id); time.sleep(1000)"));
     assert!(report.success);
     let deaf = Execute { timeout_ms: 200, ..cell(kernel, &format!("#{}", "x".repeat(1 << 19))) };
     let report = warden.run(deaf);

@@ -8,3 +8,4 @@ mod cells;
 mod copies;
 mod ends;
 mod hostile;
+mod languages;
