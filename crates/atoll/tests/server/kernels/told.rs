@@ -45,7 +45,8 @@ fn a_cell_is_told_with_its_code_what_it_printed_and_what_it_changed() {
     );
     assert_eq!(first["extra"]["cell_id"], ran["cell_id"]);
     assert_eq!(all[all.len() - 3]["ended"]["outcome"], "failed");
-    let output = server.ask("GET", &format!("/api/v1/audit/{}/output", first["id"].as_str().unwrap()), "");
+    let output =
+        server.ask("GET", &format!("/api/v1/audit/{}/output", first["operation_id"].as_str().unwrap()), "");
     assert!(String::from_utf8_lossy(&output.body).contains("[secret]"), "{output:?}");
     let notes = noted(&server, &sandbox);
     assert_eq!(notes.iter().map(|(_, code)| code.clone()).collect::<Vec<_>>(), [json!(1), json!(0)]);
@@ -66,7 +67,7 @@ fn what_a_cell_asks_for_on_the_way_out_is_its_own() {
     let ran = python(&server, &sandbox, asking);
     let cell = ran["cell_id"].as_str().unwrap();
     let operation = |server: &Server| {
-        entries(server).into_iter().find(|e| e["extra"]["cell_id"] == cell).unwrap()["id"].clone()
+        entries(server).into_iter().find(|e| e["extra"]["cell_id"] == cell).unwrap()["operation_id"].clone()
     };
     eventually("the decision", || {
         let log = server.ask("GET", &format!("{sandbox}/egress/log"), "").json();

@@ -29,7 +29,7 @@ fn wrong_fields_are_named() {
         ("dependencies", json!({ "packages": { "a": "1; id" } }), "packages"),
         ("dependencies", json!({ "packages": ["a"] }), "packages"),
         ("dependencies", json!({ "language": "bash", "packages": { "a": "" } }), "language"),
-        ("dependencies", json!({ "packages": { "six": "" }, "timeout": 0 }), "timeout_seconds"),
+        ("dependencies", json!({ "packages": { "six": "" }, "timeout": 0 }), "timeout"),
     ] {
         let answer = server.ask("POST", &format!("{sandbox}/{below}"), &body.to_string());
         let told = (answer.status, answer.json()["detail"][0]["loc"][1].clone());
