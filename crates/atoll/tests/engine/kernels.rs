@@ -241,3 +241,29 @@ async fn kernels_outlive_whoever_asked_for_them() {
     assert!(ended.killed);
     assert_eq!(says(&c, "pgrep -c python3 || true").await, "0");
 }
+
+#[tokio::test]
+async fn a_killed_warden_is_the_end_of_its_command() {
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    let mut host = Host::start(&c).await;
+    let (kernel, idle) =
+        (host.begin(Language::Python).await.unwrap(), host.begin(Language::Bash).await.unwrap());
+    assert!(host.run(idle, "x=1").await.success);
+    host.say(Ask::Execute(cell(kernel, "import os\nos.kill(os.getppid(), 9)\nwhile True: pass"))).await;
+    let ended = loop {
+        match host.events.next().await.unwrap() {
+            Some(ExecEvent::Ended(report)) => break report,
+            Some(_) => {}
+            None => panic!("no end"),
+        }
+    };
+    assert_eq!((ended.signal, ended.oom_killed), (Some(9), false));
+    // What still runs is below its shim, and goes when the host says so.
+    c.guest().kill(host.id).await.unwrap();
+    // The one that is left is this shell.
+    assert_eq!(says(&c, "pgrep -c python3; pgrep -c bash").await, "0\n1");
+    let mut again = Host::start(&c).await;
+    let kernel = again.begin(Language::Python).await.unwrap();
+    assert_eq!(again.value(kernel, "1 + 1").await, "2");
+}

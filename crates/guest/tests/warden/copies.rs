@@ -83,6 +83,15 @@ fn a_fork_has_everything_and_goes_its_own_way() {
     warden.value(kernel, "x.append(2)");
     let fork = warden.fork(kernel, None);
     assert_eq!((fork.parent, fork.status, fork.execution_count), (Some(kernel), KernelStatus::Idle, 2));
+    // Asked for twice, it is one.
+    let twice = Fork { kernel, checkpoint: None, new: KernelId::random() };
+    let tags = [warden.say(Ask::Fork(twice.clone())), warden.say(Ask::Fork(twice.clone()))];
+    for tag in tags {
+        let Answer::Kernel(info) = warden.answer(tag).unwrap() else { panic!() };
+        assert_eq!((info.kernel, info.status), (twice.new, KernelStatus::Idle));
+    }
+    assert_eq!(warden.kernel(Ask::Fork(twice.clone())).unwrap().kernel, twice.new);
+    assert_eq!(warden.ask(Ask::Delete { kernel: twice.new }).unwrap(), Answer::Done);
     let earlier = warden.fork(kernel, Some(saved.checkpoint));
     assert_eq!((earlier.parent, earlier.execution_count), (Some(kernel), 1));
     warden.value(fork.kernel, "x.append('fork')");

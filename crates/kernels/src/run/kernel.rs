@@ -319,11 +319,12 @@ impl Kernel {
 
     /// Its driver can say nothing any more, so nobody can use it. Most likely it is just ending.
     async fn lost_events(&mut self) -> Going {
-        let ended = tokio::time::timeout(ENDING, self.ended.1.recv()).await;
-        match ended {
-            Ok(Some(ended)) if Some(ended.pid) == self.live.as_ref().and_then(|live| live.pid) => {
-                self.note_end(ended).await
-            }
+        let pid = self.live.as_ref().and_then(|live| live.pid);
+        if pid.is_none() {
+            return self.give_up("it could not be copied").await;
+        }
+        match tokio::time::timeout(ENDING, self.ended.1.recv()).await {
+            Ok(Some(ended)) if Some(ended.pid) == pid => self.note_end(ended).await,
             _ => self.give_up("its driver closed its pipe").await,
         }
     }

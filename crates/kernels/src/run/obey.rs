@@ -227,7 +227,7 @@ impl Kernel {
 
     /// The last of it: whoever still wants something is told.
     pub(super) async fn go(&mut self) {
-        self.drop_queue("INTERRUPTED", "the kernel is gone");
+        self.drop_queue("KERNEL_DIED", "the interpreter did not start");
         if self.live.is_some() {
             self.kill(false).await;
         }

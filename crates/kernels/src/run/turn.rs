@@ -318,6 +318,10 @@ impl Kernel {
         }
         self.drain();
         let death = Death::from_wait(exit_status, signal, false);
+        // Its number may be another's by now.
+        if let Some(live) = &mut self.live {
+            live.pid = None;
+        }
         self.kill(true).await;
         self.died(&death.reason(), death).await
     }

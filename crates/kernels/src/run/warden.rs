@@ -145,8 +145,16 @@ impl Warden {
 
     /// A kernel that begins with what another one has.
     pub(super) fn adopt(self: &Rc<Self>, from: &Kernel, tag: ExecId, new: KernelId, live: Live, count: u64) {
-        if let Err(error) = self.may_be_new(new) {
-            return self.out.answer(tag, Err(error));
+        // It was asked for twice before it was there; dropped, the second copy ends.
+        let again = if self.is_fork_of(new, from.id) {
+            self.send(new, Control::Wait { tag })
+        } else {
+            self.may_be_new(new)
+        };
+        match again {
+            Err(error) => return self.out.answer(tag, Err(error)),
+            Ok(()) if self.find(new).is_some() => return,
+            Ok(()) => {}
         }
         let parent = Some(from.id);
         let interpreter = from.picture.info.borrow().interpreter.clone();
@@ -154,6 +162,10 @@ impl Warden {
         let mut kernel = Kernel::new(self.clone(), info, from.plan.clone(), tag);
         kernel.begin_with(live, count);
         self.keep(kernel);
+    }
+
+    fn is_fork_of(&self, new: KernelId, kernel: KernelId) -> bool {
+        self.find(new).is_some_and(|picture| picture.info.borrow().parent == Some(kernel))
     }
 
     fn may_be_new(&self, kernel: KernelId) -> Result<()> {
@@ -206,9 +218,7 @@ impl Warden {
     fn fork(&self, tag: ExecId, fork: Fork) -> Result<()> {
         let Fork { kernel, checkpoint, new } = fork;
         // Asked again: what was made then is the answer.
-        if let Some(known) = self.find(new)
-            && known.info.borrow().parent == Some(kernel)
-        {
+        if self.is_fork_of(new, kernel) {
             return self.send(new, Control::Wait { tag });
         }
         self.may_be_new(new)?;
