@@ -38,9 +38,8 @@ fn a_waiting_kernel_is_no_work_and_an_executing_cell_is() {
         json!({ "code": "while ! [ -e /workspace/end ]; do sleep 0.2; done", "timeout": 600 }).to_string();
     let headers = [super::AUTH, ("Idempotency-Key", "k")];
     let (address, path) = (server.address, format!("{kernel}/execute"));
-    let sent = body.clone();
     let lost =
-        thread::spawn(move || _ = super::http::request(address, "POST", &path, &headers, sent.as_bytes()));
+        thread::spawn(move || _ = super::http::request(address, "POST", &path, &headers, body.as_bytes()));
     eventually("a busy kernel", || server.ask("GET", &kernel, "").json()["status"] == "busy");
     eventually("standing still", || status(&server, &waits) == "paused");
     assert_eq!(status(&server, &works), "running");
