@@ -222,8 +222,8 @@ pub(super) async fn checkpoint(bench: &Bench<'_>, server: &Server) -> Result<Vec
         let mut next = || series.next().ok_or("a series is missing");
         let (own, rolled, fork) = (next()?, next()?, next()?);
         let beside = || vec![Baseline::new(bare.name, fork.clone())];
-        rows.push(Row::latency("rest kernel checkpoint, 100 MB", pace.name, own, beside()));
-        rows.push(Row::latency("rest kernel rollback, 100 MB", pace.name, rolled, beside()));
+        rows.push(Row::latency("rest checkpoint, 100 MB", pace.name, own, beside()));
+        rows.push(Row::latency("rest rollback, 100 MB", pace.name, rolled, beside()));
     }
     server::delete(&mut client, &sandbox).await?;
     Ok(rows)
