@@ -4,25 +4,23 @@
 
 use super::{
     cell::Cell,
-    follow::{CellFollow, Leash},
+    follow::CellFollow,
     link::Link,
-    request::{CellOutcome, CellRequest, CellTarget},
-    wire::other_answer,
+    request::{CellOutcome, CellRequest},
+    send::{Care, Sent, follow_known},
 };
 use crate::{
     Caller, Core,
-    act::{Act, CellTold, Trail},
-    egress::EnteredCell,
-    lifecycle::Working,
+    act::{CellTold, Trail},
     now,
 };
-use atoll_kernels::{Answer, Ask, CellReport, Execute, KernelStatus, Language, Start};
-use atoll_provider::{Changed, Container};
+use atoll_kernels::CellReport;
+use atoll_provider::Changed;
 use atoll_store::{Activity, ActivityKind, SandboxId};
-use atoll_types::{CellId, Death, DeathKind, Error, ErrorCode, KernelId, Result};
+use atoll_types::{CellId, Death, DeathKind, Error, Result};
 use sha2::{Digest, Sha256};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -79,28 +77,6 @@ impl Tending {
     }
 }
 
-/// What a cell needs while it runs.
-pub(super) struct Care {
-    pub(super) sandbox: SandboxId,
-    pub(super) container: Arc<dyn Container>,
-    pub(super) link: Arc<Link>,
-    pub(super) working: Working,
-    pub(super) entered: Option<EnteredCell>,
-    /// As it may be noted.
-    pub(super) shown: String,
-    /// It was begun before, and whoever did notes it; or the server's start does.
-    pub(super) joined: bool,
-    /// The default kernel was dead and had to be started anew for it.
-    pub(super) anew: bool,
-}
-
-/// A cell on its way.
-struct Sent {
-    care: Care,
-    cell: Arc<Cell>,
-    leash: Option<Leash>,
-}
-
 impl Core {
     /// The id of a cell whose request may be repeated, as that of a command.
     #[must_use]
@@ -145,6 +121,7 @@ impl Core {
         }
         let (container, _working) = self.desks.lend(sandbox, "a look at its kernels").await?;
         let Some(link) = self.wardens.existing(&container).await? else { return Ok(false) };
+        let _turn = link.repeating.lock().await;
         Ok(follow_known(&link, cell).await?.is_some())
     }
 
@@ -170,72 +147,6 @@ impl Core {
                 Ok(CellFollow::new(tended, leash))
             }
             Err(error) => act.done(Err(error)).await,
-        }
-    }
-
-    async fn send_cell(
-        &self,
-        act: &Act,
-        caller: &Caller,
-        id: CellId,
-        request: &CellRequest,
-        stream: bool,
-    ) -> Result<Sent> {
-        request.check()?;
-        let timeout = request.timeout(self.most(caller))?;
-        let sandbox = act.record()?.id;
-        let (container, working) = self.desks.lend(sandbox, "a cell").await?;
-        let link = self.wardens.link(&container).await?;
-        let entered = self.running.enter_cell(sandbox, link.exec(), act.operation());
-        let mut care = Care {
-            sandbox,
-            container,
-            link,
-            working,
-            entered: Some(entered),
-            shown: act.redacted(&request.code),
-            joined: false,
-            anew: false,
-        };
-        // One that ran before, perhaps for a server that is dead, must not run again.
-        if request.id.is_some()
-            && let Some(cell) = follow_known(&care.link, id).await?
-        {
-            (care.joined, care.entered) = (true, None);
-            return Ok(Sent { care, cell, leash: None });
-        }
-        let mut kernel = match request.target {
-            CellTarget::Kernel(kernel) => kernel,
-            CellTarget::Default(language) => default_kernel(&care.link, language).await?,
-        };
-        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        let limits = request.limits();
-        let mut tries = 0;
-        loop {
-            let code = request.code.clone();
-            let execute = Execute { kernel, cell: id, code, timeout_ms, stream, limits };
-            let leash = request.id.is_none().then(|| Leash::new(&care.link, kernel, id));
-            let error = match send(&care.link, execute).await {
-                Ok((cell, joined)) => {
-                    care.joined = joined;
-                    return Ok(Sent { care, cell, leash });
-                }
-                Err(error) => error,
-            };
-            if let Some(leash) = &leash {
-                leash.release();
-            }
-            let CellTarget::Default(language) = request.target else { return Err(error) };
-            tries += 1;
-            match error.code {
-                // Somebody ended it meanwhile.
-                ErrorCode::NotFound if tries < 3 => care.link.forget_default(kernel),
-                ErrorCode::KernelDied if tries < 3 && !care.link.is_over() => {
-                    care.anew |= revive(&care.link, kernel).await?;
-                }
-                _ => return Err(error),
-            }
-            kernel = default_kernel(&care.link, language).await?;
         }
     }
 
@@ -307,96 +218,4 @@ async fn settled(mut report: CellReport, link: &Link) -> CellReport {
         };
     }
     report
-}
-
-/// Sends a cell; what it says is heard from its first word on.
-async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
-    let id = execute.cell;
-    let (cell, followed) = link.cell(Some(execute.kernel), id)?;
-    if followed {
-        return Ok((cell, true));
-    }
-    let forget = Forget { link, cell: Some(id) };
-    match link.ask(Ask::Execute(execute)).await? {
-        Answer::Queued { joined } => {
-            forget.keep();
-            Ok((cell, joined))
-        }
-        _ => other_answer(),
-    }
-}
-
-/// A cell that the warden knows already; none where it does not.
-pub(super) async fn follow_known(link: &Link, id: CellId) -> Result<Option<Arc<Cell>>> {
-    // Which kernel it ran in is known when it has ended.
-    let (cell, followed) = link.cell(None, id)?;
-    if followed {
-        return Ok(Some(cell));
-    }
-    let forget = Forget { link, cell: Some(id) };
-    match link.ask(Ask::Follow { cell: id }).await {
-        Ok(Answer::Queued { .. }) => {
-            forget.keep();
-            Ok(Some(cell))
-        }
-        Ok(_) => other_answer(),
-        Err(error) if error.code == ErrorCode::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Nothing will be heard of a cell that was not taken.
-struct Forget<'a> {
-    link: &'a Link,
-    cell: Option<CellId>,
-}
-
-impl Forget<'_> {
-    fn keep(mut self) {
-        self.cell = None;
-    }
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        if let Some(cell) = self.cell {
-            self.link.forget(cell);
-        }
-    }
-}
-
-/// The default kernel of a language, which is started where there is none.
-pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<KernelId> {
-    if let Some(kernel) = link.default_kernel(language) {
-        return Ok(kernel);
-    }
-    let start = Start {
-        kernel: KernelId::random(),
-        language,
-        default: true,
-        working_directory: String::new(),
-        variables: BTreeMap::new(),
-    };
-    match link.ask(Ask::Start(start)).await? {
-        Answer::Kernel(info) => {
-            link.remember_default(&info);
-            Ok(info.kernel)
-        }
-        _ => other_answer(),
-    }
-}
-
-/// Starts a dead kernel anew, and says whether that lost anything. Of several who find it dead one does.
-async fn revive(link: &Link, kernel: KernelId) -> Result<bool> {
-    let _turn = link.reviving.lock().await;
-    let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
-    let Some(info) = all.iter().find(|info| info.kernel == kernel) else { return Ok(false) };
-    if info.status != KernelStatus::Dead {
-        return Ok(false);
-    }
-    let used = info.execution_count > 0;
-    match link.ask(Ask::Restart { kernel }).await? {
-        Answer::Kernel(_) => Ok(used),
-        _ => other_answer(),
-    }
 }

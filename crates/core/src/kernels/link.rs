@@ -70,6 +70,8 @@ pub(crate) struct Link {
     talk: Mutex<Talk>,
     /// Whoever starts a dead kernel anew has this.
     pub(super) reviving: tokio::sync::Mutex<()>,
+    /// Whoever looks whether a cell is known, and sends it if it is not, has this.
+    pub(super) repeating: tokio::sync::Mutex<()>,
 }
 
 /// The warden, as a command.
@@ -134,7 +136,13 @@ impl Link {
         let events = guest.attach(exec, from, true).await?;
         let (requests, queue) = mpsc::channel(QUEUE);
         let talk = Talk { oom_kills: report.oom_kills, requests: Some(requests), ..Talk::default() };
-        let link = Arc::new(Self { guest, exec, talk: Mutex::new(talk), reviving: Default::default() });
+        let link = Arc::new(Self {
+            guest,
+            exec,
+            talk: Mutex::new(talk),
+            reviving: Default::default(),
+            repeating: Default::default(),
+        });
         tokio::spawn(write(Arc::clone(&link), queue));
         let listener = Listener { link: Arc::clone(&link), container: Arc::clone(container), next: from };
         tokio::spawn(listener.listen(events));

@@ -14,6 +14,7 @@ mod install;
 mod link;
 mod packages;
 mod request;
+mod send;
 mod wardens;
 mod warm;
 mod watch;

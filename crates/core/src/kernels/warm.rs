@@ -1,7 +1,7 @@
 //! Interpreters of the pool: started before anybody asks, and given the sandbox's variables when their
 //! container is claimed.
 
-use super::{execute::default_kernel, wardens::Wardens, wire::other_answer};
+use super::{send::default_kernel, wardens::Wardens, wire::other_answer};
 use atoll_kernels::{Answer, Ask, KernelStatus, Language};
 use atoll_provider::Container;
 use atoll_types::{ErrorCode, Result};

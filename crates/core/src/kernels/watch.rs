@@ -1,7 +1,7 @@
 //! Cells that a former server left running are tended again: they are work, and their end is told under
 //! the operation that began them.
 
-use super::execute::{Care, follow_known};
+use super::send::{Care, follow_known};
 use crate::{Core, act::Trail};
 use atoll_audit::Redactor;
 use atoll_provider::Container;
@@ -32,7 +32,9 @@ impl Core {
         let Some(link) = self.wardens.existing(container).await? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for LeftCell { cell, operation, shown } in left {
+            let turn = link.repeating.lock().await;
             let Some(cell) = follow_known(&link, cell).await? else { continue };
+            drop(turn);
             let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
             let care = Care {
                 sandbox: record.id,
