@@ -96,6 +96,8 @@ impl Kernel {
 
     /// Ends the running cell and all that waits, because somebody wants so.
     fn end_work(&mut self, why: &str, restarted: bool) {
+        // What was printed until now is the cell's.
+        self.drain();
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
             Doing::Nothing | Doing::Starting { .. } => {}
             Doing::Cell(mut running) => {

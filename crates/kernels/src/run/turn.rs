@@ -131,7 +131,7 @@ impl Kernel {
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            if !processes::is_child(pid) {
+            if !processes::is_child(pid) || self.new_process(Some(pid)).is_none() {
                 return self.give_up("it is not where it should be").await;
             }
             let Some(live) = &mut self.live else { return Going::On };
