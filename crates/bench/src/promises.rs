@@ -61,6 +61,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     Promise::in_full(Figure::RestLive, "memory, 100 live", Bound::Most(3.0)),
     Promise::in_full(Figure::RestLive, "memory, 500 live", Bound::Most(3.0)),
     Promise::in_full(Figure::RestLive, "start with 500 live", Bound::Most(2000.0)),
+    Promise::of(Figure::RestKernel, "rest kernel 1+1", Bound::Most(3.0)),
     Promise::in_full(Figure::RestClaimBurst, "rest 100 claims at once", Bound::Most(500.0)),
     Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];

@@ -18,6 +18,7 @@ mod exec;
 mod exec_rate;
 mod files;
 mod idempotency;
+mod kernels;
 mod keys;
 mod leash;
 mod lifecycle;
@@ -42,6 +43,10 @@ pub use atoll_egress::{
     Entry as EgressEntry, Policy,
     presets::{Listed as ListedEntry, Preset as EgressPreset},
 };
+pub use atoll_kernels::{
+    CellError, CellEvent, CellReport, CellStream, CheckpointInfo, Display, KernelInfo, KernelStatus,
+    Language, OutputLimits,
+};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use egress::{EgressParts, EgressToken, EgressView, Refusals};
@@ -51,6 +56,10 @@ pub use exec::{
     MAX_TIMEOUT_SECONDS,
 };
 pub use files::Download;
+pub use kernels::{
+    CellFollow, CellGrip, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed,
+    KernelRequest, MAX_CELL_SECONDS,
+};
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use live::{Knobs, OnShutdown, Plan, PoolSize, Preset, SettingsView, Source};
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
@@ -96,6 +105,8 @@ pub struct Core {
     turns: Arc<admission::Turns>,
     exec_rates: Arc<exec_rate::ExecRates>,
     works: Arc<lifecycle::Works>,
+    wardens: Arc<kernels::Wardens>,
+    tending: Arc<kernels::Tending>,
     /// When this server began.
     began: i64,
 }
@@ -126,12 +137,14 @@ impl Core {
         let settings = Arc::new(settings);
         let live = Arc::new(live::Live::new(settings.preset.clone()));
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live));
+        let wardens: Arc<kernels::Wardens> = Arc::default();
         let pool = pool::Pool::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             admission.clone(),
             Arc::clone(&live),
             Arc::clone(&settings),
+            Arc::clone(&wardens),
         );
         let running: Arc<egress::Running> = Arc::default();
         let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
@@ -165,6 +178,8 @@ impl Core {
             turns: Arc::default(),
             exec_rates: Arc::default(),
             works,
+            wardens,
+            tending: Arc::default(),
             began: now(),
         }
     }

@@ -11,6 +11,7 @@ use crate::{
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Limits, Result};
+use std::collections::BTreeMap;
 use tokio::time::Instant;
 
 /// How often a start is tried again whose limits were changed meanwhile.
@@ -55,7 +56,7 @@ impl Core {
         });
         let failed = |_| Error::internal("the sandbox was not made to its end");
         match made.await.map_err(failed)?? {
-            Made::New(record) => Ok(Created { record: *record, new: true }),
+            Made::New(record) => Ok(Created { record: *record, new: true, stderr: String::new() }),
             Made::Existing(id) => self.start_existing(caller, id).await,
         }
     }
@@ -96,11 +97,14 @@ impl Core {
     async fn hand_over(&self, warm: &Warm, limits: Limits, environment: Environment) -> Result<()> {
         let unable = || Error::internal("the container cannot be handed over");
         let power = warm.container().claimable().ok_or_else(unable)?;
-        power.claim(limits, self.gates.variables().chain(environment.variables).collect()).await
+        let variables: BTreeMap<_, _> = self.gates.variables().chain(environment.variables).collect();
+        power.claim(limits, variables.clone()).await?;
+        self.pool.configure(warm, variables).await
     }
 
     async fn start_existing(&self, caller: &Caller, id: SandboxId) -> Result<Created> {
-        Ok(Created { record: self.start(caller, id, "a create with its session key").await?, new: false })
+        let record = self.start(caller, id, "a create with its session key").await?;
+        Ok(Created { record, new: false, stderr: String::new() })
     }
 
     /// Of those that create with one session key, one at a time: the others find its sandbox.

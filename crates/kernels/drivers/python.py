@@ -284,6 +284,20 @@ def keep_descriptors():
     posix.dup2(2, ERR, inheritable=False)
 
 
+def find_installs():
+    """What pip installs for the user later is found too: Python looks there only if it is there at its start."""
+    site = sys.modules.get("site")
+    if not getattr(site, "ENABLE_USER_SITE", None):
+        return
+    folder = site.getusersitepackages()
+    if folder not in sys.path:
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError:
+            return
+        sys.path.append(folder)
+
+
 def begin():
     keep_descriptors()
     open_requests()
@@ -306,6 +320,7 @@ def begin():
             adjust(hook, sys.modules[name])
     sys.meta_path.insert(0, AfterImport)
     sys.path.insert(0, "")
+    find_installs()
     say_ready()
     serve()
 

@@ -265,6 +265,16 @@ attach(list2env(list(
     invisible(show_file(type, copy))
   })), name = "atoll", warn.conflicts = FALSE)
 
+# What is installed for the user later is found too: R looks there only if it is there at its start.
+local({
+  own <- Sys.getenv("R_LIBS_USER")
+  if (nzchar(own)) {
+    own <- path.expand(strsplit(own, .Platform$path.sep, fixed = TRUE)[[1L]][[1L]])
+    dir.create(own, recursive = TRUE, showWarnings = FALSE)
+    .libPaths(c(own, .libPaths()))
+  }
+})
+
 send("{\"event\":\"ready\",\"interpreter\":", quoted(paste("R", getRversion())), "}")
 suspendInterrupts(repeat {
   header <- readLines(requests, 1L)

@@ -76,6 +76,12 @@ pub(crate) enum Figure {
     RestLive,
     /// The same beside Docker's API, where that is installed
     RestDocker,
+    /// Running a cell in a live interpreter through REST
+    RestKernel,
+    /// Starting a live interpreter through REST, and having one from the pool
+    KernelStart,
+    /// Remembering a live interpreter and going back, through REST
+    KernelCheckpoint,
     /// Fetching much through a sandbox's proxy
     EgressThroughput,
     /// Fetching little through a sandbox's proxy
@@ -91,7 +97,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -114,6 +120,9 @@ impl Figure {
         Self::RestClaimBurst,
         Self::RestLive,
         Self::RestDocker,
+        Self::RestKernel,
+        Self::KernelStart,
+        Self::KernelCheckpoint,
         Self::EgressThroughput,
         Self::EgressLatency,
         Self::EgressConnections,
@@ -143,6 +152,9 @@ impl Figure {
             Self::RestClaimBurst => rest::claim_burst(bench).await,
             Self::RestLive => rest::live(bench).await,
             Self::RestDocker => rest::docker(bench).await,
+            Self::RestKernel => rest::kernel(bench).await,
+            Self::KernelStart => rest::kernel_start(bench).await,
+            Self::KernelCheckpoint => rest::kernel_checkpoint(bench).await,
             Self::EgressThroughput => egress::throughput(bench).await,
             Self::EgressLatency => egress::latency(bench).await,
             Self::EgressConnections => egress::connections(bench).await,

@@ -82,7 +82,7 @@ def make_shell():
     settings = Config()
     settings.HistoryManager.enabled = False
     settings.InteractiveShell.colors = "NoColor" if interactive_version() < 9 else "nocolor"
-    shell = Shell.instance(ipython_dir="/nonexistent", user_module=MAIN, user_ns=MAIN.__dict__, config=settings)
+    shell = Shell.instance(ipython_dir="/", user_module=MAIN, user_ns=MAIN.__dict__, config=settings)
     interactiveshell.InteractiveShell._instance = shell
     if shell.db is None:
         shell.db = {}

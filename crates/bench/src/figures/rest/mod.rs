@@ -8,6 +8,7 @@ mod create;
 mod docker;
 mod exec;
 mod files;
+mod kernel;
 mod live;
 mod pause;
 mod preview;
@@ -62,6 +63,20 @@ pub(super) async fn docker(bench: &Bench<'_>) -> Result<Vec<Row>> {
         return Ok(Vec::new());
     }
     with_server(async |server| docker::take(bench, server).await).await
+}
+
+pub(super) async fn kernel(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| kernel::take(bench, server).await).await
+}
+
+pub(super) async fn kernel_start(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let mut rows = with_server(async |server| kernel::start(bench, server).await).await?;
+    rows.extend(kernel::claimed(bench).await?);
+    Ok(rows)
+}
+
+pub(super) async fn kernel_checkpoint(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| kernel::checkpoint(bench, server).await).await
 }
 
 pub(super) async fn claim(bench: &Bench<'_>) -> Result<Vec<Row>> {

@@ -1,0 +1,228 @@
+//! Getting a cell to its kernel: the one that is named, or the default one of a language, which is started
+//! where there is none and started anew where it is dead.
+
+use super::{
+    cell::Cell,
+    follow::Leash,
+    link::Link,
+    request::{CellRequest, CellTarget},
+    wire::other_answer,
+};
+use crate::{Caller, Core, act::Act, egress::EnteredCell, lifecycle::Working};
+use atoll_kernels::{Answer, Ask, Execute, KernelStatus, Language, Start};
+use atoll_provider::Container;
+use atoll_store::SandboxId;
+use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How often a default kernel that is gone or dead is looked for again.
+const TRIES: usize = 3;
+
+/// What a cell needs while it runs.
+pub(super) struct Care {
+    pub(super) sandbox: SandboxId,
+    pub(super) container: Arc<dyn Container>,
+    pub(super) link: Arc<Link>,
+    pub(super) working: Working,
+    pub(super) entered: Option<EnteredCell>,
+    /// As it may be noted.
+    pub(super) shown: String,
+    /// It was begun before, and whoever did notes it; or the server's start does.
+    pub(super) joined: bool,
+    /// The default kernel was dead and had to be started anew for it.
+    pub(super) anew: bool,
+}
+
+/// A cell on its way.
+pub(super) struct Sent {
+    pub(super) care: Care,
+    pub(super) cell: Arc<Cell>,
+    pub(super) leash: Option<Leash>,
+}
+
+impl Core {
+    pub(super) async fn send_cell(
+        &self,
+        act: &Act,
+        caller: &Caller,
+        id: CellId,
+        request: &CellRequest,
+        stream: bool,
+    ) -> Result<Sent> {
+        request.check()?;
+        let timeout = request.timeout(self.most(caller))?;
+        let sandbox = act.record()?.id;
+        let (container, working) = self.desks.lend(sandbox, "a cell").await?;
+        let link = self.wardens.link(&container).await?;
+        let entered = self.running.enter_cell(sandbox, link.exec(), act.operation());
+        let mut care = Care {
+            sandbox,
+            container,
+            link: Arc::clone(&link),
+            working,
+            entered: Some(entered),
+            shown: act.redacted(&request.code),
+            joined: false,
+            anew: false,
+        };
+        // One that ran before, perhaps for a server that is dead, must not run again.
+        let mut _turn = None;
+        if request.id.is_some() {
+            _turn = Some(link.repeating.lock().await);
+            if let Some(cell) = follow_known(&link, id).await? {
+                (care.joined, care.entered) = (true, None);
+                return Ok(Sent { care, cell, leash: None });
+            }
+        }
+        let execute = Execute {
+            kernel: KernelId::random(),
+            cell: id,
+            code: request.code.clone(),
+            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            stream,
+            limits: request.limits(),
+        };
+        let leashed = request.id.is_none();
+        match request.target {
+            CellTarget::Kernel(kernel) => send_to(care, Execute { kernel, ..execute }, leashed).await,
+            CellTarget::Default(language) => send_to_default(care, execute, language, leashed).await,
+        }
+    }
+}
+
+/// Sends a cell to its kernel. Who goes away before it is answered takes it back.
+async fn send_to(mut care: Care, execute: Execute, leashed: bool) -> Result<Sent> {
+    let leash = leashed.then(|| Leash::new(&care.link, execute.kernel, execute.cell));
+    match send(&care.link, execute).await {
+        Ok((cell, joined)) => {
+            care.joined = joined;
+            Ok(Sent { care, cell, leash })
+        }
+        Err(error) => {
+            leash.iter().for_each(Leash::release);
+            Err(error)
+        }
+    }
+}
+
+/// The same to the default kernel of a language.
+async fn send_to_default(
+    mut care: Care,
+    mut execute: Execute,
+    language: Language,
+    leashed: bool,
+) -> Result<Sent> {
+    for _ in 1..TRIES {
+        let kernel = default_kernel(&care.link, language).await?;
+        execute.kernel = kernel;
+        let leash = leashed.then(|| Leash::new(&care.link, kernel, execute.cell));
+        let error: Error = match send(&care.link, execute.clone()).await {
+            Ok((cell, joined)) => {
+                care.joined = joined;
+                return Ok(Sent { care, cell, leash });
+            }
+            Err(error) => error,
+        };
+        leash.iter().for_each(Leash::release);
+        match error.code {
+            // Somebody ended it meanwhile.
+            ErrorCode::NotFound => care.link.forget_default(kernel),
+            ErrorCode::KernelDied if !care.link.is_over() => care.anew |= revive(&care.link, kernel).await?,
+            _ => return Err(error),
+        }
+    }
+    execute.kernel = default_kernel(&care.link, language).await?;
+    send_to(care, execute, leashed).await
+}
+
+/// Sends a cell; what it says is heard from its first word on.
+async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
+    let id = execute.cell;
+    let (cell, followed) = link.cell(Some(execute.kernel), id)?;
+    if followed {
+        return Ok((cell, true));
+    }
+    let forget = Forget { link, cell: Some(id) };
+    match link.ask(Ask::Execute(execute)).await? {
+        Answer::Queued { joined } => {
+            forget.keep();
+            Ok((cell, joined))
+        }
+        _ => other_answer(),
+    }
+}
+
+/// A cell that the warden knows already; none where it does not.
+pub(super) async fn follow_known(link: &Link, id: CellId) -> Result<Option<Arc<Cell>>> {
+    // Which kernel it ran in is known when it has ended.
+    let (cell, followed) = link.cell(None, id)?;
+    if followed {
+        return Ok(Some(cell));
+    }
+    let forget = Forget { link, cell: Some(id) };
+    match link.ask(Ask::Follow { cell: id }).await {
+        Ok(Answer::Queued { .. }) => {
+            forget.keep();
+            Ok(Some(cell))
+        }
+        Ok(_) => other_answer(),
+        Err(error) if error.code == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Nothing will be heard of a cell that was not taken.
+struct Forget<'a> {
+    link: &'a Link,
+    cell: Option<CellId>,
+}
+
+impl Forget<'_> {
+    fn keep(mut self) {
+        self.cell = None;
+    }
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell {
+            self.link.forget(cell);
+        }
+    }
+}
+
+/// The default kernel of a language, which is started where there is none.
+pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<KernelId> {
+    if let Some(kernel) = link.default_kernel(language) {
+        return Ok(kernel);
+    }
+    let start = Start {
+        kernel: KernelId::random(),
+        language,
+        default: true,
+        working_directory: String::new(),
+        variables: BTreeMap::new(),
+    };
+    match link.ask(Ask::Start(start)).await? {
+        Answer::Kernel(info) => {
+            link.remember_default(&info);
+            Ok(info.kernel)
+        }
+        _ => other_answer(),
+    }
+}
+
+/// Starts a dead kernel anew, and says whether that lost anything. Of several who find it dead one does.
+async fn revive(link: &Link, kernel: KernelId) -> Result<bool> {
+    let _turn = link.reviving.lock().await;
+    let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
+    let Some(info) = all.iter().find(|info| info.kernel == kernel) else { return Ok(false) };
+    if info.status != KernelStatus::Dead {
+        return Ok(false);
+    }
+    let used = info.execution_count > 0;
+    match link.ask(Ask::Restart { kernel }).await? {
+        Answer::Kernel(_) => Ok(used),
+        _ => other_answer(),
+    }
+}
