@@ -14,6 +14,7 @@ CREATE TABLE tool_sessions (
     thread       INTEGER NOT NULL REFERENCES tool_threads (seq) ON DELETE CASCADE,
     owner_name   TEXT    NOT NULL,
     sandbox      BLOB    NOT NULL,
+    kernel       BLOB,
     language     TEXT    NOT NULL,
     dependencies TEXT    NOT NULL,
     status       TEXT    NOT NULL,

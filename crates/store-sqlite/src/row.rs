@@ -7,7 +7,7 @@ use atoll_store::{
     Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError, ToolExport, ToolSession,
     ToolSessionId, ToolStatus, ToolThread,
 };
-use atoll_types::{ContainerId, VolumeId};
+use atoll_types::{ContainerId, KernelId, VolumeId};
 use serde::de::DeserializeOwned;
 use sqlx::{Decode, Row, Sqlite, Type, sqlite::SqliteRow};
 use uuid::Uuid;
@@ -222,12 +222,15 @@ fn session_id(row: &SqliteRow, column: &'static str) -> Result<ToolSessionId> {
 }
 
 pub(crate) fn tool_session(row: &SqliteRow) -> Result<ToolSession> {
+    let kernel: Option<&[u8]> = get(row, "kernel")?;
+    let kernel = kernel.map(Uuid::from_slice).transpose().map_err(|_| damaged("kernel"))?;
     Ok(ToolSession {
         id: session_id(row, "id")?,
         owner: get(row, "owner")?,
         owner_name: get(row, "owner_name")?,
         thread: get(row, "thread")?,
         sandbox: SandboxId::from_uuid(uuid(row, "sandbox")?),
+        kernel: kernel.map(KernelId::from_uuid),
         language: get(row, "language")?,
         dependencies: json(row, "dependencies")?,
         status: name(row, "status", ToolStatus::from_name)?,

@@ -6,12 +6,13 @@ use atoll_store::{
     Millis, Result, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId,
     ToolSessions, ToolStatus, ToolThread,
 };
+use atoll_types::KernelId;
 use sqlx::SqliteConnection;
 
 const WRITING: &str = "writing a tool session";
 const READING: &str = "reading tool sessions";
 
-const SESSION: &str = "SELECT s.id, t.owner, s.owner_name, t.thread, s.sandbox, s.language, s.dependencies, \
+const SESSION: &str = "SELECT s.id, t.owner, s.owner_name, t.thread, s.sandbox, s.kernel, s.language, s.dependencies, \
      s.status, s.reason, s.created_at, s.active_at FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread";
 
 /// The row of a thread, which is made if it is new; in either case something was just done in it.
@@ -52,20 +53,21 @@ async fn insert(conn: &mut SqliteConnection, session: ToolSession, seats: ToolSe
     }
     #[rustfmt::skip] // One a line would be longer than the rest.
     let ToolSession {
-        id: ToolSessionId(id), owner, owner_name, thread: name, sandbox, language, dependencies, status, reason,
-        created_at, active_at,
+        id: ToolSessionId(id), owner, owner_name, thread: name, sandbox, kernel, language, dependencies, status,
+        reason, created_at, active_at,
     } = session;
     let thread = thread(conn, &owner, &name, active_at).await?;
     let dependencies =
         serde_json::to_string(&dependencies).map_err(|e| StoreError::Internal(WRITING, e.into()))?;
     sqlx::query(
-        "INSERT INTO tool_sessions (id, thread, owner_name, sandbox, language, dependencies, status, reason, \
-         created_at, active_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tool_sessions (id, thread, owner_name, sandbox, kernel, language, dependencies, status, reason, \
+         created_at, active_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(id)
     .bind(thread)
     .bind(owner_name)
     .bind(&sandbox.uuid().as_bytes()[..])
+    .bind(kernel.map(|id| id.uuid().as_bytes().to_vec()))
     .bind(language)
     .bind(dependencies)
     .bind(status.as_str())
@@ -91,6 +93,21 @@ async fn set(
         .execute(conn)
         .await
         .map_err(failed(WRITING))?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn start(
+    conn: &mut SqliteConnection,
+    ToolSessionId(id): ToolSessionId,
+    kernel: KernelId,
+) -> Result<bool> {
+    let done =
+        sqlx::query("UPDATE tool_sessions SET kernel = ?, status = 'running', reason = NULL WHERE id = ?")
+            .bind(&kernel.uuid().as_bytes()[..])
+            .bind(id)
+            .execute(conn)
+            .await
+            .map_err(failed(WRITING))?;
     Ok(done.rows_affected() > 0)
 }
 
@@ -176,6 +193,10 @@ impl ToolSessions for SqliteStore {
     ) -> Result<bool> {
         let reason = reason.map(str::to_owned);
         self.writer.write(WRITING, move |conn| Box::pin(set(conn, id, status, reason))).await
+    }
+
+    async fn start_tool_session(&self, id: ToolSessionId, kernel: KernelId) -> Result<bool> {
+        self.writer.write(WRITING, move |conn| Box::pin(start(conn, id, kernel))).await
     }
 
     async fn touch_tool_session(&self, id: ToolSessionId, at: Millis) -> Result<()> {

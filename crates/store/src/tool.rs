@@ -4,6 +4,7 @@
 
 use crate::{Millis, Result, SandboxId, names::names};
 use async_trait::async_trait;
+use atoll_types::KernelId;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// A tool session, known by eight hexadecimal digits.
@@ -56,6 +57,8 @@ pub struct ToolSession {
     pub thread: String,
     /// Its sandbox.
     pub sandbox: SandboxId,
+    /// Its interpreter, once there is one.
+    pub kernel: Option<KernelId>,
     /// What it speaks.
     pub language: String,
     /// What was asked to be installed.
@@ -137,6 +140,8 @@ pub trait ToolSessions: Send + Sync {
         status: ToolStatus,
         reason: Option<&str>,
     ) -> Result<bool>;
+    /// Says that a session can be used, and by which interpreter; false when there is none.
+    async fn start_tool_session(&self, id: ToolSessionId, kernel: KernelId) -> Result<bool>;
     /// Notes that something was done with a session, and so in its thread. Never moves back; an unknown one is
     /// passed over.
     async fn touch_tool_session(&self, id: ToolSessionId, at: Millis) -> Result<()>;

@@ -6,6 +6,7 @@ use atoll_store::{
     Millis, Result, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId,
     ToolSessions, ToolStatus, ToolThread,
 };
+use atoll_types::KernelId;
 
 #[async_trait]
 impl ToolSessions for Broken {
@@ -39,6 +40,10 @@ impl ToolSessions for Broken {
         reason: Option<&str>,
     ) -> Result<bool> {
         self.inner.set_tool_session(id, status, reason).await
+    }
+
+    async fn start_tool_session(&self, id: ToolSessionId, kernel: KernelId) -> Result<bool> {
+        self.inner.start_tool_session(id, kernel).await
     }
 
     async fn touch_tool_session(&self, id: ToolSessionId, at: Millis) -> Result<()> {

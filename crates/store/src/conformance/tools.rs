@@ -5,6 +5,7 @@ use crate::{
     Clash, SandboxId, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId,
     ToolStatus,
 };
+use atoll_types::KernelId;
 use std::collections::BTreeMap;
 
 const ROOM: ToolSeats = ToolSeats { in_all: 1000, of_thread: 1000 };
@@ -16,6 +17,7 @@ fn session(number: u32, thread: &str) -> ToolSession {
         owner_name: "Ada".into(),
         thread: thread.into(),
         sandbox: SandboxId::random(),
+        kernel: None,
         language: "python".into(),
         dependencies: BTreeMap::from([("pandas".into(), "2.2.3".into()), ("x".into(), String::new())]),
         status: ToolStatus::Starting,
@@ -40,6 +42,11 @@ pub(super) async fn a_tool_session_comes_back_as_it_went_in(store: Shared) -> Ou
     same("the thread of what was refused", store.tool_threads().await?.len(), 1)?;
     same("all", store.tool_sessions(None).await?, vec![first.clone(), last])?;
     same("nobody", store.tool_session(ToolSessionId(2)).await?, None)?;
+    let kernel = KernelId::random();
+    same("start", store.start_tool_session(first.id, kernel).await?, true)?;
+    same("start nobody", store.start_tool_session(ToolSessionId(2), kernel).await?, false)?;
+    let first = ToolSession { status: ToolStatus::Running, kernel: Some(kernel), ..first };
+    same("started", store.tool_session(first.id).await?, Some(first.clone()))?;
     let dead = Some("out of memory");
     same("set", store.set_tool_session(first.id, ToolStatus::Dead, dead).await?, true)?;
     let changed = ToolSession { status: ToolStatus::Dead, reason: dead.map(str::to_owned), ..first.clone() };
