@@ -13,6 +13,7 @@ mod folders;
 mod forward;
 mod guard;
 mod idempotency;
+mod kernels;
 mod keys;
 mod linger;
 mod listen;
@@ -92,6 +93,17 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(exec::control::stdin))
         .routes(routes!(exec::control::signal))
         .routes(routes!(exec::control::kill))
+        .routes(routes!(kernels::start, kernels::list))
+        .routes(routes!(kernels::get, kernels::remove))
+        .routes(routes!(kernels::execute::execute))
+        .routes(routes!(kernels::interrupt))
+        .routes(routes!(kernels::restart))
+        .routes(routes!(kernels::fork))
+        .routes(routes!(kernels::checkpoints::make, kernels::checkpoints::list))
+        .routes(routes!(kernels::checkpoints::remove))
+        .routes(routes!(kernels::checkpoints::rollback))
+        .routes(routes!(kernels::execute::run))
+        .routes(routes!(kernels::dependencies::install))
         .routes(routes!(files::list))
         .routes(routes!(files::download, files::upload))
         .routes(routes!(files::stat))
