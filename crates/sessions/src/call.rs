@@ -6,6 +6,7 @@ use crate::{
     tools::{check, input::ExecuteCode},
 };
 use atoll_types::{Error, ErrorCode};
+use futures_util::FutureExt;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -56,15 +57,16 @@ impl Sessions {
         })?;
         // Code is interrupted and answers; everything else is left where it is, and tidies up after itself.
         if tool == Tool::ExecuteCode {
-            return self.code(who, &check::parse(arguments)?, listener, cancel).await;
+            return self.code(who, &check::parse(arguments)?, listener, cancel).boxed().await;
         }
+        // Each on the heap: together they would fill a thread's stack.
         let work = async {
             match tool {
-                Tool::CreateSession => self.create(who, check::parse(arguments)?, listener).await,
-                Tool::ExecuteTerminal => self.terminal(who, check::parse(arguments)?).await,
-                Tool::ImportFiles => self.import(who, check::parse(arguments)?).await,
-                Tool::ExportFiles => self.export(who, check::parse(arguments)?).await,
-                Tool::StopSession => self.stop(who, check::parse(arguments)?).await,
+                Tool::CreateSession => self.create(who, check::parse(arguments)?, listener).boxed().await,
+                Tool::ExecuteTerminal => self.terminal(who, check::parse(arguments)?).boxed().await,
+                Tool::ImportFiles => self.import(who, check::parse(arguments)?).boxed().await,
+                Tool::ExportFiles => self.export(who, check::parse(arguments)?).boxed().await,
+                Tool::StopSession => self.stop(who, check::parse(arguments)?).boxed().await,
                 Tool::ExecuteCode => Err(Error::internal("code is run elsewhere").into()),
             }
         };
