@@ -104,7 +104,7 @@ impl Sessions {
             return Err(Error::new(ErrorCode::Conflict, format!("{path} cannot be imported into itself")));
         }
         let _using = self.users.begin(from.id);
-        self.store.touch_tool_session(from.id, crate::now()).await?;
+        self.touch(&from).await;
         let entry = self.core.stat(&who.caller, from.sandbox, &path, true).await?;
         if entry.kind == EntryKind::Directory {
             let pack = Pack { path, prefix: None };
