@@ -12,12 +12,14 @@ mod exec;
 mod execs;
 mod files;
 mod folders;
+mod kernels;
 mod keys;
 mod pool;
 mod ports;
 mod reply;
 mod sandboxes;
 mod settings;
+mod sse;
 mod terminal;
 mod transport;
 mod usage;
@@ -38,6 +40,9 @@ pub use execs::{Event, Exec, ExecEvent, ExecEvents, ExecFailure, OutputStream};
 pub use files::{Download, FileItem};
 pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
+};
+pub use kernels::{
+    CellError, CellEvent, CellEvents, CellResult, Checkpoint, Display, Kernel, RunCode, StartKernel,
 };
 pub use keys::{CreateKey, IssuedKey, Key};
 pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};

@@ -71,6 +71,12 @@ pub(crate) enum Figure {
     RestClaim,
     /// Claiming many that are ready at once, through REST
     RestClaimBurst,
+    /// Running a cell in a live interpreter through REST
+    RestKernel,
+    /// Starting a live interpreter through REST, and having one from the pool
+    KernelStart,
+    /// Remembering a live interpreter and going back, through REST
+    KernelCheckpoint,
     /// Fetching much through a sandbox's proxy
     EgressThroughput,
     /// Fetching little through a sandbox's proxy
@@ -86,7 +92,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -107,6 +113,9 @@ impl Figure {
         Self::RestBurst,
         Self::RestClaim,
         Self::RestClaimBurst,
+        Self::RestKernel,
+        Self::KernelStart,
+        Self::KernelCheckpoint,
         Self::EgressThroughput,
         Self::EgressLatency,
         Self::EgressConnections,
@@ -134,6 +143,9 @@ impl Figure {
             Self::RestBurst => rest::burst(bench).await,
             Self::RestClaim => rest::claim(bench).await,
             Self::RestClaimBurst => rest::claim_burst(bench).await,
+            Self::RestKernel => rest::kernel(bench).await,
+            Self::KernelStart => rest::kernel_start(bench).await,
+            Self::KernelCheckpoint => rest::kernel_checkpoint(bench).await,
             Self::EgressThroughput => egress::throughput(bench).await,
             Self::EgressLatency => egress::latency(bench).await,
             Self::EgressConnections => egress::connections(bench).await,
