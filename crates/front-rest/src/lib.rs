@@ -26,10 +26,12 @@ mod sandboxes;
 mod settings;
 mod shapes;
 mod terminal;
+mod threads;
 mod time;
 mod usage;
 
 use atoll_core::{Core, Rate, Rates};
+use atoll_sessions::Sessions;
 pub use auth::Access;
 use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
 use docs::Bearer;
@@ -47,6 +49,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) core: Core,
+    pub(crate) sessions: Sessions,
     pub(crate) access: Access,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rates: Arc<Rates>,
@@ -139,6 +142,13 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::get))
         .routes(routes!(audit::output))
         .routes(routes!(events::events))
+        .routes(routes!(threads::tools))
+        .routes(routes!(threads::call))
+        .routes(routes!(threads::sessions))
+        .routes(routes!(threads::exports))
+        .routes(routes!(threads::download))
+        .routes(routes!(threads::upload))
+        .routes(routes!(threads::delete))
 }
 
 /// The document that describes the API.
@@ -150,9 +160,9 @@ pub fn openapi() -> String {
 }
 
 /// The whole API over a core.
-pub fn router(core: Core, access: Access, preview: PreviewSettings) -> Router {
+pub fn router(core: Core, sessions: Sessions, access: Access, preview: PreviewSettings) -> Router {
     let preview = Arc::new(Preview::new(preview));
-    let app = App { core, access, metrics: Arc::default(), rates: Arc::default(), preview };
+    let app = App { core, sessions, access, metrics: Arc::default(), rates: Arc::default(), preview };
     let (router, mut document) = routes().split_for_parts();
     docs::plain_paths(&mut document);
     let document = document.to_json().unwrap_or_default();

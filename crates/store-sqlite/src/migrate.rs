@@ -11,6 +11,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0002_audit.sql"),
     include_str!("../migrations/0003_egress.sql"),
     include_str!("../migrations/0004_lifetime.sql"),
+    include_str!("../migrations/0005_tools.sql"),
 ];
 
 /// The version that this release writes.

@@ -4,6 +4,7 @@
 
 mod egress;
 mod limits;
+mod tools;
 
 use crate::cli;
 use atoll_core::CoreSettings;
@@ -18,6 +19,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
+pub(crate) use tools::ToolsConfig;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -31,6 +33,7 @@ struct File {
     metrics: Metrics,
     launcher: Launcher,
     egress: egress::File,
+    tools: tools::File,
     tiers: BTreeMap<String, limits::TierFile>,
     settings: toml::Table,
 }
@@ -122,6 +125,7 @@ pub(crate) struct Config {
     pub(crate) core: CoreSettings,
     pub(crate) preview: PreviewSettings,
     pub(crate) egress: EgressConfig,
+    pub(crate) tools: ToolsConfig,
 }
 
 fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
@@ -160,6 +164,7 @@ impl Config {
             metrics,
             launcher,
             egress,
+            tools,
             tiers,
             settings,
         } = file;
@@ -184,6 +189,7 @@ impl Config {
             core,
             preview: preview.settings()?,
             egress: egress.settings()?,
+            tools: tools.settings()?,
         };
         if config.no_auth && !config.listen.ip().is_loopback() {
             return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));

@@ -12,6 +12,7 @@ use atoll_audit::{AuditKey, Ledger};
 use atoll_core::{Core, IssuedKey, Vault};
 use atoll_front_rest::Access;
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
+use atoll_sessions::{SessionSettings, Sessions};
 use atoll_store_sqlite::SqliteStore;
 use atoll_types::{Error, ErrorCode, Result};
 use std::{
@@ -115,8 +116,11 @@ async fn serve(config: &Config) -> Result<()> {
     let way_out = egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
     let (book, dialer) = (Arc::clone(&way_out.book), way_out.engine.dialer());
     let vault = Vault::new(&secret);
-    let core = Core::new(store, provider, vault, config.core.clone(), ledger.clone(), way_out);
+    let core =
+        Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), way_out);
     let alive = core.reconcile().await?;
+    let sessions = Sessions::new(core.clone(), store, session_settings(config));
+    sessions.reconcile().await?;
     let first =
         core.create_first_key(std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty())).await?;
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
@@ -136,6 +140,10 @@ async fn serve(config: &Config) -> Result<()> {
         let core = core.clone();
         async move { core.keep_house().await }
     });
+    let collector = tokio::spawn({
+        let sessions = sessions.clone();
+        async move { sessions.keep().await }
+    });
     let asked = config.egress.ask_indexes;
     let fresh = tokio::spawn(async move {
         let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
@@ -144,7 +152,7 @@ async fn serve(config: &Config) -> Result<()> {
         }
     });
     let network = egress::listen(&core, config.egress.listen).await?;
-    let app = atoll_front_rest::router(core.clone(), access, config.preview.clone());
+    let app = atoll_front_rest::router(core.clone(), sessions, access, config.preview.clone());
     atoll_front_rest::serve(listener, app, end).await;
     sampler.abort();
     keeper.abort();
@@ -152,6 +160,7 @@ async fn serve(config: &Config) -> Result<()> {
     fresh.abort();
     network.abort();
     house.abort();
+    collector.abort();
     match core.wind_down().await {
         Ok(0) => {}
         Ok(stopped) => tracing::info!(stopped, "sandboxes were stopped, as is set"),
@@ -161,6 +170,15 @@ async fn serve(config: &Config) -> Result<()> {
     ledger.close().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())
+}
+
+/// Where tool sessions keep and find files.
+fn session_settings(config: &Config) -> SessionSettings {
+    SessionSettings {
+        server_url: config.tools.server_url.clone(),
+        import_dirs: config.tools.import_dirs.clone(),
+        storage_dir: folder(&config.data_dir).join("uploads"),
+    }
 }
 
 /// Makes this the only server of its data folder, until it ends: two would each answer for sandboxes

@@ -28,6 +28,7 @@ mod pool;
 mod preview;
 mod published_client;
 mod readme;
+mod sessions;
 mod shell;
 mod soak;
 mod socket;

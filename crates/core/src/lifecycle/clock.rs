@@ -37,7 +37,7 @@ impl Stretch {
 
 /// The wall clock, as seen from the other.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub struct Clock {
     /// The oldest first; the last is the present one.
     stretches: Vec<Stretch>,
 }
@@ -48,7 +48,7 @@ fn millis(duration: Duration) -> i128 {
 
 impl Clock {
     /// Looks at both clocks. Returns by how much the wall clock jumped since the last look, if it did.
-    pub(crate) fn look(&mut self, running: Duration, wall: Millis) -> Option<i64> {
+    pub fn look(&mut self, running: Duration, wall: Millis) -> Option<i64> {
         let (running, wall) = (millis(running), i128::from(wall));
         let fresh = Stretch { start: wall, wall, running, end: None };
         let Some(present) = self.stretches.last_mut() else {
@@ -71,13 +71,15 @@ impl Clock {
     }
 
     /// How long this server has run, as of the last look.
-    pub(crate) fn running(&self) -> Duration {
+    #[must_use]
+    pub fn running(&self) -> Duration {
         let running = self.stretches.last().map_or(0, |present| present.running);
         Duration::from_millis(u64::try_from(running).unwrap_or(0))
     }
 
     /// The latest time whose bearers are at least this old, as of the last look.
-    pub(crate) fn before(&self, age: Duration) -> Millis {
+    #[must_use]
+    pub fn before(&self, age: Duration) -> Millis {
         let Some(present) = self.stretches.last() else { return Millis::MIN };
         let then = present.running - millis(age);
         let all = self.stretches.iter().map(|stretch| stretch.wall - (stretch.running - then));
@@ -85,7 +87,8 @@ impl Clock {
     }
 
     /// How old it is what carries this time, as of the last look.
-    pub(crate) fn age(&self, stamp: Millis) -> Duration {
+    #[must_use]
+    pub fn age(&self, stamp: Millis) -> Duration {
         let (Some(first), Some(present)) = (self.stretches.first(), self.stretches.last()) else {
             return Duration::ZERO;
         };

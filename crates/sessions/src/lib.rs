@@ -1,0 +1,176 @@
+//! The six tools of a conversation, as one library over the core: whoever serves them to models, parses what
+//! it is asked into a call and sends the reply. Nothing here knows MCP or HTTP.
+//!
+//! A session is a sandbox of its own, known by eight digits. A thread is a conversation of an owner; it has a
+//! few sessions, and their exports are for it alone. Both are remembered by the store, so that a server that
+//! starts again knows them. A session is remembered before its sandbox is made and until after it is gone.
+
+mod call;
+mod code;
+mod collect;
+mod create;
+mod export;
+mod failure;
+mod import;
+mod paths;
+mod reply;
+mod room;
+mod stop;
+mod terminal;
+pub mod tools;
+mod truncate;
+mod uploads;
+mod using;
+mod who;
+
+pub use export::{Export, ExportBody};
+pub use reply::{Image, Reply};
+pub use tokio_util::sync::CancellationToken;
+pub use tools::{Hints, Tool, ToolDescription, describe};
+pub use uploads::Uploaded;
+pub use who::{ThreadId, Who};
+
+use atoll_core::Core;
+use atoll_store::{Store, ToolSession, ToolSessionId, ToolStatus};
+use atoll_types::{Error, ErrorCode, Result};
+use failure::Failure;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tools::{
+    input::Runtime,
+    output::{ActiveSession, DisplayOutput, SessionStatus},
+};
+use using::{Users, Using};
+
+/// The label of a session's sandbox; its value is the session's id.
+pub const LABEL: &str = "atoll.tool_session";
+/// The label that says of which thread it is.
+pub const THREAD_LABEL: &str = "atoll.thread";
+
+/// What the operator decides for all sessions.
+#[derive(Debug, Clone, Default)]
+pub struct SessionSettings {
+    /// The address under which people reach this server, without a slash at its end; for downloads.
+    pub server_url: Option<String>,
+    /// Folders of this machine from which files may be imported; none by default.
+    pub import_dirs: Vec<PathBuf>,
+    /// Where uploads of threads are kept. Nothing else may be in it.
+    pub storage_dir: PathBuf,
+}
+
+/// Something of a call under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// Packages are being installed.
+    Installing,
+    /// Code printed.
+    Stdout(String),
+    /// It complained.
+    Stderr(String),
+    /// It showed something.
+    Display(DisplayOutput),
+}
+
+/// Whoever hears of a call under way.
+pub type Listener<'a> = &'a mut (dyn FnMut(Progress) + Send);
+
+/// All tool sessions of a server. Cheap to clone.
+#[derive(Clone)]
+pub struct Sessions {
+    core: Core,
+    store: Arc<dyn Store>,
+    settings: Arc<SessionSettings>,
+    users: Users,
+    /// Held by whoever takes a seat: of two that make room the second sees the first.
+    seating: Arc<tokio::sync::Mutex<()>>,
+    uploading: Arc<uploads::Turns>,
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A session as a model is told of it.
+fn active(session: &ToolSession) -> ActiveSession {
+    ActiveSession {
+        session_id: session.id.to_string(),
+        runtime: runtime(session),
+        status: match session.status {
+            ToolStatus::Starting => SessionStatus::Starting,
+            ToolStatus::Running => SessionStatus::Running,
+            ToolStatus::Dead => SessionStatus::Dead,
+        },
+    }
+}
+
+/// What a session speaks.
+fn runtime(session: &ToolSession) -> Runtime {
+    serde_json::from_value(session.language.as_str().into()).unwrap_or_default()
+}
+
+/// No such session, for this thread.
+fn unknown(id: &str) -> Error {
+    let id: String = id.chars().filter(|c| !c.is_control()).take(64).collect();
+    Error::new(ErrorCode::NotFound, format!("there is no session {id:?} in this conversation"))
+}
+
+impl Sessions {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(core: Core, store: Arc<dyn Store>, settings: SessionSettings) -> Self {
+        let settings = Arc::new(settings);
+        Self {
+            core,
+            store,
+            settings,
+            users: Users::default(),
+            seating: Arc::default(),
+            uploading: Arc::default(),
+        }
+    }
+
+    /// The sessions of a thread, the oldest first.
+    pub async fn sessions(&self, who: &Who) -> Result<Vec<ActiveSession>> {
+        let all = self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await?;
+        Ok(all.iter().map(active).collect())
+    }
+
+    /// A session of the caller's thread, whatever its state. Anybody else's does not exist.
+    async fn find(&self, who: &Who, id: &str) -> Result<ToolSession> {
+        let parsed: ToolSessionId = id.parse().map_err(|_| unknown(id))?;
+        let found = self.store.tool_session(parsed).await?;
+        let mine = |s: &ToolSession| s.owner == who.caller.owner && s.thread == who.thread.as_str();
+        found.filter(mine).ok_or_else(|| unknown(id))
+    }
+
+    /// A session that can be used, held against collection as long as what comes with it.
+    async fn use_session(&self, who: &Who, id: &str) -> Result<(ToolSession, Using), Failure> {
+        let session = self.find(who, id).await?;
+        let using = self.users.begin(session.id);
+        match session.status {
+            ToolStatus::Running => {}
+            ToolStatus::Starting => {
+                let error = Error::new(ErrorCode::Conflict, format!("the session {id} is still starting"));
+                return Err(Failure::with_hint(error, "Wait until create_session has answered."));
+            }
+            ToolStatus::Dead => {
+                let reason = session.reason.clone().unwrap_or_else(|| "its sandbox is gone".into());
+                return Err(Failure::Died { session: id.to_owned(), reason });
+            }
+        }
+        self.touch(&session).await;
+        Ok((session, using))
+    }
+
+    /// Notes that something is done with a session. That this cannot be written costs nobody an answer.
+    async fn touch(&self, session: &ToolSession) {
+        if let Err(error) = self.store.touch_tool_session(session.id, now()).await {
+            tracing::warn!(session = %session.id, %error, "when a session was used cannot be remembered");
+        }
+    }
+}
