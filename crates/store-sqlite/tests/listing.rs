@@ -41,7 +41,7 @@ prop_compose! {
         limit in 1..9_u32, include_destroyed: bool,
     ) -> ListQuery {
         let labels = labels.unwrap_or_default();
-        ListQuery { owner, statuses, image, session_key, labels, text, sort_by, descending, offset: 0, limit, include_destroyed }
+        ListQuery { owner, statuses, image, session_key, labels, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime: false }
     }
 }
 
