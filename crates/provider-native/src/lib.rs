@@ -99,7 +99,13 @@ impl Provider for NativeProvider {
             // Whether the container was made is not known, so it must not be.
             Err(error) if error.code == ErrorCode::Unavailable => Err(error),
             Err(error) => return Err(error),
-            Ok((reply, fds)) => self.connect_new(id, reply, fds).await,
+            Ok((reply, fds)) => self.connect_new(id, reply, fds).await.map_err(|error| match error.code {
+                // A launcher that died meanwhile took it for half-made.
+                ErrorCode::NotFound => {
+                    Error::new(ErrorCode::Unavailable, "the launcher lost the container while it was made")
+                }
+                _ => error,
+            }),
         };
         match made {
             Ok(container) => Ok(Arc::new(container)),
