@@ -19,7 +19,7 @@ fn the_pool_is_shown_drained_and_resized() {
         first.as_object_mut().unwrap().remove(changing);
     }
     let wanted = json!({"image": "host", "profile": "default", "ready": 2, "starting": 0, "target": 2,
-        "min": 2, "max": 2, "hits": 0, "misses": 0, "refills": 2, "failures": 0, "last_failure": null});
+        "min": 2, "max": 2, "hits": 0, "misses": 0, "refills": 2, "failures": 0, "last_failure": null, "kernels": 0});
     assert_eq!(first, wanted);
     let wanted = json!({"total_images": 1, "images_with_pool": 1, "total_idle": 2, "total_min_target": 2,
         "total_max_target": 2, "provider": "native", "warm_pool_enabled": true,
