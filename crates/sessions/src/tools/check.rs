@@ -1,0 +1,300 @@
+//! From unchecked JSON to an input, with everything that is wrong with it. The bounds are those of the
+//! schemas; whoever ignores a schema is told the same.
+
+use super::input::{
+    CreateSession, DEPENDENCY_PATTERN, ExecuteCode, ExecuteTerminal, ExportFiles, ImportFile, ImportFiles,
+    LONGEST_CODE, LONGEST_PATH, LONGEST_TIMEOUT, MOST_DEPENDENCIES, MOST_FILES, StopSession,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use serde_path_to_error::Segment;
+
+/// One thing that is wrong with an input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wrong {
+    /// Where: names of fields and numbers of items.
+    pub loc: Vec<Value>,
+    /// What.
+    pub msg: String,
+    /// What kind of mistake: `missing`, `type_error` or `value_error`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+}
+
+impl Wrong {
+    pub(super) const KIND_OF_IMPORT: &str = "each of files must have either source, or session_id and path, \
+                                             or file_name and file_content";
+
+    /// A value that cannot be right.
+    pub(crate) fn value(loc: impl IntoIterator<Item = Value>, msg: impl Into<String>) -> Self {
+        Self { loc: loc.into_iter().collect(), msg: msg.into(), kind: "value_error" }
+    }
+}
+
+/// An input that can say what is wrong with it.
+pub trait Checked: DeserializeOwned {
+    /// Everything that is.
+    fn wrongs(&self) -> Vec<Wrong>;
+}
+
+/// The input that a call has, or everything that is wrong with it.
+pub fn parse<T: Checked>(arguments: Value) -> Result<T, Vec<Wrong>> {
+    let arguments = if arguments.is_null() { json!({}) } else { arguments };
+    if !arguments.is_object() {
+        return Err(vec![Wrong {
+            kind: "type_error",
+            ..Wrong::value([], "the arguments must be an object")
+        }]);
+    }
+    let input: T = serde_path_to_error::deserialize(arguments).map_err(|error| vec![mistake(&error)])?;
+    let wrongs = input.wrongs();
+    if wrongs.is_empty() { Ok(input) } else { Err(wrongs) }
+}
+
+fn mistake(error: &serde_path_to_error::Error<serde_json::Error>) -> Wrong {
+    let place = |segment: &Segment| match segment {
+        Segment::Seq { index } => Some(json!(index)),
+        Segment::Map { key } => Some(json!(key)),
+        Segment::Enum { variant } => Some(json!(variant)),
+        Segment::Unknown => None,
+    };
+    let mut loc: Vec<Value> = error.path().iter().filter_map(place).collect();
+    let msg: String = error.inner().to_string().chars().take(500).collect();
+    let missing = msg.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+    let kind = match missing {
+        Some(_) => "missing",
+        None if msg.contains(Wrong::KIND_OF_IMPORT) => "value_error",
+        None => "type_error",
+    };
+    loc.extend(missing.map(|name| json!(name)));
+    Wrong { loc, msg, kind }
+}
+
+fn text(loc: &[Value], text: &str, longest: usize) -> Option<Wrong> {
+    let name = loc.iter().rev().find_map(Value::as_str).unwrap_or_default();
+    if text.is_empty() || text.chars().count() > longest {
+        return Some(Wrong::value(loc.to_vec(), format!("{name} must have 1 to {longest} characters")));
+    }
+    text.contains('\0').then(|| Wrong::value(loc.to_vec(), format!("{name} must not hold a NUL character")))
+}
+
+fn session(id: &str) -> Option<Wrong> {
+    text(&[json!("session_id")], id, 64)
+}
+
+fn timeout(seconds: u32) -> Option<Wrong> {
+    let message = format!("timeout must be between 1 and {LONGEST_TIMEOUT} seconds");
+    (!(1..=LONGEST_TIMEOUT).contains(&seconds)).then(|| Wrong::value([json!("timeout")], message))
+}
+
+fn count(files: usize) -> Option<Wrong> {
+    let message = format!("files must have 1 to {MOST_FILES} items");
+    (!(1..=MOST_FILES).contains(&files)).then(|| Wrong::value([json!("files")], message))
+}
+
+/// Whether a package may be called this; [`DEPENDENCY_PATTERN`] by hand.
+fn is_package(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric();
+    let name = name.strip_prefix('@').unwrap_or(name).as_bytes();
+    let inner = name.iter().all(|b| plain(*b) || matches!(b, b'.' | b'_' | b'/' | b'-'));
+    name.len() <= 214
+        && inner
+        && name.first().is_some_and(|b| plain(*b))
+        && name.last().is_some_and(|b| plain(*b))
+}
+
+/// A version, which ends up among the arguments of a package manager.
+fn is_version(version: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b".+!*-_~^<>=,| ".contains(&b);
+    version.len() <= 128 && !version.starts_with('-') && version.bytes().all(plain)
+}
+
+impl Checked for CreateSession {
+    fn wrongs(&self) -> Vec<Wrong> {
+        let Self { language: _, dependencies } = self;
+        let at = |name: &str| [json!("dependencies"), json!(name.chars().take(200).collect::<String>())];
+        let names = dependencies.keys().filter(|name| !is_package(name));
+        let names =
+            names.map(|name| Wrong::value(at(name), format!("a package must match {DEPENDENCY_PATTERN}")));
+        let versions = dependencies.iter().filter(|(_, version)| !is_version(version)).map(|(name, _)| {
+            Wrong::value(at(name), "a version may have 128 letters, digits and .+!*-_~^<>=,| ")
+        });
+        let many = (dependencies.len() > MOST_DEPENDENCIES).then(|| {
+            Wrong::value([json!("dependencies")], format!("there may be {MOST_DEPENDENCIES} packages"))
+        });
+        many.into_iter().chain(names).chain(versions).take(MOST_DEPENDENCIES).collect()
+    }
+}
+
+impl Checked for ExecuteCode {
+    fn wrongs(&self) -> Vec<Wrong> {
+        let Self { session_id, code, timeout: seconds } = self;
+        let code = text(&[json!("code")], code, LONGEST_CODE);
+        [session(session_id), code, timeout(*seconds)].into_iter().flatten().collect()
+    }
+}
+
+impl Checked for ExecuteTerminal {
+    fn wrongs(&self) -> Vec<Wrong> {
+        let Self { session_id, command, timeout: seconds } = self;
+        let command = match command.trim().is_empty() {
+            true => Some(Wrong::value([json!("command")], "command must not be empty")),
+            false => text(&[json!("command")], command, LONGEST_CODE),
+        };
+        [session(session_id), command, timeout(*seconds)].into_iter().flatten().collect()
+    }
+}
+
+impl Checked for ImportFiles {
+    fn wrongs(&self) -> Vec<Wrong> {
+        let Self { session_id, files } = self;
+        let each = files.iter().enumerate().flat_map(|(n, file)| {
+            let path = move |name: &str, path: &str| {
+                text(&[json!("files"), json!(n), json!(name)], path, LONGEST_PATH)
+            };
+            match file {
+                ImportFile::Host { source, destination: _ } => [path("source", source), None],
+                ImportFile::Session { session_id, path: from, destination: _ } => {
+                    [path("session_id", session_id), path("path", from)]
+                }
+                ImportFile::Inline { file_name, file_content: _, encoding: _ } => {
+                    [path("file_name", file_name), None]
+                }
+            }
+        });
+        session(session_id)
+            .into_iter()
+            .chain(count(files.len()))
+            .chain(each.flatten())
+            .take(MOST_FILES)
+            .collect()
+    }
+}
+
+impl Checked for ExportFiles {
+    fn wrongs(&self) -> Vec<Wrong> {
+        let Self { session_id, files } = self;
+        let each = files.iter().enumerate().filter_map(|(n, file)| {
+            text(&[json!("files"), json!(n), json!("source")], &file.source, LONGEST_PATH)
+        });
+        session(session_id).into_iter().chain(count(files.len())).chain(each).take(MOST_FILES).collect()
+    }
+}
+
+impl Checked for StopSession {
+    fn wrongs(&self) -> Vec<Wrong> {
+        session(&self.session_id).into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::input::{Encoding, Runtime};
+
+    fn wrong<T: Checked + std::fmt::Debug>(arguments: Value) -> Vec<(String, &'static str)> {
+        let place = |wrong: Wrong| {
+            let loc: Vec<String> =
+                wrong.loc.iter().map(|v| v.as_str().map_or(v.to_string(), str::to_owned)).collect();
+            (loc.join("."), wrong.kind)
+        };
+        parse::<T>(arguments).unwrap_err().into_iter().map(place).collect()
+    }
+
+    #[test]
+    fn a_language_has_two_names_and_a_default() {
+        let language = |arguments| parse::<CreateSession>(arguments).unwrap().language;
+        assert_eq!(language(json!({})), Runtime::Python);
+        assert_eq!(language(Value::Null), Runtime::Python);
+        assert_eq!(language(json!({ "runtime": "r" })), Runtime::R);
+        assert_eq!(language(json!({ "language": "node", "dependencies": null })), Runtime::Node);
+        assert_eq!(
+            wrong::<CreateSession>(json!({ "language": "cobol" })),
+            [("language".into(), "type_error")]
+        );
+        assert_eq!(wrong::<CreateSession>(json!([])).len(), 1);
+    }
+
+    #[test]
+    fn packages_are_called_what_packages_are_called() {
+        for name in ["pandas", "@types/node", "scikit-learn", "zope.interface", "a", "R6", "lodash_es"] {
+            assert!(is_package(name), "{name}");
+        }
+        for name in ["", "-r", "--index-url", "a b", "a;b", "@", "a-", "/etc", "../x", "a\n", "é"] {
+            assert!(!is_package(name), "{name:?}");
+        }
+        for version in ["", "2.2.3", "^1.0.0", ">=1,<2", "1.0rc1", "~1.2 || 3.*"] {
+            assert!(is_version(version), "{version}");
+        }
+        for version in ["-e .", "$(id)", "1;2", "x @ y", "1\n"] {
+            assert!(!is_version(version), "{version:?}");
+        }
+        let found =
+            wrong::<CreateSession>(json!({ "dependencies": { "--x": "", "ok": "$(id)", "fine": "" } }));
+        assert_eq!(
+            found,
+            [("dependencies.--x".into(), "value_error"), ("dependencies.ok".into(), "value_error")]
+        );
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_named() {
+        let all = wrong::<ExecuteCode>(json!({ "session_id": "", "code": "", "timeout": 301 }));
+        assert_eq!(
+            all.iter().map(|(loc, _)| loc.as_str()).collect::<Vec<_>>(),
+            ["session_id", "code", "timeout"]
+        );
+        assert_eq!(wrong::<ExecuteCode>(json!({ "session_id": "x" })), [("code".into(), "missing")]);
+        assert_eq!(
+            wrong::<ExecuteCode>(json!({ "session_id": 7, "code": "1" })),
+            [("session_id".into(), "type_error")]
+        );
+        for timeout in [json!(0), json!(-1), json!(1.5), json!(301), json!(1e30)] {
+            let found = wrong::<ExecuteCode>(json!({ "session_id": "x", "code": "1", "timeout": timeout }));
+            assert_eq!(found, [("timeout".into(), "value_error")], "{timeout}");
+        }
+        let timeout = |t: Value| {
+            parse::<ExecuteCode>(json!({ "session_id": "x", "code": "1", "timeout": t })).unwrap().timeout
+        };
+        assert_eq!((timeout(json!(7.0)), timeout(Value::Null), timeout(json!(300))), (7, 30, 300));
+        assert_eq!(
+            wrong::<ExecuteTerminal>(json!({ "session_id": "x", "command": " \n" })),
+            [("command".into(), "value_error")]
+        );
+    }
+
+    #[test]
+    fn an_import_is_one_of_three_kinds() {
+        let files = |files: Value| parse::<ImportFiles>(json!({ "session_id": "x", "files": files }));
+        let inline = files(json!([{ "file_name": "a", "file_content": "" }])).unwrap().files.remove(0);
+        assert_eq!(
+            inline,
+            ImportFile::Inline {
+                file_name: "a".into(),
+                file_content: String::new(),
+                encoding: Encoding::Text
+            }
+        );
+        assert!(matches!(files(json!([{ "source": "a" }])).unwrap().files[0], ImportFile::Host { .. }));
+        assert!(matches!(
+            files(json!([{ "session_id": "b", "path": "p" }])).unwrap().files[0],
+            ImportFile::Session { .. }
+        ));
+        let places = |items: Value| wrong::<ImportFiles>(json!({ "session_id": "x", "files": items }));
+        assert_eq!(places(json!([])), [("files".into(), "value_error")]);
+        assert_eq!(places(json!([{}])), [("files.0".into(), "value_error")]);
+        assert_eq!(
+            places(json!([{ "source": "a" }, { "source": "a", "path": "b" }])),
+            [("files.1".into(), "value_error")]
+        );
+        assert_eq!(places(json!([{ "session_id": "b" }])), [("files.0".into(), "value_error")]);
+        assert_eq!(
+            places(json!([{ "source": "a" }, { "source": 1 }])),
+            [("files.1.source".into(), "type_error")]
+        );
+        assert_eq!(
+            places(json!([{ "file_name": "a", "file_content": "", "encoding": "rot13" }])),
+            [("files.0.encoding".into(), "type_error")]
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! What the tools are given. The types are what a schema is made of and what a call is parsed into; the
+//! bounds of the schema are the ones that [`super::check`] holds.
+
+use super::check::Wrong;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+
+/// The longest piece of code, and the longest command.
+pub const LONGEST_CODE: usize = 1 << 20;
+/// The longest that a cell or a command may ask for, in seconds.
+pub const LONGEST_TIMEOUT: u32 = 300;
+/// Most files of one call.
+pub const MOST_FILES: usize = 100;
+/// Most packages of one session.
+pub const MOST_DEPENDENCIES: usize = 64;
+/// The largest file that is given as text, after decoding.
+pub const LARGEST_INLINE: usize = 8 << 20;
+/// The longest path.
+pub const LONGEST_PATH: usize = 4096;
+/// What a package may be called.
+pub const DEPENDENCY_PATTERN: &str = "^@?[a-zA-Z0-9]([a-zA-Z0-9._/-]*[a-zA-Z0-9])?$";
+
+/// What a session speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Runtime {
+    #[default]
+    #[serde(alias = "python3", alias = "py", alias = "Python")]
+    Python,
+    #[serde(alias = "nodejs", alias = "javascript", alias = "js", alias = "JavaScript", alias = "Node")]
+    Node,
+    #[serde(alias = "R")]
+    R,
+}
+
+impl Runtime {
+    /// The name on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Node => "node",
+            Self::R => "r",
+        }
+    }
+}
+
+/// The input of create_session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CreateSession {
+    /// The language of the session: python (IPython), node (Node.js) or r. `runtime` means the same.
+    #[serde(default, alias = "runtime", deserialize_with = "or_default")]
+    pub language: Runtime,
+    /// Packages to install before the session is ready, by name, with their versions; an empty version is
+    /// the latest one. For example {"pandas": "2.2.3", "matplotlib": ""}.
+    #[serde(default, deserialize_with = "or_default")]
+    #[schemars(schema_with = "dependencies")]
+    pub dependencies: BTreeMap<String, String>,
+}
+
+/// The input of execute_code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExecuteCode {
+    /// The session, as create_session returned it.
+    #[schemars(length(min = 1, max = 64))]
+    pub session_id: String,
+    /// The code to run. Variables, imports and definitions of earlier calls are there.
+    #[schemars(length(min = 1, max = 1_048_576))]
+    pub code: String,
+    /// Seconds after which the code is interrupted.
+    #[serde(default = "usual_timeout", deserialize_with = "seconds")]
+    #[schemars(range(min = 1, max = 300))]
+    pub timeout: u32,
+}
+
+/// The input of execute_terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExecuteTerminal {
+    /// The session, as create_session returned it.
+    #[schemars(length(min = 1, max = 64))]
+    pub session_id: String,
+    /// A line for the shell. It runs in /workspace, in a shell of its own: `cd` and `export` do not last.
+    #[schemars(length(min = 1, max = 1_048_576))]
+    pub command: String,
+    /// Seconds after which the command is ended.
+    #[serde(default = "usual_timeout", deserialize_with = "seconds")]
+    #[schemars(range(min = 1, max = 300))]
+    pub timeout: u32,
+}
+
+/// The input of import_files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ImportFiles {
+    /// The session to import into, as create_session returned it.
+    #[schemars(length(min = 1, max = 64))]
+    pub session_id: String,
+    /// What to import; each is done or fails for itself.
+    #[schemars(length(min = 1, max = 100))]
+    pub files: Vec<ImportFile>,
+}
+
+/// One thing to import.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ImportFile {
+    /// A file or folder of the machine that the server runs on: an uploaded one by its path, or one in a
+    /// folder that the operator allows by its absolute path.
+    Host {
+        /// Where it is.
+        #[schemars(length(min = 1, max = 4096))]
+        source: String,
+        /// Where it goes, below /workspace; its own name where left out.
+        #[schemars(length(max = 4096))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        destination: Option<String>,
+    },
+    /// A file or folder that another session of this conversation exported.
+    Session {
+        /// The session that exported it.
+        #[schemars(length(min = 1, max = 64))]
+        session_id: String,
+        /// Its path there, as export_files returned it.
+        #[schemars(length(min = 1, max = 4096))]
+        path: String,
+        /// Where it goes, below /workspace; its own name where left out.
+        #[schemars(length(max = 4096))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        destination: Option<String>,
+    },
+    /// A file whose content is given here.
+    Inline {
+        /// Its name or path below /workspace.
+        #[schemars(length(min = 1, max = 4096))]
+        file_name: String,
+        /// What is in it, at most 8 MiB.
+        file_content: String,
+        /// How `file_content` is written: text as it is, or base64 for bytes.
+        #[serde(default)]
+        encoding: Encoding,
+    },
+}
+
+/// How the content of a file is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Encoding {
+    #[default]
+    Text,
+    Base64,
+}
+
+/// The input of export_files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExportFiles {
+    /// The session to export from, as create_session returned it.
+    #[schemars(length(min = 1, max = 64))]
+    pub session_id: String,
+    /// What to export; each is done or fails for itself.
+    #[schemars(length(min = 1, max = 100))]
+    pub files: Vec<ExportFile>,
+}
+
+/// One thing to export.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExportFile {
+    /// A file or a folder, absolute or relative to /workspace. A folder stands for all that is in it.
+    #[schemars(length(min = 1, max = 4096))]
+    pub source: String,
+}
+
+/// The input of stop_session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StopSession {
+    /// The session, as create_session returned it.
+    #[schemars(length(min = 1, max = 64))]
+    pub session_id: String,
+}
+
+/// How long a cell or a command may run that says nothing of it.
+#[must_use]
+pub fn usual_timeout() -> u32 {
+    30
+}
+
+fn dependencies(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": { "pattern": DEPENDENCY_PATTERN, "maxLength": 214 },
+        "additionalProperties": { "type": "string", "maxLength": 128 },
+        "maxProperties": MOST_DEPENDENCIES,
+        "default": {},
+    })
+}
+
+/// Null is as good as left out: some clients send every field.
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
+    Option::<T>::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// Whole seconds, also where they are written as 30.0.
+fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(from)? else { return Ok(usual_timeout()) };
+    let whole = number.as_u64().or_else(|| {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0 && *float >= 0.0)?;
+        Some(float as u64)
+    });
+    // What is out of bounds stays so, and is refused with what is allowed.
+    Ok(whole.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)))
+}
+
+/// All that the three kinds of imports have.
+#[derive(Deserialize)]
+struct Flat {
+    source: Option<String>,
+    session_id: Option<String>,
+    path: Option<String>,
+    destination: Option<String>,
+    file_name: Option<String>,
+    file_content: Option<String>,
+    encoding: Option<Encoding>,
+}
+
+/// Which kind of import it is, told by what it has.
+impl<'de> Deserialize<'de> for ImportFile {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Flat { source, session_id, path, destination, file_name, file_content, encoding } =
+            Flat::deserialize(from)?;
+        match (source, session_id, path, file_name, file_content) {
+            (Some(source), None, None, None, None) => Ok(Self::Host { source, destination }),
+            (None, Some(session_id), Some(path), None, None) => {
+                Ok(Self::Session { session_id, path, destination })
+            }
+            (None, None, None, Some(file_name), Some(file_content)) => {
+                let encoding = encoding.unwrap_or_default();
+                Ok(Self::Inline { file_name, file_content, encoding })
+            }
+            _ => Err(serde::de::Error::custom(Wrong::KIND_OF_IMPORT)),
+        }
+    }
+}

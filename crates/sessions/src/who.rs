@@ -1,0 +1,74 @@
+//! Who calls a tool, and in which conversation.
+
+use atoll_core::Caller;
+use atoll_types::{Error, Result};
+use std::{fmt, str::FromStr};
+
+/// A conversation: 1 to 128 of letters, digits, `.`, `_`, `:` and `-`, beginning with a letter or a digit, so
+/// that it is safe in an address and as the name of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadId(String);
+
+impl ThreadId {
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// One that nobody has.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().hyphenated().to_string())
+    }
+}
+
+impl FromStr for ThreadId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let mut bytes = text.bytes();
+        let fits = text.len() <= 128
+            && bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())
+            && bytes.all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
+        match fits {
+            true => Ok(Self(text.to_owned())),
+            false => {
+                let message =
+                    "a thread is 1 to 128 of letters, digits and ._:-, beginning with a letter or digit";
+                Err(Error::invalid("thread_id", message))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who calls, and in which conversation. A thread is its owner's: the same id of another owner is another
+/// thread.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// Who calls.
+    pub caller: Caller,
+    /// In which conversation.
+    pub thread: ThreadId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_safe_as_a_name() {
+        for text in ["a", "3f1c2b1e-0000-4000-8000-000000000000", "mcp:abc_1.2", &"x".repeat(128)] {
+            assert_eq!(text.parse::<ThreadId>().unwrap().as_str(), text);
+        }
+        for text in ["", ".", "..", ".x", "a/b", "a b", "-x", "a\0", "é", &"x".repeat(129)] {
+            assert!(text.parse::<ThreadId>().is_err(), "{text:?}");
+        }
+    }
+}
