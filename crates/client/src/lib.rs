@@ -13,6 +13,7 @@ mod execs;
 mod files;
 mod folders;
 mod keys;
+mod mcp;
 mod pool;
 mod ports;
 mod reply;
@@ -39,7 +40,9 @@ pub use files::{Download, FileItem};
 pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
+pub use hyper::Method;
 pub use keys::{CreateKey, IssuedKey, Key};
+pub use mcp::{McpAnswer, McpEvent, McpHeaders};
 pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};
 pub use reply::Reply;

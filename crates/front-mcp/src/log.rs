@@ -10,7 +10,13 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+};
 
 /// From which level on a client hears; nothing below `info` is ever said.
 #[derive(Debug)]
@@ -48,48 +54,63 @@ impl Level {
     }
 }
 
-/// What there is to say of a call.
-fn news(tool: &str, reply: &Reply) -> Option<(LoggingLevel, Value)> {
-    let value = &reply.value;
-    let session = value["session_id"].as_str();
-    let error = value["error"].as_str().unwrap_or_default();
-    match tool {
-        "create_session" if !reply.is_error => {
-            let said = json!({ "event": "session_created", "session_id": session, "runtime": value["runtime"] });
-            Some((LoggingLevel::Info, said))
+/// What one client is told, and what it was.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) level: Level,
+    /// Sessions that it made and did not stop.
+    own: Mutex<BTreeSet<String>>,
+}
+
+/// The most sessions that are remembered.
+const MOST: usize = 256;
+
+impl Log {
+    /// What there is to say of a call about a session.
+    fn news(&self, tool: &str, session: Option<&str>, reply: &Reply) -> Option<(LoggingLevel, Value)> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = &reply.value;
+        let error = value["error"].as_str().unwrap_or_default();
+        if tool == "create_session" && !reply.is_error {
+            let made = value["session_id"].as_str().unwrap_or_default();
+            if own.len() < MOST {
+                own.insert(made.to_owned());
+            }
+            let said = json!({ "event": "session_created", "session_id": made, "runtime": value["runtime"] });
+            return Some((LoggingLevel::Info, said));
         }
-        "stop_session" if value["success"] == true => Some((LoggingLevel::Info, json!({ "event": "session_stopped" }))),
-        _ if error.starts_with("CONTAINER_DIED") => {
-            Some((LoggingLevel::Error, json!({ "event": "session_died", "session_id": session, "reason": error })))
+        let session = session?;
+        let said = |event, reason| json!({ "event": event, "session_id": session, "reason": reason });
+        if error.starts_with("CONTAINER_DIED") {
+            own.remove(session);
+            return Some((LoggingLevel::Error, said("session_died", error)));
         }
-        _ => None,
+        if tool == "stop_session" && value["success"] == true {
+            own.remove(session);
+            return Some((LoggingLevel::Info, said("session_stopped", "it was asked for")));
+        }
+        if error.starts_with("NotFound") && own.remove(session) {
+            let why = "it was idle for too long, too old, or made room for others";
+            return Some((LoggingLevel::Warning, said("session_evicted", why)));
+        }
+        None
     }
-}
 
-/// Says it to whoever called.
-pub(crate) async fn tell(level: &Level, context: &RequestContext<RoleServer>, tool: &str, reply: &Reply) {
-    if let Some((how, what)) = news(tool, reply) {
-        say(level, context, how, what).await;
-    }
-}
-
-/// Says that sessions are gone which nobody of this conversation stopped.
-pub(crate) async fn tell_gone(level: &Level, context: &RequestContext<RoleServer>, gone: &[String]) {
-    for session in gone {
-        let what = json!({
-            "event": "session_evicted",
-            "session_id": session,
-            "reason": "it was idle for too long, too old, or made room for others",
-        });
-        say(level, context, LoggingLevel::Warning, what).await;
-    }
-}
-
-async fn say(level: &Level, context: &RequestContext<RoleServer>, how: LoggingLevel, what: Value) {
-    if level.of(context).is_some_and(|from| rank(how) >= from) {
-        let message = LoggingMessageNotificationParam::new(how, what).with_logger("atoll");
-        // Whoever does not listen misses it.
-        let _ = context.peer.notify_logging_message(message).await;
+    /// Says it to whoever called.
+    pub(crate) async fn tell(
+        &self,
+        context: &RequestContext<RoleServer>,
+        tool: &str,
+        session: Option<&str>,
+        reply: &Reply,
+    ) {
+        if let Some((how, what)) = self.news(tool, session, reply)
+            && self.level.of(context).is_some_and(|from| rank(how) >= from)
+        {
+            let message = LoggingMessageNotificationParam::new(how, what).with_logger("atoll");
+            // Whoever does not listen misses it.
+            let _ = context.peer.notify_logging_message(message).await;
+        }
     }
 }
 
@@ -99,14 +120,23 @@ mod tests {
 
     #[test]
     fn sessions_that_come_and_go_are_news() {
-        let reply = |value, is_error| Reply { value, is_error, images: Vec::new() };
-        let event = |tool, reply: &Reply| news(tool, reply).map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()));
-        let made = reply(json!({ "success": true, "session_id": "1a2b3c4d", "runtime": "python" }), false);
-        assert_eq!(event("create_session", &made), Some((LoggingLevel::Info, "session_created".into())));
-        let died = reply(json!({ "success": false, "error": "CONTAINER_DIED: out of memory", "session_id": "x" }), true);
-        assert_eq!(event("execute_code", &died), Some((LoggingLevel::Error, "session_died".into())));
-        let failed = reply(json!({ "success": false, "error": "NotFound: x" }), true);
-        assert_eq!(event("create_session", &failed), None);
-        assert_eq!(event("execute_code", &reply(json!({ "success": true }), false)), None);
+        let log = Log::default();
+        let event = |tool: &str, session: Option<&str>, value: Value| {
+            let reply = Reply { is_error: value["success"] == false, value, images: Vec::new() };
+            log.news(tool, session, &reply).map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()))
+        };
+        let made = |id: &str| json!({ "success": true, "session_id": id, "runtime": "python" });
+        let missing = json!({ "success": false, "error": "NotFound: there is no session" });
+        let died = json!({ "success": false, "error": "CONTAINER_DIED: out of memory", "session_id": "a" });
+        assert_eq!(event("create_session", None, made("a")), Some((LoggingLevel::Info, "session_created".into())));
+        assert_eq!(event("execute_code", Some("a"), json!({ "success": true })), None);
+        assert_eq!(event("execute_code", Some("a"), died), Some((LoggingLevel::Error, "session_died".into())));
+        assert_eq!(event("execute_code", Some("a"), missing.clone()), None, "that is known");
+        event("create_session", None, made("b"));
+        assert_eq!(event("execute_code", Some("b"), missing.clone()), Some((LoggingLevel::Warning, "session_evicted".into())));
+        assert_eq!(event("execute_code", Some("c"), missing.clone()), None, "it was never its own");
+        event("create_session", None, made("d"));
+        assert_eq!(event("stop_session", Some("d"), json!({ "success": true })), Some((LoggingLevel::Info, "session_stopped".into())));
+        assert_eq!(event("execute_code", Some("d"), missing), None);
     }
 }
