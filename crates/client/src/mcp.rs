@@ -56,7 +56,8 @@ pub struct McpEvent {
 }
 
 fn parse(block: &[u8]) -> Result<McpEvent> {
-    let text = std::str::from_utf8(block).map_err(|e| Error::Unexpected(format!("it sent what is no event ({e})")))?;
+    let text = std::str::from_utf8(block)
+        .map_err(|e| Error::Unexpected(format!("it sent what is no event ({e})")))?;
     let mut event = McpEvent::default();
     let mut lines: Vec<&str> = Vec::new();
     for line in text.lines() {
@@ -91,7 +92,8 @@ impl McpAnswer {
                 return Err(Error::Unexpected("an event is too long".into()));
             }
             let Some(frame) = self.response.body_mut().frame().await else { return Ok(None) };
-            let broke = |e: hyper::Error| Error::Unexpected(format!("its answer broke off ({})", root_cause(&e)));
+            let broke =
+                |e: hyper::Error| Error::Unexpected(format!("its answer broke off ({})", root_cause(&e)));
             if let Ok(data) = frame.map_err(broke)?.into_data() {
                 self.buffer.extend_from_slice(&data);
             }
@@ -106,7 +108,12 @@ impl McpAnswer {
 
 impl Client {
     /// Sends a message (`POST`), listens (`GET`), or ends a session (`DELETE`).
-    pub async fn mcp(&self, method: Method, headers: &McpHeaders, message: Option<Bytes>) -> Result<McpAnswer> {
+    pub async fn mcp(
+        &self,
+        method: Method,
+        headers: &McpHeaders,
+        message: Option<Bytes>,
+    ) -> Result<McpAnswer> {
         let McpHeaders { session, version, thread, last_event, routing } = headers;
         let (asked, about) = routing.clone().map_or((None, None), |(asked, about)| (Some(asked), about));
         let more = [
@@ -129,7 +136,8 @@ impl Client {
                 all.insert(HeaderName::from_static(name), value);
             }
         }
-        let body = message.map_or_else(empty, |bytes| Full::new(bytes).map_err(BoxError::from).boxed_unsync());
+        let body =
+            message.map_or_else(empty, |bytes| Full::new(bytes).map_err(BoxError::from).boxed_unsync());
         let response = self.answer(builder, body).await?;
         let text = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let is_stream = text("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));

@@ -6,13 +6,22 @@ use atoll_sessions::{Reply, Sessions, Who};
 use rmcp::model::Tool;
 use serde_json::Value;
 
-pub(crate) struct Extra { core: Core, sessions: Sessions }
+pub(crate) struct Extra {
+    core: Core,
+    sessions: Sessions,
+}
 impl Extra {
-    pub(crate) fn new(core: Core, sessions: Sessions) -> Self { Self { core, sessions } }
+    pub(crate) fn new(core: Core, sessions: Sessions) -> Self {
+        Self { core, sessions }
+    }
     pub(crate) async fn call(&self, who: &Who, name: &str, arguments: Value) -> Reply {
         let _ = (&self.core, &self.sessions);
         self.sessions.call(who, name, arguments).await
     }
 }
-pub(crate) fn is_one(_name: &str) -> bool { false }
-pub(crate) fn tools() -> Vec<Tool> { Vec::new() }
+pub(crate) fn is_one(_name: &str) -> bool {
+    false
+}
+pub(crate) fn tools() -> Vec<Tool> {
+    Vec::new()
+}

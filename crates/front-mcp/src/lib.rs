@@ -4,8 +4,8 @@
 //! the SDK sees them. What a tool does is not decided here.
 
 mod extra;
-mod hub;
 mod http;
+mod hub;
 mod log;
 mod progress;
 mod resources;

@@ -49,7 +49,9 @@ impl Level {
     /// From which level on a request's client hears.
     fn of(&self, context: &RequestContext<RoleServer>) -> Option<u8> {
         let asked = context.meta.log_level().map(rank);
-        let newest = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+        let newest = context
+            .protocol_version()
+            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
         if newest { asked } else { Some(asked.unwrap_or_else(|| self.0.load(Ordering::Relaxed))) }
     }
 }
@@ -123,20 +125,33 @@ mod tests {
         let log = Log::default();
         let event = |tool: &str, session: Option<&str>, value: Value| {
             let reply = Reply { is_error: value["success"] == false, value, images: Vec::new() };
-            log.news(tool, session, &reply).map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()))
+            log.news(tool, session, &reply)
+                .map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()))
         };
         let made = |id: &str| json!({ "success": true, "session_id": id, "runtime": "python" });
         let missing = json!({ "success": false, "error": "NotFound: there is no session" });
         let died = json!({ "success": false, "error": "CONTAINER_DIED: out of memory", "session_id": "a" });
-        assert_eq!(event("create_session", None, made("a")), Some((LoggingLevel::Info, "session_created".into())));
+        assert_eq!(
+            event("create_session", None, made("a")),
+            Some((LoggingLevel::Info, "session_created".into()))
+        );
         assert_eq!(event("execute_code", Some("a"), json!({ "success": true })), None);
-        assert_eq!(event("execute_code", Some("a"), died), Some((LoggingLevel::Error, "session_died".into())));
+        assert_eq!(
+            event("execute_code", Some("a"), died),
+            Some((LoggingLevel::Error, "session_died".into()))
+        );
         assert_eq!(event("execute_code", Some("a"), missing.clone()), None, "that is known");
         event("create_session", None, made("b"));
-        assert_eq!(event("execute_code", Some("b"), missing.clone()), Some((LoggingLevel::Warning, "session_evicted".into())));
+        assert_eq!(
+            event("execute_code", Some("b"), missing.clone()),
+            Some((LoggingLevel::Warning, "session_evicted".into()))
+        );
         assert_eq!(event("execute_code", Some("c"), missing.clone()), None, "it was never its own");
         event("create_session", None, made("d"));
-        assert_eq!(event("stop_session", Some("d"), json!({ "success": true })), Some((LoggingLevel::Info, "session_stopped".into())));
+        assert_eq!(
+            event("stop_session", Some("d"), json!({ "success": true })),
+            Some((LoggingLevel::Info, "session_stopped".into()))
+        );
         assert_eq!(event("execute_code", Some("d"), missing), None);
     }
 }

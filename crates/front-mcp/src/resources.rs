@@ -18,14 +18,36 @@ const LARGEST: u64 = 8 << 20;
 
 /// Kinds by the last part of a name; what is not here is told by its bytes.
 const KINDS: &[(&str, &str)] = &[
-    ("aac", "audio/aac"), ("csv", "text/csv"), ("gif", "image/gif"), ("gz", "application/gzip"),
-    ("htm", "text/html"), ("html", "text/html"), ("ipynb", "application/x-ipynb+json"),
-    ("jpeg", "image/jpeg"), ("jpg", "image/jpeg"), ("js", "text/javascript"), ("json", "application/json"),
-    ("md", "text/markdown"), ("mp3", "audio/mpeg"), ("mp4", "video/mp4"), ("ogg", "audio/ogg"),
-    ("parquet", "application/vnd.apache.parquet"), ("pdf", "application/pdf"), ("png", "image/png"),
-    ("py", "text/x-python"), ("r", "text/x-r"), ("svg", "image/svg+xml"), ("tar", "application/x-tar"),
-    ("tsv", "text/tab-separated-values"), ("txt", "text/plain"), ("wav", "audio/wav"), ("webp", "image/webp"),
-    ("xml", "application/xml"), ("yaml", "application/yaml"), ("yml", "application/yaml"), ("zip", "application/zip"),
+    ("aac", "audio/aac"),
+    ("csv", "text/csv"),
+    ("gif", "image/gif"),
+    ("gz", "application/gzip"),
+    ("htm", "text/html"),
+    ("html", "text/html"),
+    ("ipynb", "application/x-ipynb+json"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("js", "text/javascript"),
+    ("json", "application/json"),
+    ("md", "text/markdown"),
+    ("mp3", "audio/mpeg"),
+    ("mp4", "video/mp4"),
+    ("ogg", "audio/ogg"),
+    ("parquet", "application/vnd.apache.parquet"),
+    ("pdf", "application/pdf"),
+    ("png", "image/png"),
+    ("py", "text/x-python"),
+    ("r", "text/x-r"),
+    ("svg", "image/svg+xml"),
+    ("tar", "application/x-tar"),
+    ("tsv", "text/tab-separated-values"),
+    ("txt", "text/plain"),
+    ("wav", "audio/wav"),
+    ("webp", "image/webp"),
+    ("xml", "application/xml"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("zip", "application/zip"),
 ];
 
 fn kind_of(name: &str) -> Option<&'static str> {
@@ -88,10 +110,16 @@ fn resource(export: &Export) -> Resource {
 }
 
 /// A page of what the thread has exported.
-pub(crate) async fn list(sessions: &Sessions, who: &Who, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
+pub(crate) async fn list(
+    sessions: &Sessions,
+    who: &Who,
+    cursor: Option<&str>,
+) -> Result<ListResourcesResult, ErrorData> {
     let start = match cursor {
         None => 0,
-        Some(text) => text.parse::<usize>().map_err(|_| ErrorData::invalid_params("there is no such cursor", None))?,
+        Some(text) => {
+            text.parse::<usize>().map_err(|_| ErrorData::invalid_params("there is no such cursor", None))?
+        }
     };
     let exports = sessions.exports(who).await.map_err(|e| failed(&e, ""))?;
     let page: Vec<Resource> = exports.iter().skip(start).take(PAGE).map(resource).collect();
@@ -104,17 +132,26 @@ pub(crate) async fn list(sessions: &Sessions, who: &Who, cursor: Option<&str>) -
 /// How to address what lies in an exported folder.
 pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let about = "A file that a session exported with export_files, or one in a folder that it exported";
-    vec![ResourceTemplate::new(format!("{SCHEME}{{session_id}}{{+path}}"), "exported file").with_description(about)]
+    vec![
+        ResourceTemplate::new(format!("{SCHEME}{{session_id}}{{+path}}"), "exported file")
+            .with_description(about),
+    ]
 }
 
 fn failed(error: &Error, uri: &str) -> ErrorData {
     let data = Some(json!({ "uri": uri, "code": error.code }));
     match error.code {
-        ErrorCode::NotFound | ErrorCode::PermissionDenied | ErrorCode::ContainerDied | ErrorCode::NotRunning => {
-            let message = format!("{}; only what a live session exported with export_files can be read", error.message);
+        ErrorCode::NotFound
+        | ErrorCode::PermissionDenied
+        | ErrorCode::ContainerDied
+        | ErrorCode::NotRunning => {
+            let message =
+                format!("{}; only what a live session exported with export_files can be read", error.message);
             ErrorData::resource_not_found(message, data)
         }
-        ErrorCode::Internal | ErrorCode::Unavailable => ErrorData::internal_error(error.message.clone(), data),
+        ErrorCode::Internal | ErrorCode::Unavailable => {
+            ErrorData::internal_error(error.message.clone(), data)
+        }
         _ => ErrorData::invalid_params(error.message.clone(), data),
     }
 }
@@ -122,10 +159,14 @@ fn failed(error: &Error, uri: &str) -> ErrorData {
 /// What is in a resource: text where it is text, base64 otherwise.
 fn contents(uri: &str, name: &str, is_folder: bool, bytes: Vec<u8>) -> ResourceContents {
     let kind = if is_folder { Some("application/x-tar") } else { kind_of(name) };
-    let textual = |kind: &str| kind.starts_with("text/") || kind.ends_with("json") || kind.ends_with("xml") || kind.ends_with("yaml");
+    let textual = |kind: &str| {
+        kind.starts_with("text/") || kind.ends_with("json") || kind.ends_with("xml") || kind.ends_with("yaml")
+    };
     let may_be_text = !bytes.contains(&0) && kind.is_none_or(textual);
     match std::str::from_utf8(&bytes) {
-        Ok(text) if may_be_text => ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain")),
+        Ok(text) if may_be_text => {
+            ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))
+        }
         _ => {
             let blob = STANDARD.encode(&bytes);
             ResourceContents::blob(blob, uri).with_mime_type(kind.unwrap_or("application/octet-stream"))
@@ -137,7 +178,8 @@ fn contents(uri: &str, name: &str, is_folder: bool, bytes: Vec<u8>) -> ResourceC
 pub(crate) async fn read(sessions: &Sessions, who: &Who, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let shown: String = uri.chars().take(500).collect();
     let Some((session, path)) = parse(uri) else {
-        let message = format!("{shown:?} is no resource of this server; resources/list tells which there are");
+        let message =
+            format!("{shown:?} is no resource of this server; resources/list tells which there are");
         return Err(ErrorData::resource_not_found(message, Some(json!({ "uri": shown }))));
     };
     let too_large = || {
@@ -169,7 +211,14 @@ mod tests {
             assert!(uri.bytes().all(|b| b.is_ascii_graphic()), "{uri}");
             assert_eq!(parse(&uri), Some(("1a2b3c4d".into(), path.into())), "{uri}");
         }
-        for bad in ["", "file:///etc/passwd", "atoll://session/1a2b3c4d", "atoll://session/x/%", "atoll://session/x/%zz", "atoll://session/x/%ff"] {
+        for bad in [
+            "",
+            "file:///etc/passwd",
+            "atoll://session/1a2b3c4d",
+            "atoll://session/x/%",
+            "atoll://session/x/%zz",
+            "atoll://session/x/%ff",
+        ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
     }
@@ -178,7 +227,9 @@ mod tests {
     fn text_is_text_and_the_rest_is_base64() {
         let kind = |name: &str, bytes: &[u8]| match contents("u", name, false, bytes.to_vec()) {
             ResourceContents::TextResourceContents { text, mime_type, .. } => (text, mime_type.unwrap()),
-            ResourceContents::BlobResourceContents { blob, mime_type, .. } => (format!("base64 {blob}"), mime_type.unwrap()),
+            ResourceContents::BlobResourceContents { blob, mime_type, .. } => {
+                (format!("base64 {blob}"), mime_type.unwrap())
+            }
             _ => unreachable!(),
         };
         assert_eq!(kind("a.csv", b"a,b"), ("a,b".into(), "text/csv".into()));

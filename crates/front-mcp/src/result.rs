@@ -39,7 +39,8 @@ pub(crate) fn result(reply: Reply) -> CallToolResult {
     let outputs = value["display_outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let sounds: Vec<(&Value, ContentBlock)> =
         outputs.iter().filter_map(|output| Some((output, sound(output)?))).take(MOST_SOUNDS).collect();
-    let pair = |output: &Value| (mime_of(output).to_owned(), output["data"].as_str().unwrap_or_default().to_owned());
+    let pair =
+        |output: &Value| (mime_of(output).to_owned(), output["data"].as_str().unwrap_or_default().to_owned());
     let seen = images.iter().map(|Image { mime, data }| (mime.clone(), data.clone()));
     let given: Vec<(String, String)> = seen.chain(sounds.iter().map(|(output, _)| pair(output))).collect();
     let text = if given.is_empty() { value.to_string() } else { without(&value, &given).to_string() };
@@ -84,7 +85,8 @@ mod tests {
         let images = vec![Image { mime: "image/png".into(), data: "cG5n".into() }];
         let sent = sent(Reply { value: value.clone(), is_error: false, images });
         assert_eq!(sent["structuredContent"], value, "programs get everything");
-        let kinds: Vec<&str> = sent["content"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
+        let kinds: Vec<&str> =
+            sent["content"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["text", "image", "audio"]);
         assert_eq!(sent["content"][1], json!({ "type": "image", "data": "cG5n", "mimeType": "image/png" }));
         assert_eq!(sent["content"][2], json!({ "type": "audio", "data": "d2F2", "mimeType": "audio/wav" }));

@@ -82,7 +82,13 @@ impl Server {
     }
 
     /// Runs a tool to its end, and tells of it on the way where the client wants to hear.
-    async fn run(&self, who: &Who, name: &str, arguments: Value, context: &RequestContext<RoleServer>) -> Reply {
+    async fn run(
+        &self,
+        who: &Who,
+        name: &str,
+        arguments: Value,
+        context: &RequestContext<RoleServer>,
+    ) -> Reply {
         let heard = Heard::new();
         let mut note = |progress| heard.note(&progress);
         let call = async {
@@ -100,7 +106,8 @@ impl Server {
                 reply = &mut call => return reply,
                 _ = ticks.tick() => {}
             }
-            let told = ProgressNotificationParam::new(token.clone(), heard.seconds()).with_message(heard.words());
+            let told =
+                ProgressNotificationParam::new(token.clone(), heard.seconds()).with_message(heard.words());
             // A client that does not read must not hold up the call.
             tokio::select! {
                 reply = &mut call => return reply,
@@ -154,7 +161,8 @@ impl ServerHandler for Server {
         let who = self.who(&context)?;
         let Some(tool) = self.face.tool(&request.name) else {
             let names: Vec<&str> = self.face.tools.iter().map(|tool| tool.name.as_ref()).collect();
-            let message = format!("Unknown tool: {:.100}; there are {}", request.name.escape_debug(), names.join(", "));
+            let message =
+                format!("Unknown tool: {:.100}; there are {}", request.name.escape_debug(), names.join(", "));
             return Err(ErrorData::invalid_params(message, None));
         };
         let arguments = request.arguments.map_or(Value::Null, Value::Object);

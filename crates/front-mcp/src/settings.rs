@@ -42,7 +42,12 @@ pub struct Origin {
 impl Origin {
     /// Reads one as a browser writes it. `null` is none.
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid("origin", format!("{:.200} is no origin, such as https://app.example.com", text.escape_debug()));
+        let wrong = || {
+            Error::invalid(
+                "origin",
+                format!("{:.200} is no origin, such as https://app.example.com", text.escape_debug()),
+            )
+        };
         let (scheme, usual, rest) = match text.split_once("://") {
             Some(("http", rest)) => ("http", 80, rest),
             Some(("https", rest)) => ("https", 443, rest),
@@ -86,7 +91,15 @@ mod tests {
         assert!(same("https://App.example.com", "https://app.example.com:443"));
         assert!(!same("https://app.example.com", "http://app.example.com"));
         assert!(!same("https://app.example.com", "https://app.example.com:8443"));
-        for bad in ["null", "", "app.example.com", "file:///x", "https://", "https://u@app.example.com", "https://a b"] {
+        for bad in [
+            "null",
+            "",
+            "app.example.com",
+            "file:///x",
+            "https://",
+            "https://u@app.example.com",
+            "https://a b",
+        ] {
             assert!(Origin::parse(bad).is_err(), "{bad}");
         }
     }
@@ -96,7 +109,9 @@ mod tests {
         for local in ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:7300"] {
             assert!(Origin::parse(local).unwrap().is_local(), "{local}");
         }
-        for other in ["http://localhost.example.com", "http://127.0.0.1.example.com", "http://0.0.0.0", "http://[::2]"] {
+        for other in
+            ["http://localhost.example.com", "http://127.0.0.1.example.com", "http://0.0.0.0", "http://[::2]"]
+        {
             assert!(!Origin::parse(other).unwrap().is_local(), "{other}");
         }
     }
@@ -104,7 +119,13 @@ mod tests {
     #[test]
     fn a_page_of_the_server_itself() {
         let of = |origin, host: &str| Origin::parse(origin).unwrap().is_of(&host.parse().unwrap());
-        assert!(of("https://atoll.example.com", "atoll.example.com") && of("http://192.0.2.7:7300", "192.0.2.7:7300"));
-        assert!(!of("https://atoll.example.com", "atoll.example.com:8443") && !of("http://evil.example", "atoll.example.com"));
+        assert!(
+            of("https://atoll.example.com", "atoll.example.com")
+                && of("http://192.0.2.7:7300", "192.0.2.7:7300")
+        );
+        assert!(
+            !of("https://atoll.example.com", "atoll.example.com:8443")
+                && !of("http://evil.example", "atoll.example.com")
+        );
     }
 }

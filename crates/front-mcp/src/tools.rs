@@ -83,7 +83,14 @@ mod tests {
         let six = names(false);
         assert_eq!(
             six,
-            ["create_session", "execute_code", "execute_terminal", "import_files", "export_files", "stop_session"]
+            [
+                "create_session",
+                "execute_code",
+                "execute_terminal",
+                "import_files",
+                "export_files",
+                "stop_session"
+            ]
         );
         assert!(names(true).len() > six.len() && names(true).starts_with(&six));
     }

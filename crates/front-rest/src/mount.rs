@@ -40,7 +40,8 @@ impl Mount {
 
     pub(crate) fn router(self) -> Router<App> {
         let path = self.path;
-        Router::new().route(path, any(move |State(app): State<App>, request: Request| self.serve(app, request)))
+        Router::new()
+            .route(path, any(move |State(app): State<App>, request: Request| self.serve(app, request)))
     }
 
     async fn serve(self, app: App, request: Request) -> Response<Body> {

@@ -15,7 +15,9 @@ mod usage;
 
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
-pub use id::{CellId, CheckpointId, ContainerId, ExecId, IdError, KernelId, KeyId, OperationId, SandboxId, VolumeId};
+pub use id::{
+    CellId, CheckpointId, ContainerId, ExecId, IdError, KernelId, KeyId, OperationId, SandboxId, VolumeId,
+};
 pub use limits::Limits;
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, RootMode, Seccomp, ShareMount, Storage, TmpfsSizes,

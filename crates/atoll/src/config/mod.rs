@@ -4,10 +4,13 @@
 
 mod egress;
 mod limits;
+mod mcp;
 
 use crate::cli;
 use atoll_core::CoreSettings;
+use atoll_front_mcp::McpSettings;
 use atoll_front_rest::PreviewSettings;
+use atoll_sessions::SessionSettings;
 use atoll_types::{Error, Result};
 pub(crate) use egress::EgressConfig;
 use serde::Deserialize;
@@ -30,6 +33,7 @@ struct File {
     preview: Preview,
     metrics: Metrics,
     egress: egress::File,
+    mcp: mcp::File,
     tiers: BTreeMap<String, limits::TierFile>,
     settings: toml::Table,
 }
@@ -98,6 +102,8 @@ pub(crate) struct Config {
     pub(crate) core: CoreSettings,
     pub(crate) preview: PreviewSettings,
     pub(crate) egress: EgressConfig,
+    pub(crate) mcp: McpSettings,
+    pub(crate) sessions: SessionSettings,
 }
 
 fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
@@ -135,6 +141,7 @@ impl Config {
             preview,
             metrics,
             egress,
+            mcp,
             tiers,
             settings,
         } = file;
@@ -158,6 +165,8 @@ impl Config {
             core,
             preview: preview.settings()?,
             egress: egress.settings()?,
+            mcp: mcp.settings()?,
+            sessions: SessionSettings::default(),
         };
         if config.no_auth && !config.listen.ip().is_loopback() {
             return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));

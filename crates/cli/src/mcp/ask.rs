@@ -49,7 +49,9 @@ impl Message {
 
 /// Text as a header has it.
 fn header(text: &str) -> String {
-    let plain = text.bytes().all(|b| (0x20..0x7f).contains(&b)) && text.trim() == text && !text.starts_with("=?base64?");
+    let plain = text.bytes().all(|b| (0x20..0x7f).contains(&b))
+        && text.trim() == text
+        && !text.starts_with("=?base64?");
     if plain { text.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(text)) }
 }
 

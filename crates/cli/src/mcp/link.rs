@@ -100,7 +100,9 @@ impl Link {
 
     /// Carries one message there, and what comes of it back.
     pub(super) async fn carry(self: &Arc<Self>, message: Message) {
-        if let Some(handle) = message.cancels.as_ref().and_then(|id| locked(&self.alone).remove(&id.to_string())) {
+        if let Some(handle) =
+            message.cancels.as_ref().and_then(|id| locked(&self.alone).remove(&id.to_string()))
+        {
             // Without sessions, who goes away calls off.
             handle.abort();
             return;
@@ -154,7 +156,12 @@ impl Link {
     }
 
     /// Gives back the events of an answer, and asks for the rest where it breaks off.
-    async fn follow(self: &Arc<Self>, mut answer: McpAnswer, message: &Message, id: &Value) -> Result<(), Lost> {
+    async fn follow(
+        self: &Arc<Self>,
+        mut answer: McpAnswer,
+        message: &Message,
+        id: &Value,
+    ) -> Result<(), Lost> {
         let mut last: Option<String> = None;
         for _ in 0..TRIES {
             while let Ok(Some(event)) = answer.next().await {

@@ -12,11 +12,7 @@ use bytes::Bytes;
 use line::{Line, Lines};
 use link::Link;
 use std::sync::Arc;
-use tokio::{
-    io::AsyncWriteExt,
-    sync::mpsc,
-    task::JoinSet,
-};
+use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinSet};
 
 /// Messages on their way to a client that reads slowly.
 const WAITING: usize = 64;

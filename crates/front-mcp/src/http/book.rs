@@ -98,7 +98,11 @@ mod tests {
             opening.add(id, Entry::new(&ann, None));
             alive.insert(id.into());
         }
-        assert!(book.find("1", &ann).is_some() && book.find("1", &bob).is_none() && book.find("3", &ann).is_none());
+        assert!(
+            book.find("1", &ann).is_some()
+                && book.find("1", &bob).is_none()
+                && book.find("3", &ann).is_none()
+        );
         assert!(!book.opening().await.has_room(&ann, &alive) && book.opening().await.has_room(&bob, &alive));
         alive.remove("1");
         assert!(book.opening().await.has_room(&ann, &alive), "what has ended leaves its place");

@@ -28,7 +28,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Result<Optio
 
 impl Gate {
     pub(super) fn new(settings: &McpSettings, loopback: bool) -> Self {
-        let hosts: Vec<Authority> = settings.allowed_hosts.iter().filter_map(|host| host.parse().ok()).collect();
+        let hosts: Vec<Authority> =
+            settings.allowed_hosts.iter().filter_map(|host| host.parse().ok()).collect();
         let any_host = settings.allowed_hosts.is_empty() && !loopback;
         Self { origins: settings.allowed_origins.clone(), hosts, any_host }
     }
@@ -49,7 +50,8 @@ impl Gate {
             None => uri.authority().cloned(),
         };
         let host = host.filter(|host| self.knows(host));
-        let host = host.ok_or("this server does not go by that name; the operator adds it to mcp.allowed_hosts")?;
+        let host =
+            host.ok_or("this server does not go by that name; the operator adds it to mcp.allowed_hosts")?;
         let page = single(headers, &header::ORIGIN).map_err(|()| "there is more than one Origin")?;
         let Some(page) = page else { return Ok(Page(None)) };
         let origin = page.to_str().ok().and_then(|text| Origin::parse(text).ok());
@@ -80,7 +82,9 @@ mod tests {
         for host in ["localhost:7300", "127.0.0.1:7300", "[::1]:7300", "localhost"] {
             assert!(asked(&gate, host, None), "{host}");
         }
-        for host in ["evil.example", "localhost.evil.example:7300", "127.0.0.1.evil.example", "192.0.2.7:7300", "a b"] {
+        for host in
+            ["evil.example", "localhost.evil.example:7300", "127.0.0.1.evil.example", "192.0.2.7:7300", "a b"]
+        {
             assert!(!asked(&gate, host, None), "{host}");
         }
     }
@@ -88,7 +92,10 @@ mod tests {
     #[test]
     fn a_server_for_others_is_asked_by_any_name_unless_it_was_given_some() {
         assert!(asked(&Gate::new(&McpSettings::default(), false), "atoll.example.com", None));
-        let named = McpSettings { allowed_hosts: vec!["atoll.example.com".into(), "two.example:81".into()], ..McpSettings::default() };
+        let named = McpSettings {
+            allowed_hosts: vec!["atoll.example.com".into(), "two.example:81".into()],
+            ..McpSettings::default()
+        };
         for loopback in [true, false] {
             let gate = Gate::new(&named, loopback);
             assert!(asked(&gate, "Atoll.example.com:7300", None) && asked(&gate, "two.example:81", None));
@@ -103,7 +110,13 @@ mod tests {
         for origin in ["http://localhost:3000", "https://atoll.example.com", "https://app.example.com"] {
             assert!(asked(&gate, "atoll.example.com", Some(origin)), "{origin}");
         }
-        for origin in ["https://evil.example", "null", "https://app.example.com.evil.example", "http://app.example.com", "?"] {
+        for origin in [
+            "https://evil.example",
+            "null",
+            "https://app.example.com.evil.example",
+            "http://app.example.com",
+            "?",
+        ] {
             assert!(!asked(&gate, "atoll.example.com", Some(origin)), "{origin}");
         }
     }
@@ -114,8 +127,10 @@ mod tests {
         for name in ["host", "origin"] {
             let mut headers = HeaderMap::new();
             headers.insert("host", HeaderValue::from_static("localhost"));
-            headers.append(header::HeaderName::from_static(name), HeaderValue::from_static("http://localhost"));
-            headers.append(header::HeaderName::from_static(name), HeaderValue::from_static("http://localhost"));
+            headers
+                .append(header::HeaderName::from_static(name), HeaderValue::from_static("http://localhost"));
+            headers
+                .append(header::HeaderName::from_static(name), HeaderValue::from_static("http://localhost"));
             assert!(gate.check(&"/mcp".parse().unwrap(), &headers).is_err(), "{name}");
         }
     }

@@ -108,13 +108,16 @@ struct Peek {
 
 fn opens(parts: &Parts, body: &[u8]) -> bool {
     let asks = || serde_json::from_slice::<Peek>(body).ok().and_then(|peek| peek.method);
-    parts.method == Method::POST && !parts.headers.contains_key(SESSION) && asks().as_deref() == Some("initialize")
+    parts.method == Method::POST
+        && !parts.headers.contains_key(SESSION)
+        && asks().as_deref() == Some("initialize")
 }
 
 /// A header of one line of text, where it is there.
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Answer> {
     let mut values = headers.get_all(name).iter();
-    let wrong = || refused(StatusCode::BAD_REQUEST, &format!("the header {name} must be there once, in plain text"));
+    let wrong =
+        || refused(StatusCode::BAD_REQUEST, &format!("the header {name} must be there once, in plain text"));
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => value.to_str().map(Some).map_err(|_| wrong()),
@@ -200,12 +203,20 @@ impl Inner {
     /// The thread that is named.
     fn thread(&self, parts: &Parts) -> Result<Option<ThreadId>, Answer> {
         let Some(name) = text(&parts.headers, &THREAD)? else { return Ok(None) };
-        let wrong = |error: atoll_types::Error| refused(StatusCode::BAD_REQUEST, &format!("{THREAD}: {}", error.message));
+        let wrong = |error: atoll_types::Error| {
+            refused(StatusCode::BAD_REQUEST, &format!("{THREAD}: {}", error.message))
+        };
         name.parse().map(Some).map_err(wrong)
     }
 
     /// Begins an MCP session, if the caller may have another.
-    async fn open(&self, parts: Parts, body: Bytes, caller: &Caller, thread: Option<ThreadId>) -> Result<Answer, Answer> {
+    async fn open(
+        &self,
+        parts: Parts,
+        body: Bytes,
+        caller: &Caller,
+        thread: Option<ThreadId>,
+    ) -> Result<Answer, Answer> {
         // One at a time, so that nobody gets more than the limit by asking often at once.
         let mut opening = self.book.opening().await;
         let alive = self.manager.sessions.read().await.keys().cloned().collect();
