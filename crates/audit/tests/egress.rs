@@ -73,7 +73,8 @@ async fn a_trail_of_before_them_goes_on() {
     folder
         .tamper(
             "DROP INDEX audit_egress_sandbox; DROP INDEX audit_egress_host; DROP INDEX audit_egress_refused; \
-             DROP INDEX audit_egress_operation; ALTER TABLE sandboxes DROP COLUMN egress; PRAGMA user_version = 2",
+             DROP INDEX audit_egress_operation; ALTER TABLE sandboxes DROP COLUMN egress; DROP TABLE tool_exports; \
+             DROP TABLE tool_sessions; DROP TABLE tool_threads; PRAGMA user_version = 2",
         )
         .await;
     let trail = folder.open().await;

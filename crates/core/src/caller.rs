@@ -54,7 +54,7 @@ impl Caller {
 
     /// The server itself, about what is an owner's: its own trail tells why.
     #[must_use]
-    pub(crate) fn lifecycle(owner: &str, owner_name: &str) -> Self {
+    pub fn lifecycle(owner: &str, owner_name: &str) -> Self {
         Self {
             key: None,
             owner: owner.to_owned(),

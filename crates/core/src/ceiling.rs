@@ -23,10 +23,12 @@ pub(crate) struct Named {
 impl Most {
     /// Limits that nobody asked for.
     pub(crate) fn usual(self) -> Limits {
-        match self.0 {
-            Some((_, ceiling)) => ceiling.clamp(Limits::default()),
-            None => Limits::default(),
-        }
+        self.clamp(Limits::default())
+    }
+
+    /// Limits that nobody asked for, where others are usual.
+    pub(crate) fn clamp(self, limits: Limits) -> Limits {
+        self.0.map_or(limits, |(_, ceiling)| ceiling.clamp(limits))
     }
 
     /// Refuses those that were named and are above.

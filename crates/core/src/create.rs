@@ -166,7 +166,16 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
 impl Core {
     /// Makes a sandbox, or finds the one that has this session key and sees that it runs.
     pub async fn create(&self, caller: &Caller, request: CreateSandbox) -> Result<Created> {
-        let id = SandboxId::random();
+        self.create_with_id(caller, SandboxId::random(), request).await
+    }
+
+    /// The same, for whoever has to know its id before it is there.
+    pub(crate) async fn create_with_id(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        request: CreateSandbox,
+    ) -> Result<Created> {
         let image = request.image.clone().unwrap_or_default();
         let mut what = What::making("sandbox.create", id).with(image);
         what.variables = request.env_vars.keys().chain(request.secrets.keys()).cloned().collect();

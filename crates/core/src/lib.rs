@@ -5,6 +5,7 @@
 //! task's queue, so two callers can never start, stop or destroy at the same time. Commands and files
 //! only ask it for the container and then work beside it.
 
+mod above;
 mod act;
 mod admission;
 mod caller;
@@ -36,6 +37,7 @@ mod trail;
 mod usage;
 mod vault;
 
+pub use above::Deed;
 pub use admission::Machine;
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
 pub use atoll_egress::{
@@ -60,6 +62,7 @@ pub use kernels::{
     MAX_CELL_SECONDS,
 };
 pub use keys::{IssuedKey, NewKey, owner_id};
+pub use lifecycle::Clock;
 pub use live::{Knobs, OnShutdown, Plan, PoolSize, Preset, SettingsView, Source};
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;

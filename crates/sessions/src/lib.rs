@@ -3,24 +3,52 @@
 //!
 //! A session is a sandbox of its own, known by eight digits. A thread is a conversation of an owner; it has a
 //! few sessions, and their exports are for it alone. Both are remembered by the store, so that a server that
-//! starts again knows them.
+//! starts again knows them. A session is remembered before its sandbox is made and until after it is gone.
 
+mod call;
+mod code;
+mod collect;
+mod create;
+mod export;
+mod failure;
+mod import;
+mod paths;
 mod reply;
+mod room;
+mod stop;
+mod terminal;
 pub mod tools;
+mod truncate;
+mod uploads;
+mod using;
 mod who;
 
+pub use export::{Export, ExportBody};
 pub use reply::{Image, Reply};
 pub use tokio_util::sync::CancellationToken;
 pub use tools::{Hints, Tool, ToolDescription, describe};
+pub use uploads::Uploaded;
 pub use who::{ThreadId, Who};
 
 use atoll_core::Core;
-use atoll_store::Store;
+use atoll_store::{Store, ToolSession, ToolSessionId, ToolStatus};
 use atoll_types::{Error, ErrorCode, Result};
-use bytes::Bytes;
-use serde_json::Value;
-use std::{path::PathBuf, sync::Arc};
-use tools::output::{ActiveSession, DisplayOutput};
+use failure::Failure;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tools::{
+    input::Runtime,
+    output::{ActiveSession, DisplayOutput, SessionStatus},
+};
+use using::{Users, Using};
+
+/// The label of a session's sandbox; its value is the session's id.
+pub const LABEL: &str = "atoll.tool_session";
+/// The label that says of which thread it is.
+pub const THREAD_LABEL: &str = "atoll.thread";
 
 /// What the operator decides for all sessions.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +57,7 @@ pub struct SessionSettings {
     pub server_url: Option<String>,
     /// Folders of this machine from which files may be imported; none by default.
     pub import_dirs: Vec<PathBuf>,
-    /// Where uploads of threads are kept.
+    /// Where uploads of threads are kept. Nothing else may be in it.
     pub storage_dir: PathBuf,
 }
 
@@ -38,7 +66,7 @@ pub struct SessionSettings {
 pub enum Progress {
     /// Packages are being installed.
     Installing,
-    /// Code or a command printed.
+    /// Code printed.
     Stdout(String),
     /// It complained.
     Stderr(String),
@@ -49,94 +77,84 @@ pub enum Progress {
 /// Whoever hears of a call under way.
 pub type Listener<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
-/// A file or folder that was exported.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Export {
-    /// The session that has it.
-    pub session_id: String,
-    /// Its path there, absolute and normalised.
-    pub path: String,
-    /// Whether it is a folder, and stands for all that is in it.
-    pub is_folder: bool,
-    /// Its bytes when it was exported, of a file.
-    pub size: Option<u64>,
-    /// When it was, in milliseconds since 1970.
-    pub exported_at: i64,
-}
-
-/// An export on its way out: a file as it is, a folder as a tar archive.
-pub struct ExportBody {
-    /// Its last name; of a folder with `.tar`.
-    pub name: String,
-    /// Whether it is an archive.
-    pub is_folder: bool,
-    /// How many bytes are to come, where that is known.
-    pub size: Option<u64>,
-}
-
-impl ExportBody {
-    /// The next bytes; none at the end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>> {
-        Err(Error::new(ErrorCode::Unsupported, "exports are not there yet"))
-    }
-}
-
 /// All tool sessions of a server. Cheap to clone.
 #[derive(Clone)]
 pub struct Sessions {
     core: Core,
     store: Arc<dyn Store>,
     settings: Arc<SessionSettings>,
+    users: Users,
+    uploading: Arc<uploads::Turns>,
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A session as a model is told of it.
+fn active(session: &ToolSession) -> ActiveSession {
+    ActiveSession {
+        session_id: session.id.to_string(),
+        runtime: runtime(session),
+        status: match session.status {
+            ToolStatus::Starting => SessionStatus::Starting,
+            ToolStatus::Running => SessionStatus::Running,
+            ToolStatus::Dead => SessionStatus::Dead,
+        },
+    }
+}
+
+/// What a session speaks.
+fn runtime(session: &ToolSession) -> Runtime {
+    serde_json::from_value(session.language.as_str().into()).unwrap_or_default()
+}
+
+/// No such session, for this thread.
+fn unknown(id: &str) -> Error {
+    let id: String = id.chars().filter(|c| !c.is_control()).take(64).collect();
+    Error::new(ErrorCode::NotFound, format!("there is no session {id:?} in this conversation"))
 }
 
 impl Sessions {
     /// Puts the parts together.
     #[must_use]
     pub fn new(core: Core, store: Arc<dyn Store>, settings: SessionSettings) -> Self {
-        Self { core, store, settings: Arc::new(settings) }
-    }
-
-    /// One of the six by its name, with unchecked JSON. It never fails: every failure is a reply.
-    pub async fn call(&self, who: &Who, tool: &str, arguments: Value) -> Reply {
-        self.call_with(who, tool, arguments, &mut |_| {}, &CancellationToken::new()).await
-    }
-
-    /// The same, telling what happens as it does, and ended when `cancel` says so: code is interrupted, a
-    /// command is ended.
-    pub async fn call_with(
-        &self,
-        who: &Who,
-        tool: &str,
-        arguments: Value,
-        listener: Listener<'_>,
-        cancel: &CancellationToken,
-    ) -> Reply {
-        let _ = (&self.core, &self.store, &self.settings, who, tool, arguments, listener, cancel);
-        Reply::failed(&Error::new(ErrorCode::Unsupported, "not there yet"), None, &[])
+        let (users, uploading) = (Users::default(), Arc::default());
+        Self { core, store, settings: Arc::new(settings), users, uploading }
     }
 
     /// The sessions of a thread, the oldest first.
     pub async fn sessions(&self, who: &Who) -> Result<Vec<ActiveSession>> {
-        let _ = who;
-        Ok(Vec::new())
+        let all = self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await?;
+        Ok(all.iter().map(active).collect())
     }
 
-    /// What the thread's sessions have exported.
-    pub async fn exports(&self, who: &Who) -> Result<Vec<Export>> {
-        let _ = who;
-        Ok(Vec::new())
+    /// A session of the caller's thread, whatever its state. Anybody else's does not exist.
+    async fn find(&self, who: &Who, id: &str) -> Result<ToolSession> {
+        let parsed: ToolSessionId = id.parse().map_err(|_| unknown(id))?;
+        let found = self.store.tool_session(parsed).await?;
+        let mine = |s: &ToolSession| s.owner == who.caller.owner && s.thread == who.thread.as_str();
+        found.filter(mine).ok_or_else(|| unknown(id))
     }
 
-    /// Something that is exported, or lies in a folder that is: `permission_denied` where it is not,
-    /// `invalid_argument` for a path that cannot be right.
-    pub async fn read_export(&self, who: &Who, session: &str, path: &str) -> Result<ExportBody> {
-        let _ = (who, session, path);
-        Err(Error::new(ErrorCode::Unsupported, "not there yet"))
-    }
-
-    /// Ends all sessions of a thread, with their exports and the thread's uploads. Returns how many there were.
-    pub async fn delete_thread(&self, who: &Who, reason: &str) -> Result<usize> {
-        let _ = (who, reason);
-        Ok(0)
+    /// A session that can be used, held against collection as long as what comes with it.
+    async fn use_session(&self, who: &Who, id: &str) -> Result<(ToolSession, Using), Failure> {
+        let session = self.find(who, id).await?;
+        let using = self.users.begin(session.id);
+        match session.status {
+            ToolStatus::Running => {}
+            ToolStatus::Starting => {
+                let error = Error::new(ErrorCode::Conflict, format!("the session {id} is still starting"));
+                return Err(Failure::with_hint(error, "Wait until create_session has answered."));
+            }
+            ToolStatus::Dead => {
+                let reason = session.reason.clone().unwrap_or_else(|| "its sandbox is gone".into());
+                return Err(Failure::Died { session: id.to_owned(), reason });
+            }
+        }
+        self.store.touch_tool_session(session.id, now()).await?;
+        Ok((session, using))
     }
 }

@@ -10,6 +10,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0001_start.sql"),
     include_str!("../migrations/0002_audit.sql"),
     include_str!("../migrations/0003_egress.sql"),
+    include_str!("../migrations/0004_tools.sql"),
 ];
 
 /// The version that this release writes.

@@ -4,9 +4,10 @@ use crate::error::failed;
 use atoll_store::{
     Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EgressRow, EndedColumns, EventRow,
     Facts, KeyHash, KeyId, NewEvent, OpenOperation, Operation, OperationEnd, OperationId, Projection, RawRow,
-    Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError,
+    Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError, ToolExport, ToolSession,
+    ToolSessionId, ToolStatus, ToolThread,
 };
-use atoll_types::{ContainerId, VolumeId};
+use atoll_types::{ContainerId, KernelId, VolumeId};
 use serde::de::DeserializeOwned;
 use sqlx::{Decode, Row, Sqlite, Type, sqlite::SqliteRow};
 use uuid::Uuid;
@@ -214,4 +215,48 @@ pub(crate) fn operation(row: &SqliteRow) -> Result<Operation> {
         },
     };
     Ok(Operation { seq: count(row, "seq")?, id, at: begin.entry.at, begin: *facts, end })
+}
+
+fn session_id(row: &SqliteRow, column: &'static str) -> Result<ToolSessionId> {
+    u32::try_from(get::<i64>(row, column)?).map(ToolSessionId).map_err(|_| damaged(column))
+}
+
+pub(crate) fn tool_session(row: &SqliteRow) -> Result<ToolSession> {
+    let kernel: Option<&[u8]> = get(row, "kernel")?;
+    let kernel = kernel.map(Uuid::from_slice).transpose().map_err(|_| damaged("kernel"))?;
+    Ok(ToolSession {
+        id: session_id(row, "id")?,
+        owner: get(row, "owner")?,
+        owner_name: get(row, "owner_name")?,
+        thread: get(row, "thread")?,
+        sandbox: SandboxId::from_uuid(uuid(row, "sandbox")?),
+        kernel: kernel.map(KernelId::from_uuid),
+        language: get(row, "language")?,
+        dependencies: json(row, "dependencies")?,
+        status: name(row, "status", ToolStatus::from_name)?,
+        reason: get(row, "reason")?,
+        created_at: get(row, "created_at")?,
+        active_at: get(row, "active_at")?,
+    })
+}
+
+pub(crate) fn tool_thread(row: &SqliteRow) -> Result<ToolThread> {
+    Ok(ToolThread {
+        owner: get(row, "owner")?,
+        thread: get(row, "thread")?,
+        created_at: get(row, "created_at")?,
+        active_at: get(row, "active_at")?,
+        sessions: count(row, "sessions")?,
+    })
+}
+
+pub(crate) fn tool_export(row: &SqliteRow) -> Result<ToolExport> {
+    let size: Option<i64> = get(row, "size")?;
+    Ok(ToolExport {
+        session: session_id(row, "session")?,
+        path: get(row, "path")?,
+        folder: get(row, "folder")?,
+        size: size.map(u64::try_from).transpose().map_err(|_| damaged("size"))?,
+        exported_at: get(row, "exported_at")?,
+    })
 }

@@ -95,6 +95,12 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::NeverSaysMissed, "the_last_events_are_kept"),
     (Fault::KeepsEveryEvent, "the_last_events_are_kept"),
     (Fault::WakesNobody, "who_listens_is_woken"),
+    (Fault::LosesDependencies, "a_tool_session_comes_back_as_it_went_in"),
+    (Fault::SeatsEverybody, "tool_sessions_have_room_or_not"),
+    (Fault::MixesThreads, "threads_are_told_apart"),
+    (Fault::ForgetsWhatWasDone, "what_was_done_in_a_thread_never_moves_back"),
+    (Fault::KeepsExports, "exports_go_with_their_session"),
+    (Fault::ExportsForNobody, "exports_go_with_their_session"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

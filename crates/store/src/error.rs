@@ -62,6 +62,8 @@ pub enum Thing {
     Key,
     /// An audited operation.
     Operation,
+    /// A tool session.
+    Session,
 }
 
 /// What a write can fight.
@@ -102,6 +104,7 @@ impl fmt::Display for Thing {
             Thing::Sandbox => "sandbox",
             Thing::Key => "key",
             Thing::Operation => "operation",
+            Thing::Session => "session",
         })
     }
 }

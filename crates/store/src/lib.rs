@@ -19,6 +19,7 @@ mod sandbox;
 mod sealed;
 mod search;
 mod setting;
+mod tool;
 
 pub use activity::{
     ACTIVITIES_KEPT, Activities, Activity, ActivityEntry, ActivityKind, Counted, DETAIL_BYTES,
@@ -42,6 +43,10 @@ pub use sandbox::{Change, Inserted, NewSandbox, SandboxRecord, Sandboxes, Status
 pub use sealed::Sealed;
 pub use search::{Needle, search_text};
 pub use setting::Settings;
+pub use tool::{
+    ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId, ToolSessionIdError, ToolSessions,
+    ToolStatus, ToolThread,
+};
 
 use async_trait::async_trait;
 
@@ -53,7 +58,9 @@ pub type Millis = i64;
 /// A call that returned has happened for every later call, on this handle and on any other. A call
 /// whose future is dropped has happened wholly or not at all.
 #[async_trait]
-pub trait Store: Sandboxes + Activities + Audits + Events + Keys + Idempotency + Settings {
+pub trait Store:
+    Sandboxes + Activities + Audits + Events + Keys + Idempotency + Settings + ToolSessions
+{
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;
 }

@@ -49,7 +49,7 @@ pub(crate) use names;
 
 #[cfg(test)]
 mod tests {
-    use crate::{ActivityKind, NoteKind, Outcome, Part, Scope, SortBy, Status};
+    use crate::{ActivityKind, NoteKind, Outcome, Part, Scope, SortBy, Status, ToolStatus};
 
     #[test]
     fn spellings_are_unique_and_lead_back() {
@@ -73,6 +73,9 @@ mod tests {
         }
         for kind in NoteKind::ALL {
             assert_eq!(NoteKind::from_name(kind.as_str()), Some(*kind));
+        }
+        for status in ToolStatus::ALL {
+            assert_eq!(ToolStatus::from_name(status.as_str()), Some(*status));
         }
         assert_eq!(Status::from_name("Ready"), None);
     }

@@ -14,7 +14,7 @@ const MOST: usize = 32;
 
 /// The wall clock, as seen from the other.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub struct Clock {
     /// The last look: since when this server runs, and milliseconds since 1970.
     seen: Option<(Duration, Millis)>,
     /// Where a jump ahead led to, and how far it was; the oldest first.
@@ -27,7 +27,7 @@ fn millis(duration: Duration) -> i64 {
 
 impl Clock {
     /// Looks at both clocks. Returns by how much the wall clock jumped since the last look, if it did.
-    pub(crate) fn look(&mut self, running: Duration, wall: Millis) -> Option<i64> {
+    pub fn look(&mut self, running: Duration, wall: Millis) -> Option<i64> {
         let (before, then) = self.seen.replace((running, wall))?;
         let passed = millis(running.saturating_sub(before));
         let jumped = wall.saturating_sub(then).saturating_sub(passed);
@@ -47,19 +47,22 @@ impl Clock {
     }
 
     /// How long this server has run, as of the last look.
-    pub(crate) fn running(&self) -> Duration {
+    #[must_use]
+    pub fn running(&self) -> Duration {
         self.seen.map_or(Duration::ZERO, |(running, _)| running)
     }
 
     /// The latest time whose bearers are at least this old, as of the last look.
-    pub(crate) fn before(&self, age: Duration) -> Millis {
+    #[must_use]
+    pub fn before(&self, age: Duration) -> Millis {
         let Some((_, wall)) = self.seen else { return Millis::MIN };
         let jumped = self.jumps.iter().fold(0_i64, |sum, (_, size)| sum.saturating_add(*size));
         wall.saturating_sub(millis(age)).saturating_sub(jumped)
     }
 
     /// How old it is what carries this time, as of the last look.
-    pub(crate) fn age(&self, stamp: Millis) -> Duration {
+    #[must_use]
+    pub fn age(&self, stamp: Millis) -> Duration {
         let Some((_, wall)) = self.seen else { return Duration::ZERO };
         let jumped = self.jumps.iter().filter(|(to, _)| stamp < *to);
         let jumped = jumped.fold(0_i64, |sum, (_, size)| sum.saturating_add(*size));

@@ -12,6 +12,7 @@ mod retention;
 mod shutdown;
 mod work;
 
+pub use clock::Clock;
 pub(crate) use work::{Lent, Stillness, Working, Works};
 
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
 };
 use atoll_store::SandboxRecord;
 use atoll_types::{Error, ErrorCode, Result};
-use clock::Clock;
 use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -102,7 +102,7 @@ impl Core {
         futures_util::stream::iter(steps.into_iter().take(MOST)).for_each_concurrent(AT_ONCE, each).await;
     }
 
-    async fn take_step(&self, record: &SandboxRecord, step: Step) -> Result<()> {
+    pub(crate) async fn take_step(&self, record: &SandboxRecord, step: Step) -> Result<()> {
         let kind = match step.to {
             To::Paused => "sandbox.pause",
             To::Stopped => "sandbox.stop",

@@ -141,6 +141,25 @@ knobs! {
     "tool_sessions.collect_seconds" tool_sessions_collect_seconds: u32 = 60, within(1..=86_400);
     /// From which age on a tool session's container that nobody knows is removed.
     "tool_sessions.orphan_seconds" tool_sessions_orphan_seconds: u32 = 300, within(1..=86_400);
+    /// How long a tool session may be idle.
+    "tool_sessions.idle_seconds" tool_sessions_idle_seconds: u32 = 1800, within(1..=MONTH);
+    /// How long a tool session may live in all.
+    "tool_sessions.max_lifetime_seconds" tool_sessions_max_lifetime_seconds: u32 = 7200, within(1..=MONTH);
+    /// How long a thread without sessions is remembered, with what was uploaded to it.
+    "tool_sessions.thread_retention_seconds" tool_sessions_thread_retention_seconds: u32 = 7 * 24 * 3600,
+        within(1..=MONTH);
+    /// Whether tool sessions may reach what their key's tier allows.
+    "tool_sessions.network_enabled" tool_sessions_network_enabled: bool = true, |_: &bool| Ok(());
+    /// Memory of a tool session, where the key's tier allows as much.
+    "tool_sessions.memory_mb" tool_sessions_memory_mb: u32 = 2048, within(16..=MILLION);
+    /// Cores of a tool session, where the key's tier allows as many.
+    "tool_sessions.cpu_cores" tool_sessions_cpu_cores: f64 = 2.0, within(0.01..=1024.0);
+    /// Processes of a tool session, where the key's tier allows as many.
+    "tool_sessions.processes" tool_sessions_processes: u32 = 512, within(4..=MILLION);
+    /// Disk of a tool session, where the key's tier allows as much.
+    "tool_sessions.disk_mb" tool_sessions_disk_mb: u32 = 1024, within(1..=MILLION);
+    /// What all uploads to a thread may have together.
+    "tool_sessions.uploads_mb" tool_sessions_uploads_mb: u32 = 512, within(1..=MILLION);
 }
 
 impl Knobs {

@@ -3,8 +3,9 @@
 mod audit;
 mod rest;
 mod sandboxes;
+mod tools;
 
-use atoll_store::{KeyId, Millis};
+use atoll_store::{KeyId, Millis, ToolExport};
 use atoll_store_sqlite::SqliteStore;
 use std::{
     collections::BTreeMap,
@@ -93,6 +94,12 @@ pub(crate) enum Fault {
     NeverSaysMissed,
     KeepsEveryEvent,
     WakesNobody,
+    LosesDependencies,
+    SeatsEverybody,
+    MixesThreads,
+    ForgetsWhatWasDone,
+    KeepsExports,
+    ExportsForNobody,
 }
 
 pub(crate) struct Broken {
@@ -103,6 +110,7 @@ pub(crate) struct Broken {
     detail: Mutex<String>,
     touched: Mutex<BTreeMap<KeyId, Millis>>,
     began: Mutex<Option<Millis>>,
+    kept: Mutex<Vec<ToolExport>>,
 }
 
 impl Broken {
@@ -115,6 +123,7 @@ impl Broken {
             detail: Mutex::default(),
             touched: Mutex::default(),
             began: Mutex::default(),
+            kept: Mutex::default(),
         }
     }
 

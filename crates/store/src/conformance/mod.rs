@@ -14,6 +14,7 @@ mod model;
 mod model_audit;
 mod sandboxes;
 mod settings;
+mod tools;
 mod updates;
 
 pub use audit::{begin, linked};
@@ -119,6 +120,11 @@ checks![
     idempotency::an_answer_too_large_is_done_without_its_body,
     settings::a_setting_is_what_was_put_last,
     settings::the_schema_has_a_version,
+    tools::a_tool_session_comes_back_as_it_went_in,
+    tools::tool_sessions_have_room_or_not,
+    tools::threads_are_told_apart,
+    tools::what_was_done_in_a_thread_never_moves_back,
+    tools::exports_go_with_their_session,
 ];
 
 /// Runs every check on a fresh store each, and returns those that failed with their reasons.

@@ -1,0 +1,108 @@
+//! What libraries over the core need beyond its operations: operations of their own in the audit trail,
+//! sandboxes with other defaults, and an end for a reason of theirs. They decide; here it is only done.
+
+use crate::{
+    Caller, Core, CreateSandbox, Created,
+    act::What,
+    desk::{Step, To},
+};
+use atoll_store::SandboxId;
+use atoll_types::{ErrorCode, Limits, Result};
+
+const MIB: u64 = 1 << 20;
+
+/// An operation of a library over the core, as the trail is told of it.
+#[derive(Debug, Clone)]
+pub struct Deed(What);
+
+impl Deed {
+    /// Something that changes what there is.
+    #[must_use]
+    pub fn new(kind: &'static str) -> Self {
+        Self(What::new(kind))
+    }
+
+    /// Something that changes what is known of a sandbox.
+    #[must_use]
+    pub fn to(kind: &'static str, sandbox: SandboxId) -> Self {
+        Self(What::to(kind, sandbox))
+    }
+
+    /// What it is about: a path, a name.
+    #[must_use]
+    pub fn with(self, detail: impl Into<String>) -> Self {
+        Self(self.0.with(detail))
+    }
+
+    /// One more thing worth knowing.
+    #[must_use]
+    pub fn and(self, name: &str, value: impl ToString) -> Self {
+        Self(self.0.and(name, value))
+    }
+}
+
+impl Core {
+    /// Does something between its two rows of the trail. Whoever may not do it is refused before.
+    pub async fn carry_out<T>(
+        &self,
+        caller: &Caller,
+        deed: Deed,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let act = self.act(caller, deed.0).await?;
+        let result = async {
+            act.allowed()?;
+            work.await
+        }
+        .await;
+        act.done(result).await
+    }
+
+    /// Makes a sandbox as [`Core::create`] does, under an id that the library chose, and what is left out of
+    /// the request is as given here, as far as the caller's tier allows it.
+    pub async fn create_usual(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        mut request: CreateSandbox,
+        usual: Limits,
+        network: bool,
+    ) -> Result<Created> {
+        let Limits { memory_bytes, cpu_millis, processes, disk_bytes, .. } = self.most(caller).clamp(usual);
+        request.memory_mb.get_or_insert(memory_bytes / MIB);
+        request.disk_mb.get_or_insert(disk_bytes / MIB);
+        request.cpu_cores.get_or_insert(f64::from(cpu_millis) / 1000.0);
+        request.processes.get_or_insert(processes);
+        if network && request.network_enabled.is_none() && request.egress.is_none() {
+            let image = request.image.as_deref().unwrap_or(&self.settings.default_image);
+            let allowed = match self.gates.asked(caller, image, Some(true), None) {
+                Err(error) if error.code == ErrorCode::PermissionDenied => false,
+                other => other.map(|_| true)?,
+            };
+            request.network_enabled = Some(allowed);
+        }
+        self.create_with_id(caller, id, request).await
+    }
+
+    /// Ends a sandbox for good though nobody asked, for a reason that its event and the trail tell. Fine when
+    /// it is gone.
+    pub async fn end_sandbox(&self, id: SandboxId, reason: &str) -> Result<()> {
+        let Some(record) = self.store.sandbox(id).await? else { return Ok(()) };
+        if record.destroyed_at.is_some() {
+            return Ok(());
+        }
+        let step = Step { to: To::Destroyed, reason: reason.to_owned(), revision: None, idle: None };
+        match self.take_step(&record, step).await {
+            Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::Conflict) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Which sandbox carries a label, whoever's it is, the oldest first. For reconcilers, which answer to nobody.
+    pub async fn labelled(&self, name: &str) -> Result<Vec<atoll_store::SandboxRecord>> {
+        let all = atoll_store::ListQuery { limit: u32::MAX, ..atoll_store::ListQuery::default() };
+        let page = self.store.list_sandboxes(&all).await?;
+        let lives = |record: &atoll_store::SandboxRecord| record.destroyed_at.is_none();
+        Ok(page.items.into_iter().filter(|r| r.labels.contains_key(name) && lives(r)).collect())
+    }
+}

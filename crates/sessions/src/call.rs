@@ -1,0 +1,79 @@
+//! One call of a tool: parsed, carried out, and answered whatever happens.
+
+use crate::{
+    Listener, Reply, Sessions, Tool, Who,
+    failure::{Answer, Failure},
+    tools::{check, input::ExecuteCode},
+};
+use atoll_types::{Error, ErrorCode};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+impl Sessions {
+    /// One of the six by its name, with unchecked JSON. It never fails: every failure is a reply.
+    pub async fn call(&self, who: &Who, tool: &str, arguments: Value) -> Reply {
+        self.call_with(who, tool, arguments, &mut |_| {}, &CancellationToken::new()).await
+    }
+
+    /// The same, telling what happens as it does, and ended when `cancel` says so: code is interrupted, a
+    /// command is ended, a session that is being made is taken back.
+    pub async fn call_with(
+        &self,
+        who: &Who,
+        tool: &str,
+        arguments: Value,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Reply {
+        let answer = self.carry(who, tool, arguments, listener, cancel).await;
+        self.told(who, answer).await
+    }
+
+    /// Runs code, with an input that was parsed before.
+    pub async fn execute_code(
+        &self,
+        who: &Who,
+        input: &ExecuteCode,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Reply {
+        let answer = self.code(who, input, listener, cancel).await;
+        self.told(who, answer).await
+    }
+
+    async fn carry(
+        &self,
+        who: &Who,
+        tool: &str,
+        arguments: Value,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Answer {
+        let tool: Tool = tool.parse().map_err(|_| {
+            let name: String = tool.chars().filter(|c| !c.is_control()).take(64).collect();
+            let error = Error::new(ErrorCode::NotFound, format!("there is no tool {name:?}"));
+            Failure::with_hint(error, "Use one of the tools that were listed.")
+        })?;
+        // Code is interrupted and answers; everything else is left where it is, and tidies up after itself.
+        if tool == Tool::ExecuteCode {
+            return self.code(who, &check::parse(arguments)?, listener, cancel).await;
+        }
+        let work = async {
+            match tool {
+                Tool::CreateSession => self.create(who, check::parse(arguments)?, listener).await,
+                Tool::ExecuteTerminal => self.terminal(who, check::parse(arguments)?).await,
+                Tool::ImportFiles => self.import(who, check::parse(arguments)?).await,
+                Tool::ExportFiles => self.export(who, check::parse(arguments)?).await,
+                Tool::StopSession => self.stop(who, check::parse(arguments)?).await,
+                Tool::ExecuteCode => Err(Error::internal("code is run elsewhere").into()),
+            }
+        };
+        tokio::select! {
+            answer = work => answer,
+            () = cancel.cancelled() => {
+                let error = Error::new(ErrorCode::Conflict, "the call was cancelled");
+                Err(Failure::with_hint(error, "Call it again if you still need it."))
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Code in a session's interpreter. Its end is the cell's report, as the kernel has it; an interpreter that
+//! died takes the session with it, because its variables are what a session is for.
+
+use crate::{
+    Listener, Progress, Reply, Sessions, Who,
+    create::language,
+    failure::{Answer, Failure},
+    runtime,
+    tools::{
+        input::ExecuteCode,
+        output::{CodeError, CodeExecuted, DisplayOutput},
+    },
+};
+use atoll_core::{
+    CellError, CellEvent, CellFollow, CellReport, CellRequest, CellStream, CellTarget, Display, OutputLimits,
+};
+use atoll_store::ToolSession;
+use atoll_types::{Error, ErrorCode, Result};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How long a cell that was interrupted may take to end.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+impl Sessions {
+    pub(crate) async fn code(
+        &self,
+        who: &Who,
+        input: &ExecuteCode,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Answer {
+        let (session, _using) = self.use_session(who, &input.session_id).await?;
+        let request = CellRequest {
+            target: match session.kernel {
+                Some(kernel) => CellTarget::Kernel(kernel),
+                None => CellTarget::Default(language(runtime(&session))),
+            },
+            code: input.code.clone(),
+            timeout_seconds: Some(input.timeout.into()),
+            limits: OutputLimits::default(),
+            id: None,
+        };
+        let ran = self.run(who, &session, &request, listener, cancel).await;
+        self.store.touch_tool_session(session.id, crate::now()).await?;
+        match ran {
+            Ok(report) => self.answer(&session, report).await,
+            Err(error) => Err(self.failed_in(&session, error).await),
+        }
+    }
+
+    async fn run(
+        &self,
+        who: &Who,
+        session: &ToolSession,
+        request: &CellRequest,
+        listener: Listener<'_>,
+        cancel: &CancellationToken,
+    ) -> Result<CellReport> {
+        let mut follow = self.core.execute_stream(&who.caller, session.sandbox, request).await?;
+        tokio::select! {
+            report = to_the_end(&mut follow, listener) => return report,
+            () = cancel.cancelled() => {}
+        }
+        if let Some(kernel) = session.kernel {
+            self.core.interrupt_kernel(&who.caller, session.sandbox, kernel).await?;
+        }
+        let late = |_| Error::new(ErrorCode::Timeout, "the code was interrupted and has not ended yet");
+        tokio::time::timeout(PATIENCE, to_the_end(&mut follow, &mut |_| {})).await.map_err(late)?
+    }
+
+    async fn answer(&self, session: &ToolSession, report: CellReport) -> Answer {
+        if let (Some(death), false) = (&report.death, report.restarted) {
+            return Err(self.lose(session, death.reason()).await);
+        }
+        if let Some(CellError { kind, message, .. }) = &report.error
+            && kind == "KERNEL_DIED"
+            && !report.restarted
+        {
+            return Err::<Reply, Failure>(self.lose(session, message.clone()).await);
+        }
+        Ok(Reply::of_code(&executed(report)))
+    }
+}
+
+async fn to_the_end(follow: &mut CellFollow, listener: Listener<'_>) -> Result<CellReport> {
+    loop {
+        match follow.next().await? {
+            Some(CellEvent::Began { .. }) => {}
+            Some(CellEvent::Output { stream: CellStream::Stdout, text }) => listener(Progress::Stdout(text)),
+            Some(CellEvent::Output { stream: CellStream::Stderr, text }) => listener(Progress::Stderr(text)),
+            Some(CellEvent::Display(display)) => listener(Progress::Display(shown(display))),
+            Some(CellEvent::Ended(report)) => return Ok(*report),
+            None => return Err(Error::new(ErrorCode::Unavailable, "the code's output broke off")),
+        }
+    }
+}
+
+fn shown(display: Display) -> DisplayOutput {
+    let Display { mime, data } = display;
+    DisplayOutput { mime, data }
+}
+
+fn executed(report: CellReport) -> CodeExecuted {
+    let lost = report.state_lost;
+    let error = report.error.map(|CellError { kind, message, traceback }| CodeError {
+        kind,
+        message: match lost {
+            true => format!("{message}; it would not be interrupted, so the interpreter was restarted and all variables are lost"),
+            false => message,
+        },
+        traceback,
+    });
+    CodeExecuted {
+        success: report.success,
+        stdout: report.stdout,
+        stderr: report.stderr,
+        result: report.result,
+        error,
+        display_outputs: report.display_outputs.into_iter().map(shown).collect(),
+    }
+}

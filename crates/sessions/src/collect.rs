@@ -1,0 +1,262 @@
+//! What happens to sessions by itself. A pass takes no input: it looks at what is remembered and at the
+//! sandboxes, and closes the difference. Nothing that somebody uses ends, but for its age in all.
+
+use crate::{LABEL, Sessions, now};
+use atoll_core::{Caller, Clock, Deed, Knobs};
+use atoll_store::{SandboxId, SandboxRecord, Status, ToolSession, ToolStatus};
+use atoll_types::Result;
+use std::{collections::HashMap, time::Duration};
+use tokio::time::Instant;
+
+fn seconds(n: u32) -> Duration {
+    Duration::from_secs(n.into())
+}
+
+/// What is to become of a session.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    /// It is lost, for this reason.
+    Dies(String),
+    /// It goes, for this reason.
+    Ends(String),
+}
+
+/// What a pass knows of a session.
+struct Seen<'a> {
+    session: &'a ToolSession,
+    sandbox: Option<&'a SandboxRecord>,
+    used: bool,
+}
+
+fn fate(seen: &Seen<'_>, clock: &Clock, knobs: &Knobs) -> Fate {
+    let Seen { session, sandbox, used } = seen;
+    let active = sandbox.map_or(session.active_at, |s| s.last_activity_at.max(session.active_at));
+    let (age, idle) = (clock.age(session.created_at), clock.age(active));
+    let orphan = seconds(knobs.tool_sessions_orphan_seconds);
+    let most = seconds(knobs.tool_sessions_max_lifetime_seconds);
+    let patience = seconds(knobs.tool_sessions_idle_seconds);
+    let gone = sandbox.is_none_or(|sandbox| sandbox.status == Status::Destroyed);
+    match session.status {
+        // It is being made, and has a sandbox when that is its turn.
+        ToolStatus::Starting if *used => Fate::Stays,
+        ToolStatus::Starting if age >= orphan => Fate::Ends("it was not made to its end".into()),
+        ToolStatus::Starting => Fate::Stays,
+        _ if gone => Fate::Ends("its sandbox is gone".into()),
+        _ if age >= most => Fate::Ends(format!("it lived for {} seconds", most.as_secs())),
+        _ if *used => Fate::Stays,
+        ToolStatus::Dead if idle >= orphan => Fate::Ends("it was dead".into()),
+        _ if idle >= patience => Fate::Ends(format!("idle for {} seconds", patience.as_secs())),
+        ToolStatus::Running => match sandbox {
+            Some(SandboxRecord {
+                status: Status::Stopped | Status::Dead | Status::Error,
+                status_reason,
+                ..
+            }) => Fate::Dies(status_reason.clone().unwrap_or_else(|| "its sandbox ended".into())),
+            _ => Fate::Stays,
+        },
+        ToolStatus::Dead => Fate::Stays,
+    }
+}
+
+impl Sessions {
+    /// What a start does: sessions that were being made are taken back, those whose sandbox is gone are
+    /// forgotten, and those whose sandbox ended are dead. Returns how many are left.
+    pub async fn reconcile(&self) -> Result<usize> {
+        let knobs = self.core.knobs();
+        let mut left = 0;
+        for session in self.store.tool_sessions(None).await? {
+            let sandbox = self.store.sandbox(session.sandbox).await?;
+            let seen = Seen { session: &session, sandbox: sandbox.as_ref(), used: false };
+            // No clock has been looked at: nothing is old.
+            let fate = match session.status {
+                ToolStatus::Starting => Fate::Ends("the server ended while it was being made".into()),
+                _ => fate(&seen, &Clock::default(), &knobs),
+            };
+            left += usize::from(!matches!(fate, Fate::Ends(_)));
+            self.meet(&session, fate).await?;
+        }
+        Ok(left)
+    }
+
+    /// Sees to what is due, again and again, until it is dropped.
+    pub async fn keep(&self) {
+        let (began, mut changes, mut clock) = (Instant::now(), self.core.watch_knobs(), Clock::default());
+        let mut last = began;
+        clock.look(Duration::ZERO, now());
+        loop {
+            let next = last + seconds(self.core.knobs().tool_sessions_collect_seconds);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                // Another interval may be set.
+                Ok(()) = changes.changed() => continue,
+            }
+            clock.look(began.elapsed(), now());
+            if let Err(error) = self.pass(&clock).await {
+                tracing::warn!(%error, "tool sessions cannot be seen to");
+            }
+            last = Instant::now();
+        }
+    }
+
+    async fn pass(&self, clock: &Clock) -> Result<()> {
+        let knobs = self.core.knobs();
+        // Sandboxes before sessions: one that is made from now on is in neither list.
+        let labelled = self.core.labelled(LABEL).await?;
+        let sandboxes: HashMap<SandboxId, &SandboxRecord> = labelled.iter().map(|s| (s.id, s)).collect();
+        let sessions = self.store.tool_sessions(None).await?;
+        for session in &sessions {
+            let read;
+            let sandbox = match sandboxes.get(&session.sandbox) {
+                Some(sandbox) => Some(*sandbox),
+                // Younger than the list, or without its label.
+                None => {
+                    read = self.store.sandbox(session.sandbox).await?;
+                    read.as_ref()
+                }
+            };
+            let seen = Seen { session, sandbox, used: self.users.uses(session.id) };
+            let fate = fate(&seen, clock, &knobs);
+            if let Err(error) = self.meet(session, fate).await {
+                tracing::warn!(session = %session.id, %error, "a session cannot be seen to");
+            }
+        }
+        let orphan = seconds(knobs.tool_sessions_orphan_seconds);
+        for sandbox in &labelled {
+            let known = sessions.iter().any(|session| session.sandbox == sandbox.id);
+            if !known && clock.age(sandbox.created_at) >= orphan {
+                self.core.end_sandbox(sandbox.id, "its tool session is gone").await?;
+            }
+        }
+        self.forget_threads(clock, &knobs).await
+    }
+
+    async fn meet(&self, session: &ToolSession, fate: Fate) -> Result<()> {
+        match fate {
+            Fate::Stays => Ok(()),
+            Fate::Dies(reason) => {
+                let caller = Caller::lifecycle(&session.owner, &session.owner_name);
+                let deed = Deed::new("session.died").with(session.id.to_string()).and("reason", &reason);
+                let deed = deed.and("sandbox", session.sandbox).and("thread", &session.thread);
+                let setting = async {
+                    self.store.set_tool_session(session.id, ToolStatus::Dead, Some(&reason)).await?;
+                    Ok(())
+                };
+                self.core.carry_out(&caller, deed, setting).await
+            }
+            Fate::Ends(reason) => self.end(session, &reason).await,
+        }
+    }
+
+    /// Threads that have no sessions and were left alone for long go, with what was uploaded to them.
+    async fn forget_threads(&self, clock: &Clock, knobs: &Knobs) -> Result<()> {
+        let retention = seconds(knobs.tool_sessions_thread_retention_seconds);
+        for thread in self.store.tool_threads().await? {
+            if thread.sessions > 0 || clock.age(thread.active_at) < retention {
+                continue;
+            }
+            let caller = Caller::lifecycle(&thread.owner, "");
+            let reason = format!("left alone for {} seconds", retention.as_secs());
+            let deed = Deed::new("thread.delete").with(&thread.thread).and("reason", reason);
+            let forgetting = async {
+                self.remove_uploads(&thread.owner, &thread.thread).await?;
+                self.store.remove_tool_thread(&thread.owner, &thread.thread).await?;
+                Ok(())
+            };
+            self.core.carry_out(&caller, deed, forgetting).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_store::{NewSandbox, Sealed, ToolSessionId};
+    use atoll_types::{Limits, Profile, VolumeId};
+    use std::collections::BTreeMap;
+
+    fn session(status: ToolStatus, active_at: i64) -> ToolSession {
+        ToolSession {
+            id: ToolSessionId(1),
+            owner: "owner".into(),
+            owner_name: "Ada".into(),
+            thread: "t".into(),
+            sandbox: SandboxId::random(),
+            kernel: None,
+            language: "python".into(),
+            dependencies: BTreeMap::new(),
+            status,
+            reason: None,
+            created_at: 0,
+            active_at,
+        }
+    }
+
+    fn sandbox(status: Status) -> SandboxRecord {
+        SandboxRecord::new(NewSandbox {
+            id: SandboxId::random(),
+            owner: "owner".into(),
+            owner_name: "Ada".into(),
+            status,
+            image: "host".into(),
+            profile: Profile::builtin("default").unwrap(),
+            container: None,
+            volume: VolumeId::random(),
+            limits: Limits::default(),
+            idle_timeout_seconds: 100,
+            network_enabled: false,
+            egress: String::new(),
+            session_key: None,
+            labels: BTreeMap::new(),
+            environment: Sealed::default(),
+            created_at: 0,
+        })
+    }
+
+    #[test]
+    fn each_session_has_its_time() {
+        let knobs = Knobs::default();
+        let mut clock = Clock::default();
+        let hour = 3_600_000;
+        clock.look(Duration::ZERO, hour);
+        let of = |status, active_at, sandbox: Option<&SandboxRecord>, used| {
+            fate(&Seen { session: &session(status, active_at), sandbox, used }, &clock, &knobs)
+        };
+        let (ready, dead) = (sandbox(Status::Ready), sandbox(Status::Dead));
+        let ends = |reason: &str| Fate::Ends(reason.to_owned());
+        use ToolStatus::{Dead, Running, Starting};
+        assert_eq!(of(Running, hour - 1_799_000, Some(&ready), false), Fate::Stays);
+        assert_eq!(of(Running, hour - 1_800_000, Some(&ready), false), ends("idle for 1800 seconds"));
+        assert_eq!(of(Running, 0, Some(&ready), true), Fate::Stays, "somebody uses it");
+        let busy = SandboxRecord { last_activity_at: hour - 5, ..ready.clone() };
+        assert_eq!(of(Running, 0, Some(&busy), false), Fate::Stays, "something runs in it");
+        assert_eq!(of(Running, hour, Some(&dead), false), Fate::Dies("its sandbox ended".into()));
+        assert_eq!(of(Running, hour, None, false), ends("its sandbox is gone"));
+        assert_eq!(of(Dead, hour - 299_000, Some(&ready), false), Fate::Stays);
+        assert_eq!(of(Dead, hour - 300_000, Some(&ready), false), ends("it was dead"));
+        assert_eq!(of(Starting, 0, None, true), Fate::Stays);
+        assert_eq!(of(Starting, 0, None, false), ends("it was not made to its end"));
+        clock.look(Duration::from_secs(3600), 2 * hour);
+        let of = |used| {
+            fate(&Seen { session: &session(Running, 2 * hour), sandbox: Some(&ready), used }, &clock, &knobs)
+        };
+        assert_eq!(
+            (of(false), of(true)),
+            (ends("it lived for 7200 seconds"), ends("it lived for 7200 seconds"))
+        );
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ends_nothing() {
+        let mut clock = Clock::default();
+        clock.look(Duration::ZERO, 1000);
+        clock.look(Duration::from_secs(10), 11_000 + 365 * 24 * 3_600_000);
+        let seen = Seen {
+            session: &session(ToolStatus::Running, 1000),
+            sandbox: Some(&sandbox(Status::Ready)),
+            used: false,
+        };
+        assert_eq!(fate(&seen, &clock, &Knobs::default()), Fate::Stays);
+    }
+}

@@ -1,0 +1,161 @@
+//! Making a session: a seat, a sandbox, packages, an interpreter; in this order, and all of it or nothing.
+//! Packages are the exception: what cannot be installed is told and fails nothing.
+
+use crate::{
+    LABEL, Listener, Progress, Reply, Sessions, THREAD_LABEL, Who, active,
+    failure::{Answer, Failure},
+    tools::{
+        input::{CreateSession, Runtime},
+        output::{SessionCreated, SessionStatus},
+    },
+    truncate,
+    using::Using,
+};
+use atoll_core::{CreateSandbox, Deed, Dependencies, KernelRequest, Knobs, Language};
+use atoll_store::ToolSession;
+use atoll_types::{Limits, Result};
+
+const MIB: u64 = 1 << 20;
+
+/// A session that is being made. Dropped before it is done, it is taken back.
+struct Making {
+    sessions: Sessions,
+    session: Option<ToolSession>,
+    _using: Using,
+}
+
+impl Making {
+    fn done(mut self) {
+        self.session = None;
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            let sessions = self.sessions.clone();
+            tokio::spawn(async move {
+                if let Err(error) = sessions.end(&session, "it was not made to its end").await {
+                    tracing::warn!(session = %session.id, %error, "a session waits to be collected");
+                }
+            });
+        }
+    }
+}
+
+/// The kernel's name of a language.
+pub(crate) fn language(runtime: Runtime) -> Language {
+    match runtime {
+        Runtime::Python => Language::Python,
+        Runtime::Node => Language::Node,
+        Runtime::R => Language::R,
+    }
+}
+
+fn limits(knobs: &Knobs) -> Limits {
+    Limits {
+        memory_bytes: u64::from(knobs.tool_sessions_memory_mb) * MIB,
+        swap_bytes: 0,
+        cpu_millis: (knobs.tool_sessions_cpu_cores * 1000.0).round() as u32,
+        processes: knobs.tool_sessions_processes,
+        disk_bytes: u64::from(knobs.tool_sessions_disk_mb) * MIB,
+        ..Limits::default()
+    }
+}
+
+impl Sessions {
+    pub(crate) async fn create(&self, who: &Who, input: CreateSession, listener: Listener<'_>) -> Answer {
+        let deed = Deed::new("session.create").with(input.language.as_str()).and("thread", &who.thread);
+        let mut failure = None;
+        let made = async {
+            self.make(who, &input, listener).await.map_err(|failed| {
+                let error = match &failed {
+                    Failure::Other { error, .. } => error.clone(),
+                    Failure::Invalid(_) => atoll_types::Error::internal("an input was not checked"),
+                    Failure::Died { reason, .. } => atoll_types::Error::internal(reason.clone()),
+                };
+                failure = Some(failed);
+                error
+            })
+        };
+        let made = self.core.carry_out(&who.caller, deed, made).await;
+        match (made, failure) {
+            (Ok(created), _) => Ok(Reply::of(&created)),
+            (Err(_), Some(failure)) => Err(failure),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    async fn make(
+        &self,
+        who: &Who,
+        input: &CreateSession,
+        listener: Listener<'_>,
+    ) -> Result<SessionCreated, Failure> {
+        let session = self.take_seat(who, input).await?;
+        let (sessions, _using) = (self.clone(), self.users.begin(session.id));
+        let making = Making { sessions, session: Some(session.clone()), _using };
+        self.make_sandbox(who, &session).await?;
+        let stderr = self.install(who, &session, input, listener).await?;
+        let request = KernelRequest {
+            language: language(input.language),
+            default: true,
+            working_directory: None,
+            env_vars: Default::default(),
+        };
+        let kernel = self.core.start_kernel(&who.caller, session.sandbox, &request).await?;
+        self.store.start_tool_session(session.id, kernel.kernel).await?;
+        making.done();
+        let told = active(&session);
+        Ok(SessionCreated {
+            success: true,
+            session_id: told.session_id,
+            runtime: told.runtime,
+            status: SessionStatus::Running,
+            dependencies: session.dependencies,
+            stderr,
+        })
+    }
+
+    async fn make_sandbox(&self, who: &Who, session: &ToolSession) -> Result<()> {
+        let knobs = self.core.knobs();
+        let labels = [(LABEL, session.id.to_string()), (THREAD_LABEL, session.thread.clone())];
+        let request = CreateSandbox {
+            idle_timeout_seconds: Some(knobs.tool_sessions_idle_seconds.max(10)),
+            labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            ..CreateSandbox::default()
+        };
+        let network = knobs.tool_sessions_network_enabled;
+        let usual = limits(&knobs);
+        self.core.create_usual(&who.caller, session.sandbox, request, usual, network).await.map(drop)
+    }
+
+    /// Installs what was asked for; what it complained of, where it failed.
+    async fn install(
+        &self,
+        who: &Who,
+        session: &ToolSession,
+        input: &CreateSession,
+        listener: Listener<'_>,
+    ) -> Result<Option<String>, Failure> {
+        if input.dependencies.is_empty() {
+            return Ok(None);
+        }
+        listener(Progress::Installing);
+        let wanted = Dependencies {
+            language: language(input.language),
+            packages: input.dependencies.clone(),
+            timeout_seconds: None,
+        };
+        let complaint = match self.core.install(&who.caller, session.sandbox, &wanted).await {
+            Ok(installed) if installed.success => return Ok(None),
+            Ok(installed) if installed.stderr.trim().is_empty() => installed.stdout,
+            Ok(installed) => installed.stderr,
+            Err(error) => match self.ended(session).await {
+                Some(_) => return Err(error.into()),
+                None => error.message,
+            },
+        };
+        Ok(Some(truncate::shown(complaint.as_bytes(), truncate::STDERR, false)))
+    }
+}

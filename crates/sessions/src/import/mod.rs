@@ -1,0 +1,188 @@
+//! Files into a session: what a model wrote, what another session of the same thread exported, what was
+//! uploaded, and what the operator allows of this machine. Each is done or fails for itself.
+
+mod host;
+
+use crate::{
+    Reply, Sessions, Who,
+    failure::Answer,
+    paths::{covers, destination, name_of},
+    reply::kind,
+    tools::{
+        input::{Encoding, ImportFile, ImportFiles, LARGEST_INLINE},
+        output::{FileImported, FilesImported},
+    },
+};
+use atoll_core::{Archive, Download};
+use atoll_provider::{EntryKind, WriteOptions};
+use atoll_store::ToolSession;
+use atoll_tools::{Pack, Unpack};
+use atoll_types::{Error, ErrorCode, Result};
+use base64::Engine;
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+
+/// Where something goes, before it is known whether it can.
+struct Plan {
+    source: String,
+    destination: Result<String>,
+}
+
+impl Plan {
+    fn of(file: &ImportFile) -> Self {
+        match file {
+            ImportFile::Host { source, destination: wanted } => {
+                Self { source: source.clone(), destination: destination(wanted.as_deref(), name_of(source)) }
+            }
+            ImportFile::Session { session_id, path, destination: wanted } => Self {
+                source: format!("{session_id}:{path}"),
+                destination: destination(wanted.as_deref(), name_of(path)),
+            },
+            ImportFile::Inline { file_name, .. } => {
+                Self { source: file_name.clone(), destination: destination(Some(file_name), "") }
+            }
+        }
+    }
+}
+
+impl Sessions {
+    pub(crate) async fn import(&self, who: &Who, input: ImportFiles) -> Answer {
+        let (session, _using) = self.use_session(who, &input.session_id).await?;
+        let mut files = Vec::new();
+        for file in input.files {
+            let Plan { source, destination } = Plan::of(&file);
+            let shown = destination.clone().unwrap_or_else(|_| "/workspace".to_owned());
+            let done = match destination {
+                Ok(at) => self.import_one(who, &session, file, &at).await,
+                Err(error) => Err(error),
+            };
+            let done = match done {
+                Ok(size) => Ok(size),
+                // One that is lost is lost for all of them.
+                Err(error) => match self.failed_in(&session, error).await {
+                    crate::Failure::Other { error, .. } => Err(error),
+                    died => return Err(died),
+                },
+            };
+            files.push(FileImported {
+                source,
+                destination: shown,
+                success: done.is_ok(),
+                size: done.as_ref().ok().copied(),
+                error: done.err().map(|error| format!("{}: {}", kind(error.code), error.message)),
+            });
+        }
+        let failed = files.iter().filter(|file| !file.success).count();
+        let error = (failed > 0).then(|| format!("{failed} of {} files could not be imported", files.len()));
+        Ok(Reply::of(&FilesImported { success: failed == 0, files, error }))
+    }
+
+    async fn import_one(&self, who: &Who, to: &ToolSession, file: ImportFile, at: &str) -> Result<u64> {
+        match file {
+            ImportFile::Host { source, .. } => self.import_host(who, to, &source, at).await,
+            ImportFile::Session { session_id, path, .. } => {
+                self.import_session(who, to, &session_id, &path, at).await
+            }
+            ImportFile::Inline { file_content, encoding, .. } => {
+                let bytes = decoded(file_content, encoding)?;
+                self.write(who, to, at, stream::iter([Ok(bytes)])).await
+            }
+        }
+    }
+
+    /// From another session, or from elsewhere in the same.
+    async fn import_session(
+        &self,
+        who: &Who,
+        to: &ToolSession,
+        session: &str,
+        path: &str,
+        at: &str,
+    ) -> Result<u64> {
+        let (from, path) = self.find_export(who, session, path).await?;
+        if from.id == to.id && (covers(&path, at) || covers(at, &path)) {
+            return Err(Error::new(ErrorCode::Conflict, format!("{path} cannot be imported into itself")));
+        }
+        let _using = self.users.begin(from.id);
+        self.store.touch_tool_session(from.id, crate::now()).await?;
+        let entry = self.core.stat(&who.caller, from.sandbox, &path, true).await?;
+        if entry.kind == EntryKind::Directory {
+            let archive = self.core.pack(&who.caller, from.sandbox, &Pack { path, prefix: None }).await?;
+            let next = async |archive: &mut Archive| archive.next().await;
+            return self.unpack(who, to, at, pieces(archive, next)).await;
+        }
+        let download = self.core.download(&who.caller, from.sandbox, &path, 0, 0).await?;
+        let next = async |download: &mut Download| download.next().await;
+        self.write(who, to, at, pieces(download, next)).await
+    }
+
+    /// One file, whole or not at all. Returns its bytes.
+    async fn write(
+        &self,
+        who: &Who,
+        to: &ToolSession,
+        at: &str,
+        body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> Result<u64> {
+        let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
+        let entry = self.core.upload(&who.caller, to.sandbox, at, options, body).await?;
+        Ok(entry.size)
+    }
+
+    /// A folder from an archive. Returns the bytes of its files.
+    async fn unpack(
+        &self,
+        who: &Who,
+        to: &ToolSession,
+        at: &str,
+        body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> Result<u64> {
+        let unpack = Unpack { path: at.to_owned() };
+        Ok(self.core.unpack(&who.caller, to.sandbox, &unpack, body).await?.bytes)
+    }
+}
+
+/// What comes of a reader, to its end or to its first error.
+fn pieces<R: Send + 'static>(
+    reader: R,
+    next: impl AsyncFn(&mut R) -> Result<Option<Bytes>> + Copy,
+) -> impl Stream<Item = Result<Bytes>> {
+    stream::unfold(Some(reader), move |reader| async move {
+        let mut reader = reader?;
+        match next(&mut reader).await {
+            Ok(piece) => piece.map(|piece| (Ok(piece), Some(reader))),
+            Err(error) => Some((Err(error), None)),
+        }
+    })
+}
+
+fn decoded(content: String, encoding: Encoding) -> Result<Bytes> {
+    let bytes = match encoding {
+        Encoding::Text => Bytes::from(content),
+        Encoding::Base64 => {
+            let wrong = |_| Error::new(ErrorCode::InvalidArgument, "file_content is not base64");
+            let plain: Vec<u8> =
+                content.into_bytes().into_iter().filter(|b| !b.is_ascii_whitespace()).collect();
+            base64::engine::general_purpose::STANDARD.decode(plain).map_err(wrong)?.into()
+        }
+    };
+    match bytes.len() > LARGEST_INLINE {
+        true => Err(Error::new(ErrorCode::TooLarge, "a file that is given as text may have 8 MiB")),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_as_they_were_written() {
+        let of = |text: &str, encoding| decoded(text.to_owned(), encoding).map_err(|e| e.code);
+        assert_eq!(of("hé", Encoding::Text).unwrap(), "hé".as_bytes());
+        assert_eq!(of("AP+A\nAQ==", Encoding::Base64).unwrap(), &[0, 255, 128, 1][..]);
+        assert_eq!(of("", Encoding::Base64).unwrap(), &[][..]);
+        assert_eq!(of("no base64!", Encoding::Base64), Err(ErrorCode::InvalidArgument));
+        assert_eq!(of(&"x".repeat(LARGEST_INLINE + 1), Encoding::Text), Err(ErrorCode::TooLarge));
+    }
+}

@@ -1,0 +1,130 @@
+//! Room for one more session: how many there are in all and of a thread, and how many threads have any. Where
+//! a thread is one too many, the one of the same owner that was longest left alone has to go.
+
+use crate::{
+    Sessions, Who,
+    failure::Failure,
+    now,
+    tools::input::{CreateSession, Runtime},
+};
+use atoll_core::Knobs;
+use atoll_store::{
+    Clash, SandboxId, StoreError, ToolSeat, ToolSeats, ToolSession, ToolSessionId, ToolStatus,
+};
+use atoll_types::{Error, ErrorCode, Result};
+
+/// How often an id is tried that nobody has.
+const TRIES: usize = 16;
+
+fn random_id() -> ToolSessionId {
+    let (number, ..) = uuid::Uuid::new_v4().as_fields();
+    ToolSessionId(number)
+}
+
+impl Sessions {
+    /// Takes a seat for a session that is to be made.
+    pub(crate) async fn take_seat(&self, who: &Who, input: &CreateSession) -> Result<ToolSession, Failure> {
+        let knobs = self.core.knobs();
+        self.make_room_for_thread(who, &knobs).await?;
+        match self.seat(who, input, &knobs).await? {
+            Ok(session) => Ok(session),
+            Err(full) => {
+                // The dead of this thread are of no use to anybody.
+                if self.bury_dead(who).await? == 0 {
+                    return Err(refused(full, &knobs));
+                }
+                self.seat(who, input, &knobs).await?.map_err(|full| refused(full, &knobs))
+            }
+        }
+    }
+
+    async fn seat(
+        &self,
+        who: &Who,
+        input: &CreateSession,
+        knobs: &Knobs,
+    ) -> Result<Result<ToolSession, ToolSeat>> {
+        let seats =
+            ToolSeats { in_all: knobs.tool_sessions_max, of_thread: knobs.tool_sessions_max_per_thread };
+        let language: Runtime = input.language;
+        for _ in 0..TRIES {
+            let at = now();
+            let session = ToolSession {
+                id: random_id(),
+                owner: who.caller.owner.clone(),
+                owner_name: who.caller.owner_name.clone(),
+                thread: who.thread.to_string(),
+                sandbox: SandboxId::random(),
+                kernel: None,
+                language: language.as_str().to_owned(),
+                dependencies: input.dependencies.clone(),
+                status: ToolStatus::Starting,
+                reason: None,
+                created_at: at,
+                active_at: at,
+            };
+            match self.store.insert_tool_session(session.clone(), seats).await {
+                Ok(ToolSeat::Taken) => return Ok(Ok(session)),
+                Ok(full) => return Ok(Err(full)),
+                Err(StoreError::Conflict(Clash::Taken)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::internal("no id of a session is free"))
+    }
+
+    /// Sees that the caller's thread may have sessions.
+    async fn make_room_for_thread(&self, who: &Who, knobs: &Knobs) -> Result<(), Failure> {
+        let most = knobs.tool_sessions_max_threads as usize;
+        let threads = self.store.tool_threads().await?;
+        let mine = threads.into_iter().filter(|t| t.owner == who.caller.owner && t.sessions > 0);
+        let others: Vec<_> = mine.filter(|t| t.thread != who.thread.as_str()).collect();
+        let mut over = (others.len() + 1).saturating_sub(most);
+        for thread in others {
+            if over == 0 {
+                break;
+            }
+            let sessions = self.store.tool_sessions(Some((&thread.owner, &thread.thread))).await?;
+            if sessions.iter().any(|session| self.users.uses(session.id)) {
+                continue;
+            }
+            let reason = format!("its conversation was evicted: there may be {most} with sessions");
+            for session in &sessions {
+                self.end(session, &reason).await?;
+            }
+            over -= 1;
+        }
+        if over == 0 {
+            return Ok(());
+        }
+        let message = format!("there are {most} conversations with sessions, and all of them are in use");
+        Err(Error::new(ErrorCode::LimitExceeded, message).into())
+    }
+
+    /// Frees the dead sessions of a thread; says how many there were.
+    async fn bury_dead(&self, who: &Who) -> Result<usize> {
+        let all = self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await?;
+        let dead: Vec<_> = all.into_iter().filter(|s| s.status == ToolStatus::Dead).collect();
+        for session in &dead {
+            self.end(session, "it was dead, and room was needed").await?;
+        }
+        Ok(dead.len())
+    }
+}
+
+fn refused(full: ToolSeat, knobs: &Knobs) -> Failure {
+    let (message, hint) = match full {
+        ToolSeat::ThreadFull => (
+            format!(
+                "this conversation has {} sessions and may have no more",
+                knobs.tool_sessions_max_per_thread
+            ),
+            "Use one of active_sessions, or stop one with stop_session first.",
+        ),
+        _ => (
+            format!("there are {} sessions on this server and may be no more", knobs.tool_sessions_max),
+            "Stop a session that you do not need with stop_session, or wait a little and try again.",
+        ),
+    };
+    Failure::with_hint(Error::new(ErrorCode::LimitExceeded, message), hint)
+}

@@ -1,0 +1,50 @@
+//! A command in a session's sandbox, beside its interpreter and in a shell of its own.
+
+use crate::{
+    Reply, Sessions, Who,
+    failure::Answer,
+    paths::WORKSPACE,
+    tools::{input::ExecuteTerminal, output::CommandExecuted},
+    truncate::{STDERR, STDOUT, shown},
+};
+use atoll_core::{ExecCommand, ExecOutcome};
+
+/// What a shell calls a command whose time was up.
+const TIMED_OUT: i32 = 124;
+
+impl Sessions {
+    pub(crate) async fn terminal(&self, who: &Who, input: ExecuteTerminal) -> Answer {
+        let (session, _using) = self.use_session(who, &input.session_id).await?;
+        let command = ExecCommand {
+            command: Some(input.command),
+            timeout_seconds: Some(input.timeout.into()),
+            working_directory: Some(WORKSPACE.to_owned()),
+            ..ExecCommand::default()
+        };
+        let ran = self.core.exec(&who.caller, session.sandbox, &command).await;
+        self.store.touch_tool_session(session.id, crate::now()).await?;
+        match ran {
+            Ok(outcome) => Ok(Reply::of(&executed(&outcome, input.timeout))),
+            Err(error) => Err(self.failed_in(&session, error).await),
+        }
+    }
+}
+
+fn executed(outcome: &ExecOutcome, seconds: u32) -> CommandExecuted {
+    let ExecOutcome { report, stdout, stderr, truncated, changed: _ } = outcome;
+    // Which of the two lost something is not known where either did.
+    let lost = |bytes: &[u8], most: usize| *truncated && bytes.len() > most;
+    let stdout = shown(stdout, STDOUT, lost(stdout, STDOUT));
+    let mut stderr = shown(stderr, STDERR, lost(stderr, STDERR));
+    let notice = match (report.timed_out, report.oom_killed) {
+        (true, _) => Some(format!("[the command was ended after {seconds} s]")),
+        (_, true) => Some("[the command was ended: out of memory]".to_owned()),
+        _ => None,
+    };
+    if let Some(notice) = notice {
+        let line = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
+        stderr = format!("{stderr}{line}{notice}");
+    }
+    let exit_code = if report.timed_out { TIMED_OUT } else { report.shell_code() };
+    CommandExecuted { exit_code, stdout, stderr }
+}

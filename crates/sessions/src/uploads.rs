@@ -1,0 +1,222 @@
+//! What people upload to a thread, for its sessions to import: files in a folder of the thread, below one of
+//! its owner. Names are made plain, sizes are bounded for each owner, and nothing is seen before it is whole.
+
+use crate::{Sessions, Who, now};
+use atoll_core::Deed;
+use atoll_types::{Error, ErrorCode, Result};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tokio::io::AsyncWriteExt;
+
+const MIB: u64 = 1 << 20;
+/// Most files of one owner.
+const MOST_FILES: u64 = 10_000;
+/// Most threads of one owner that are remembered.
+const MOST_THREADS: usize = 1000;
+/// The longest name, in bytes.
+const LONGEST_NAME: usize = 200;
+/// How files are called that are not whole yet.
+const PART: &str = ".part-";
+
+/// Something that was uploaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uploaded {
+    /// Its name.
+    pub name: String,
+    /// What import_files takes as its source.
+    pub path: String,
+    /// Its bytes.
+    pub size: u64,
+}
+
+/// Uploads of one owner take turns, so that what there is can be counted.
+#[derive(Default)]
+pub(crate) struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    fn of(&self, owner: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(owner.to_owned()).or_default())
+    }
+}
+
+/// A name that is only that.
+fn plain(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let mut plain = String::new();
+    for letter in last.chars() {
+        let letter = if letter.is_control() || "\"<>|:*?\u{feff}".contains(letter) { '_' } else { letter };
+        if plain.len() + letter.len_utf8() > LONGEST_NAME {
+            break;
+        }
+        plain.push(letter);
+    }
+    let plain = plain.trim();
+    match plain.strip_prefix('.') {
+        Some(rest) => format!("_{rest}"),
+        None if plain.is_empty() => "file".to_owned(),
+        None => plain.to_owned(),
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    tracing::warn!(%error, "an upload cannot be kept");
+    match error.kind() {
+        io::ErrorKind::StorageFull => Error::new(ErrorCode::Unavailable, "the server's disk is full"),
+        _ => Error::internal("the upload cannot be kept"),
+    }
+}
+
+/// Bytes and files below a folder, two levels deep: threads and their files.
+fn used(owner: &Path) -> io::Result<(u64, u64)> {
+    let (mut bytes, mut files) = (0, 0);
+    let threads = match fs::read_dir(owner) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, 0)),
+        threads => threads?,
+    };
+    for thread in threads {
+        for file in fs::read_dir(thread?.path())? {
+            let about = file?.metadata()?;
+            (bytes, files) = (bytes + about.blocks().saturating_mul(512).max(about.len()), files + 1);
+        }
+    }
+    Ok((bytes, files))
+}
+
+/// A file that is not whole yet. Dropped, it is removed.
+struct Part(PathBuf);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Sessions {
+    /// Where a thread's uploads are.
+    pub(crate) fn uploads_of(&self, owner: &str, thread: &str) -> Result<PathBuf> {
+        // An owner is a UUID and a thread checks itself; a folder's name must not depend on that.
+        let safe = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+        match safe(owner) && safe(thread) {
+            true => Ok(self.settings.storage_dir.join(owner).join(thread)),
+            false => Err(Error::internal("an owner or a thread has no folder")),
+        }
+    }
+
+    /// Keeps a file for the sessions of a thread. One of the same name is replaced.
+    pub async fn upload(
+        &self,
+        who: &Who,
+        name: &str,
+        body: impl Stream<Item = Result<Bytes>> + Send,
+    ) -> Result<Uploaded> {
+        let name = plain(name);
+        let deed = Deed::new("thread.upload").with(&name).and("thread", &who.thread);
+        self.core.carry_out(&who.caller, deed, self.keep_upload(who, name, body)).await
+    }
+
+    async fn keep_upload(
+        &self,
+        who: &Who,
+        name: String,
+        body: impl Stream<Item = Result<Bytes>> + Send,
+    ) -> Result<Uploaded> {
+        let (owner, thread) = (who.caller.owner.as_str(), who.thread.as_str());
+        let turn = self.uploading.of(owner);
+        let _turn = turn.lock().await;
+        self.check_threads(who).await?;
+        self.store.touch_tool_thread(owner, thread, now()).await?;
+        let folder = self.uploads_of(owner, thread)?;
+        let room = self.room_for_uploads(owner, &folder)?;
+        let part = Part(folder.join(format!("{PART}{}", uuid::Uuid::new_v4().simple())));
+        let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part.0);
+        let mut file = tokio::fs::File::from_std(options.map_err(failed)?);
+        let (mut body, mut size) = (std::pin::pin!(body), 0_u64);
+        while let Some(piece) = body.next().await {
+            let piece = piece?;
+            size += piece.len() as u64;
+            if size > room {
+                return Err(self.too_large());
+            }
+            file.write_all(&piece).await.map_err(failed)?;
+        }
+        file.flush().await.map_err(failed)?;
+        drop(file);
+        fs::rename(&part.0, folder.join(&name)).map_err(failed)?;
+        Ok(Uploaded { path: name.clone(), name, size })
+    }
+
+    fn too_large(&self) -> Error {
+        let most = self.core.knobs().tool_sessions_uploads_mb;
+        let message =
+            format!("your uploads may have {most} MB together; delete conversations that you do not need");
+        Error::new(ErrorCode::TooLarge, message)
+    }
+
+    /// How many bytes may still come.
+    fn room_for_uploads(&self, owner: &str, folder: &Path) -> Result<u64> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        let (bytes, files) = used(&self.settings.storage_dir.join(owner)).map_err(failed)?;
+        let most = u64::from(self.core.knobs().tool_sessions_uploads_mb) * MIB;
+        match most.checked_sub(bytes).filter(|_| files < MOST_FILES) {
+            Some(room) => Ok(room),
+            None => Err(self.too_large()),
+        }
+    }
+
+    /// Refuses a thread that would be one too many to remember.
+    async fn check_threads(&self, who: &Who) -> Result<()> {
+        let threads = self.store.tool_threads().await?;
+        let mut mine = threads.iter().filter(|thread| thread.owner == who.caller.owner);
+        if mine.clone().count() >= MOST_THREADS && mine.all(|thread| thread.thread != who.thread.as_str()) {
+            let message = format!("there are {MOST_THREADS} conversations; delete some");
+            return Err(Error::new(ErrorCode::LimitExceeded, message));
+        }
+        Ok(())
+    }
+
+    /// Removes what was uploaded to a thread.
+    pub(crate) async fn remove_uploads(&self, owner: &str, thread: &str) -> Result<()> {
+        let folder = self.uploads_of(owner, thread)?;
+        let removing = tokio::task::spawn_blocking(move || match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => match folder.parent().map(fs::remove_dir) {
+                // Other threads of the owner have some.
+                Some(Err(_)) | Some(Ok(())) | None => Ok(()),
+            },
+        });
+        removing.await.map_err(|_| Error::internal("removing uploads broke off"))?.map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_only_a_name() {
+        for (given, wanted) in [
+            ("data.csv", "data.csv"),
+            ("../../etc/passwd", "passwd"),
+            ("C:\\Users\\a\\b.txt", "b.txt"),
+            ("..", "_."),
+            (".bashrc", "_bashrc"),
+            ("", "file"),
+            ("a/", "file"),
+            (" é x.txt ", "é x.txt"),
+            ("a\0b\nc\"d", "a_b_c_d"),
+        ] {
+            assert_eq!(plain(given), wanted, "{given:?}");
+        }
+        assert_eq!(plain(&"é".repeat(500)).len(), LONGEST_NAME);
+    }
+}

@@ -1,0 +1,58 @@
+//! Which sessions are in use at this moment, so that none is collected or evicted under somebody's hands.
+
+use atoll_store::ToolSessionId;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+#[derive(Default, Clone)]
+pub(crate) struct Users(Arc<Mutex<HashMap<ToolSessionId, usize>>>);
+
+/// Somebody uses a session, until this is dropped.
+pub(crate) struct Using {
+    users: Users,
+    session: ToolSessionId,
+}
+
+impl Users {
+    fn map(&self) -> MutexGuard<'_, HashMap<ToolSessionId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin(&self, session: ToolSessionId) -> Using {
+        *self.map().entry(session).or_insert(0) += 1;
+        Using { users: self.clone(), session }
+    }
+
+    pub(crate) fn uses(&self, session: ToolSessionId) -> bool {
+        self.map().contains_key(&session)
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        let mut map = self.users.map();
+        if let Some(count) = map.get_mut(&self.session) {
+            *count -= 1;
+            if *count == 0 {
+                map.remove(&self.session);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_used_until_the_last_has_gone() {
+        let (users, id) = (Users::default(), ToolSessionId(1));
+        let (first, second) = (users.begin(id), users.begin(id));
+        drop(first);
+        assert!(users.uses(id) && !users.uses(ToolSessionId(2)));
+        drop(second);
+        assert!(!users.uses(id) && users.map().is_empty());
+    }
+}

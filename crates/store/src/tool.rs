@@ -1,0 +1,176 @@
+//! Tool sessions: the conversations of owners, the sessions that each has, and what those exported. What a
+//! session is and when it ends is decided elsewhere; here it is remembered, and how many there may be is
+//! held in one step with the adding of one more.
+
+use crate::{Millis, Result, SandboxId, names::names};
+use async_trait::async_trait;
+use atoll_types::KernelId;
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+/// A tool session, known by eight hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ToolSessionId(pub u32);
+
+/// Why a text is no id of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected eight lower-case hexadecimal digits")]
+pub struct ToolSessionIdError;
+
+impl fmt::Display for ToolSessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+impl FromStr for ToolSessionId {
+    type Err = ToolSessionIdError;
+
+    fn from_str(text: &str) -> Result<Self, ToolSessionIdError> {
+        let plain = text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let number = plain.then(|| u32::from_str_radix(text, 16).ok()).flatten();
+        number.map(Self).ok_or(ToolSessionIdError)
+    }
+}
+
+names!(
+    /// How a session is.
+    ToolStatus {
+        /// It is being made.
+        Starting = "starting",
+        /// It can be used.
+        Running = "running",
+        /// Its interpreter or its sandbox is lost.
+        Dead = "dead",
+    }
+);
+
+/// A session of a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolSession {
+    /// Which.
+    pub id: ToolSessionId,
+    /// Whose.
+    pub owner: String,
+    /// What people call the owner.
+    pub owner_name: String,
+    /// Of which conversation.
+    pub thread: String,
+    /// Its sandbox.
+    pub sandbox: SandboxId,
+    /// Its interpreter, once there is one.
+    pub kernel: Option<KernelId>,
+    /// What it speaks.
+    pub language: String,
+    /// What was asked to be installed.
+    pub dependencies: BTreeMap<String, String>,
+    /// How it is.
+    pub status: ToolStatus,
+    /// Why, where that needs a word.
+    pub reason: Option<String>,
+    /// When it was made.
+    pub created_at: Millis,
+    /// When last something was done with it.
+    pub active_at: Millis,
+}
+
+/// A conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolThread {
+    /// Whose.
+    pub owner: String,
+    /// Which.
+    pub thread: String,
+    /// When it was first seen.
+    pub created_at: Millis,
+    /// When last something was done in it.
+    pub active_at: Millis,
+    /// How many sessions it has.
+    pub sessions: u64,
+}
+
+/// Something that a session exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolExport {
+    /// By which.
+    pub session: ToolSessionId,
+    /// Where it is there.
+    pub path: String,
+    /// Whether it is a folder.
+    pub folder: bool,
+    /// Its bytes then, of a file.
+    pub size: Option<u64>,
+    /// When.
+    pub exported_at: Millis,
+}
+
+/// How many sessions there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolSeats {
+    /// In all.
+    pub in_all: u32,
+    /// Of one thread.
+    pub of_thread: u32,
+}
+
+/// Whether there was room for one more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolSeat {
+    /// It was added.
+    Taken,
+    /// There are as many as there may be.
+    Full,
+    /// The thread has as many as it may have.
+    ThreadFull,
+}
+
+/// Tool sessions.
+#[async_trait]
+pub trait ToolSessions: Send + Sync {
+    /// Adds a session if there is room, and its thread if it is new; `Conflict(Taken)` when the id is there. The
+    /// dead take room, too: they are there until they are removed.
+    async fn insert_tool_session(&self, session: ToolSession, seats: ToolSeats) -> Result<ToolSeat>;
+    /// One session.
+    async fn tool_session(&self, id: ToolSessionId) -> Result<Option<ToolSession>>;
+    /// All of them, or of an owner's thread, the oldest first.
+    async fn tool_sessions(&self, of: Option<(&str, &str)>) -> Result<Vec<ToolSession>>;
+    /// Says how a session is, and why; false when there is none.
+    async fn set_tool_session(
+        &self,
+        id: ToolSessionId,
+        status: ToolStatus,
+        reason: Option<&str>,
+    ) -> Result<bool>;
+    /// Says that a session can be used, and by which interpreter; false when there is none.
+    async fn start_tool_session(&self, id: ToolSessionId, kernel: KernelId) -> Result<bool>;
+    /// Notes that something was done with a session, and so in its thread. Never moves back; an unknown one is
+    /// passed over.
+    async fn touch_tool_session(&self, id: ToolSessionId, at: Millis) -> Result<()>;
+    /// Forgets a session and what it exported; false when there was none.
+    async fn remove_tool_session(&self, id: ToolSessionId) -> Result<bool>;
+    /// Notes that something was done in a thread, which is made if it is new. Never moves back.
+    async fn touch_tool_thread(&self, owner: &str, thread: &str, at: Millis) -> Result<()>;
+    /// All threads, the one that was longest left alone first.
+    async fn tool_threads(&self) -> Result<Vec<ToolThread>>;
+    /// Forgets a thread with its sessions and what they exported; false when there was none.
+    async fn remove_tool_thread(&self, owner: &str, thread: &str) -> Result<bool>;
+    /// Remembers an export; one of the same path is replaced. `NotFound(Session)` where there is no session.
+    async fn put_tool_export(&self, export: ToolExport) -> Result<()>;
+    /// What a session exported, by path.
+    async fn tool_exports(&self, session: ToolSessionId) -> Result<Vec<ToolExport>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_has_eight_digits() {
+        for id in [ToolSessionId(0), ToolSessionId(0xab), ToolSessionId(u32::MAX)] {
+            assert_eq!(id.to_string().len(), 8);
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for text in ["", "abcdef0", "abcdef012", "ABCDEF01", "+bcdef01", "abcdefg1"] {
+            assert_eq!(text.parse::<ToolSessionId>(), Err(ToolSessionIdError), "{text}");
+        }
+    }
+}
