@@ -64,11 +64,15 @@ pub(crate) struct Server {
 
 /// Who asks over HTTP, and in which thread; found out before the SDK sees the request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked(pub(crate) Who);
+pub(crate) struct Asked {
+    pub(crate) who: Who,
+    /// By which address.
+    pub(crate) base: Option<String>,
+}
 
-fn asked(extensions: &rmcp::model::Extensions) -> Option<Who> {
+fn asked(extensions: &rmcp::model::Extensions) -> Option<Asked> {
     let parts = extensions.get::<http::request::Parts>()?;
-    parts.extensions.get::<Asked>().map(|asked| asked.0.clone())
+    parts.extensions.get::<Asked>().cloned()
 }
 
 impl Server {
@@ -77,7 +81,7 @@ impl Server {
     }
 
     fn who(&self, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
-        let who = self.fixed.clone().or_else(|| asked(&context.extensions));
+        let who = self.fixed.clone().or_else(|| asked(&context.extensions).map(|asked| asked.who));
         who.ok_or_else(|| ErrorData::internal_error("it is not known who asks", None))
     }
 
@@ -93,7 +97,10 @@ impl Server {
         let mut note = |progress| heard.note(&progress);
         let call = async {
             match extra::is_one(name) {
-                true => self.face.extra.call(who, name, arguments).await,
+                true => {
+                    let base = asked(&context.extensions).and_then(|asked| asked.base);
+                    self.face.extra.call(who, name, arguments, base.as_deref()).await
+                }
                 false => self.face.sessions.call_with(who, name, arguments, &mut note, &context.ct).await,
             }
         };
@@ -210,7 +217,10 @@ impl ServerHandler for Server {
 
     /// From here on the client hears when the thread's exports change.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let Some(who) = self.fixed.clone().or_else(|| asked(&context.extensions)) else { return };
+        let Some(who) = self.fixed.clone().or_else(|| asked(&context.extensions).map(|asked| asked.who))
+        else {
+            return;
+        };
         let mut changes = self.face.hub.listen(&who);
         while !context.peer.is_transport_closed() {
             // Nobody says that the connection is gone, so it is looked at.

@@ -6,7 +6,7 @@ use crate::config::Config;
 use atoll_audit::{AuditKey, Ledger};
 use atoll_core::{Core, Vault};
 use atoll_provider_native::NativeProvider;
-use atoll_sessions::Sessions;
+use atoll_sessions::{SessionSettings, Sessions};
 use atoll_store_sqlite::SqliteStore;
 use atoll_types::{Error, Result};
 use std::{fs, net::SocketAddr, sync::Arc};
@@ -73,7 +73,9 @@ impl Ground {
         let core =
             Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), way_out);
         let alive = core.reconcile().await?;
-        let sessions = Sessions::new(core.clone(), store, config.sessions.clone());
+        let settings = SessionSettings { storage_dir: own.join("uploads"), ..config.sessions.clone() };
+        let sessions = Sessions::new(core.clone(), store, settings);
+        sessions.reconcile().await?;
         let asked = config.egress.ask_indexes;
         let fresh = tokio::spawn(async move {
             let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
@@ -94,6 +96,8 @@ impl Engine {
         self.helpers.push(tokio::spawn(async move { core.keep_pool().await }));
         let core = self.core.clone();
         self.helpers.push(tokio::spawn(async move { core.keep_house().await }));
+        let sessions = self.sessions.clone();
+        self.helpers.push(tokio::spawn(async move { sessions.keep().await }));
         self.helpers.push(egress::listen(&self.core, config.egress.listen).await?);
         Ok(())
     }

@@ -125,6 +125,13 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
     }
 }
 
+/// By which address the caller asks; only the caller is told, and only where to look.
+fn base(headers: &HeaderMap) -> Option<String> {
+    let host = headers.get(http::header::HOST)?.to_str().ok()?;
+    let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
+    Some(format!("{}://{host}", if https { "https" } else { "http" }))
+}
+
 async fn read<B>(body: B) -> Result<Bytes, Answer>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -181,7 +188,8 @@ impl Inner {
         };
         let Some(thread) = thread else { return Err(no_session()) };
         let who = Who { caller: caller.clone(), thread };
-        parts.extensions.insert(Asked(who.clone()));
+        let base = base(&parts.headers);
+        parts.extensions.insert(Asked { who: who.clone(), base });
         let body = read(body).await?;
         if opens(&parts, &body) {
             return self.open(parts, body, &caller, named).await;
