@@ -9,12 +9,13 @@ use crate::{
     vault::Environment,
 };
 use atoll_audit::{Capture, Ledger, Operation, Redactor};
+use atoll_kernels::CellReport;
 use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
 use atoll_store::{
     Activity, Begin, Detail, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId,
     SandboxRecord,
 };
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, Result};
 use std::collections::BTreeMap;
 
 /// What is to be done.
@@ -326,6 +327,34 @@ impl Trail {
         self.ledger.end(self.operation, end, activity.into_iter().collect(), event.into_iter().collect())
     }
 
+    /// Ends it for a cell. Where whoever asked went away, that is the reason.
+    pub(crate) fn end_cell(
+        mut self,
+        told: CellTold<'_>,
+        changed: Option<&Changed>,
+        activity: Option<Activity>,
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        self.ended = true;
+        let CellTold { cell, report, cancelled } = told;
+        let (mut stdout, mut stderr) = (Capture::new(&self.redactor), Capture::new(&self.redactor));
+        stdout.take(report.stdout.as_bytes());
+        stderr.take(report.stderr.as_bytes());
+        let mut end = cell_end(report, cancelled);
+        end.error = end
+            .error
+            .map(|Problem { code, message }| Problem { code, message: self.redactor.text(&message) });
+        if let Some(changed) = changed {
+            end.files = files_of(changed);
+            end.files_count = changed.files.len() as u64;
+        }
+        (end.stdout, end.stderr) = (Some(stdout.finish()), Some(stderr.finish()));
+        let activity = activity.map(|a| Activity { detail: self.redactor.text(&a.detail), ..a });
+        let redactor = self.redactor.clone();
+        let event =
+            self.about.take().map(|(owner, sandbox)| cell_event(owner, sandbox, cell, report, &redactor));
+        self.ledger.end(self.operation, end, activity.into_iter().collect(), event.into_iter().collect())
+    }
+
     /// Ends it for a command that never came to its program, or of which nothing more can be known.
     pub(crate) async fn failed<T>(mut self, error: Error) -> Result<T> {
         self.ended = true;
@@ -337,6 +366,55 @@ impl Trail {
         }
         Err(Error { message, ..error })
     }
+}
+
+/// What is told of a cell that ended.
+pub(crate) struct CellTold<'a> {
+    pub(crate) cell: CellId,
+    pub(crate) report: &'a CellReport,
+    /// Nobody waited for it any more.
+    pub(crate) cancelled: bool,
+}
+
+/// How a cell went. An error of its own code is an outcome, as a command's exit code is.
+fn cell_end(report: &CellReport, cancelled: bool) -> End {
+    let mut end = End::new(if report.success { Outcome::Ok } else { Outcome::Failed }, report.duration_us);
+    end.exit_code = Some(i32::from(!report.success));
+    if cancelled {
+        end.outcome = Outcome::Failed;
+        let message = "whoever asked went away before it ended".to_owned();
+        return end.because(Problem { code: "cancelled".into(), message });
+    }
+    match &report.death {
+        Some(death) => end.because(Problem { code: "kernel_died".into(), message: death.reason() }),
+        None => end,
+    }
+}
+
+/// What listeners are told of a cell's end.
+fn cell_event(
+    owner: String,
+    sandbox: SandboxId,
+    cell: CellId,
+    report: &CellReport,
+    redactor: &Redactor,
+) -> NewEvent {
+    let short = |text: &str| redactor.text(&text.chars().take(200).collect::<String>());
+    let reason = match (&report.death, &report.error) {
+        (Some(death), _) => format!("its kernel died: {}", death.reason()),
+        (None, _) if report.timed_out => "its time was up".to_owned(),
+        (None, _) if report.interrupted => "it was interrupted".to_owned(),
+        (None, Some(error)) => format!("it failed with {}", short(&error.kind)),
+        (None, None) => "it ran to its end".to_owned(),
+    };
+    let data = serde_json::json!({
+        "cell_id": cell.to_string(),
+        "kernel_id": report.kernel.to_string(),
+        "success": report.success,
+        "duration_ms": report.duration_us / 1000,
+    });
+    let (kind, sandbox) = ("cell.ended".to_owned(), Some(sandbox));
+    NewEvent { at: crate::now(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
 }
 
 /// What listeners are told of a command's end, and why it came.

@@ -5,9 +5,11 @@ use crate::{
     act::{Act, What},
     ceiling::{Most, Named},
     desk::Patch,
+    kernels::check_packages,
     now,
 };
 use atoll_egress::{Mode, Policy};
+use atoll_kernels::Language;
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId};
 use std::collections::BTreeMap;
@@ -32,6 +34,8 @@ pub struct CreateSandbox {
     pub egress: Option<Policy>,
     pub session_key: Option<String>,
     pub labels: BTreeMap<String, String>,
+    /// Packages by language, versions by name. What cannot be installed is said and fails nothing.
+    pub dependencies: BTreeMap<Language, BTreeMap<String, String>>,
 }
 
 /// What to change; what is left out stays.
@@ -55,6 +59,8 @@ pub struct Created {
     pub record: SandboxRecord,
     /// Whether it was made just now.
     pub new: bool,
+    /// What went wrong with its dependencies.
+    pub stderr: String,
 }
 
 fn megabytes(field: &str, value: u64) -> Result<u64> {
@@ -124,7 +130,7 @@ fn check_idle(seconds: Option<u32>) -> Result<()> {
     }
 }
 
-fn check_environment(field: &str, environment: &BTreeMap<String, String>) -> Result<()> {
+pub(crate) fn check_environment(field: &str, environment: &BTreeMap<String, String>) -> Result<()> {
     let size: usize = environment.iter().map(|(k, v)| k.len() + v.len()).sum();
     if environment.len() > 500 || size > 128 * 1024 {
         let message = format!("{field} may have 500 names and 128 KiB");
@@ -196,8 +202,16 @@ impl Core {
         request: CreateSandbox,
     ) -> Result<Created> {
         act.allowed()?;
+        let dependencies = request.dependencies.clone();
+        for (language, packages) in &dependencies {
+            check_packages(*language, packages).map_err(|e| e.at("dependencies"))?;
+        }
         let new = self.new_record(caller, id, request)?;
-        self.make_and_start(caller, new).await
+        let mut created = self.make_and_start(caller, new).await?;
+        if created.new {
+            created.stderr = self.install_all(caller, created.record.id, dependencies).await;
+        }
+        Ok(created)
     }
 
     fn new_record(&self, caller: &Caller, id: SandboxId, request: CreateSandbox) -> Result<NewSandbox> {
@@ -214,6 +228,7 @@ impl Core {
             egress,
             session_key,
             labels,
+            dependencies: _,
         } = request;
         check_idle(idle_timeout_seconds)?;
         check_environment("env_vars", &env_vars)?;

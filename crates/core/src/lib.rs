@@ -58,8 +58,8 @@ pub use exec::{
 };
 pub use files::Download;
 pub use kernels::{
-    CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
-    MAX_CELL_SECONDS,
+    CellFollow, CellGrip, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed,
+    KernelRequest, MAX_CELL_SECONDS,
 };
 pub use keys::{IssuedKey, NewKey, owner_id};
 pub use lifecycle::Clock;
@@ -106,6 +106,8 @@ pub struct Core {
     turns: Arc<admission::Turns>,
     exec_rates: Arc<exec_rate::ExecRates>,
     works: Arc<lifecycle::Works>,
+    wardens: Arc<kernels::Wardens>,
+    tending: Arc<kernels::Tending>,
     /// When this server began.
     began: i64,
 }
@@ -136,12 +138,14 @@ impl Core {
         let settings = Arc::new(settings);
         let live = Arc::new(live::Live::new(settings.preset.clone()));
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live));
+        let wardens: Arc<kernels::Wardens> = Arc::default();
         let pool = pool::Pool::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             admission.clone(),
             Arc::clone(&live),
             Arc::clone(&settings),
+            Arc::clone(&wardens),
         );
         let running: Arc<egress::Running> = Arc::default();
         let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
@@ -175,6 +179,8 @@ impl Core {
             turns: Arc::default(),
             exec_rates: Arc::default(),
             works,
+            wardens,
+            tending: Arc::default(),
             began: now(),
         }
     }

@@ -50,7 +50,7 @@ impl Core {
         });
         let failed = |_| Error::internal("the sandbox was not made to its end");
         match made.await.map_err(failed)?? {
-            Made::New(record) => Ok(Created { record: *record, new: true }),
+            Made::New(record) => Ok(Created { record: *record, new: true, stderr: String::new() }),
             Made::Existing(id) => self.start_existing(caller, id).await,
         }
     }
@@ -79,7 +79,8 @@ impl Core {
     }
 
     async fn start_existing(&self, caller: &Caller, id: SandboxId) -> Result<Created> {
-        Ok(Created { record: self.start(caller, id, "a create with its session key").await?, new: false })
+        let record = self.start(caller, id, "a create with its session key").await?;
+        Ok(Created { record, new: false, stderr: String::new() })
     }
 
     /// Of those that create with one session key, one at a time: the others find its sandbox.

@@ -13,6 +13,7 @@ mod folders;
 mod forward;
 mod guard;
 mod idempotency;
+mod kernels;
 mod keys;
 mod linger;
 mod listen;
@@ -27,10 +28,12 @@ mod sandboxes;
 mod settings;
 mod shapes;
 mod terminal;
+mod threads;
 mod time;
 mod usage;
 
 use atoll_core::Core;
+use atoll_sessions::Sessions;
 pub use auth::Access;
 use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
 use docs::Bearer;
@@ -50,6 +53,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) core: Core,
+    pub(crate) sessions: Sessions,
     pub(crate) access: Access,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rates: Arc<Rates>,
@@ -91,6 +95,17 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(exec::control::stdin))
         .routes(routes!(exec::control::signal))
         .routes(routes!(exec::control::kill))
+        .routes(routes!(kernels::start, kernels::list))
+        .routes(routes!(kernels::get, kernels::remove))
+        .routes(routes!(kernels::execute::execute))
+        .routes(routes!(kernels::interrupt))
+        .routes(routes!(kernels::restart))
+        .routes(routes!(kernels::fork))
+        .routes(routes!(kernels::checkpoints::make, kernels::checkpoints::list))
+        .routes(routes!(kernels::checkpoints::remove))
+        .routes(routes!(kernels::checkpoints::rollback))
+        .routes(routes!(kernels::execute::run))
+        .routes(routes!(kernels::dependencies::install))
         .routes(routes!(files::list))
         .routes(routes!(files::download, files::upload))
         .routes(routes!(files::stat))
@@ -121,6 +136,13 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(audit::get))
         .routes(routes!(audit::output))
         .routes(routes!(events::events))
+        .routes(routes!(threads::tools))
+        .routes(routes!(threads::call))
+        .routes(routes!(threads::sessions))
+        .routes(routes!(threads::exports))
+        .routes(routes!(threads::download))
+        .routes(routes!(threads::upload))
+        .routes(routes!(threads::delete))
 }
 
 /// The document that describes the API.
@@ -132,9 +154,15 @@ pub fn openapi() -> String {
 }
 
 /// The whole API over a core, with whatever else is served beside it.
-pub fn router(core: Core, access: Access, preview: PreviewSettings, beside: Vec<Mount>) -> Router {
+pub fn router(
+    core: Core,
+    sessions: Sessions,
+    access: Access,
+    preview: PreviewSettings,
+    beside: Vec<Mount>,
+) -> Router {
     let preview = Arc::new(Preview::new(preview));
-    let app = App { core, access, metrics: Arc::default(), rates: Arc::default(), preview };
+    let app = App { core, sessions, access, metrics: Arc::default(), rates: Arc::default(), preview };
     let (router, mut document) = routes().split_for_parts();
     docs::plain_paths(&mut document);
     let document = document.to_json().unwrap_or_default();

@@ -7,7 +7,7 @@ use crate::{
     parse::{Raw, json},
     time::rfc3339,
 };
-use atoll_core::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolSize, PoolView};
+use atoll_core::{Language, PoolBounds, PoolChange, PoolFailure, PoolKey, PoolSize, PoolView};
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(crate) struct PoolItem {
     enabled: bool,
     /// By image and profile: everything that is fixed when a container starts.
     keys: Vec<PoolKeyItem>,
+    /// The languages whose interpreters are started in each, by the setting `pool.kernels`.
+    kernels: Vec<&'static str>,
 }
 
 /// What is kept ready of one image.
@@ -44,6 +46,8 @@ pub(crate) struct PoolKeyItem {
     refill_seconds: Option<f64>,
     failures: u64,
     last_failure: Option<PoolFailureItem>,
+    /// Interpreters that wait in those that are ready.
+    kernels: u32,
 }
 
 /// Why one could not be made.
@@ -69,6 +73,7 @@ impl From<PoolKey> for PoolKeyItem {
             refill_time,
             failures,
             last_failure,
+            kernels,
         } = key;
         let failure = |PoolFailure { at, reason }| PoolFailureItem { at: rfc3339(at), reason };
         Self {
@@ -86,14 +91,16 @@ impl From<PoolKey> for PoolKeyItem {
             refill_seconds: (refills > 0).then(|| refill_time.as_secs_f64() / refills as f64),
             failures,
             last_failure: last_failure.map(failure),
+            kernels,
         }
     }
 }
 
 impl From<PoolView> for PoolItem {
     fn from(view: PoolView) -> Self {
-        let PoolView { enabled, keys } = view;
-        Self { enabled, keys: keys.into_iter().map(PoolKeyItem::from).collect() }
+        let PoolView { enabled, keys, kernels } = view;
+        let kernels = kernels.into_iter().map(Language::name).collect();
+        Self { enabled, keys: keys.into_iter().map(PoolKeyItem::from).collect(), kernels }
     }
 }
 
@@ -200,7 +207,7 @@ pub(crate) struct ImagePool {
 
 impl From<PoolView> for PoolSummary {
     fn from(view: PoolView) -> Self {
-        let PoolView { enabled, keys } = view;
+        let PoolView { enabled, keys, kernels: _ } = view;
         let sum = |of: fn(&PoolKey) -> u32| keys.iter().map(|key| u64::from(of(key))).sum();
         let per_image = |key: &PoolKey| ImagePool {
             image_id: key.image.clone(),

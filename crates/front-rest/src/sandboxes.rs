@@ -40,7 +40,7 @@ pub(crate) async fn create(
     let work = async move {
         let created = core.create(&asker, request.into()).await?;
         let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
-        Ok((status, Sandbox::from(created.record)))
+        Ok((status, Sandbox::created(created)))
     };
     once(&app, &caller, repeat, Busy::Refuse, work).await
 }

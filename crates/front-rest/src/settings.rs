@@ -100,6 +100,9 @@ pub(crate) struct PoolSettings {
     /// The same of single images: `min` and `max` by name.
     #[schema(value_type = BTreeMap<String, BTreeMap<String, u32>>)]
     images: Value,
+    /// The languages whose interpreters are started in each: python, node, r, bash.
+    #[schema(value_type = Vec<String>)]
+    kernels: Value,
 }
 
 /// What happens to sandboxes by itself.
@@ -210,6 +213,7 @@ impl From<SettingsView> for SettingsItem {
                     min: k.pool_min,
                     max: k.pool_max,
                     images: k.get("pool.images").unwrap_or_default(),
+                    kernels: k.get("pool.kernels").unwrap_or_default(),
                 },
                 lifecycle: k.into(),
                 tool_sessions: ToolSessionsItem {

@@ -2,7 +2,7 @@
 //! itself, and conversions name every field.
 
 use crate::{egress::EgressPolicy, time::rfc3339};
-use atoll_core::{CreateSandbox, ExecCommand, ExecOutcome, PatchSandbox, Policy};
+use atoll_core::{CreateSandbox, Created, ExecCommand, ExecOutcome, Language, PatchSandbox, Policy};
 use atoll_provider::{Changed, Entry, EntryKind, ExecReport, FileAction, FileChange};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,10 @@ pub(crate) struct CreateBody {
     #[schema(max_length = 255)]
     session_key: Option<String>,
     labels: Option<Map>,
+    /// Packages by language (python, node, r), versions by name; an empty one is the latest. What cannot be
+    /// installed is told in `stderr` and fails nothing.
+    #[schema(value_type = Option<BTreeMap<String, Map>>)]
+    dependencies: Option<BTreeMap<Language, Map>>,
 }
 
 impl From<CreateBody> for CreateSandbox {
@@ -62,6 +66,7 @@ impl From<CreateBody> for CreateSandbox {
             egress,
             session_key,
             labels,
+            dependencies,
         } = body;
         Self {
             image,
@@ -76,6 +81,7 @@ impl From<CreateBody> for CreateSandbox {
             egress,
             session_key,
             labels: labels.unwrap_or_default(),
+            dependencies: dependencies.unwrap_or_default(),
         }
     }
 }
@@ -157,6 +163,9 @@ pub(crate) struct Sandbox {
     session_key: Option<String>,
     labels: Map,
     skills: Vec<String>,
+    /// In the answer to a create: what went wrong with its dependencies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stderr: Option<String>,
 }
 
 /// The names that this API has for the core's statuses.
@@ -182,6 +191,12 @@ impl Sandbox {
     /// As it is listed.
     pub(crate) fn listed(record: SandboxRecord) -> Self {
         Self { egress: None, ..Self::from(record) }
+    }
+
+    /// As it is told to whoever made it.
+    pub(crate) fn created(created: Created) -> Self {
+        let Created { record, new: _, stderr } = created;
+        Self { stderr: (!stderr.is_empty()).then_some(stderr), ..Self::from(record) }
     }
 }
 
@@ -241,6 +256,7 @@ impl From<SandboxRecord> for Sandbox {
             session_key,
             labels,
             skills: Vec::new(),
+            stderr: None,
         }
     }
 }

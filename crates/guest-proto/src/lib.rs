@@ -33,6 +33,8 @@ pub const FEATURE_TERMINAL: &str = "terminal";
 pub const FEATURE_SOCKETS: &str = "sockets";
 /// PID 1 has programs of its own.
 pub const FEATURE_TOOLS: &str = "tools";
+/// One of them keeps live interpreters, and a tool may have the sandbox's variables.
+pub const FEATURE_KERNELS: &str = "kernels";
 
 /// The highest protocol that both sides have.
 #[must_use]

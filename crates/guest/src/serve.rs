@@ -3,8 +3,8 @@
 
 use crate::{descriptors, files::Files, service::GuestService, setup};
 use atoll_guest_proto::{
-    FEATURE_DESCRIPTORS, FEATURE_SOCKETS, FEATURE_TERMINAL, FEATURE_TOOLS, Listen, to_status,
-    v1::guest_server::GuestServer,
+    FEATURE_DESCRIPTORS, FEATURE_KERNELS, FEATURE_SOCKETS, FEATURE_TERMINAL, FEATURE_TOOLS, Listen,
+    to_status, v1::guest_server::GuestServer,
 };
 use atoll_types::{Error, ErrorCode};
 use futures_util::future::BoxFuture;
@@ -46,7 +46,7 @@ pub(crate) enum Listener {
 impl Listener {
     /// What can be done over it that not every release, or not every way to listen, has.
     pub(crate) fn features(&self) -> Vec<String> {
-        let mut features = vec![FEATURE_TERMINAL, FEATURE_TOOLS, FEATURE_SOCKETS];
+        let mut features = vec![FEATURE_TERMINAL, FEATURE_TOOLS, FEATURE_SOCKETS, FEATURE_KERNELS];
         if matches!(self, Self::Unix(_)) {
             features.push(FEATURE_DESCRIPTORS);
         }

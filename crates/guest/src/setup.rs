@@ -72,7 +72,10 @@ fn set_limits() -> rustix::io::Result<()> {
 pub(crate) fn run_tool(name: &str, request: &str) -> u8 {
     tune_allocator();
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
-    atoll_tools::run::main(name, request)
+    match name == atoll_kernels::run::NAME {
+        true => atoll_kernels::run::main(request),
+        false => atoll_tools::run::main(name, request),
+    }
 }
 
 /// One arena, given back early: this process is in the memory of every sandbox.

@@ -6,7 +6,7 @@ use atoll_types::{Error, ErrorCode};
 use serde_json::json;
 
 fn tool(name: &str, request: &serde_json::Value) -> ExecRequest {
-    let tool = Tool { name: name.into(), request: request.to_string().into_bytes() };
+    let tool = Tool { name: name.into(), request: request.to_string().into_bytes(), environment: false };
     ExecRequest { program: Some(Program::Tool(tool)), ..sh("") }
 }
 

@@ -8,6 +8,8 @@
 //! runs inside each interpreter. The warden has no rights that the user's own code has not, and the host
 //! believes none of what it says.
 
+#[cfg(feature = "run")]
+pub mod run;
 pub mod shapes;
 
 pub use shapes::{

@@ -9,7 +9,7 @@ pub mod conformance;
 mod guest;
 
 use async_trait::async_trait;
-pub use atoll_guest_proto::FEATURE_TOOLS;
+pub use atoll_guest_proto::{FEATURE_KERNELS, FEATURE_TOOLS};
 use atoll_types::{ContainerId, Death, Limits, Profile, Result, Usage, VolumeId};
 use futures_util::future::BoxFuture;
 pub use guest::{

@@ -5,12 +5,12 @@
 mod egress;
 mod limits;
 mod mcp;
+mod tools;
 
 use crate::cli;
 use atoll_core::CoreSettings;
 use atoll_front_mcp::McpSettings;
 use atoll_front_rest::PreviewSettings;
-use atoll_sessions::SessionSettings;
 use atoll_types::{Error, Result};
 pub(crate) use egress::EgressConfig;
 use serde::Deserialize;
@@ -21,6 +21,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
+pub(crate) use tools::ToolsConfig;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -34,6 +35,7 @@ struct File {
     metrics: Metrics,
     egress: egress::File,
     mcp: mcp::File,
+    tools: tools::File,
     tiers: BTreeMap<String, limits::TierFile>,
     settings: toml::Table,
 }
@@ -103,7 +105,7 @@ pub(crate) struct Config {
     pub(crate) preview: PreviewSettings,
     pub(crate) egress: EgressConfig,
     pub(crate) mcp: McpSettings,
-    pub(crate) sessions: SessionSettings,
+    pub(crate) tools: ToolsConfig,
 }
 
 fn wrong(what: &str, why: impl std::fmt::Display) -> Error {
@@ -142,6 +144,7 @@ impl Config {
             metrics,
             egress,
             mcp,
+            tools,
             tiers,
             settings,
         } = file;
@@ -166,7 +169,7 @@ impl Config {
             preview: preview.settings()?,
             egress: egress.settings()?,
             mcp: mcp.settings()?,
-            sessions: SessionSettings::default(),
+            tools: tools.settings()?,
         };
         if config.no_auth && !config.listen.ip().is_loopback() {
             return Err(wrong("no_auth", "without keys the server listens on a loopback address only"));

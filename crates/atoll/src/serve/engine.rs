@@ -73,7 +73,11 @@ impl Ground {
         let core =
             Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), way_out);
         let alive = core.reconcile().await?;
-        let settings = SessionSettings { storage_dir: own.join("uploads"), ..config.sessions.clone() };
+        let settings = SessionSettings {
+            server_url: config.tools.server_url.clone(),
+            import_dirs: config.tools.import_dirs.clone(),
+            storage_dir: own.join("uploads"),
+        };
         let sessions = Sessions::new(core.clone(), store, settings);
         sessions.reconcile().await?;
         let asked = config.egress.ask_indexes;

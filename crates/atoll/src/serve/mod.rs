@@ -103,7 +103,13 @@ async fn serve(config: &Config) -> Result<()> {
     engine.run(config).await?;
     let ending = CancellationToken::new();
     let mcp = mcp(&engine, config, address, ending.clone());
-    let app = atoll_front_rest::router(engine.core.clone(), access, config.preview.clone(), vec![mcp]);
+    let app = atoll_front_rest::router(
+        engine.core.clone(),
+        engine.sessions.clone(),
+        access,
+        config.preview.clone(),
+        vec![mcp],
+    );
     let end = async {
         end.await;
         // Clients that only listen would stay for ever.

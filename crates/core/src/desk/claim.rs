@@ -7,7 +7,7 @@ use crate::{admission::Seat, now, pool::Warm};
 use atoll_provider::{Container, ContainerSpec};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Result};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 impl Desk {
     /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in another.
@@ -37,8 +37,9 @@ impl Desk {
         let power = container.claimable().ok_or_else(unable)?;
         let environment = self.environment(record)?;
         let secrets = environment.secret_values().collect();
-        let variables = self.shared.gates.variables().chain(environment.variables).collect();
-        power.claim(record.limits, variables).await?;
+        let variables: BTreeMap<_, _> = self.shared.gates.variables().chain(environment.variables).collect();
+        power.claim(record.limits, variables.clone()).await?;
+        self.shared.pool.configure(warm, variables).await?;
         // Nobody has served its gate until now, so nothing got out.
         self.shared.gates.open(record, container, secrets, true).await?;
         (self.container, self.dying) = (Some(Arc::clone(container)), Some(warm.dying()));

@@ -12,7 +12,7 @@ mod view;
 
 pub(crate) use gates::Gates;
 pub use network::EgressToken;
-pub(crate) use running::{Entered, Running, Secrets};
+pub(crate) use running::{Entered, EnteredCell, Running, Secrets};
 pub use view::{EgressView, Refusals};
 
 use atoll_egress::{Egress, Mode, Policy, Reach, presets::Book};

@@ -246,7 +246,7 @@ impl Notes {
     }
 
     async fn of_a_former_server(&self, exec: ExecId) -> Option<OperationId> {
-        for kind in ["exec", "terminal"] {
+        for kind in ["exec", "terminal", "dependencies.install"] {
             let query = OperationQuery {
                 sandbox: Some(self.sandbox),
                 kind: Some(kind.into()),

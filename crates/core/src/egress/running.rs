@@ -1,5 +1,8 @@
 //! Which operation each command of a sandbox belongs to, for telling what asked to get out. Commands that
 //! ended are remembered while their container lives: what they left running may ask later.
+//!
+//! All kernels of a sandbox are one command, their warden's. What it asks for is the running cell's where
+//! there is one, and otherwise belongs to whoever first needed the warden.
 
 use atoll_audit::Redactor;
 use atoll_store::{OperationId, SandboxId};
@@ -25,8 +28,18 @@ struct Known {
 struct Commands {
     known: HashMap<ExecId, Known>,
     ended: VecDeque<ExecId>,
+    /// Cells that run, each with its warden.
+    cells: Vec<(ExecId, OperationId)>,
+    /// The warden, and who first needed it.
+    warden: Option<(ExecId, OperationId)>,
     /// Somebody may still ask for those that ended.
     kept: bool,
+}
+
+impl Commands {
+    fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.cells.is_empty() && !self.kept
+    }
 }
 
 /// The commands of every sandbox.
@@ -38,6 +51,14 @@ pub(crate) struct Entered {
     running: Arc<Running>,
     sandbox: SandboxId,
     exec: ExecId,
+    operation: OperationId,
+}
+
+/// A cell that runs, until this is dropped.
+pub(crate) struct EnteredCell {
+    running: Arc<Running>,
+    sandbox: SandboxId,
+    warden: ExecId,
     operation: OperationId,
 }
 
@@ -75,6 +96,33 @@ impl Running {
         Entered { running: Arc::clone(self), sandbox, exec, operation }
     }
 
+    /// A cell begins.
+    pub(crate) fn enter_cell(
+        self: &Arc<Self>,
+        sandbox: SandboxId,
+        warden: ExecId,
+        operation: OperationId,
+    ) -> EnteredCell {
+        let mut all = self.all();
+        let commands = all.entry(sandbox).or_default();
+        commands.cells.push((warden, operation));
+        if commands.warden.is_none_or(|(known, _)| known != warden) {
+            commands.warden = Some((warden, operation));
+        }
+        EnteredCell { running: Arc::clone(self), sandbox, warden, operation }
+    }
+
+    fn leave_cell(&self, sandbox: SandboxId, cell: (ExecId, OperationId)) {
+        let mut all = self.all();
+        let Some(commands) = all.get_mut(&sandbox) else { return };
+        if let Some(at) = commands.cells.iter().position(|one| *one == cell) {
+            commands.cells.swap_remove(at);
+        }
+        if commands.is_empty() {
+            all.remove(&sandbox);
+        }
+    }
+
     /// The container of a sandbox is served: those that end are to be remembered.
     pub(super) fn keep(&self, sandbox: SandboxId) {
         self.all().entry(sandbox).or_default().kept = true;
@@ -84,10 +132,10 @@ impl Running {
     pub(super) fn forget(&self, sandbox: SandboxId) {
         let mut all = self.all();
         if let Some(commands) = all.get_mut(&sandbox) {
-            commands.kept = false;
+            (commands.kept, commands.warden) = (false, None);
             commands.ended.clear();
             commands.known.retain(|_, known| known.runs);
-            if commands.known.is_empty() {
+            if commands.is_empty() {
                 all.remove(&sandbox);
             }
         }
@@ -95,14 +143,26 @@ impl Running {
 
     /// The operation of a command.
     pub(super) fn operation(&self, sandbox: SandboxId, exec: ExecId) -> Option<OperationId> {
-        Some(self.all().get(&sandbox)?.known.get(&exec)?.operation)
+        let all = self.all();
+        let commands = all.get(&sandbox)?;
+        if let Some(known) = commands.known.get(&exec) {
+            return Some(known.operation);
+        }
+        let first = commands.warden.filter(|(warden, _)| *warden == exec).map(|(_, operation)| operation);
+        let mut cells = commands.cells.iter().filter(|(warden, _)| *warden == exec);
+        match (cells.next(), cells.next()) {
+            (Some((_, operation)), None) => Some(*operation),
+            _ => first,
+        }
     }
 
     /// The operation of the one command that runs, where it is one.
     pub(super) fn only(&self, sandbox: SandboxId) -> Option<OperationId> {
         let all = self.all();
-        let mut running = all.get(&sandbox)?.known.values().filter(|known| known.runs);
-        let first = running.next()?.operation;
+        let commands = all.get(&sandbox)?;
+        let running = commands.known.values().filter(|known| known.runs).map(|known| known.operation);
+        let mut running = running.chain(commands.cells.iter().map(|(_, operation)| *operation));
+        let first = running.next()?;
         running.next().is_none().then_some(first)
     }
 
@@ -141,9 +201,15 @@ impl Running {
                 commands.known.remove(&oldest);
             }
         }
-        if commands.known.is_empty() && !commands.kept {
+        if commands.is_empty() {
             all.remove(&sandbox);
         }
+    }
+}
+
+impl Drop for EnteredCell {
+    fn drop(&mut self) {
+        self.running.leave_cell(self.sandbox, (self.warden, self.operation));
     }
 }
 
@@ -178,6 +244,27 @@ mod tests {
         assert!(running.all().is_empty());
         drop(running.enter(sandbox, first, one, Secrets::None));
         assert!(running.all().is_empty(), "nobody serves it");
+    }
+
+    #[test]
+    fn what_a_warden_asks_for_is_the_one_cells_that_runs() {
+        let (running, sandbox) = (Arc::new(Running::default()), SandboxId::random());
+        running.keep(sandbox);
+        let (warden, ops) = (ExecId::random(), [(); 3].map(|()| OperationId::random()));
+        let of = || running.operation(sandbox, warden);
+        let first = running.enter_cell(sandbox, warden, ops[0]);
+        assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), Some(ops[0])));
+        drop(first);
+        assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), None), "something it left running");
+        let second = running.enter_cell(sandbox, warden, ops[1]);
+        assert_eq!(of(), Some(ops[1]));
+        let third = running.enter_cell(sandbox, warden, ops[2]);
+        assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), None), "nobody knows which");
+        drop(second);
+        assert_eq!((of(), running.only(sandbox)), (Some(ops[2]), Some(ops[2])));
+        running.forget(sandbox);
+        drop(third);
+        assert!(running.all().is_empty());
     }
 
     #[test]

@@ -110,13 +110,13 @@ impl ExecCommand {
     }
 
     /// What the trail is told before it starts.
-    pub(super) fn what(&self, sandbox: SandboxId, mode: ExecMode, id: ExecId) -> What {
+    pub(super) fn what(&self, kind: &'static str, sandbox: SandboxId, mode: ExecMode, id: ExecId) -> What {
         let mode = match mode {
             ExecMode::Foreground => "foreground",
             ExecMode::Streamed => "streamed",
             ExecMode::Background => "background",
         };
-        let mut what = What::running("exec", sandbox, id).with(self.shown()).and("mode", mode);
+        let mut what = What::running(kind, sandbox, id).with(self.shown()).and("mode", mode);
         if let Some(user) = &self.user {
             what = what.and("user", user);
         }

@@ -66,17 +66,37 @@ impl Core {
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecOutcome> {
+        self.exec_as(caller, sandbox, request, None, Ok(())).await
+    }
+
+    /// The same under another kind of operation and with other words for what is done, unless something
+    /// is wrong with it.
+    pub(crate) async fn exec_as(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &ExecCommand,
+        told: Option<(&'static str, String)>,
+        checked: Result<()>,
+    ) -> Result<ExecOutcome> {
         // Before the trail hears of it: a flood must not fill that.
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let act = self.act(caller, request.what(sandbox, ExecMode::Foreground, id)).await?;
-        let ready = match self.make_ready(&act, caller, id, request, ExecMode::Foreground).await {
+        let (kind, shown) = told.unwrap_or_else(|| ("exec", request.shown()));
+        let what = request.what(kind, sandbox, ExecMode::Foreground, id).with(&shown);
+        let act = self.act(caller, what).await?;
+        let made = async {
+            checked?;
+            self.make_ready(&act, caller, id, request, ExecMode::Foreground).await
+        };
+        let ready = match made.await {
             Ok(ready) => ready,
             Err(error) => return act.done(Err(error)).await,
         };
         let container = Arc::clone(&ready.container);
         let mut trail = act.follow();
-        let (mut outcome, note) = match self.run(sandbox, ready, request, &mut trail).await {
+        let shown = trail.redacted(&shown);
+        let (mut outcome, note) = match self.run(sandbox, ready, request, shown, &mut trail).await {
             Ok(ran) => ran,
             Err(error) => return trail.failed(error).await,
         };
@@ -103,12 +123,12 @@ impl Core {
         sandbox: SandboxId,
         ready: Ready,
         request: &ExecCommand,
+        shown: String,
         trail: &mut Trail,
     ) -> Result<(ExecOutcome, Option<Note>)> {
         let Ready { id, command, container, joined } = ready;
         // One that was begun before is noted by whoever began it, or by the server's start.
         let claim = if joined { None } else { self.claims.take(sandbox, id) };
-        let shown = trail.redacted(&request.shown());
         let note = claim.map(|claim| Note { core: self.clone(), sandbox, shown, claim });
         let mut leash = Leash::new(Arc::clone(&container), id, note);
         if request.id.is_some() {

@@ -81,7 +81,7 @@ impl Core {
     ) -> Result<ExecReport> {
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let act = self.act(caller, request.what(sandbox, ExecMode::Background, id)).await?;
+        let act = self.act(caller, request.what("exec", sandbox, ExecMode::Background, id)).await?;
         let begun = async {
             let ready = self.make_ready(&act, caller, id, request, ExecMode::Background).await?;
             let report = ready.container.guest().start(id, &ready.command).await?;
@@ -113,7 +113,7 @@ impl Core {
     ) -> Result<ExecFollow> {
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let act = self.act(caller, request.what(sandbox, mode, id)).await?;
+        let act = self.act(caller, request.what("exec", sandbox, mode, id)).await?;
         let leashed = mode != ExecMode::Background && request.id.is_none();
         let begun = async {
             let ready = self.make_ready(&act, caller, id, request, mode).await?;

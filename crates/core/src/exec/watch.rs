@@ -4,11 +4,11 @@
 //! whenever. So after a restart it can be told which ends were noted before.
 
 use super::{claim::Claim, request::OWN_SECRETS, start::started};
-use crate::{Core, act::Trail, egress::Secrets, now};
+use crate::{Core, act::Trail, egress::Secrets, kernels::LeftCell, now};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, Result};
 use futures_util::StreamExt;
 use std::{
     collections::HashMap,
@@ -34,6 +34,8 @@ struct Left {
     shown: String,
     /// Whether it was given secrets that nobody knows any more.
     own_secrets: bool,
+    /// It is a cell, whose id stands in the command's place.
+    cell: bool,
 }
 
 type OpenExecs = HashMap<(SandboxId, ExecId), Left>;
@@ -183,12 +185,16 @@ impl Core {
             after = last.seq;
             for open in page.iter().filter(|open| open.at < self.began) {
                 let Some(operation) = self.store.audit_operation(open.id).await? else { continue };
-                let exec = operation.begin.extra.get("exec_id").and_then(|id| id.parse().ok());
-                if let ("exec" | "terminal", Some(sandbox), Some(exec)) =
-                    (operation.begin.kind.as_str(), operation.begin.sandbox, exec)
-                {
+                let (cell, name) = match operation.begin.kind.as_str() {
+                    "exec" | "terminal" | "dependencies.install" => (false, "exec_id"),
+                    "kernel.execute" => (true, "cell_id"),
+                    _ => continue,
+                };
+                let exec = operation.begin.extra.get(name).and_then(|id| id.parse().ok());
+                if let (Some(sandbox), Some(exec)) = (operation.begin.sandbox, exec) {
                     let own_secrets = operation.begin.extra.contains_key(OWN_SECRETS);
-                    let left = Left { operation: open.id, shown: operation.begin.detail.text, own_secrets };
+                    let shown = operation.begin.detail.text;
+                    let left = Left { operation: open.id, shown, own_secrets, cell };
                     found.insert((sandbox, exec), left);
                 }
             }
@@ -207,7 +213,7 @@ impl Core {
         let left = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(record.id, report.id));
         match left {
             None => (None, redactor.text(&report.command)),
-            Some(Left { operation, shown, own_secrets }) => {
+            Some(Left { operation, shown, own_secrets, cell: _ }) => {
                 let secrets = if own_secrets { Secrets::Forgotten } else { Secrets::None };
                 let exec = self.running.enter(record.id, report.id, operation, secrets);
                 let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record))
@@ -229,6 +235,15 @@ impl Core {
         let Some(record) = self.store.sandbox(sandbox).await? else { return Ok(()) };
         let redactor = Redactor::new(self.environment_of(&record)?.secret_values());
         let container = self.desks.awake(sandbox).await?;
+        let cells = left_cells(open, sandbox);
+        match self.tend_again(&record, &container, &redactor, cells).await {
+            Ok(found) => {
+                let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+                open.retain(|_, left| !found.contains(&left.operation));
+                alive.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+            }
+            Err(error) => tracing::warn!(%sandbox, %error, "cannot watch over a sandbox's cells"),
+        }
         let before = container.guest().list_execs().await?.into_iter().filter(|report| {
             let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
             earlier && !report.tool && started(report).is_ok()
@@ -277,6 +292,18 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// The cells of a sandbox that a former server left open. What is not found of them is lost.
+fn left_cells(open: &Mutex<OpenExecs>, sandbox: SandboxId) -> Vec<LeftCell> {
+    let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+    let mine = open.iter().filter(|((of, _), left)| *of == sandbox && left.cell);
+    let cell = |((_, id), left): (&(SandboxId, ExecId), &Left)| LeftCell {
+        cell: CellId::from_uuid(id.uuid()),
+        operation: left.operation,
+        shown: left.shown.clone(),
+    };
+    mine.map(cell).collect()
 }
 
 /// Waits for a command's end; none when its container ended first, or it was forgotten.

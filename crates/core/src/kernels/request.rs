@@ -1,12 +1,17 @@
 //! What is asked for, checked before anything is done.
 
-use atoll_kernels::{CellReport, Language, OutputLimits};
+use crate::{act::What, ceiling::Most};
+use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
 use atoll_provider::Changed;
-use atoll_types::{CellId, CheckpointId, KernelId};
-use std::collections::BTreeMap;
+use atoll_store::SandboxId;
+use atoll_types::{CellId, CheckpointId, Error, ErrorCode, KernelId, Result};
+use std::{collections::BTreeMap, time::Duration};
 
 /// The longest that a cell may ask for.
 pub const MAX_CELL_SECONDS: u64 = 24 * 3600;
+const DEFAULT_CELL_SECONDS: u64 = 30;
+/// The longest path of a kernel's folder.
+const LONGEST_PATH: usize = 4096;
 
 /// A kernel that is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +24,28 @@ pub struct KernelRequest {
     pub working_directory: Option<String>,
     /// On top of the sandbox's own.
     pub env_vars: BTreeMap<String, String>,
+}
+
+impl KernelRequest {
+    pub(super) fn check(&self) -> Result<()> {
+        crate::create::check_environment("env_vars", &self.env_vars)?;
+        let path = self.working_directory.as_deref().unwrap_or_default();
+        if path.len() > LONGEST_PATH || path.contains('\0') {
+            let message = "working_directory may have 4096 bytes, none of them NUL";
+            return Err(Error::invalid("working_directory", message));
+        }
+        Ok(())
+    }
+
+    pub(super) fn what(&self, sandbox: SandboxId, kernel: KernelId) -> What {
+        let mut what = What::to("kernel.start", sandbox)
+            .with(self.language.name())
+            .and("kernel_id", kernel)
+            .and("default", self.default);
+        what.directory.clone_from(&self.working_directory);
+        what.variables = self.env_vars.keys().cloned().collect();
+        what
+    }
 }
 
 /// Where a cell runs.
@@ -44,6 +71,59 @@ pub struct CellRequest {
     pub limits: OutputLimits,
     /// Of a request that may be repeated: a cell with this id is joined and not run again.
     pub id: Option<CellId>,
+}
+
+impl CellRequest {
+    pub(super) fn check(&self) -> Result<()> {
+        if self.code.is_empty() {
+            return Err(Error::invalid("code", "code must not be empty"));
+        }
+        if self.code.len() > LONGEST_CODE {
+            return Err(Error::new(ErrorCode::TooLarge, "code may have 1 MiB").at("code"));
+        }
+        if self.code.contains('\0') {
+            return Err(Error::invalid("code", "code cannot hold a NUL character"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn timeout(&self, most: Most) -> Result<Duration> {
+        if self.timeout_seconds.is_some_and(|seconds| !(1..=MAX_CELL_SECONDS).contains(&seconds)) {
+            let message = format!("timeout must be between 1 and {MAX_CELL_SECONDS}");
+            return Err(Error::invalid("timeout", message));
+        }
+        let seconds =
+            most.timeout(self.timeout_seconds, Some(DEFAULT_CELL_SECONDS)).map_err(|e| e.at("timeout"))?;
+        Ok(Duration::from_secs(seconds.unwrap_or(DEFAULT_CELL_SECONDS)))
+    }
+
+    /// The limits, none above what one line can hold.
+    pub(super) fn limits(&self) -> OutputLimits {
+        let OutputLimits { stdout, stderr, result, traceback, display_bytes, displays_bytes, displays } =
+            self.limits;
+        let usual = OutputLimits::default();
+        OutputLimits {
+            stdout: stdout.min(1_000_000),
+            stderr: stderr.min(1_000_000),
+            result: result.min(1_000_000),
+            traceback: traceback.min(100_000),
+            display_bytes: display_bytes.min(usual.display_bytes),
+            displays_bytes: displays_bytes.min(usual.displays_bytes),
+            displays: displays.min(256),
+        }
+    }
+
+    /// What the trail is told before it runs.
+    pub(super) fn what(&self, sandbox: SandboxId, cell: CellId, streamed: bool) -> What {
+        let what = What::to("kernel.execute", sandbox)
+            .with(&self.code)
+            .and("cell_id", cell)
+            .and("mode", if streamed { "streamed" } else { "foreground" });
+        match self.target {
+            CellTarget::Kernel(kernel) => what.and("kernel_id", kernel),
+            CellTarget::Default(language) => what.and("language", language.name()),
+        }
+    }
 }
 
 /// A cell that was waited for.
@@ -86,4 +166,49 @@ pub struct Installed {
     pub stdout: String,
     /// What it complained.
     pub stderr: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(code: &str, timeout_seconds: Option<u64>) -> CellRequest {
+        CellRequest {
+            target: CellTarget::Default(Language::Python),
+            code: code.into(),
+            timeout_seconds,
+            limits: OutputLimits::default(),
+            id: None,
+        }
+    }
+
+    #[test]
+    fn wrong_requests_name_their_field() {
+        for code in ["", "a\0b", &"x".repeat(LONGEST_CODE + 1)] {
+            assert_eq!(cell(code, None).check().unwrap_err().field.as_deref(), Some("code"));
+        }
+        for seconds in [0, MAX_CELL_SECONDS + 1] {
+            let error = cell("1", Some(seconds)).timeout(Most::default()).unwrap_err();
+            assert_eq!(error.field.as_deref(), Some("timeout"));
+        }
+        assert_eq!(cell("1", None).timeout(Most::default()), Ok(Duration::from_secs(30)));
+        let wrong = KernelRequest { working_directory: Some("a\0".into()), ..KernelRequest::default() };
+        assert_eq!(wrong.check().unwrap_err().field.as_deref(), Some("working_directory"));
+    }
+
+    #[test]
+    fn nobody_asks_for_more_than_a_line_holds() {
+        let all = u32::MAX;
+        let limits = OutputLimits {
+            stdout: all,
+            stderr: all,
+            result: all,
+            traceback: all,
+            display_bytes: all,
+            displays_bytes: all,
+            displays: all,
+        };
+        let limits = CellRequest { limits, ..cell("1", None) }.limits();
+        assert!(limits.stdout <= 1_000_000 && limits.displays_bytes <= 12 << 20 && limits.displays <= 256);
+    }
 }

@@ -8,6 +8,7 @@ use super::{
     unknown,
     value::{read, within},
 };
+use atoll_kernels::Language;
 use atoll_types::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -64,6 +65,13 @@ pub enum OnShutdown {
     Stop,
 }
 
+fn each_once(languages: &[Language]) -> Result<(), String> {
+    match languages.iter().enumerate().any(|(at, one)| languages[..at].contains(one)) {
+        true => Err("names a language twice".into()),
+        false => Ok(()),
+    }
+}
+
 /// Seconds, or -1 for never.
 fn or_never(least: i64, most: i64) -> impl FnOnce(&i64) -> Result<(), String> {
     move |seconds| match *seconds == -1 || (least..=most).contains(seconds) {
@@ -109,6 +117,8 @@ knobs! {
     "pool.max" pool_max: u32 = 8, within(0..=PoolSize::MOST);
     /// The same for single images, by name.
     "pool.images" pool_images: BTreeMap<String, PoolSize> = BTreeMap::new(), PoolSize::check_all;
+    /// The languages whose interpreters are started in each before anybody asks.
+    "pool.kernels" pool_kernels: Vec<Language> = Vec::new(), |all: &Vec<Language>| each_once(all);
     /// How often is looked for what is due.
     "lifecycle.interval_seconds" lifecycle_interval_seconds: u32 = 10, within(1..=3600);
     /// How long an idle sandbox stands still before it is stopped; 0 stops it without that, -1 never does.

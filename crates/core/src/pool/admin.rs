@@ -5,6 +5,7 @@ use crate::{
     Caller, Core, Knobs, PoolSize,
     act::{Act, What},
 };
+use atoll_kernels::Language;
 use atoll_types::Result;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ pub struct PoolView {
     pub enabled: bool,
     /// By image.
     pub keys: Vec<PoolKey>,
+    /// The languages whose interpreters are started in each.
+    pub kernels: Vec<Language>,
 }
 
 /// What to change; what is left out stays.
@@ -70,7 +73,11 @@ impl Pool {
             let size = knobs.pool_size(&shelf.image);
             shelf.key("default", size)
         };
-        PoolView { enabled: knobs.warm_pool_enabled, keys: wanted.into_iter().map(of).collect() }
+        PoolView {
+            enabled: knobs.warm_pool_enabled,
+            keys: wanted.into_iter().map(of).collect(),
+            kernels: knobs.pool_kernels.clone(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sandboxes that are ready before anybody asks. The pool keeps started containers by profile, which is
 //! everything that is fixed at a start; the rest (owner, limits, environment, way out) is set live when one
-//! is claimed. A container of the pool has run nothing and is handed out once.
+//! is claimed. A container of the pool has run nothing, but for interpreters that wait for their first cell
+//! where the setting `pool.kernels` names any, and is handed out once.
 //!
 //! Here is what there is and who gets it. How it is kept up is in [`refill`], what is decided about it by
 //! an admin in [`admin`], and what outlives the server in [`memory`]. The lock of the state is held for a
@@ -20,11 +21,12 @@ pub(crate) use warm::{Dying, Warm};
 use crate::{
     CoreSettings,
     admission::{Admission, Need, Seat},
+    kernels::{self, Wardens},
     live::Live,
 };
 use atoll_provider::Provider;
 use atoll_store::Store;
-use atoll_types::{ContainerId, Profile, VolumeId};
+use atoll_types::{ContainerId, Profile, Result, VolumeId};
 use shelf::Shelf;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -47,6 +49,7 @@ pub(crate) struct Inner {
     admission: Admission,
     live: Arc<Live>,
     settings: Arc<CoreSettings>,
+    wardens: Arc<Wardens>,
     state: Mutex<State>,
     /// There may be something to do.
     wake: Notify,
@@ -121,6 +124,7 @@ impl Pool {
         admission: Admission,
         live: Arc<Live>,
         settings: Arc<CoreSettings>,
+        wardens: Arc<Wardens>,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
@@ -128,6 +132,7 @@ impl Pool {
             admission,
             live,
             settings,
+            wardens,
             state: Mutex::default(),
             wake: Notify::new(),
             clearing: tokio::sync::Mutex::default(),
@@ -161,6 +166,14 @@ impl Pool {
         };
         drop(dead);
         taken
+    }
+
+    /// Gives the interpreters of one that is claimed the sandbox's variables.
+    pub(crate) async fn configure(&self, warm: &Warm, variables: BTreeMap<String, String>) -> Result<()> {
+        match warm.kernels().is_empty() {
+            true => Ok(()),
+            false => kernels::configure(&self.0.wardens, warm.container(), variables).await,
+        }
     }
 
     /// Everything that is ready, which is then nobody's.

@@ -7,7 +7,7 @@ use super::{
     shelf::Shelf,
     warm::{Spent, Warm},
 };
-use crate::admission::Need;
+use crate::{admission::Need, kernels};
 use atoll_provider::ContainerSpec;
 use atoll_types::{ContainerId, Error, ErrorCode, Limits, Profile, Result, VolumeId};
 use std::{collections::BTreeMap, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
@@ -48,6 +48,7 @@ impl Pool {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 self.give_up_outdated().await;
+                self.give_up_cold().await;
             }
             let pause = match self.todo() {
                 Todo::Make(profile) => {
@@ -167,7 +168,8 @@ impl Pool {
         };
         match inner.provider.create(spec).await {
             Ok(container) if container.claimable().is_some() => {
-                let warm = Warm::new(Arc::clone(inner), container, volume, seat);
+                let mut warm = Warm::new(Arc::clone(inner), container, volume, seat);
+                warm.warm_up(inner.live.now().pool_kernels.clone()).await?;
                 let (dying, pool) = (warm.dying(), Arc::clone(inner));
                 tokio::spawn(async move {
                     dying.await;
@@ -214,6 +216,30 @@ impl Pool {
                 Ok(true) => {}
                 Ok(false) => self.outdated(&profile),
                 Err(error) => tracing::debug!(%error, "whether an image was rebuilt is not known"),
+            }
+        }
+    }
+
+    /// Gives up those that have other interpreters than they should, or of which one died.
+    async fn give_up_cold(&self) {
+        let wanted = self.0.live.now().pool_kernels.clone();
+        let ready: Vec<_> = {
+            let state = self.0.state();
+            let one =
+                |warm: &Warm| (Arc::clone(warm.container()), warm.asked() == wanted, warm.kernels().to_vec());
+            state.shelves.values().flat_map(|shelf| &shelf.ready).map(one).collect()
+        };
+        for (container, as_wanted, languages) in ready {
+            let warm = match as_wanted {
+                true => kernels::is_warm(&self.0.wardens, &container, &languages).await.unwrap_or(false),
+                false => false,
+            };
+            if !warm {
+                let cold: Vec<Warm> = {
+                    let mut state = self.0.state();
+                    state.shelves.values_mut().filter_map(|shelf| shelf.remove(container.id())).collect()
+                };
+                drop(cold);
             }
         }
     }

@@ -38,6 +38,8 @@ pub struct PoolKey {
     pub refill_time: Duration,
     pub failures: u64,
     pub last_failure: Option<PoolFailure>,
+    /// Interpreters that wait in those that are ready.
+    pub kernels: u32,
 }
 
 /// The shortest and the longest pause after a failure.
@@ -148,6 +150,7 @@ impl Shelf {
             refill_time: self.refill_time,
             failures: self.failures,
             last_failure: self.last_failure.clone(),
+            kernels: count(self.ready.iter().map(|warm| warm.kernels().len()).sum()),
         }
     }
 }

@@ -3,9 +3,10 @@
 //! destroyed with its volume, unless a sandbox's record has it by then.
 
 use super::Inner;
-use crate::admission::PoolSeat;
+use crate::{admission::PoolSeat, kernels};
+use atoll_kernels::Language;
 use atoll_provider::Container;
-use atoll_types::{ContainerId, Death, VolumeId};
+use atoll_types::{ContainerId, Death, Result, VolumeId};
 use futures_util::{FutureExt, future::BoxFuture, future::Shared};
 use std::{sync::Arc, time::Instant};
 
@@ -28,6 +29,8 @@ pub(crate) struct Warm {
     dying: Dying,
     made: Instant,
     whose: Whose,
+    /// The languages that were asked for, and those whose interpreters wait.
+    kernels: (Vec<Language>, Vec<Language>),
 }
 
 /// What is left to destroy.
@@ -47,7 +50,25 @@ impl Warm {
     ) -> Self {
         let dying = crate::desk::death_of(Some(Arc::clone(&container))).boxed().shared();
         let made = Instant::now();
-        Self { pool, container, volume, seat: Some(seat), dying, made, whose: Whose::Pools }
+        let kernels = Default::default();
+        Self { pool, container, volume, seat: Some(seat), dying, made, whose: Whose::Pools, kernels }
+    }
+
+    /// Starts its interpreters.
+    pub(super) async fn warm_up(&mut self, languages: Vec<Language>) -> Result<()> {
+        let started = kernels::warm_up(&self.pool.wardens, &self.container, &languages).await?;
+        self.kernels = (languages, started);
+        Ok(())
+    }
+
+    /// The languages that were asked for.
+    pub(super) fn asked(&self) -> &[Language] {
+        &self.kernels.0
+    }
+
+    /// The languages whose interpreters wait.
+    pub(crate) fn kernels(&self) -> &[Language] {
+        &self.kernels.1
     }
 
     pub(crate) fn id(&self) -> ContainerId {

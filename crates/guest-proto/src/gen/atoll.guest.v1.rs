@@ -104,12 +104,16 @@ pub struct Terminal {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Tool {
-    /// find, grep, pack, unpack, watch
+    /// find, grep, pack, unpack, watch; kernels (feature of that name)
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     /// What it is to do, as JSON. Its answer is its output.
     #[prost(bytes = "vec", tag = "2")]
     pub request: ::prost::alloc::vec::Vec<u8>,
+    /// Whether it starts with the sandbox's variables, as a command does, and those of the request; else
+    /// with none. Feature: kernels.
+    #[prost(bool, tag = "3")]
+    pub environment: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Arguments {

@@ -16,6 +16,8 @@ pub(crate) struct Program {
     pub(crate) display: String,
     /// It is this program itself, for one of its tools.
     pub(crate) own: bool,
+    /// Whether the sandbox's variables are for it.
+    pub(crate) environment: bool,
 }
 
 impl Program {
@@ -25,12 +27,17 @@ impl Program {
             Some(exec_request::Program::Shell(text)) if text.is_empty() && on_terminal => {
                 let argv = vec![shell(), c"-l".into()];
                 let display = argv.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
-                Ok(Self { argv, display, own: false })
+                Ok(Self { argv, display, own: false, environment: true })
             }
             Some(exec_request::Program::Shell(text)) => {
                 let display = shorten(text.chars());
                 let command = c_string("shell", text)?;
-                Ok(Self { argv: vec![shell(), c"-c".into(), command], display, own: false })
+                Ok(Self {
+                    argv: vec![shell(), c"-c".into(), command],
+                    display,
+                    own: false,
+                    environment: true,
+                })
             }
             Some(exec_request::Program::Tool(tool)) => Self::tool(tool),
             Some(exec_request::Program::Arguments(Arguments { argv })) => {
@@ -39,13 +46,13 @@ impl Program {
                 }
                 let display = shorten(typed(&argv).chars());
                 let argv = argv.into_iter().map(|a| c_string("arguments", a)).collect::<Result<_>>()?;
-                Ok(Self { argv, display, own: false })
+                Ok(Self { argv, display, own: false, environment: true })
             }
         }
     }
 
-    fn tool(Tool { name, request }: Tool) -> Result<Self> {
-        if !run::NAMES.contains(&name.as_str()) {
+    fn tool(Tool { name, request, environment }: Tool) -> Result<Self> {
+        if !run::NAMES.contains(&name.as_str()) && name != atoll_kernels::run::NAME {
             return Err(Error::new(ErrorCode::Unsupported, "there is no such tool").at("tool"));
         }
         if request.len() > run::LONGEST_REQUEST {
@@ -54,7 +61,7 @@ impl Program {
         let display = format!("atoll-init tool {name}");
         let argv =
             vec![c"atoll-init".into(), c"tool".into(), c_string("tool", name)?, c_string("tool", request)?];
-        Ok(Self { argv, display, own: true })
+        Ok(Self { argv, display, own: true, environment })
     }
 
     /// The files to try, in order: the name itself if it has a slash, else one in each directory.
@@ -117,10 +124,15 @@ mod tests {
     #[test]
     fn tools_have_names_and_requests_of_a_size() {
         let tool = |name: &str, request: Vec<u8>| {
-            Program::parse(Some(exec_request::Program::Tool(Tool { name: name.into(), request })), false)
+            Program::parse(
+                Some(exec_request::Program::Tool(Tool { name: name.into(), request, environment: false })),
+                false,
+            )
         };
         let find = tool("find", b"{}".to_vec()).unwrap();
-        assert!(find.own && find.display == "atoll-init tool find" && find.argv.len() == 4);
+        assert!(
+            find.own && !find.environment && find.display == "atoll-init tool find" && find.argv.len() == 4
+        );
         for (name, request) in
             [("sh", b"{}".to_vec()), ("find", vec![b' '; 70_000]), ("find", b"\0".to_vec())]
         {

@@ -4,6 +4,7 @@
 use super::{
     control::Control,
     followers::Followers,
+    oom::OomCounter,
     spool::Extent,
     stdin::Stdin,
     terminal::{Size, Terminal},
@@ -64,6 +65,8 @@ pub(crate) struct Parts {
     pub(crate) terminal: Option<Terminal>,
     /// It is one of our own programs.
     pub(crate) tool: bool,
+    /// What counts kills for memory, and its count at the start.
+    pub(crate) oom: Option<(OomCounter, u64)>,
 }
 
 pub(crate) struct Exec {
@@ -77,6 +80,7 @@ pub(crate) struct Exec {
     pub(crate) followers: Option<Arc<Followers>>,
     pub(crate) terminal: Option<Terminal>,
     tool: bool,
+    oom: Option<(OomCounter, u64)>,
     /// None for one that was never forked.
     pub(crate) control: Option<Control>,
 }
@@ -85,7 +89,7 @@ impl Exec {
     pub(crate) fn new(id: ExecId, command: String, status: Status, parts: Parts) -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let started_unix_ms = now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0));
-        let Parts { control, stdin, followers, terminal, tool } = parts;
+        let Parts { control, stdin, followers, terminal, tool, oom } = parts;
         let started = Instant::now();
         Self {
             id,
@@ -95,6 +99,7 @@ impl Exec {
             started,
             status: watch::Sender::new(status),
             tool,
+            oom,
             followers,
             terminal,
             control,
@@ -170,6 +175,10 @@ impl Exec {
         terminal.resize(size)
     }
 
+    fn oom_kills_so_far(&self) -> u64 {
+        self.oom.as_ref().map_or(0, |(counter, before)| counter.read().saturating_sub(*before))
+    }
+
     /// What the host is told.
     pub(crate) fn info(&self) -> ExecInfo {
         self.info_at(&self.status.borrow())
@@ -191,7 +200,7 @@ impl Exec {
             timed_out: killed_by_us && status.timeout_reached,
             killed: killed_by_us && status.kill_asked,
             oom_killed: status.oom_kills > 0 && like_oom,
-            oom_kills: status.oom_kills,
+            oom_kills: if ended { status.oom_kills } else { self.oom_kills_so_far() },
             failure: status.failure.clone(),
             output_bytes: status.extent.kept,
             dropped_bytes: status.extent.dropped,

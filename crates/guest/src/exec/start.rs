@@ -74,10 +74,11 @@ impl Execs {
         let settings = self.settings();
         let shell = program::shell();
         let terminal_shell = size.and_then(|_| shell.to_str().ok());
-        // Nothing that a sandbox's variables say shall reach a program of ours.
-        let variables = match own {
-            Some(_) => environment::Variables::new(),
-            None => environment::assemble(&user, terminal_shell, &settings.environment, &environment),
+        // Nothing that a sandbox's variables say shall reach a program of ours, but for the one that
+        // starts the user's programs.
+        let variables = match program.environment {
+            true => environment::assemble(&user, terminal_shell, &settings.environment, &environment),
+            false => environment::Variables::new(),
         };
         let command = program.display.clone();
         let group = || users::tty_group().unwrap_or(user.gid);
@@ -92,7 +93,8 @@ impl Execs {
         let Streams { stdin, stdout, stderr, terminal, slave } = streams;
         let followers = lossless.then(Arc::default);
         let stdin = Stdin::new(stdin, terminal.is_some());
-        let parts = Parts { control: Some(control), stdin, followers, terminal, tool };
+        let oom = Some((self.oom.clone(), oom_before));
+        let parts = Parts { control: Some(control), stdin, followers, terminal, tool, oom };
         let exec = Arc::new(Exec::new(id, command, Status::default(), parts));
         self.insert(exec.clone());
         let limit = if output_limit == 0 { settings.output_limit } else { output_limit };

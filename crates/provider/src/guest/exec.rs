@@ -22,10 +22,12 @@ pub enum Program {
     Shell(String),
     /// A program of PID 1's own, run as the user like any other.
     Tool {
-        /// find, grep, pack, unpack, watch.
+        /// find, grep, pack, unpack, watch, kernels.
         name: String,
         /// What it is to do, as JSON.
         request: Vec<u8>,
+        /// Whether it starts with the sandbox's variables, as a command does; else with none.
+        environment: bool,
     },
 }
 
@@ -75,7 +77,16 @@ impl Command {
 
     /// A program of PID 1's own.
     pub fn tool(name: impl Into<String>, request: Vec<u8>) -> Self {
-        Self::of(Program::Tool { name: name.into(), request })
+        Self::of(Program::Tool { name: name.into(), request, environment: false })
+    }
+
+    /// The same, with the sandbox's variables where it is a program of PID 1's own.
+    #[must_use]
+    pub fn environment_of_sandbox(mut self) -> Self {
+        if let Program::Tool { environment, .. } = &mut self.program {
+            *environment = true;
+        }
+        self
     }
 
     fn of(program: Program) -> Self {
@@ -109,7 +120,9 @@ impl Command {
         let program = match program {
             Program::Arguments(argv) => v1::exec_request::Program::Arguments(v1::Arguments { argv }),
             Program::Shell(line) => v1::exec_request::Program::Shell(line),
-            Program::Tool { name, request } => v1::exec_request::Program::Tool(v1::Tool { name, request }),
+            Program::Tool { name, request, environment } => {
+                v1::exec_request::Program::Tool(v1::Tool { name, request, environment })
+            }
         };
         // Zero means none, so the shortest timeout is a millisecond.
         let timeout_ms = timeout.map_or(0, |t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX).max(1));
@@ -352,6 +365,12 @@ impl Guest {
         if command.terminal.is_some() && !self.has(atoll_guest_proto::FEATURE_TERMINAL) {
             let message =
                 "the sandbox was started by an older release, which has no terminals; stop and resume it";
+            return Err(Error::new(ErrorCode::Unsupported, message));
+        }
+        let with_environment = matches!(command.program, Program::Tool { environment: true, .. });
+        if with_environment && !self.has(atoll_guest_proto::FEATURE_KERNELS) {
+            let message =
+                "the sandbox was started by an older release, which has no kernels; stop and resume it";
             return Err(Error::new(ErrorCode::Unsupported, message));
         }
         Ok(command.request(id))

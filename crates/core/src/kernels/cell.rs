@@ -1,0 +1,145 @@
+//! What has been heard of one cell: its events in their order, and how it ended. Any number may read it,
+//! each at its own pace, and nobody holds up the one that listens to the sandbox. What is kept is bounded;
+//! a reader that misses some of it finds it in the report.
+
+use atoll_kernels::{CellEvent, CellReport};
+use atoll_types::{CellId, Result};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+
+/// Bytes of events that are kept of one cell.
+const KEPT: usize = 32 << 20;
+/// Events that are kept of one cell.
+const MOST: usize = 100_000;
+
+/// How a cell ended, or why that is not known.
+pub(super) type Ending = Result<Arc<CellReport>>;
+
+#[derive(Default)]
+struct Heard {
+    events: Vec<Arc<CellEvent>>,
+    bytes: usize,
+    /// Something is missing, so nothing more is kept but the end.
+    lossy: bool,
+    ended: Option<Ending>,
+}
+
+/// One cell.
+pub(super) struct Cell {
+    pub(super) id: CellId,
+    heard: Mutex<Heard>,
+    /// Counts what was heard.
+    news: watch::Sender<u64>,
+}
+
+/// What a reader finds.
+pub(super) enum Next {
+    Event(Arc<CellEvent>),
+    Ended(Ending),
+}
+
+fn size(event: &CellEvent) -> usize {
+    match event {
+        CellEvent::Began { .. } | CellEvent::Ended(_) => 0,
+        CellEvent::Output { text, .. } => text.len(),
+        CellEvent::Display(display) => display.mime.len() + display.data.len(),
+    }
+}
+
+impl Cell {
+    pub(super) fn new(id: CellId) -> Self {
+        Self { id, heard: Mutex::default(), news: watch::Sender::new(0) }
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something was heard before its end.
+    pub(super) fn hear(&self, event: CellEvent) {
+        let mut heard = self.heard();
+        heard.bytes = heard.bytes.saturating_add(size(&event));
+        heard.lossy |= heard.bytes > KEPT || heard.events.len() >= MOST;
+        if !heard.lossy {
+            heard.events.push(Arc::new(event));
+        }
+        drop(heard);
+        self.news.send_modify(|n| *n += 1);
+    }
+
+    /// Something of it was lost on the way here.
+    pub(super) fn lose(&self) {
+        self.heard().lossy = true;
+    }
+
+    /// Nothing more comes. What was said first holds.
+    pub(super) fn end(&self, ending: Ending) {
+        self.heard().ended.get_or_insert(ending);
+        self.news.send_modify(|n| *n += 1);
+    }
+
+    /// The event with this number, or how it ended.
+    pub(super) async fn next(&self, number: usize) -> Next {
+        let mut news = self.news.subscribe();
+        loop {
+            news.borrow_and_update();
+            {
+                let heard = self.heard();
+                match (heard.events.get(number), &heard.ended) {
+                    (Some(event), _) => return Next::Event(Arc::clone(event)),
+                    (None, Some(ending)) => return Next::Ended(ending.clone()),
+                    (None, None) => {}
+                }
+            }
+            // The sender is ours.
+            let _ = news.changed().await;
+        }
+    }
+
+    /// How it ended.
+    pub(super) async fn ended(&self) -> Ending {
+        let mut number = 0;
+        loop {
+            match self.next(number).await {
+                Next::Ended(ending) => return ending,
+                Next::Event(_) => number = usize::MAX,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_kernels::CellStream;
+
+    fn printed(text: &str) -> CellEvent {
+        CellEvent::Output { stream: CellStream::Stdout, text: text.into() }
+    }
+
+    #[tokio::test]
+    async fn each_reads_at_its_own_pace_and_all_hear_the_end() {
+        let cell = Cell::new(CellId::random());
+        cell.hear(printed("a"));
+        cell.hear(printed("b"));
+        let lost = atoll_types::Error::internal("gone");
+        cell.end(Err(lost.clone()));
+        cell.end(Err(atoll_types::Error::internal("another")));
+        for _ in 0..2 {
+            let Next::Event(event) = cell.next(1).await else { panic!("no event") };
+            assert_eq!(*event, printed("b"));
+        }
+        assert_eq!(cell.ended().await, Err(lost));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let cell = Cell::new(CellId::random());
+        for _ in 0..40 {
+            cell.hear(printed(&"x".repeat(1 << 20)));
+        }
+        assert_eq!(cell.heard().events.len(), 32);
+        cell.hear(printed("more"));
+        assert_eq!(cell.heard().events.len(), 32, "nothing after what is missing");
+    }
+}

@@ -1,0 +1,248 @@
+//! Starting kernels, looking at them and acting on them.
+
+use super::{
+    link::Link,
+    request::{ForkKernel, KernelRequest},
+    wire::other_answer,
+};
+use crate::{
+    Caller, Core,
+    act::{Act, What},
+    lifecycle::Working,
+};
+use atoll_kernels::{Answer, Ask, CheckpointInfo, Fork, KernelInfo, Start};
+use atoll_store::SandboxId;
+use atoll_types::{CheckpointId, Error, ErrorCode, KernelId, Result};
+use std::sync::Arc;
+
+/// The longest name of a checkpoint.
+const LONGEST_NAME: usize = 100;
+
+fn missing() -> Error {
+    Error::new(ErrorCode::NotFound, "there is no kernel with this id")
+}
+
+fn of_kernel(answer: Answer) -> Result<KernelInfo> {
+    match answer {
+        Answer::Kernel(info) => Ok(info),
+        _ => other_answer(),
+    }
+}
+
+fn done(answer: Answer) -> Result<()> {
+    match answer {
+        Answer::Done => Ok(()),
+        _ => other_answer(),
+    }
+}
+
+impl Core {
+    /// The warden of an operation's sandbox; one that is not there has no kernels.
+    async fn wardens_link(&self, act: &Act) -> Result<(Arc<Link>, Working)> {
+        let (container, working) = self.desks.lend(act.record()?.id, "a kernel").await?;
+        let link = self.wardens.existing(&container).await?.ok_or_else(missing)?;
+        Ok((link, working))
+    }
+
+    /// One question about a kernel, as an operation.
+    async fn ask_kernel<T>(
+        &self,
+        caller: &Caller,
+        what: What,
+        ask: Ask,
+        read: impl FnOnce(Answer) -> Result<T>,
+    ) -> Result<T> {
+        let act = self.act(caller, what).await?;
+        let result = async {
+            let (link, _working) = self.wardens_link(&act).await?;
+            read(link.ask(ask).await?)
+        };
+        let result = result.await;
+        act.done(result).await
+    }
+
+    /// Starts a kernel; answers when its interpreter is ready.
+    pub async fn start_kernel(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &KernelRequest,
+    ) -> Result<KernelInfo> {
+        self.take_exec(caller)?;
+        let kernel = KernelId::random();
+        let act = self.act(caller, request.what(sandbox, kernel)).await?;
+        let result = self.start_kernel_as(&act, kernel, request).await;
+        act.done(result).await
+    }
+
+    async fn start_kernel_as(
+        &self,
+        act: &Act,
+        kernel: KernelId,
+        request: &KernelRequest,
+    ) -> Result<KernelInfo> {
+        request.check()?;
+        let sandbox = act.record()?.id;
+        let (container, _working) = self.desks.lend(sandbox, "a kernel").await?;
+        let link = self.wardens.link(&container).await?;
+        // What its start asks for on the way out is this operation's.
+        let _entered = self.running.enter_cell(sandbox, link.exec(), act.operation());
+        let KernelRequest { language, default, working_directory, env_vars } = request.clone();
+        let start = Start {
+            kernel,
+            language,
+            default,
+            working_directory: working_directory.unwrap_or_default(),
+            variables: env_vars,
+        };
+        let mut started = Started { link: &link, kernel: (!default).then_some(kernel) };
+        let info = of_kernel(link.ask(Ask::Start(start)).await?)?;
+        started.kernel = None;
+        link.remember_default(&info);
+        Ok(info)
+    }
+
+    /// All kernels of a sandbox, the oldest first. One that runs nothing inside has none.
+    pub async fn kernels(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<KernelInfo>> {
+        self.visible(caller, sandbox).await?;
+        let (container, _working) = match self.desks.lend(sandbox, "a look at its kernels").await {
+            Err(error) if error.code == ErrorCode::NotRunning => return Ok(Vec::new()),
+            lent => lent?,
+        };
+        let Some(link) = self.wardens.existing(&container).await? else { return Ok(Vec::new()) };
+        match link.ask(Ask::List).await? {
+            Answer::Kernels(all) => Ok(all),
+            _ => other_answer(),
+        }
+    }
+
+    /// One of them.
+    pub async fn kernel(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<KernelInfo> {
+        let all = self.kernels(caller, sandbox).await?;
+        all.into_iter().find(|info| info.kernel == kernel).ok_or_else(missing)
+    }
+
+    /// Ends the running cell.
+    pub async fn interrupt_kernel(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        kernel: KernelId,
+    ) -> Result<()> {
+        let what = What::to("kernel.interrupt", sandbox).and("kernel_id", kernel);
+        self.ask_kernel(caller, what, Ask::Interrupt { kernel, cell: None }, done).await
+    }
+
+    /// A fresh interpreter under the same id.
+    pub async fn restart_kernel(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        kernel: KernelId,
+    ) -> Result<KernelInfo> {
+        let what = What::to("kernel.restart", sandbox).and("kernel_id", kernel);
+        self.ask_kernel(caller, what, Ask::Restart { kernel }, of_kernel).await
+    }
+
+    /// Ends a kernel and everything that it started.
+    pub async fn delete_kernel(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<()> {
+        let what = What::to("kernel.delete", sandbox).and("kernel_id", kernel);
+        let act = self.act(caller, what).await?;
+        let result = async {
+            let (link, _working) = self.wardens_link(&act).await?;
+            done(link.ask(Ask::Delete { kernel }).await?)?;
+            link.forget_default(kernel);
+            Ok(())
+        };
+        let result = result.await;
+        act.done(result).await
+    }
+
+    /// Remembers a kernel as it is.
+    pub async fn checkpoint_kernel(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        kernel: KernelId,
+        name: &str,
+    ) -> Result<CheckpointInfo> {
+        let checkpoint = CheckpointId::random();
+        let what = What::to("kernel.checkpoint", sandbox)
+            .with(name)
+            .and("kernel_id", kernel)
+            .and("checkpoint_id", checkpoint);
+        let act = self.act(caller, what).await?;
+        let result = async {
+            if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+                let message = "name may have 100 characters, none of them control characters";
+                return Err(Error::invalid("name", message));
+            }
+            let (link, _working) = self.wardens_link(&act).await?;
+            let name = name.to_owned();
+            match link.ask(Ask::Checkpoint { kernel, checkpoint, name }).await? {
+                Answer::Checkpoint(info) => Ok(info),
+                _ => other_answer(),
+            }
+        };
+        let result = result.await;
+        act.done(result).await
+    }
+
+    /// Puts a kernel back as it was.
+    pub async fn rollback_kernel(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        kernel: KernelId,
+        checkpoint: CheckpointId,
+    ) -> Result<KernelInfo> {
+        let what =
+            What::to("kernel.rollback", sandbox).and("kernel_id", kernel).and("checkpoint_id", checkpoint);
+        self.ask_kernel(caller, what, Ask::Rollback { kernel, checkpoint }, of_kernel).await
+    }
+
+    /// Forgets a checkpoint.
+    pub async fn drop_checkpoint(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        kernel: KernelId,
+        checkpoint: CheckpointId,
+    ) -> Result<()> {
+        let what = What::to("kernel.checkpoint.delete", sandbox)
+            .and("kernel_id", kernel)
+            .and("checkpoint_id", checkpoint);
+        self.ask_kernel(caller, what, Ask::DropCheckpoint { kernel, checkpoint }, done).await
+    }
+
+    /// A second kernel with everything that the first has.
+    pub async fn fork_kernel(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &ForkKernel,
+    ) -> Result<KernelInfo> {
+        let ForkKernel { kernel, checkpoint } = *request;
+        let new = KernelId::random();
+        let mut what = What::to("kernel.fork", sandbox).and("kernel_id", kernel).and("new_kernel_id", new);
+        if let Some(checkpoint) = checkpoint {
+            what = what.and("checkpoint_id", checkpoint);
+        }
+        self.ask_kernel(caller, what, Ask::Fork(Fork { kernel, checkpoint, new }), of_kernel).await
+    }
+}
+
+/// A kernel whose id nobody got to know ends, where whoever asked went away meanwhile.
+struct Started<'a> {
+    link: &'a Arc<Link>,
+    kernel: Option<KernelId>,
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        if let Some(kernel) = self.kernel.take() {
+            let link = Arc::clone(self.link);
+            tokio::spawn(async move { link.ask(Ask::Delete { kernel }).await });
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Installing packages, which is a command like any other: what it may reach is the sandbox's policy, it
+//! ends with its caller, and its rows and notes are those of a command.
+
+use super::{
+    packages,
+    request::{Dependencies, Installed},
+};
+use crate::{Caller, Core, ExecCommand};
+use atoll_kernels::Language;
+use atoll_store::SandboxId;
+use atoll_types::Result;
+use std::collections::BTreeMap;
+
+const DEFAULT_SECONDS: u64 = 600;
+/// Of each output, the end: there is the reason.
+const KEPT: usize = 100_000;
+
+/// The end of what a manager said.
+fn tail(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let skipped = text.chars().count().saturating_sub(KEPT);
+    text.chars().skip(skipped).collect()
+}
+
+impl Core {
+    /// Installs packages into the sandbox's volume, through its egress policy. A failed install is an
+    /// answer and no error.
+    pub async fn install(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        wanted: &Dependencies,
+    ) -> Result<Installed> {
+        let Dependencies { language, packages, timeout_seconds } = wanted;
+        // What is wrong is told in the trail too, without a word of it in a command.
+        let checked = packages::check(*language, packages);
+        let usual = self.most(caller).timeout(None, Some(DEFAULT_SECONDS))?.unwrap_or(DEFAULT_SECONDS);
+        let command = ExecCommand {
+            arguments: Some(packages::command(*language, packages)),
+            timeout_seconds: Some(timeout_seconds.unwrap_or(usual)),
+            env_vars: packages::variables(*language),
+            ..ExecCommand::default()
+        };
+        let told = ("dependencies.install", packages::listed(*language, packages));
+        let outcome = self.exec_as(caller, sandbox, &command, Some(told), checked).await?;
+        let report = &outcome.report;
+        let mut stderr = tail(&outcome.stderr);
+        let mut add = |line: &str| {
+            if !stderr.is_empty() && !stderr.ends_with('\n') {
+                stderr.push('\n');
+            }
+            stderr.push_str(line);
+            stderr.push('\n');
+        };
+        let not_there = report.failure.as_ref().is_some_and(|failure| failure.errno == 2);
+        match packages::hint(*language, &String::from_utf8_lossy(&outcome.stderr), not_there) {
+            Some(hint) => add(hint),
+            None if report.timed_out => add("it took longer than allowed"),
+            None if report.oom_killed => add("the sandbox's memory was not enough for it"),
+            None => {}
+        }
+        Ok(Installed { success: report.shell_code() == 0, stdout: tail(&outcome.stdout), stderr })
+    }
+
+    /// Installs what a new sandbox is to have; what could not be is said and is no reason to have none.
+    pub(crate) async fn install_all(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        all: BTreeMap<Language, BTreeMap<String, String>>,
+    ) -> String {
+        let mut complaints = String::new();
+        for (language, packages) in all {
+            let wanted = Dependencies { language, packages, timeout_seconds: None };
+            match self.install(caller, sandbox, &wanted).await {
+                Ok(Installed { success: true, .. }) => {}
+                Ok(Installed { stderr, .. }) => {
+                    complaints.push_str(&format!("{}: {stderr}", language.name()));
+                }
+                Err(error) => complaints.push_str(&format!("{}: {}\n", language.name(), error.message)),
+            }
+        }
+        complaints
+    }
+}

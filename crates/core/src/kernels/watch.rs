@@ -1,0 +1,52 @@
+//! Cells that a former server left running are tended again: they are work, and their end is told under
+//! the operation that began them.
+
+use super::execute::{Care, follow_known};
+use crate::{Core, act::Trail};
+use atoll_audit::Redactor;
+use atoll_provider::Container;
+use atoll_store::{OperationId, SandboxRecord};
+use atoll_types::{CellId, Result};
+use std::sync::Arc;
+
+/// A cell whose operation was left open.
+pub(crate) struct LeftCell {
+    pub(crate) cell: CellId,
+    pub(crate) operation: OperationId,
+    /// The code as it may be kept.
+    pub(crate) shown: String,
+}
+
+impl Core {
+    /// Tends what is still known of these; returns whose operations go on.
+    pub(crate) async fn tend_again(
+        &self,
+        record: &SandboxRecord,
+        container: &Arc<dyn Container>,
+        redactor: &Redactor,
+        left: Vec<LeftCell>,
+    ) -> Result<Vec<OperationId>> {
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(link) = self.wardens.existing(container).await? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for LeftCell { cell, operation, shown } in left {
+            let Some(cell) = follow_known(&link, cell).await? else { continue };
+            let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
+            let care = Care {
+                sandbox: record.id,
+                container: Arc::clone(container),
+                link: Arc::clone(&link),
+                working: self.works.begin(record.id),
+                entered: Some(self.running.enter_cell(record.id, link.exec(), operation)),
+                shown,
+                joined: false,
+                anew: false,
+            };
+            self.tend(care, cell, trail);
+            found.push(operation);
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,156 @@
+//! Lines from a warden. Whatever is in the sandbox could have written them, so their length is bounded,
+//! what is no line of ours is passed over, and of an answer only what can be shown is kept.
+
+use atoll_kernels::{Answer, CheckpointInfo, KernelInfo, LONGEST_LINE, MOST_CHECKPOINTS, MOST_KERNELS};
+use atoll_types::{Error, ErrorCode, Result};
+use bytes::BytesMut;
+
+const LONGEST_MESSAGE: usize = 2000;
+const LONGEST_NAME: usize = 200;
+
+/// Fields that a warden may blame.
+const FIELDS: &[&str] =
+    &["language", "working_directory", "env_vars", "code", "kernel_id", "checkpoint", "name", "cell"];
+
+/// Pieces of output, as lines.
+#[derive(Default)]
+pub(super) struct Lines {
+    buffer: BytesMut,
+    /// Bytes up to which no line ends.
+    searched: usize,
+    /// The present line is no line of ours.
+    skipping: bool,
+}
+
+impl Lines {
+    pub(super) fn add(&mut self, data: &[u8]) {
+        self.buffer.extend_from_slice(data);
+    }
+
+    /// What came so far does not belong to what comes.
+    pub(super) fn cut(&mut self) {
+        self.buffer.clear();
+        (self.searched, self.skipping) = (0, true);
+    }
+
+    /// The next whole line.
+    pub(super) fn next(&mut self) -> Option<BytesMut> {
+        loop {
+            let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') else {
+                self.searched = self.buffer.len();
+                if self.searched > LONGEST_LINE {
+                    self.cut();
+                }
+                return None;
+            };
+            let line = self.buffer.split_to(self.searched + at + 1);
+            self.searched = 0;
+            if !std::mem::take(&mut self.skipping) {
+                return Some(line);
+            }
+        }
+    }
+}
+
+/// A text that may be shown.
+pub(super) fn shown(text: &str, longest: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(longest).collect()
+}
+
+/// What a warden complains of, as far as it can be shown.
+pub(super) fn complaint(error: Error) -> Error {
+    let Error { code, message, field, death: _, refusal: _ } = error;
+    let code = match code {
+        // Neither a fault of ours nor a container's death is for somebody inside to tell.
+        ErrorCode::Internal
+        | ErrorCode::ContainerDied
+        | ErrorCode::NotRunning
+        | ErrorCode::VersionMismatch
+        | ErrorCode::BadGateway => ErrorCode::Unavailable,
+        code => code,
+    };
+    let error = Error::new(code, shown(&message, LONGEST_MESSAGE));
+    match field {
+        Some(field) if FIELDS.contains(&field.as_str()) => error.at(field),
+        _ => error,
+    }
+}
+
+fn hostile() -> Error {
+    Error::new(ErrorCode::Unavailable, "the sandbox sent an answer that cannot be right")
+}
+
+fn checkpoint(mut checkpoint: CheckpointInfo) -> CheckpointInfo {
+    checkpoint.name = shown(&checkpoint.name, LONGEST_NAME);
+    checkpoint
+}
+
+fn kernel(mut info: KernelInfo) -> Result<KernelInfo> {
+    if info.checkpoints.len() > MOST_CHECKPOINTS {
+        return Err(hostile());
+    }
+    info.interpreter = shown(&info.interpreter, LONGEST_NAME);
+    info.checkpoints = info.checkpoints.into_iter().map(checkpoint).collect();
+    Ok(info)
+}
+
+/// An answer within its bounds.
+pub(super) fn believed(result: std::result::Result<Answer, Error>) -> Result<Answer> {
+    match result.map_err(complaint)? {
+        Answer::Kernel(info) => kernel(info).map(Answer::Kernel),
+        Answer::Kernels(all) if all.len() > MOST_KERNELS => Err(hostile()),
+        Answer::Kernels(all) => all.into_iter().map(kernel).collect::<Result<Vec<_>>>().map(Answer::Kernels),
+        Answer::Checkpoint(info) => Ok(Answer::Checkpoint(checkpoint(info))),
+        answer @ (Answer::Queued { .. } | Answer::Done) => Ok(answer),
+    }
+}
+
+/// An answer to another question.
+pub(super) fn other_answer<T>() -> Result<T> {
+    Err(hostile())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(lines: &mut Lines) -> Vec<String> {
+        std::iter::from_fn(|| lines.next())
+            .map(|line| String::from_utf8_lossy(&line).trim_end().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn lines_come_whole_whatever_the_pieces() {
+        let mut read = Lines::default();
+        read.add(b"a\nb");
+        assert_eq!(lines(&mut read), ["a"]);
+        read.add(b"c\n\nd\n");
+        assert_eq!(lines(&mut read), ["bc", "", "d"]);
+        read.add(b"half of one");
+        assert!(lines(&mut read).is_empty());
+        read.cut();
+        read.add(b" the rest\nnext\n");
+        assert_eq!(lines(&mut read), ["next"], "what has a gap in it is no line");
+    }
+
+    #[test]
+    fn a_line_has_an_end() {
+        let mut read = Lines::default();
+        for _ in 0..20 {
+            read.add(&vec![b'x'; 1 << 20]);
+            assert!(lines(&mut read).is_empty());
+            assert!(read.buffer.len() <= LONGEST_LINE + (1 << 20));
+        }
+        read.add(b"\nnext\n");
+        assert_eq!(lines(&mut read), ["next"]);
+    }
+
+    #[test]
+    fn a_complaint_is_shown_as_far_as_it_can_be() {
+        let told = complaint(Error::new(ErrorCode::Internal, "\u{1b}[2Jx").at("api_key"));
+        assert_eq!((told.code, told.message.as_str(), told.field), (ErrorCode::Unavailable, "[2Jx", None));
+        let told = complaint(Error::new(ErrorCode::Unsupported, "no node").at("language"));
+        assert_eq!((told.code, told.field.as_deref()), (ErrorCode::Unsupported, Some("language")));
+    }
+}

@@ -1,0 +1,193 @@
+//! Cells: whole, or as they come.
+
+use super::{Ids, kernel_id, language, shapes::CellResult, stream};
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    idempotency::{Busy, Repeat, once},
+    listen::Ending,
+    parse::{Raw, json, sandbox_id},
+};
+use atoll_core::{Caller, CellRequest, CellTarget, Core, OutputLimits};
+use atoll_store::{Begun, SandboxId};
+use atoll_types::{Error, ErrorCode};
+use axum::{
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use bytes::Bytes;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// A cell for a kernel.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExecuteBody {
+    #[schema(min_length = 1, max_length = 1_048_576)]
+    code: String,
+    /// In seconds; 30 where nothing is said.
+    #[schema(minimum = 1, maximum = 86_400)]
+    #[serde(default)]
+    timeout: Option<u64>,
+    /// Answer with events while it runs.
+    #[serde(default)]
+    stream: Option<bool>,
+}
+
+/// A cell for the default kernel of a language.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunBody {
+    #[schema(min_length = 1, max_length = 1_048_576)]
+    code: String,
+    /// python, node, r or bash; python where nothing is said.
+    #[serde(default)]
+    language: Option<String>,
+    /// In seconds; 30 where nothing is said.
+    #[schema(minimum = 1, maximum = 86_400)]
+    #[serde(default)]
+    timeout: Option<u64>,
+    /// Answer with events while it runs.
+    #[serde(default)]
+    stream: Option<bool>,
+}
+
+/// Runs code in a kernel: to its end, or with `stream` as events of JSON while it runs: `started`; `began`
+/// when its turn has come; `output` with `stream` and `text`; `display` with `display`; at last `ended` with
+/// the whole answer, or `error`.
+///
+/// Cells of one kernel run one after another. A timeout interrupts the cell and keeps the variables where the
+/// language allows. A caller that goes away interrupts its cell, unless the request has an
+/// `Idempotency-Key`: with one the cell is run once, and whoever repeats the request gets the same, also
+/// after the server was restarted.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/kernels/{kid}/execute", tag = "kernels",
+    params(("id" = uuid::Uuid, Path), ("kid" = String, Path)), request_body = ExecuteBody,
+    responses(
+        (status = 200, content((CellResult = "application/json"), (String = "text/event-stream"))),
+        (status = 404), (status = 409, description = "Not running, or the kernel died"),
+        (status = 422, description = "A field is wrong"), (status = 429, description = "Too many")))]
+pub(crate) async fn execute(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path((id, kid)): Ids,
+    ending: Ending,
+    headers: HeaderMap,
+    Raw(body): Raw,
+) -> Result<Response, Failure> {
+    let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
+    let ExecuteBody { code, timeout, stream } = json(&body)?;
+    let wanted = Wanted { code, timeout, stream, target: CellTarget::Kernel(kernel) };
+    let operation = format!("execute {sandbox} {kernel}");
+    answer(&app, &caller, sandbox, wanted, ending, (&headers, &operation, &body)).await
+}
+
+/// Runs code in the default kernel of a language, which is started where there is none; as `execute` does.
+#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/run", tag = "kernels", params(("id" = uuid::Uuid, Path)),
+    request_body = RunBody,
+    responses(
+        (status = 200, content((CellResult = "application/json"), (String = "text/event-stream"))),
+        (status = 404), (status = 409, description = "Not running"),
+        (status = 422, description = "A field is wrong, or the image has no such interpreter"),
+        (status = 429, description = "Too many")))]
+pub(crate) async fn run(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+    ending: Ending,
+    headers: HeaderMap,
+    Raw(body): Raw,
+) -> Result<Response, Failure> {
+    let sandbox = sandbox_id(&id)?;
+    let RunBody { code, language: name, timeout, stream } = json(&body)?;
+    let target = CellTarget::Default(language(name.as_deref())?);
+    let wanted = Wanted { code, timeout, stream, target };
+    answer(&app, &caller, sandbox, wanted, ending, (&headers, &format!("run {sandbox}"), &body)).await
+}
+
+/// What either asks for.
+struct Wanted {
+    code: String,
+    timeout: Option<u64>,
+    stream: Option<bool>,
+    target: CellTarget,
+}
+
+async fn answer(
+    app: &App,
+    caller: &Caller,
+    sandbox: SandboxId,
+    wanted: Wanted,
+    ending: Ending,
+    (headers, operation, body): (&HeaderMap, &str, &Bytes),
+) -> Result<Response, Failure> {
+    let Wanted { code, timeout, stream, target } = wanted;
+    let repeat = Repeat::of(headers, operation, body)?;
+    let id = repeat.as_ref().map(|r| Core::repeatable_cell(caller, sandbox, &r.key, &r.request));
+    let limits = OutputLimits::default();
+    let request = CellRequest { target, code, timeout_seconds: timeout, limits, id };
+    if stream.unwrap_or(false) {
+        return streamed(app, caller, sandbox, &request, repeat, ending).await;
+    }
+    let (core, asker) = (app.core.clone(), caller.clone());
+    let work = async move {
+        let outcome = core.execute(&asker, sandbox, &request).await?;
+        Ok((StatusCode::OK, CellResult::from(outcome)))
+    };
+    once(app, caller, repeat, Busy::Join, work).await
+}
+
+async fn streamed(
+    app: &App,
+    caller: &Caller,
+    sandbox: SandboxId,
+    request: &CellRequest,
+    repeat: Option<Repeat>,
+    ending: Ending,
+) -> Result<Response, Failure> {
+    let ticket = match &repeat {
+        None => None,
+        Some(repeat) => match repeat.begin(app, caller).await? {
+            Begun::New(ticket) => Some(ticket),
+            Begun::InProgress => None,
+            Begun::Done(_) => {
+                still_known(app, caller, sandbox, request).await?;
+                None
+            }
+            Begun::Mismatch => return Err(Repeat::mismatch()),
+        },
+    };
+    match (app.core.execute_stream(caller, sandbox, request).await, ticket) {
+        (Ok(follow), ticket) => {
+            if let Some(ticket) = ticket {
+                let id = follow.cell.to_string().into_bytes();
+                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), id).await;
+            }
+            Ok(stream::respond(follow, ending))
+        }
+        (Err(error), ticket) => {
+            if let Some(ticket) = ticket {
+                app.core.abandon_idempotent(&ticket).await;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// A cell that was run and is forgotten must not be run again.
+async fn still_known(
+    app: &App,
+    caller: &Caller,
+    sandbox: SandboxId,
+    request: &CellRequest,
+) -> Result<(), Failure> {
+    let Some(id) = request.id else { return Ok(()) };
+    match app.core.knows_cell(caller, sandbox, id).await? {
+        true => Ok(()),
+        false => {
+            let message = "the cell was run, and the sandbox has forgotten what came of it";
+            Err(Error::new(ErrorCode::Conflict, message).into())
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A cell's events as server-sent events, in the way of a command's. The body is pulled: a client that
+//! does not read holds what the core keeps of the cell, and slows nobody.
+
+use super::shapes::{CellResult, DisplayItem};
+use crate::listen::Ending;
+use atoll_core::{CellEvent, CellFollow, CellOutcome, CellStream};
+use atoll_types::{Error, ErrorCode, Result};
+use axum::{
+    body::Body,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use serde::Serialize;
+use std::{convert::Infallible, time::Duration};
+
+/// A silent connection says that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event<'a> {
+    Started { cell_id: String },
+    Began { execution_count: u64 },
+    Output { stream: &'static str, text: &'a str },
+    Display { display: DisplayItem },
+    Ended(Box<CellResult>),
+    Error { error: Reason<'a> },
+}
+
+#[derive(Serialize)]
+struct Reason<'a> {
+    code: ErrorCode,
+    message: &'a str,
+}
+
+/// JSON has no line ends of its own.
+fn line(event: &Event) -> String {
+    format!("data: {}\n\n", serde_json::to_string(event).unwrap_or_default())
+}
+
+fn failed(error: &Error) -> String {
+    line(&Event::Error { error: Reason { code: error.code, message: &error.message } })
+}
+
+struct Sender {
+    follow: CellFollow,
+    ending: Ending,
+    started: bool,
+    done: bool,
+}
+
+/// An answer of events, to the cell's end.
+pub(super) fn respond(follow: CellFollow, ending: Ending) -> Response {
+    let sender = Sender { follow, ending, started: false, done: false };
+    let body = stream::unfold(sender, |mut sender| async {
+        let events = sender.next().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(events)), sender))
+    });
+    let mut response = Body::from_stream(body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // Proxies that collect answers would keep them from whoever waits.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+impl Sender {
+    async fn next(&mut self) -> Option<String> {
+        if self.done {
+            return None;
+        }
+        if !std::mem::replace(&mut self.started, true) {
+            return Some(line(&Event::Started { cell_id: self.follow.cell.to_string() }));
+        }
+        let event = tokio::select! {
+            biased;
+            event = self.follow.next() => event,
+            () = self.ending.wait() => {
+                self.done = true;
+                self.follow.grip().let_go();
+                let message = "the server ends; the cell goes on";
+                return Some(failed(&Error::new(ErrorCode::Unavailable, message)));
+            }
+            () = tokio::time::sleep(KEEP_ALIVE) => return Some(": it still runs\n\n".into()),
+        };
+        Some(self.written(event))
+    }
+
+    fn written(&mut self, event: Result<Option<CellEvent>>) -> String {
+        match event {
+            Ok(Some(CellEvent::Began { execution_count })) => line(&Event::Began { execution_count }),
+            Ok(Some(CellEvent::Output { stream, text })) => {
+                let stream = match stream {
+                    CellStream::Stdout => "stdout",
+                    CellStream::Stderr => "stderr",
+                };
+                line(&Event::Output { stream, text: &text })
+            }
+            Ok(Some(CellEvent::Display(display))) => line(&Event::Display { display: display.into() }),
+            Ok(Some(CellEvent::Ended(report))) => {
+                self.done = true;
+                let (cell, changed) = (self.follow.cell, self.follow.changed().cloned());
+                let outcome = CellOutcome { cell, report: *report, changed };
+                line(&Event::Ended(Box::new(outcome.into())))
+            }
+            Ok(None) => {
+                self.done = true;
+                failed(&Error::new(ErrorCode::Unavailable, "the cell's events broke off"))
+            }
+            Err(error) => {
+                self.done = true;
+                failed(&error)
+            }
+        }
+    }
+}

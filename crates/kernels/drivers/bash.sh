@@ -1,0 +1,121 @@
+# The driver for bash. The shell is an interactive one without a terminal: only such a shell gives up a
+# command at SIGINT and goes on with everything it had. Its commands come from a pipe that it fills itself
+# (descriptor 0 of the shell, never of a cell), so the line that runs a cell is there again after it was
+# given up. A cell is evaluated at the top level, not in a function, or its `declare`s would be lost.
+#
+# Requests come on 250 and events go out on 251: a cell may want 3 and 4 for itself. Both are close-on-exec,
+# which bash gives only to a copy of a descriptor that it has put aside during a redirection.
+exec 2>&9 9>&- 5<&3 6>&4
+{ for __atoll_n in {10..40}; do [[ /proc/self/fd/$__atoll_n -ef /proc/self/fd/5 ]] && exec 250<&$__atoll_n; done; } 3<&-
+{ for __atoll_n in {10..40}; do [[ /proc/self/fd/$__atoll_n -ef /proc/self/fd/6 ]] && exec 251>&$__atoll_n; done; } 4>&-
+exec 3<&- 4>&- 5<&- 6>&-
+unset ATOLL_DRIVER HISTFILE MAILCHECK __atoll_n
+set +H +o history
+shopt -u checkwinsize
+trap '' INT
+
+__atoll_id= __atoll_code= __atoll_status=0 __atoll_flags= __atoll_last=0
+
+# Text as the inside of a JSON string. Only paths come here.
+__atoll_text() {
+    local text=$1
+    text=${text//\\/\\\\}
+    text=${text//\"/\\\"}
+    text=${text//[[:cntrl:]]/?}
+    printf '%s' "$text"
+}
+
+# Length in bytes, whatever the locale.
+__atoll_bytes() {
+    local LC_ALL=C
+    __atoll_count=${#1}
+}
+
+# NAME=value sets and exports, NAME alone unsets; each ends in a NUL byte.
+__atoll_variables() {
+    local __atoll_left=$1 __atoll_entry __atoll_count
+    while (( __atoll_left > 0 )); do
+        IFS= LC_ALL=C builtin read -r -d '' -u 250 __atoll_entry || exit 0
+        __atoll_bytes "$__atoll_entry"
+        (( __atoll_left -= __atoll_count + 1 ))
+        [[ ${__atoll_entry%%=*} =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]] || continue
+        if [[ $__atoll_entry == *=* ]]; then builtin export "$__atoll_entry"; else builtin unset -v "$__atoll_entry"; fi
+    done 2>/dev/null
+}
+
+# Says how the cell before ended, if there was one.
+__atoll_report() {
+    [[ $__atoll_id ]] || return 0
+    local error=null
+    # An interactive shell gives no line numbers; one that only reads does.
+    if [[ $__atoll_status == 2 ]]; then bash --norc -n <<<"$__atoll_code" >/dev/null; fi
+    case $__atoll_status in
+        0) ;;
+        interrupt) error='{"type":"Interrupt","message":"the cell was interrupted"}' ;;
+        *) error="{\"type\":\"ExitStatus\",\"message\":\"exit status $__atoll_status\"}" ;;
+    esac
+    builtin printf '{"event":"done","id":%s,"result":null,"error":%s}\n' "$__atoll_id" "$error" >&251
+    __atoll_id=
+}
+
+# Waits for the next cell.
+__atoll_next() {
+    local op id length
+    __atoll_report
+    while IFS=' ' builtin read -r -u 250 op id length; do
+        [[ $id =~ ^[0-9]{1,19}$ && $length =~ ^[0-9]{1,8}$ ]] || continue
+        if [[ $op == variables ]]; then
+            __atoll_variables "$length"
+        elif [[ $op == execute ]]; then
+            IFS= LC_ALL=C builtin read -r -N "$length" -u 250 __atoll_code || (( length == 0 )) || exit 0
+            __atoll_id=$id
+            return 0
+        fi
+    done 2>/dev/null
+    builtin exit 0 2>/dev/null
+}
+
+# The options that the cell before left, and SIGINT, are back for this one.
+__atoll_begin() {
+    local flags=$__atoll_flags
+    __atoll_flags=
+    if [[ $flags == *u* ]]; then set -u; fi
+    if [[ $flags == *v* ]]; then set -v; fi
+    trap - INT
+    if [[ $flags == *e* ]]; then set -e; fi
+    if [[ $flags == *x* ]]; then set -x; fi
+}
+
+# `set -e` would end the shell, and with it the variables. The cell is given up instead. A shell that the
+# cell forked ends as it would anywhere.
+__atoll_failed() {
+    [[ $- == *e* && $BASHPID == "$$" && $__atoll_id ]] || return 0
+    __atoll_status=$1
+    set +e
+    __atoll_flags+=e
+    builtin kill -INT "$$"
+    : # the signal is noticed by the next command
+}
+trap '__atoll_failed $?' ERR
+set -E
+
+# display TYPE [FILE]: shows a file, or what comes on stdin.
+display() {
+    local type=$1 copy
+    if (( $# < 1 || $# > 2 )) || ! [[ $type =~ ^[a-z0-9.+-]{1,64}/[a-z0-9.+-]{1,64}$ ]]; then
+        builtin echo 'usage: display TYPE [FILE], as in: display image/png plot.png' >&2
+        return 2
+    fi
+    copy=$(mktemp) || return
+    if (( $# == 2 )); then cat -- "$2"; else cat; fi >"$copy" || { rm -f -- "$copy"; return 1; }
+    builtin printf '{"event":"display","type":"%s","file":"%s"}\n' "$type" "$(__atoll_text "$copy")" >&251
+}
+
+# The line that the shell runs again and again. It puts a copy of itself back before anything else. There
+# are a few copies: a SIGINT that comes while the shell reads one loses that one.
+__atoll_line='__atoll_last=$?; builtin printf "%s\n" "eval \"\$__atoll_line\"" >&0
+{ trap "" INT; [[ $__atoll_status == running ]] && __atoll_status=${__atoll_last/130/interrupt}; __atoll_flags+=$-; set +xveu; } 2>/dev/null
+__atoll_next
+{ __atoll_status=running; __atoll_begin; } 2>/dev/null; eval "$__atoll_code" </dev/null; { __atoll_status=$? __atoll_flags=$-; set +xveu; trap "" INT; } 2>/dev/null'
+builtin printf '%s\n' 'eval "$__atoll_line"'{,,,} >&0
+builtin printf '{"event":"ready","interpreter":"bash %s"}\n' "${BASH_VERSION%%(*}" >&251

@@ -1,0 +1,455 @@
+//! One kernel: a task that owns its interpreter, its queue and its clock. Whatever happens to a kernel happens
+//! here, one thing after another; others send orders and read the picture that it keeps of itself.
+
+use super::{
+    cell::Running,
+    channels::{Channels, READ},
+    countdown::Countdown,
+    event::Event,
+    journal::Record,
+    live::{Live, Variables},
+    processes::{Known, MARKER, Process},
+    reaper::Ended,
+    warden::Warden,
+};
+use crate::{Answer, CellStream, CheckpointInfo, Execute, KernelInfo, KernelStatus, Language, MOST_QUEUED};
+use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, Result};
+use std::{
+    cell::RefCell,
+    collections::{HashSet, VecDeque},
+    path::PathBuf,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// How long an interpreter may take to begin. R on a machine that does much else takes long.
+const START: Duration = Duration::from_secs(120);
+/// How long a checkpoint or a fork may take.
+pub(super) const COPY: Duration = Duration::from_secs(30);
+/// How long an interpreter whose pipes are closed may take to end.
+const ENDING: Duration = Duration::from_secs(2);
+/// How much of what is printed between two cells is kept for the next.
+const BETWEEN: usize = 64 << 10;
+/// Characters of what an interpreter complained that never began.
+const COMPLAINT: usize = 2000;
+const LONGEST_NAME: usize = 200;
+
+/// What others want of a kernel.
+pub(super) enum Control {
+    Execute {
+        tag: ExecId,
+        execute: Box<Execute>,
+        record: Rc<Record>,
+    },
+    Interrupt {
+        tag: ExecId,
+        cell: Option<CellId>,
+    },
+    Restart {
+        tag: ExecId,
+    },
+    Delete {
+        tag: ExecId,
+    },
+    Checkpoint {
+        tag: ExecId,
+        checkpoint: CheckpointId,
+        name: String,
+    },
+    Rollback {
+        tag: ExecId,
+        checkpoint: CheckpointId,
+    },
+    Drop {
+        tag: ExecId,
+        checkpoint: CheckpointId,
+    },
+    Fork {
+        tag: ExecId,
+        checkpoint: Option<CheckpointId>,
+        new: KernelId,
+    },
+    /// To be told when it is ready.
+    Wait {
+        tag: ExecId,
+    },
+    /// The sandbox's variables have changed.
+    Variables,
+    /// The warden ends.
+    End,
+}
+
+/// What waits for its turn.
+pub(super) enum Order {
+    Cell { execute: Box<Execute>, record: Rc<Record> },
+    Checkpoint { tag: ExecId, checkpoint: CheckpointId, name: String },
+    Fork { tag: ExecId, new: KernelId },
+}
+
+/// What it does now.
+pub(super) enum Doing {
+    Nothing,
+    Starting { countdown: Countdown },
+    Cell(Box<Running>),
+    Checkpoint { id: u64, tag: ExecId, checkpoint: CheckpointId, name: String, countdown: Countdown },
+    Forking { id: u64, tag: ExecId, new: KernelId, channels: Rc<Channels>, countdown: Countdown },
+    Restoring { tag: ExecId, checkpoint: CheckpointId, countdown: Countdown },
+}
+
+/// An interpreter as it was, in a process that waits.
+pub(super) struct Checkpoint {
+    pub(super) info: CheckpointInfo,
+    pub(super) process: Process,
+    pub(super) channels: Rc<Channels>,
+    pub(super) environment: Variables,
+}
+
+/// What others may know of a kernel.
+pub(super) struct Picture {
+    pub(super) info: RefCell<KernelInfo>,
+    /// The processes that wait as checkpoints.
+    pub(super) waiting: RefCell<Vec<i32>>,
+    pub(super) control: UnboundedSender<Control>,
+}
+
+/// How a kernel's interpreters are started.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) language: Language,
+    pub(super) directory: PathBuf,
+    pub(super) variables: Variables,
+}
+
+pub(super) struct Kernel {
+    pub(super) warden: Rc<Warden>,
+    pub(super) id: KernelId,
+    pub(super) picture: Rc<Picture>,
+    pub(super) plan: Plan,
+    pub(super) live: Option<Live>,
+    pub(super) doing: Doing,
+    pub(super) queue: VecDeque<Order>,
+    /// Who waits until it is ready.
+    pub(super) waiters: Vec<ExecId>,
+    pub(super) checkpoints: Vec<Checkpoint>,
+    /// Whether an interpreter of it was ever ready; until then there is no kernel to keep.
+    pub(super) was_ready: bool,
+    pub(super) variables_changed: bool,
+    /// What was printed while no cell ran.
+    pub(super) between: [Vec<u8>; 2],
+    pub(super) ended: (UnboundedSender<Ended>, UnboundedReceiver<Ended>),
+    control: UnboundedReceiver<Control>,
+    last_id: u64,
+    buffer: Vec<u8>,
+}
+
+enum Next {
+    Control(Control),
+    Ended(Ended),
+    Events,
+    Output(CellStream),
+    Writable,
+    TimeUp,
+}
+
+/// Whether a kernel goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Going {
+    On,
+    Gone,
+}
+
+impl Kernel {
+    /// A kernel without an interpreter; whoever asked waits for it.
+    pub(super) fn new(warden: Rc<Warden>, info: KernelInfo, plan: Plan, waiter: ExecId) -> Self {
+        let (sender, control) = unbounded_channel();
+        let id = info.kernel;
+        let picture = Picture { info: RefCell::new(info), waiting: RefCell::default(), control: sender };
+        Self {
+            warden,
+            id,
+            picture: Rc::new(picture),
+            plan,
+            live: None,
+            doing: Doing::Nothing,
+            queue: VecDeque::new(),
+            waiters: vec![waiter],
+            checkpoints: Vec::new(),
+            was_ready: false,
+            variables_changed: false,
+            between: Default::default(),
+            ended: unbounded_channel(),
+            control,
+            last_id: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut going = Going::On;
+        while going == Going::On {
+            self.begin_next();
+            self.publish();
+            // Whoever prints waits here until the host's side has taken some of what was printed before.
+            self.warden.out.room().await;
+            going = match self.next().await {
+                Next::Control(control) => self.obey(control).await,
+                Next::Ended(ended) => self.note_end(ended).await,
+                Next::Events => self.read_events().await,
+                Next::Output(stream) => self.read_output(stream),
+                Next::Writable => self.write(),
+                Next::TimeUp => self.time_up().await,
+            };
+        }
+        self.go().await;
+    }
+
+    async fn next(&mut self) -> Next {
+        let Self { control, ended, live, doing, .. } = self;
+        let channels = live.as_ref().map(|live| live.channels.clone());
+        let channels = channels.as_deref();
+        let writing = live.as_ref().is_some_and(Live::has_unsent);
+        tokio::select! {
+            Some(control) = control.recv() => Next::Control(control),
+            Some(ended) = ended.1.recv() => Next::Ended(ended),
+            () = readable(channels, |c| &c.events) => Next::Events,
+            () = readable(channels, |c| &c.stdout) => Next::Output(CellStream::Stdout),
+            () = readable(channels, |c| &c.stderr) => Next::Output(CellStream::Stderr),
+            () = writable(channels), if writing => Next::Writable,
+            () = time_up(doing) => Next::TimeUp,
+        }
+    }
+
+    /// Orders that came when it was over.
+    pub(super) fn left_over(&mut self) -> Option<Control> {
+        self.control.close();
+        self.control.try_recv().ok()
+    }
+
+    /// A number for a request to the driver.
+    pub(super) fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// What its interpreter's variables are to be.
+    pub(super) fn wanted_variables(&self) -> Variables {
+        let mut all = self.warden.variables();
+        all.extend(self.plan.variables.clone());
+        all.insert(MARKER.into(), self.id.to_string());
+        all
+    }
+
+    /// Starts an interpreter; that it is ready, or not, comes later.
+    pub(super) fn start(&mut self) -> Result<()> {
+        self.doing = Doing::Nothing;
+        self.variables_changed = false;
+        self.between = Default::default();
+        // What is left here is of interpreters whose numbers may be given again.
+        while self.ended.1.try_recv().is_ok() {}
+        let live = Live::spawn(self.plan.language, &self.plan.directory, self.wanted_variables())?;
+        self.begin_with(live, 0);
+        Ok(())
+    }
+
+    /// Takes an interpreter that begins now.
+    pub(super) fn begin_with(&mut self, live: Live, execution_count: u64) {
+        if let Some(pid) = live.pid {
+            self.warden.reaper.tell(pid, &self.ended.0);
+        }
+        self.live = Some(live);
+        self.doing = Doing::Starting { countdown: Countdown::new(START) };
+        let mut info = self.picture.info.borrow_mut();
+        (info.execution_count, info.death) = (execution_count, None);
+    }
+
+    fn write(&mut self) -> Going {
+        if let Some(live) = &mut self.live {
+            live.send_on();
+        }
+        Going::On
+    }
+
+    fn read_output(&mut self, stream: CellStream) -> Going {
+        let Some(live) = &self.live else { return Going::On };
+        let channels = live.channels.clone();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(READ, 0);
+        let source = if stream == CellStream::Stdout { &channels.stdout } else { &channels.stderr };
+        let bytes = source.read(&mut buffer);
+        if !bytes.is_empty() {
+            self.printed(stream, bytes);
+        }
+        // A kernel that prints nothing holds no buffer.
+        self.buffer = if bytes.len() == READ { buffer } else { Vec::new() };
+        Going::On
+    }
+
+    fn printed(&mut self, stream: CellStream, bytes: &[u8]) {
+        if let Doing::Cell(running) = &mut self.doing {
+            running.print(&self.warden.out, stream, bytes);
+            return;
+        }
+        let held = &mut self.between[usize::from(stream == CellStream::Stderr)];
+        let room = BETWEEN.saturating_sub(held.len()).min(bytes.len());
+        held.extend_from_slice(&bytes[..room]);
+    }
+
+    /// Takes what was printed before now.
+    pub(super) fn drain(&mut self) {
+        let Some(live) = &self.live else { return };
+        let channels = live.channels.clone();
+        channels.stdout.drain(|bytes| self.printed(CellStream::Stdout, bytes));
+        channels.stderr.drain(|bytes| self.printed(CellStream::Stderr, bytes));
+    }
+
+    async fn read_events(&mut self) -> Going {
+        let Some(live) = &mut self.live else { return Going::On };
+        let mut buffer = vec![0; READ];
+        let bytes = live.channels.events.read(&mut buffer);
+        let lines = live.lines.add(bytes, &mut 0);
+        let closed = live.channels.events.is_closed();
+        if self.take_lines(lines).await == Going::Gone {
+            return Going::Gone;
+        }
+        if closed { self.lost_events().await } else { Going::On }
+    }
+
+    /// Its driver can say nothing any more, so nobody can use it. Most likely it is just ending.
+    async fn lost_events(&mut self) -> Going {
+        let ended = tokio::time::timeout(ENDING, self.ended.1.recv()).await;
+        match ended {
+            Ok(Some(ended)) if Some(ended.pid) == self.live.as_ref().and_then(|live| live.pid) => {
+                self.note_end(ended).await
+            }
+            _ => self.give_up("its driver closed its pipe").await,
+        }
+    }
+
+    pub(super) async fn take_lines(&mut self, lines: Vec<Vec<u8>>) -> Going {
+        for line in lines {
+            if let Some(event) = Event::parse(&line)
+                && self.take_event(event).await == Going::Gone
+            {
+                return Going::Gone;
+            }
+        }
+        Going::On
+    }
+
+    /// Keeps the picture that others see.
+    pub(super) fn publish(&mut self) {
+        let running = match &self.doing {
+            Doing::Cell(running) => Some(running.record.id),
+            _ => None,
+        };
+        let mut info = self.picture.info.borrow_mut();
+        info.status = match (&self.doing, &self.live) {
+            (Doing::Starting { .. } | Doing::Restoring { .. }, _) => KernelStatus::Starting,
+            (_, None) => KernelStatus::Dead,
+            (Doing::Nothing, Some(_)) => KernelStatus::Idle,
+            (Doing::Cell(_) | Doing::Checkpoint { .. } | Doing::Forking { .. }, Some(_)) => {
+                KernelStatus::Busy
+            }
+        };
+        info.running = running;
+        info.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        info.pid = self.live.as_ref().and_then(|live| u32::try_from(live.pid?).ok());
+        info.checkpoints = self.checkpoints.iter().map(|c| c.info.clone()).collect();
+        *self.picture.waiting.borrow_mut() = self.checkpoints.iter().map(|c| c.process.pid).collect();
+    }
+
+    pub(super) fn info(&mut self) -> KernelInfo {
+        self.publish();
+        self.picture.info.borrow().clone()
+    }
+
+    pub(super) fn touch(&self) {
+        self.picture.info.borrow_mut().active_unix_ms = super::now_unix_ms();
+    }
+
+    /// All processes that are known, and which of this kernel's are to be left alone.
+    pub(super) fn known(&mut self, spare_checkpoints: bool) -> Known {
+        self.publish();
+        let mut known = self.warden.known();
+        if spare_checkpoints {
+            known.spared = self.checkpoints.iter().map(|c| c.process.pid).collect::<HashSet<_>>();
+        }
+        known
+    }
+
+    pub(super) fn answer(&self, tag: ExecId, result: Result<Answer>) {
+        self.warden.out.answer(tag, result);
+    }
+
+    /// It is ready: whoever waits is told.
+    pub(super) fn is_ready(&mut self, interpreter: &str) {
+        self.doing = Doing::Nothing;
+        self.was_ready = true;
+        self.between = Default::default();
+        let plain = interpreter.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect();
+        self.picture.info.borrow_mut().interpreter = plain;
+        let info = self.info();
+        for tag in std::mem::take(&mut self.waiters) {
+            self.answer(tag, Ok(Answer::Kernel(info.clone())));
+        }
+    }
+
+    /// It will not be ready: whoever waits is told why.
+    pub(super) fn fail_waiters(&mut self, error: &Error) -> Going {
+        for tag in std::mem::take(&mut self.waiters) {
+            self.answer(tag, Err(error.clone()));
+        }
+        if self.was_ready { Going::On } else { Going::Gone }
+    }
+
+    /// Why an interpreter ended that never was ready.
+    pub(super) fn start_error(&self, reason: &str) -> Error {
+        let said = String::from_utf8_lossy(&self.between[1]);
+        let said: Vec<char> = said.trim().chars().collect();
+        let said: String = said[said.len().saturating_sub(COMPLAINT)..].iter().collect();
+        let message = format!("the interpreter did not start: {reason}; it said: {said:?}");
+        Error::new(ErrorCode::ExecFailed, message)
+    }
+
+    /// Whether there is room in the queue, and somebody to work on it.
+    pub(super) fn may_queue(&self) -> Result<()> {
+        if self.live.is_none() && !matches!(self.doing, Doing::Restoring { .. }) {
+            let death = self.picture.info.borrow().death.clone().unwrap_or_else(Death::lost);
+            let message = format!("the interpreter died: {}; restart the kernel", death.reason());
+            return Err(Error { death: Some(death), ..Error::new(ErrorCode::KernelDied, message) });
+        }
+        if self.queue.len() >= MOST_QUEUED {
+            let message = format!("{MOST_QUEUED} cells wait for this kernel already");
+            return Err(Error::new(ErrorCode::LimitExceeded, message));
+        }
+        Ok(())
+    }
+}
+
+async fn readable(channels: Option<&Channels>, which: impl Fn(&Channels) -> &super::channels::Source) {
+    match channels {
+        Some(channels) => which(channels).readable().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn writable(channels: Option<&Channels>) {
+    match channels {
+        Some(channels) => channels.writable().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the time of what is done is up.
+async fn time_up(doing: &mut Doing) {
+    let countdown = match doing {
+        Doing::Nothing => std::future::pending().await,
+        Doing::Cell(running) => &mut running.countdown,
+        Doing::Starting { countdown }
+        | Doing::Checkpoint { countdown, .. }
+        | Doing::Forking { countdown, .. }
+        | Doing::Restoring { countdown, .. } => countdown,
+    };
+    while !countdown.tick().await {}
+}

@@ -1,0 +1,170 @@
+//! A running interpreter: its process, its pipes, and what is on the way to it.
+
+use super::{
+    channels::{Channels, Theirs},
+    language::Interpreter,
+    lines::Lines,
+    processes,
+};
+use crate::{LONGEST_LINE, Language};
+use atoll_types::{Error, ErrorCode, Result};
+use command_fds::{CommandFdExt, FdMapping};
+use rustix::process::{Pid, Signal, getpgid, setpgid};
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+    rc::Rc,
+};
+
+pub(super) type Variables = BTreeMap<String, String>;
+
+/// When memory runs out the interpreter goes before the warden, which has 500 as every command has.
+const OOM_SCORE: &str = "700";
+
+pub(super) struct Live {
+    /// Not known of one that was just forked.
+    pub(super) pid: Option<i32>,
+    pub(super) channels: Rc<Channels>,
+    pub(super) lines: Lines,
+    /// The variables that it was started with or told since.
+    pub(super) environment: Variables,
+    /// What is on its way to the driver.
+    unsent: Vec<u8>,
+    sent: usize,
+    language: Language,
+}
+
+impl Live {
+    /// One whose process is there, or will be.
+    pub(super) fn adopt(
+        language: Language,
+        pid: Option<i32>,
+        channels: Rc<Channels>,
+        environment: Variables,
+    ) -> Self {
+        let lines = Lines::new(LONGEST_LINE);
+        let live = Self { pid, channels, lines, environment, unsent: Vec::new(), sent: 0, language };
+        live.take_group();
+        live
+    }
+
+    /// Starts one; it is told its driver as it reads.
+    pub(super) fn spawn(language: Language, directory: &Path, environment: Variables) -> Result<Self> {
+        let path = environment.get("PATH").map_or("", String::as_str);
+        let interpreter = language.interpreter(path)?;
+        if !directory.is_dir() {
+            let message = format!("there is no folder {}", directory.display());
+            return Err(Error::invalid("working_directory", message));
+        }
+        let (channels, theirs) = Channels::open(language.forks()).map_err(|e| refused(&e))?;
+        let pid = start(&interpreter, directory, &environment, theirs).map_err(|e| refused(&e))?;
+        let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE);
+        let mut live = Self::adopt(language, Some(pid), Rc::new(channels), environment);
+        live.send(language.driver());
+        Ok(live)
+    }
+
+    /// Puts a request on its way.
+    pub(super) fn send(&mut self, request: Vec<u8>) {
+        if self.has_unsent() {
+            self.unsent.extend_from_slice(&request);
+        } else {
+            (self.unsent, self.sent) = (request, 0);
+        }
+        self.send_on();
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sent < self.unsent.len()
+    }
+
+    /// Writes as much as there is room for.
+    pub(super) fn send_on(&mut self) {
+        while let Some(rest @ [_, ..]) = self.unsent.get(self.sent..) {
+            match self.channels.write(rest) {
+                Some(0) => return,
+                Some(length) => self.sent += length,
+                // Its end will be seen by itself.
+                None => break,
+            }
+        }
+        (self.unsent, self.sent) = (Vec::new(), 0);
+    }
+
+    /// Makes its variables those that are wanted.
+    pub(super) fn tell_variables(&mut self, wanted: Variables) {
+        let set: Variables = wanted
+            .iter()
+            .filter(|(name, value)| self.environment.get(*name) != Some(value))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let unset: Vec<String> =
+            self.environment.keys().filter(|name| !wanted.contains_key(*name)).cloned().collect();
+        self.environment = wanted;
+        if !set.is_empty() || !unset.is_empty() {
+            self.send(self.language.variables(&set, &unset));
+        }
+    }
+
+    /// Interrupts what it does and what that has started.
+    pub(super) fn interrupt(&self) {
+        let Some(pid) = self.pid else { return };
+        let group = Pid::from_raw(pid).and_then(|pid| getpgid(Some(pid)).ok());
+        if group.map(|group| group.as_raw_nonzero().get()) == Some(pid) {
+            processes::send_group(pid, Signal::INT);
+        } else {
+            processes::send(pid, Signal::INT);
+        }
+    }
+
+    /// One that was forked is still in the group of the one that it came from.
+    pub(super) fn take_group(&self) {
+        if let Some(pid) = self.pid.and_then(Pid::from_raw) {
+            let _ = setpgid(Some(pid), Some(pid));
+        }
+    }
+}
+
+fn start(
+    interpreter: &Interpreter,
+    directory: &Path,
+    environment: &Variables,
+    theirs: Theirs,
+) -> std::io::Result<i32> {
+    let Theirs { stdout, stderr, requests, events, socket } = theirs;
+    let mapped = [Some(requests), Some(events), socket].into_iter().flatten().zip(3..);
+    let mappings = mapped.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
+    let mut command = Command::new(&interpreter.program);
+    command
+        .args(interpreter.arguments.iter().map(|a| a.trim_end()))
+        .env_clear()
+        .envs(environment)
+        .current_dir(directory)
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr)
+        .fd_mappings(mappings)
+        .map_err(std::io::Error::other)?;
+    // Its end is the reaper's, so nothing of it is kept here but its number.
+    let child = command.spawn()?;
+    i32::try_from(child.id()).map_err(std::io::Error::other)
+}
+
+/// Why there is no further process.
+pub(super) fn refused(error: &std::io::Error) -> Error {
+    let limit = |message| Error::new(ErrorCode::LimitExceeded, message);
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::AGAIN) => {
+            limit("the sandbox's limit of processes is reached: no interpreter can start")
+        }
+        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+            limit("the sandbox's limit of open files is reached: no interpreter can start")
+        }
+        Some(rustix::io::Errno::NOMEM) => limit("there is no memory for another interpreter"),
+        _ => Error::new(ErrorCode::ExecFailed, format!("the interpreter cannot start: {error}")),
+    }
+}

@@ -1,0 +1,109 @@
+//! The warden: the program that keeps a sandbox's live interpreters. PID 1 starts it as a command of the user's
+//! (`atoll-init tool kernels`), with the sandbox's variables. Requests come on stdin and what it says goes to
+//! stdout, a line of JSON each; the end of its stdin is its end and that of all kernels.
+//!
+//! One thread; a task for each kernel, one that writes, one that waits for processes. Whatever comes from an
+//! interpreter is hostile: nothing here panics, waits for ever, or grows without bound because of it.
+
+mod cell;
+mod channels;
+mod countdown;
+mod event;
+mod journal;
+mod kernel;
+mod language;
+mod lines;
+mod live;
+mod obey;
+mod out;
+mod processes;
+mod reaper;
+mod text;
+mod turn;
+mod warden;
+
+use crate::{LONGEST_LINE, Request};
+use lines::Lines;
+use reaper::Reaper;
+use std::{
+    io::ErrorKind,
+    os::fd::AsFd,
+    rc::Rc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use tokio::{
+    net::unix::pipe::{Receiver, Sender},
+    task::LocalSet,
+};
+use warden::Warden;
+
+/// The tool's name.
+pub const NAME: &str = "kernels";
+
+const READ: usize = 64 << 10;
+
+/// Runs the warden and returns its exit code. There is nothing to say to it in advance.
+#[must_use]
+pub fn main(_request: &str) -> u8 {
+    match run() {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("atoll-init: kernels: {error}");
+            1
+        }
+    }
+}
+
+fn run() -> std::io::Result<()> {
+    // What interpreters leave behind comes to us, so that it can be found and ended. Where there is no such
+    // thing, as in an old gVisor, it is found by its environment.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = LocalSet::new();
+    runtime.block_on(local.run_until(serve()))
+}
+
+async fn serve() -> std::io::Result<()> {
+    let own = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    let warden = Warden::new(own.collect());
+    tokio::task::spawn_local(warden.reaper.clone().run(Reaper::signals()?));
+    let stdout = Sender::from_owned_fd(std::io::stdout().as_fd().try_clone_to_owned()?)?;
+    let writer = warden.clone();
+    tokio::task::spawn_local(async move { writer.out.write_to(stdout).await });
+    read_requests(&warden).await?;
+    warden.end().await;
+    warden.out.flushed().await;
+    Ok(())
+}
+
+async fn read_requests(warden: &Rc<Warden>) -> std::io::Result<()> {
+    let stdin = Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)?;
+    let (mut lines, mut skipped) = (Lines::new(LONGEST_LINE), 0);
+    let mut buffer = vec![0; READ];
+    loop {
+        stdin.readable().await?;
+        let length = match stdin.try_read(&mut buffer) {
+            Ok(length) => length,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+            Err(e) => return Err(e),
+        };
+        let Some(bytes @ [_, ..]) = buffer.get(..length) else { return Ok(()) };
+        for line in lines.add(bytes, &mut skipped) {
+            match serde_json::from_slice::<Request>(&line) {
+                Ok(request) => {
+                    warden.out.room().await;
+                    warden.ask(request);
+                }
+                Err(error) => eprintln!("atoll-init: kernels: not a request: {error}"),
+            }
+        }
+        if std::mem::take(&mut skipped) > 0 {
+            eprintln!("atoll-init: kernels: a request was too long");
+        }
+    }
+}
+
+fn now_unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,374 @@
+//! The turns of a kernel: what it begins when it is free, and what comes of that.
+
+use super::{
+    cell::{Running, Stop, dropped},
+    channels::Channels,
+    countdown::Countdown,
+    event::Event,
+    kernel::{COPY, Checkpoint, Doing, Going, Kernel, Order},
+    live::{Live, refused},
+    processes::{self, Process},
+    reaper::Ended,
+};
+use crate::{Answer, CellStream, CheckpointInfo, Execute, Language};
+use atoll_types::{CheckpointId, Death, Error, ErrorCode, ExecId, KernelId};
+use rustix::process::Signal;
+use std::{rc::Rc, time::Duration};
+
+/// An interrupted cell has this long to end, so many times over, and is interrupted again each time: an
+/// interrupt may be lost, or be taken by something that the cell has started.
+const GRACE: Duration = Duration::from_millis(500);
+pub(super) const REPEATS: u32 = 9;
+
+impl Kernel {
+    /// Begins what waits, when nothing else is done.
+    pub(super) fn begin_next(&mut self) {
+        while matches!(self.doing, Doing::Nothing) {
+            let wanted = self.variables_changed.then(|| self.wanted_variables());
+            let Some(live) = &mut self.live else { return };
+            if let Some(wanted) = wanted {
+                self.variables_changed = false;
+                live.tell_variables(wanted);
+            }
+            match self.queue.pop_front() {
+                None => return,
+                Some(Order::Cell { execute, record }) => {
+                    let id = self.new_id();
+                    self.begin_cell(id, &execute, record);
+                }
+                Some(Order::Checkpoint { tag, checkpoint, name }) => {
+                    let id = self.new_id();
+                    self.send(Language::plain("checkpoint", id));
+                    let countdown = Countdown::new(COPY);
+                    self.doing = Doing::Checkpoint { id, tag, checkpoint, name, countdown };
+                }
+                Some(Order::Fork { tag, new }) => self.begin_fork(tag, new),
+            }
+        }
+    }
+
+    fn send(&mut self, request: Vec<u8>) {
+        if let Some(live) = &mut self.live {
+            live.send(request);
+        }
+    }
+
+    fn begin_cell(&mut self, id: u64, execute: &Execute, record: Rc<super::journal::Record>) {
+        // What was printed before its turn is shown with it.
+        self.drain();
+        let execution_count = {
+            let mut info = self.picture.info.borrow_mut();
+            info.execution_count += 1;
+            info.execution_count
+        };
+        self.touch();
+        record.begin(&self.warden.out, execution_count);
+        let mut running = Box::new(Running::new(id, execute, record, execution_count));
+        let [stdout, stderr] = std::mem::take(&mut self.between);
+        running.print(&self.warden.out, CellStream::Stdout, &stdout);
+        running.print(&self.warden.out, CellStream::Stderr, &stderr);
+        self.send(self.plan.language.execute(id, &execute.code));
+        self.doing = Doing::Cell(running);
+    }
+
+    fn begin_fork(&mut self, tag: ExecId, new: KernelId) {
+        let opened = Channels::open(true).and_then(|(channels, theirs)| {
+            let live = self.live.as_ref().ok_or(std::io::ErrorKind::NotConnected)?;
+            live.channels.send_ends(&theirs).map(|()| channels)
+        });
+        match opened {
+            Err(error) => self.answer(tag, Err(refused(&error))),
+            Ok(channels) => {
+                let id = self.new_id();
+                self.send(Language::plain("fork", id));
+                let (channels, countdown) = (Rc::new(channels), Countdown::new(COPY));
+                self.doing = Doing::Forking { id, tag, new, channels, countdown };
+            }
+        }
+    }
+
+    /// Something that the driver said, or somebody in its name.
+    pub(super) async fn take_event(&mut self, event: Event) -> Going {
+        match event {
+            Event::Ready { interpreter, pid } => return self.note_ready(&interpreter, pid).await,
+            Event::Display { mime, data, file } => {
+                self.drain();
+                self.warden.out.room().await;
+                if let Doing::Cell(running) = &mut self.doing {
+                    running.show(&self.warden.out, mime, data, file.as_deref());
+                }
+            }
+            Event::Done { id, result, error, lengths } => {
+                if matches!(&self.doing, Doing::Cell(running) if running.id == id) {
+                    self.drain();
+                    if let Doing::Cell(running) = std::mem::replace(&mut self.doing, Doing::Nothing) {
+                        let (record, report) = running.done(&self.warden.out, result, error, lengths);
+                        self.warden.journal.end(&self.warden.out, &record, report);
+                        self.touch();
+                    }
+                }
+            }
+            Event::Checkpoint { id, pid, threads_lost, error } => {
+                self.note_checkpoint(id, pid, threads_lost, error);
+            }
+            Event::Forked { id, pid, error } => self.note_fork(id, pid, error),
+            Event::Restored { pid, checkpoint } => self.note_restored(pid, checkpoint),
+        }
+        Going::On
+    }
+
+    async fn note_ready(&mut self, interpreter: &str, pid: Option<i32>) -> Going {
+        if !matches!(self.doing, Doing::Starting { .. }) {
+            return Going::On;
+        }
+        let Some(live) = &mut self.live else { return Going::On };
+        if live.pid.is_none() {
+            // One that was forked says who it is. Its parent may not be gone yet, so it becomes ours in a moment.
+            let Some(pid) = pid else { return Going::On };
+            for _ in 0..200 {
+                if processes::is_child(pid) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            if !processes::is_child(pid) {
+                return self.give_up("it is not where it should be").await;
+            }
+            let Some(live) = &mut self.live else { return Going::On };
+            live.pid = Some(pid);
+            live.take_group();
+            self.warden.reaper.tell(pid, &self.ended.0);
+        }
+        self.is_ready(interpreter);
+        self.variables_changed = true;
+        Going::On
+    }
+
+    fn note_checkpoint(&mut self, id: u64, pid: Option<i32>, threads_lost: u32, error: Option<String>) {
+        if !matches!(&self.doing, Doing::Checkpoint { id: asked, .. } if *asked == id) {
+            return;
+        }
+        let Doing::Checkpoint { tag, checkpoint, name, .. } =
+            std::mem::replace(&mut self.doing, Doing::Nothing)
+        else {
+            return;
+        };
+        let process = pid.filter(|pid| *pid > 1).and_then(Process::find);
+        let (Some(process), None, Some(live)) = (process, &error, &self.live) else {
+            let why = error.unwrap_or_else(|| "its process is gone".into());
+            self.answer(tag, Err(copy_error("checkpointed", &why)));
+            return;
+        };
+        let info = CheckpointInfo {
+            checkpoint,
+            name,
+            made_unix_ms: super::now_unix_ms(),
+            execution_count: self.picture.info.borrow().execution_count,
+            threads_lost,
+        };
+        let (channels, environment) = (live.channels.clone(), live.environment.clone());
+        self.checkpoints.push(Checkpoint { info: info.clone(), process, channels, environment });
+        self.touch();
+        self.publish();
+        self.answer(tag, Ok(Answer::Checkpoint(info)));
+    }
+
+    fn note_fork(&mut self, id: u64, pid: Option<i32>, error: Option<String>) {
+        if !matches!(&self.doing, Doing::Forking { id: asked, .. } if *asked == id) {
+            return;
+        }
+        let Doing::Forking { tag, new, channels, .. } = std::mem::replace(&mut self.doing, Doing::Nothing)
+        else {
+            return;
+        };
+        self.touch();
+        match (pid, error) {
+            (Some(_), None) => {
+                let environment = self.live.as_ref().map(|live| live.environment.clone()).unwrap_or_default();
+                let count = self.picture.info.borrow().execution_count;
+                let live = Live::adopt(self.plan.language, None, channels, environment);
+                self.warden.adopt(self, tag, new, live, count);
+            }
+            (_, error) => {
+                let why = error.unwrap_or_else(|| "its process is gone".into());
+                self.answer(tag, Err(copy_error("forked", &why)));
+            }
+        }
+    }
+
+    fn note_restored(&mut self, pid: i32, copy: Option<i32>) {
+        let Doing::Restoring { tag, checkpoint, .. } = &self.doing else { return };
+        let (tag, id) = (*tag, *checkpoint);
+        let Some(at) = self.checkpoints.iter().position(|c| c.info.checkpoint == id) else { return };
+        if self.checkpoints[at].process.pid != pid {
+            return;
+        }
+        self.doing = Doing::Nothing;
+        // Without a copy that waits in its place it can be returned to no more.
+        match copy.filter(|pid| *pid > 1).and_then(Process::find) {
+            Some(process) => self.checkpoints[at].process = process,
+            None => drop(self.checkpoints.remove(at)),
+        }
+        if let Some(live) = &self.live {
+            live.take_group();
+        }
+        self.variables_changed = true;
+        self.touch();
+        let info = self.info();
+        self.answer(tag, Ok(Answer::Kernel(info)));
+    }
+
+    /// The time of what is done is up.
+    pub(super) async fn time_up(&mut self) -> Going {
+        match &mut self.doing {
+            Doing::Nothing => {}
+            Doing::Cell(running) if running.stop.is_none() => {
+                running.stop = Some(Stop::Timeout);
+                self.interrupt(REPEATS);
+            }
+            Doing::Cell(running) => match running.repeats.checked_sub(1) {
+                Some(left) => self.interrupt(left),
+                None => return self.replace().await,
+            },
+            Doing::Starting { .. } | Doing::Restoring { .. } => {
+                return self.give_up("it took too long").await;
+            }
+            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } => {
+                let tag = *tag;
+                self.doing = Doing::Nothing;
+                self.answer(tag, Err(Error::new(ErrorCode::Timeout, "the interpreter did not answer")));
+            }
+        }
+        Going::On
+    }
+
+    /// Interrupts the running cell, and so many times again if it does not end.
+    pub(super) fn interrupt(&mut self, repeats: u32) {
+        if let (Doing::Cell(running), Some(live)) = (&mut self.doing, &self.live) {
+            running.repeats = repeats;
+            running.countdown = Countdown::new(GRACE);
+            live.interrupt();
+        }
+    }
+
+    /// A cell would not be interrupted: the interpreter goes with everything it started, and another one comes.
+    async fn replace(&mut self) -> Going {
+        self.kill(true).await;
+        self.drain();
+        let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
+        self.live = None;
+        self.picture.info.borrow_mut().restarts += 1;
+        let started = self.start();
+        if let Doing::Cell(running) = doing {
+            let death = Death::from_wait(None, Some(9), false);
+            let why = "it would not be interrupted, so its interpreter was killed and its variables are lost";
+            let (record, report) = running.lost(&self.warden.out, why, Some(death), started.is_ok());
+            self.warden.journal.end(&self.warden.out, &record, report);
+        }
+        self.drop_queue("KERNEL_DIED", "the interpreter was killed before its turn came");
+        match started {
+            Ok(()) => Going::On,
+            Err(error) => {
+                self.picture.info.borrow_mut().death = Some(Death::from_wait(None, Some(9), false));
+                self.fail_waiters(&error)
+            }
+        }
+    }
+
+    /// Kills the interpreter and everything that it started.
+    pub(super) async fn kill(&mut self, spare_checkpoints: bool) {
+        if let Some(pid) = self.live.as_ref().and_then(|live| live.pid) {
+            processes::send(pid, Signal::KILL);
+        }
+        let known = self.known(spare_checkpoints);
+        if !processes::kill_all(self.id, &known).await {
+            eprintln!("kernel {}: some of its processes will not end", self.id);
+        }
+    }
+
+    /// The interpreter is of no use any more; it ends as one that died.
+    pub(super) async fn give_up(&mut self, why: &str) -> Going {
+        self.kill(true).await;
+        let ended = self.ended.1.try_recv().ok();
+        let (status, signal) = ended.map_or((None, Some(9)), |e| (e.exit_status, e.signal));
+        self.died(why, Death::from_wait(status, signal, false)).await
+    }
+
+    /// A process ended that this kernel waits for.
+    pub(super) async fn note_end(&mut self, ended: Ended) -> Going {
+        let Ended { pid, exit_status, signal } = ended;
+        if self.live.as_ref().and_then(|live| live.pid) != Some(pid) {
+            return Going::On;
+        }
+        // What it said before its end is still in the pipes.
+        let mut lines = Vec::new();
+        if let Some(live) = &mut self.live {
+            let channels = live.channels.clone();
+            channels.events.drain(|bytes| lines.extend(live.lines.add(bytes, &mut 0)));
+        }
+        if self.take_lines(lines).await == Going::Gone {
+            return Going::Gone;
+        }
+        self.drain();
+        let death = Death::from_wait(exit_status, signal, false);
+        self.kill(true).await;
+        self.died(&death.reason(), death).await
+    }
+
+    /// What is told when the interpreter is gone and nobody wanted that.
+    async fn died(&mut self, why: &str, death: Death) -> Going {
+        self.live = None;
+        let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
+        self.picture.info.borrow_mut().death = Some(death.clone());
+        self.touch();
+        let error = Error {
+            death: Some(death.clone()),
+            ..Error::new(ErrorCode::KernelDied, format!("the interpreter died: {why}"))
+        };
+        match doing {
+            Doing::Cell(running) => {
+                let why = format!("the interpreter died: {why}; its variables are lost");
+                let (record, report) = running.lost(&self.warden.out, &why, Some(death), false);
+                self.warden.journal.end(&self.warden.out, &record, report);
+            }
+            Doing::Starting { .. } => {
+                let error = self.start_error(why);
+                if self.fail_waiters(&error) == Going::Gone {
+                    return Going::Gone;
+                }
+            }
+            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } => self.answer(tag, Err(error)),
+            Doing::Restoring { tag, checkpoint, .. } => {
+                self.forget(checkpoint);
+                self.answer(tag, Err(error));
+            }
+            Doing::Nothing => {}
+        }
+        self.drop_queue("KERNEL_DIED", "the interpreter died before its turn came");
+        Going::On
+    }
+
+    /// Ends all that waits.
+    pub(super) fn drop_queue(&mut self, kind: &str, why: &str) {
+        for order in std::mem::take(&mut self.queue) {
+            match order {
+                Order::Cell { record, .. } => {
+                    let report = dropped(self.id, kind, why);
+                    self.warden.journal.end(&self.warden.out, &record, report);
+                }
+                Order::Checkpoint { tag, .. } | Order::Fork { tag, .. } => {
+                    self.answer(tag, Err(Error::new(ErrorCode::KernelDied, why)));
+                }
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, checkpoint: CheckpointId) {
+        self.checkpoints.retain(|c| c.info.checkpoint != checkpoint);
+    }
+}
+
+fn copy_error(what: &str, why: &str) -> Error {
+    let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
+    Error::new(ErrorCode::Conflict, format!("the interpreter could not be {what}: {why}"))
+}

@@ -1,0 +1,270 @@
+//! All kernels of a sandbox, and what is asked of them. A request is checked here, and done by the task of the
+//! kernel that it is about.
+
+use super::{
+    journal::Journal,
+    kernel::{Control, Kernel, Picture, Plan},
+    live::{Live, Variables},
+    now_unix_ms,
+    out::Out,
+    processes::Known,
+    reaper::Reaper,
+};
+use crate::{
+    Answer, Ask, Execute, Fork, KernelInfo, KernelStatus, LONGEST_CODE, MOST_KERNELS, Request, Start,
+};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, KernelId, Result};
+use std::{cell::RefCell, path::Path, rc::Rc};
+
+const WORKSPACE: &str = "/workspace";
+/// The longest name of a checkpoint, in characters.
+const LONGEST_NAME: usize = 200;
+
+pub(super) struct Warden {
+    pub(super) out: Out,
+    pub(super) journal: Journal,
+    pub(super) reaper: Rc<Reaper>,
+    /// The oldest first.
+    kernels: RefCell<Vec<(KernelId, Rc<Picture>)>>,
+    /// Those that the warden was started with.
+    own_variables: Variables,
+    /// Over them, what the host has said since.
+    variables: RefCell<Variables>,
+}
+
+impl Warden {
+    pub(super) fn new(own_variables: Variables) -> Rc<Self> {
+        Rc::new(Self {
+            out: Out::default(),
+            journal: Journal::default(),
+            reaper: Rc::default(),
+            kernels: RefCell::default(),
+            own_variables,
+            variables: RefCell::default(),
+        })
+    }
+
+    /// What every interpreter starts with.
+    pub(super) fn variables(&self) -> Variables {
+        let mut all = self.own_variables.clone();
+        all.extend(self.variables.borrow().clone());
+        all
+    }
+
+    /// The processes that are known, and whose they are.
+    pub(super) fn known(&self) -> Known {
+        let mut known = Known::default();
+        for (id, picture) in self.kernels.borrow().iter() {
+            let live = picture.info.borrow().pid.and_then(|pid| i32::try_from(pid).ok());
+            let waiting = picture.waiting.borrow();
+            known.owners.extend(live.into_iter().chain(waiting.iter().copied()).map(|pid| (pid, *id)));
+        }
+        known
+    }
+
+    /// Does what a request wants, or sees that it is done. Its answer may come later.
+    pub(super) fn ask(self: &Rc<Self>, request: Request) {
+        let Request { tag, ask } = request;
+        let done = match ask {
+            Ask::Start(start) => self.start(tag, start),
+            Ask::Execute(execute) => self.execute(tag, execute),
+            Ask::Follow { cell } => self.follow(tag, cell),
+            Ask::Interrupt { kernel, cell } => self.interrupt(tag, kernel, cell),
+            Ask::Restart { kernel } => self.send(kernel, Control::Restart { tag }),
+            Ask::Delete { kernel } => self.send(kernel, Control::Delete { tag }),
+            Ask::List => {
+                let all = self.kernels.borrow().iter().map(|(_, p)| p.info.borrow().clone()).collect();
+                self.out.answer(tag, Ok(Answer::Kernels(all)));
+                Ok(())
+            }
+            Ask::Checkpoint { kernel, checkpoint, name } => {
+                let name = name.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect();
+                self.send(kernel, Control::Checkpoint { tag, checkpoint, name })
+            }
+            Ask::Rollback { kernel, checkpoint } => self.send(kernel, Control::Rollback { tag, checkpoint }),
+            Ask::DropCheckpoint { kernel, checkpoint } => {
+                self.send(kernel, Control::Drop { tag, checkpoint })
+            }
+            Ask::Fork(fork) => self.fork(tag, fork),
+            Ask::Configure { variables } => self.configure(tag, variables),
+        };
+        if let Err(error) = done {
+            self.out.answer(tag, Err(error));
+        }
+    }
+
+    fn find(&self, kernel: KernelId) -> Option<Rc<Picture>> {
+        self.kernels.borrow().iter().find(|(id, _)| *id == kernel).map(|(_, picture)| picture.clone())
+    }
+
+    fn send(&self, kernel: KernelId, control: Control) -> Result<()> {
+        let sent = self.find(kernel).map(|picture| picture.control.send(control));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => {
+                Err(Error::new(ErrorCode::NotFound, "there is no such kernel").at("kernel"))
+            }
+        }
+    }
+
+    fn start(self: &Rc<Self>, tag: ExecId, start: Start) -> Result<()> {
+        let Start { kernel, language, default, working_directory, variables } = start;
+        let same =
+            |info: &KernelInfo| info.kernel == kernel || default && info.default && info.language == language;
+        let known = self.kernels.borrow().iter().find(|(_, p)| same(&p.info.borrow())).map(|(id, _)| *id);
+        if let Some(known) = known {
+            return self.send(known, Control::Wait { tag });
+        }
+        self.room()?;
+        check_variables(&variables)?;
+        let directory = Path::new(WORKSPACE).join(working_directory);
+        let info = KernelInfo { default, ..new_info(kernel, language) };
+        let plan = Plan { language, directory, variables };
+        let mut kernel = Kernel::new(self.clone(), info, plan, tag);
+        // What cannot start is no kernel at all.
+        kernel.start()?;
+        self.keep(kernel);
+        Ok(())
+    }
+
+    fn room(&self) -> Result<()> {
+        if self.kernels.borrow().len() < MOST_KERNELS {
+            return Ok(());
+        }
+        let message = format!("a sandbox has at most {MOST_KERNELS} kernels; delete one first");
+        Err(Error::new(ErrorCode::LimitExceeded, message))
+    }
+
+    fn keep(&self, kernel: Kernel) {
+        self.kernels.borrow_mut().push((kernel.id, kernel.picture.clone()));
+        tokio::task::spawn_local(kernel.run());
+    }
+
+    /// A kernel that begins with what another one has.
+    pub(super) fn adopt(self: &Rc<Self>, from: &Kernel, tag: ExecId, new: KernelId, live: Live, count: u64) {
+        if let Err(error) = self.may_be_new(new) {
+            return self.out.answer(tag, Err(error));
+        }
+        let parent = Some(from.id);
+        let interpreter = from.picture.info.borrow().interpreter.clone();
+        let info = KernelInfo { parent, interpreter, ..new_info(new, from.plan.language) };
+        let mut kernel = Kernel::new(self.clone(), info, from.plan.clone(), tag);
+        kernel.begin_with(live, count);
+        self.keep(kernel);
+    }
+
+    fn may_be_new(&self, kernel: KernelId) -> Result<()> {
+        if self.find(kernel).is_some() {
+            return Err(Error::new(ErrorCode::AlreadyExists, "there is such a kernel already").at("new"));
+        }
+        self.room()
+    }
+
+    pub(super) fn remove(&self, kernel: KernelId) {
+        self.kernels.borrow_mut().retain(|(id, _)| *id != kernel);
+    }
+
+    fn execute(&self, tag: ExecId, execute: Execute) -> Result<()> {
+        if let Some(record) = self.journal.find(execute.cell) {
+            self.out.answer(tag, Ok(Answer::Queued { joined: true }));
+            // One that is not followed tells its end when it comes.
+            if execute.stream || record.has_ended() {
+                record.replay(&self.out, execute.stream);
+            }
+            return Ok(());
+        }
+        if execute.code.len() > LONGEST_CODE {
+            let message = format!("code must have at most {LONGEST_CODE} bytes");
+            return Err(Error::new(ErrorCode::TooLarge, message).at("code"));
+        }
+        let (cell, kernel) = (execute.cell, execute.kernel);
+        let record = self.journal.insert(cell, kernel, execute.stream);
+        let sent = self.send(kernel, Control::Execute { tag, execute: Box::new(execute), record });
+        if sent.is_err() {
+            self.journal.forget(cell);
+        }
+        sent
+    }
+
+    fn follow(&self, tag: ExecId, cell: CellId) -> Result<()> {
+        let record = self.journal.find(cell).ok_or_else(no_cell)?;
+        self.out.answer(tag, Ok(Answer::Queued { joined: true }));
+        record.replay(&self.out, true);
+        Ok(())
+    }
+
+    fn interrupt(&self, tag: ExecId, kernel: KernelId, cell: Option<CellId>) -> Result<()> {
+        if let Some(cell) = cell {
+            self.journal.find(cell).filter(|record| record.kernel == kernel).ok_or_else(no_cell)?;
+        }
+        self.send(kernel, Control::Interrupt { tag, cell })
+    }
+
+    fn fork(&self, tag: ExecId, fork: Fork) -> Result<()> {
+        let Fork { kernel, checkpoint, new } = fork;
+        // Asked again: what was made then is the answer.
+        if let Some(known) = self.find(new)
+            && known.info.borrow().parent == Some(kernel)
+        {
+            return self.send(new, Control::Wait { tag });
+        }
+        self.may_be_new(new)?;
+        self.send(kernel, Control::Fork { tag, checkpoint, new })
+    }
+
+    fn configure(&self, tag: ExecId, variables: Variables) -> Result<()> {
+        check_variables(&variables)?;
+        *self.variables.borrow_mut() = variables;
+        for (_, picture) in self.kernels.borrow().iter() {
+            let _ = picture.control.send(Control::Variables);
+        }
+        self.out.answer(tag, Ok(Answer::Done));
+        Ok(())
+    }
+
+    /// Ends all kernels.
+    pub(super) async fn end(&self) {
+        let all: Vec<_> = self.kernels.borrow().iter().map(|(_, picture)| picture.control.clone()).collect();
+        for control in all {
+            let _ = control.send(Control::End);
+            control.closed().await;
+        }
+    }
+}
+
+fn no_cell() -> Error {
+    Error::new(ErrorCode::NotFound, "there is no such cell, or it was long ago").at("cell")
+}
+
+fn new_info(kernel: KernelId, language: crate::Language) -> KernelInfo {
+    let now = now_unix_ms();
+    KernelInfo {
+        kernel,
+        language,
+        default: false,
+        status: KernelStatus::Starting,
+        interpreter: String::new(),
+        pid: None,
+        execution_count: 0,
+        restarts: 0,
+        running: None,
+        queued: 0,
+        death: None,
+        checkpoints: Vec::new(),
+        parent: None,
+        started_unix_ms: now,
+        active_unix_ms: now,
+    }
+}
+
+/// Refuses names and values that no environment can hold.
+fn check_variables(variables: &Variables) -> Result<()> {
+    let bad = |(name, value): (&String, &String)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
+    };
+    if variables.iter().any(bad) {
+        let message = "a name must not be empty or contain '=', and nothing may contain a NUL byte";
+        return Err(Error::invalid("variables", message));
+    }
+    Ok(())
+}
