@@ -24,7 +24,7 @@ use rmcp::{
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 use serde_json::Value;
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 /// How often a connection that hears of nothing is looked at.
@@ -104,7 +104,8 @@ impl Server {
                 false => self.face.sessions.call_with(who, name, arguments, &mut note, &context.ct).await,
             }
         };
-        let mut call = std::pin::pin!(call);
+        // On the heap: what a tool does is too much for a thread's stack.
+        let mut call: Pin<Box<dyn Future<Output = Reply> + Send + '_>> = Box::pin(call);
         let Some(token) = context.meta.get_progress_token() else { return call.await };
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

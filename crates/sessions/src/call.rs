@@ -37,7 +37,7 @@ impl Sessions {
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Reply {
-        let answer = self.code(who, input, listener, cancel).await;
+        let answer = Box::pin(self.code(who, input, listener, cancel)).await;
         self.told(who, answer).await
     }
 
@@ -56,15 +56,16 @@ impl Sessions {
         })?;
         // Code is interrupted and answers; everything else is left where it is, and tidies up after itself.
         if tool == Tool::ExecuteCode {
-            return self.code(who, &check::parse(arguments)?, listener, cancel).await;
+            return Box::pin(self.code(who, &check::parse(arguments)?, listener, cancel)).await;
         }
+        // Each on the heap: together they would not fit on a thread's stack.
         let work = async {
             match tool {
-                Tool::CreateSession => self.create(who, check::parse(arguments)?, listener).await,
-                Tool::ExecuteTerminal => self.terminal(who, check::parse(arguments)?).await,
-                Tool::ImportFiles => self.import(who, check::parse(arguments)?).await,
-                Tool::ExportFiles => self.export(who, check::parse(arguments)?).await,
-                Tool::StopSession => self.stop(who, check::parse(arguments)?).await,
+                Tool::CreateSession => Box::pin(self.create(who, check::parse(arguments)?, listener)).await,
+                Tool::ExecuteTerminal => Box::pin(self.terminal(who, check::parse(arguments)?)).await,
+                Tool::ImportFiles => Box::pin(self.import(who, check::parse(arguments)?)).await,
+                Tool::ExportFiles => Box::pin(self.export(who, check::parse(arguments)?)).await,
+                Tool::StopSession => Box::pin(self.stop(who, check::parse(arguments)?)).await,
                 Tool::ExecuteCode => Err(Error::internal("code is run elsewhere").into()),
             }
         };

@@ -8,6 +8,7 @@ mod egress;
 mod exec;
 mod files;
 mod kill;
+mod mcp;
 mod memory;
 mod output;
 mod pause;
@@ -71,6 +72,10 @@ pub(crate) enum Figure {
     RestClaim,
     /// Claiming many that are ready at once, through REST
     RestClaimBurst,
+    /// Running `1+1` in a live interpreter through MCP, over stdio and HTTP
+    Mcp,
+    /// Making, using and stopping many tool sessions at once through MCP
+    McpSessions,
     /// Fetching much through a sandbox's proxy
     EgressThroughput,
     /// Fetching little through a sandbox's proxy
@@ -86,7 +91,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -107,6 +112,8 @@ impl Figure {
         Self::RestBurst,
         Self::RestClaim,
         Self::RestClaimBurst,
+        Self::Mcp,
+        Self::McpSessions,
         Self::EgressThroughput,
         Self::EgressLatency,
         Self::EgressConnections,
@@ -134,6 +141,8 @@ impl Figure {
             Self::RestBurst => rest::burst(bench).await,
             Self::RestClaim => rest::claim(bench).await,
             Self::RestClaimBurst => rest::claim_burst(bench).await,
+            Self::Mcp => mcp::round_trip(bench).await,
+            Self::McpSessions => mcp::sessions(bench).await,
             Self::EgressThroughput => egress::throughput(bench).await,
             Self::EgressLatency => egress::latency(bench).await,
             Self::EgressConnections => egress::connections(bench).await,

@@ -1,9 +1,7 @@
 //! Cells: state, order, output, and what is told of them.
 
 use crate::support::*;
-use atoll_kernels::{
-    Answer, Ask, CellEvent, CellStream, Execute, KernelStatus, Language, OutputLimits,
-};
+use atoll_kernels::{Answer, Ask, CellEvent, CellStream, Execute, KernelStatus, Language, OutputLimits};
 use atoll_types::{CellId, ErrorCode, KernelId};
 use base64::Engine;
 use std::collections::BTreeMap;

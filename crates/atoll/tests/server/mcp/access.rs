@@ -89,7 +89,9 @@ fn the_operator_lets_other_pages_and_names_in_and_bounds_sessions() {
     let end = [("Authorization", bearer.as_str()), ("Mcp-Session-Id", session)];
     let ended = http::request(server.address, "DELETE", PATH, &end, b"").unwrap();
     assert!((200..300).contains(&ended.status), "{ended:?}");
-    crate::engine::fixture::eventually("a place is free", || post(&server, &page[..1], &begin()).status == 200);
+    crate::engine::fixture::eventually("a place is free", || {
+        post(&server, &page[..1], &begin()).status == 200
+    });
 }
 
 #[test]
@@ -106,7 +108,9 @@ fn a_session_is_its_keys_alone_until_it_is_ended() {
     let other = format!("Bearer {}", made.json()["key"].as_str().unwrap_or_default());
     let stolen = [("Authorization", other.as_str()), ("Mcp-Session-Id", web.session.as_str())];
     assert_eq!(post(&server, &stolen, &list).status, 404, "of another key");
-    let end = |headers: &[(&str, &str)]| http::request(server.address, "DELETE", PATH, headers, b"").unwrap().status;
+    let end = |headers: &[(&str, &str)]| {
+        http::request(server.address, "DELETE", PATH, headers, b"").unwrap().status
+    };
     assert_eq!(end(&stolen), 404, "nor can it be ended by one");
     assert_eq!(web.ask("ping", json!({}))["result"], json!({}));
     let session = web.session.clone();
@@ -128,9 +132,17 @@ fn bodies_and_headers_have_limits() {
         assert_eq!(answer.status, 400, "{thread}");
     }
     let json = [("Content-Type", "application/json"), key[0]];
-    let narrow = http::request(server.address, "POST", PATH, &[&json[..], &[("Accept", "application/json")]].concat(), b"{}");
+    let narrow = http::request(
+        server.address,
+        "POST",
+        PATH,
+        &[&json[..], &[("Accept", "application/json")]].concat(),
+        b"{}",
+    );
     assert_eq!(narrow.unwrap().status, 406);
-    let nonsense = http::request(server.address, "POST", PATH, &[&json[..], &[super::web::ACCEPT]].concat(), b"{").unwrap();
+    let nonsense =
+        http::request(server.address, "POST", PATH, &[&json[..], &[super::web::ACCEPT]].concat(), b"{")
+            .unwrap();
     assert!((400..500).contains(&nonsense.status), "{nonsense:?}");
     assert_eq!(http::request(server.address, "PUT", PATH, &key, b"").unwrap().status, 405);
 }
@@ -139,9 +151,12 @@ fn bodies_and_headers_have_limits() {
 fn versions_are_agreed_on() {
     let server = Server::start();
     let bearer = bearer();
-    for (asked, agreed) in
-        [("2024-11-05", "2024-11-05"), ("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"), ("1999-01-01", "2025-11-25")]
-    {
+    for (asked, agreed) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ] {
         let mut begin = begin();
         begin["params"]["protocolVersion"] = asked.into();
         let answer = post(&server, &[("Authorization", &bearer)], &begin);

@@ -33,7 +33,9 @@ fn it_carries_calls_progress_and_notes_and_ends_its_session() {
     assert_eq!(value["result"]["text/plain"], "1");
     stdio.value("execute_terminal", json!({ "session_id": session, "command": "echo hi > a" }));
     stdio.value("export_files", json!({ "session_id": session, "files": [{ "source": "a" }] }));
-    let heard = |stdio: &mut Stdio| stdio.notes().iter().any(|n| n["method"] == "notifications/resources/list_changed");
+    let heard = |stdio: &mut Stdio| {
+        stdio.notes().iter().any(|n| n["method"] == "notifications/resources/list_changed")
+    };
     crate::engine::fixture::eventually("the note", || heard(&mut stdio));
     assert_eq!(stdio.close(), Some(0));
     // The thread is remembered, so the next run finds the session.
@@ -68,7 +70,8 @@ fn a_wrong_key_is_said_to_the_client() {
     let place = Place::new();
     let url = format!("http://{}", server.address);
     let mut command = place.command(&["--server", &url, "--key", "no-such-key"]);
-    let mut child = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": super::initialize() });
     let mut stdin = child.stdin.take().unwrap();
     writeln!(stdin, "{begin}").unwrap();

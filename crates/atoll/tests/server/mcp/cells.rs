@@ -14,7 +14,10 @@ fn a_notebook(wire: &mut impl Wire) {
     let session = wire.session("python");
     code(wire, &session, "x = 41\nname = 'Grüße, 世界 🌍'");
     let value = code(wire, &session, "print(name)\nx + 1");
-    assert_eq!((&value["result"]["text/plain"], &value["stdout"]), (&json!("42"), &json!("Grüße, 世界 🌍\n")));
+    assert_eq!(
+        (&value["result"]["text/plain"], &value["stdout"]),
+        (&json!("42"), &json!("Grüße, 世界 🌍\n"))
+    );
     let raised = wire.call("execute_code", json!({ "session_id": session, "code": "1/0" }));
     assert_eq!(raised["isError"], false, "code that raises is an answer: {raised}");
     let error = &raised["structuredContent"]["error"];
@@ -22,8 +25,15 @@ fn a_notebook(wire: &mut impl Wire) {
     assert!(error["traceback"].as_str().unwrap().contains("ZeroDivisionError"));
     let long = wire.value("execute_code", json!({ "session_id": session, "code": "print('x' * 200_000)" }));
     let stdout = long["stdout"].as_str().unwrap();
-    assert!(stdout.len() < 60_000 && stdout.contains("truncated") && stdout.contains("200001"), "{}", stdout.len());
-    let shell = wire.value("execute_terminal", json!({ "session_id": session, "command": "echo é; echo no >&2; exit 3" }));
+    assert!(
+        stdout.len() < 60_000 && stdout.contains("truncated") && stdout.contains("200001"),
+        "{}",
+        stdout.len()
+    );
+    let shell = wire.value(
+        "execute_terminal",
+        json!({ "session_id": session, "command": "echo é; echo no >&2; exit 3" }),
+    );
     assert_eq!(shell, json!({ "exit_code": 3, "stdout": "é\n", "stderr": "no\n" }));
     assert_eq!(wire.value("stop_session", json!({ "session_id": session })), json!({ "success": true }));
     let gone = wire.call("execute_code", json!({ "session_id": session, "code": "x" }));
@@ -41,7 +51,8 @@ fn a_notebook_over_stdio() {
     let place = Place::new();
     let mut stdio = place.start(&[]);
     a_notebook(&mut stdio);
-    let events: Vec<Value> = stdio.notes().into_iter().filter(|n| n["method"] == "notifications/message").collect();
+    let events: Vec<Value> =
+        stdio.notes().into_iter().filter(|n| n["method"] == "notifications/message").collect();
     let events: Vec<&str> = events.iter().map(|n| n["params"]["data"]["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["session_created", "session_stopped"]);
 }
@@ -82,7 +93,10 @@ fn what_is_shown_comes_as_images_and_sounds() {
     assert!(png.starts_with(b"\x89PNG\r\n\x1a\n") && png.ends_with(b"IEND\xaeB`\x82"));
     assert_eq!(sounds.len(), 1, "{result}");
     assert!(STANDARD.decode(sounds[0]["data"].as_str().unwrap()).unwrap().starts_with(b"RIFF"));
-    assert_eq!(result["structuredContent"]["display_outputs"][0]["data"], images[0]["data"], "programs get all of it");
+    assert_eq!(
+        result["structuredContent"]["display_outputs"][0]["data"], images[0]["data"],
+        "programs get all of it"
+    );
     let text = of("text")[0]["text"].as_str().unwrap();
     assert!(!text.contains(images[0]["data"].as_str().unwrap()), "a model does not pay for it twice: {text}");
 }
@@ -97,7 +111,8 @@ fn progress_is_told_and_a_cell_is_called_off_over_stdio() {
     let session = stdio.session("python");
     code(&mut stdio, &session, "kept = 'still here'");
     let arguments = json!({ "session_id": session, "code": SLOW, "timeout": 120 });
-    let params = json!({ "name": "execute_code", "arguments": arguments, "_meta": { "progressToken": "p1" } });
+    let params =
+        json!({ "name": "execute_code", "arguments": arguments, "_meta": { "progressToken": "p1" } });
     let id = stdio.start_request("tools/call", params);
     let mut last = 0.0;
     for _ in 0..3 {
@@ -130,8 +145,12 @@ fn progress_is_told_and_a_cell_is_called_off_over_http() {
     let params = json!({ "name": "execute_code", "arguments": arguments, "_meta": { "progressToken": 5 } });
     let (id, mut events) = web.start("tools/call", params);
     let note = events.next().unwrap();
-    assert_eq!((&note["method"], &note["params"]["progressToken"]), (&json!("notifications/progress"), &json!(5)));
-    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    assert_eq!(
+        (&note["method"], &note["params"]["progressToken"]),
+        (&json!("notifications/progress"), &json!(5))
+    );
+    let cancel =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     assert_eq!(web.post(&cancel).status, 202);
     while let Some(message) = events.next() {
         assert_eq!(message["method"], "notifications/progress", "no answer comes: {message}");

@@ -66,7 +66,8 @@ fn the_one_that_serves_ends_with_its_keeper_and_holds_no_privilege() {
     let run = place.runs().remove(0);
     let (keeper, serves) = stdio.processes();
     let status = fs::read_to_string(format!("/proc/{}/status", serves.unwrap())).unwrap();
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     assert!(field("Uid:").split_whitespace().all(|uid| uid != "0"), "{status}");
     assert_eq!(field("CapEff:"), "0000000000000000");
     signal(keeper, Signal::KILL);

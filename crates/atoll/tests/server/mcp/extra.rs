@@ -14,16 +14,19 @@ fn commands_in_the_background_and_addresses_where_they_are_wanted() {
     let server = Server::start_with(&["--config", file.to_str().unwrap()]);
     let mut web = Web::open(&server);
     let tools = web.ask("tools/list", json!({}));
-    let names: Vec<&str> = tools["result"]["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
     assert_eq!(names[6..], ["start_command", "command_output", "kill_command", "preview_url"]);
     let session = web.session("python");
-    let line = "mkdir -p site && echo hello > site/index.html && echo begun && python3 -m http.server 8080 -d site";
+    let line =
+        "mkdir -p site && echo hello > site/index.html && echo begun && python3 -m http.server 8080 -d site";
     let begun = web.value("start_command", json!({ "session_id": session, "command": line }));
     assert_eq!((&begun["success"], &begun["running"]), (&json!(true), &json!(true)), "{begun}");
     let id = begun["command_id"].clone();
     let mut seen = String::new();
     eventually("output", || {
-        let out = web.value("command_output", json!({ "session_id": session, "command_id": id, "offset": 0 }));
+        let out =
+            web.value("command_output", json!({ "session_id": session, "command_id": id, "offset": 0 }));
         seen = out["stdout"].as_str().unwrap().to_owned();
         seen.contains("begun") && out["running"] == true
     });

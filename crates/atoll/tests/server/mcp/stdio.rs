@@ -82,7 +82,10 @@ impl Drop for Place {
         }
         let (runs, more) = left(self);
         for run in &runs {
-            let _ = Command::new(env!("CARGO_BIN_EXE_atoll")).args(["down", "--purge", "--data-dir"]).arg(run).output();
+            let _ = Command::new(env!("CARGO_BIN_EXE_atoll"))
+                .args(["down", "--purge", "--data-dir"])
+                .arg(run)
+                .output();
         }
         if !thread::panicking() {
             assert!(runs.is_empty() && more.is_empty(), "left behind: {runs:?} {more:#?}");
@@ -112,7 +115,11 @@ impl Stdio {
 
     pub(super) fn write(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
-        stdin.write_all(line.as_bytes()).and_then(|()| stdin.write_all(b"\n")).and_then(|()| stdin.flush()).unwrap();
+        stdin
+            .write_all(line.as_bytes())
+            .and_then(|()| stdin.write_all(b"\n"))
+            .and_then(|()| stdin.flush())
+            .unwrap();
     }
 
     pub(super) fn tell(&mut self, method: &str, params: Value) {
@@ -143,7 +150,8 @@ impl Stdio {
     /// Its process, and the one that serves.
     pub(super) fn processes(&self) -> (u32, Option<u32>) {
         let keeper = self.child.id();
-        let children = fs::read_to_string(Path::new("/proc").join(format!("{keeper}/task/{keeper}/children")));
+        let children =
+            fs::read_to_string(Path::new("/proc").join(format!("{keeper}/task/{keeper}/children")));
         (keeper, children.ok().and_then(|text| text.split_whitespace().next()?.parse().ok()))
     }
 }

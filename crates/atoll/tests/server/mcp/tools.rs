@@ -11,7 +11,10 @@ fn names(wire: &mut impl Wire) -> Vec<String> {
     for tool in tools.as_array().unwrap() {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
-        assert!(tool["annotations"]["destructiveHint"].is_boolean() && tool["annotations"]["title"].is_string(), "{tool}");
+        assert!(
+            tool["annotations"]["destructiveHint"].is_boolean() && tool["annotations"]["title"].is_string(),
+            "{tool}"
+        );
         assert!(tool["description"].as_str().unwrap().len() > 40, "{tool}");
     }
     tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
@@ -34,12 +37,20 @@ fn wrong_calls(wire: &mut impl Wire) {
 
     let places = |value: &Value| -> Vec<String> {
         assert_eq!(value["error"], "INVALID_INPUT", "{value}");
-        value["details"].as_array().unwrap().iter().map(|d| d["loc"][0].as_str().unwrap_or("?").to_owned()).collect()
+        value["details"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|d| d["loc"][0].as_str().unwrap_or("?").to_owned())
+            .collect()
     };
     let wrong = failure(wire, "execute_code", json!({ "session_id": "", "code": "", "timeout": 301 }));
     assert_eq!(places(&wrong), ["session_id", "code", "timeout"]);
     assert_eq!(places(&failure(wire, "execute_code", json!({ "session_id": "1a2b3c4d" }))), ["code"]);
-    assert_eq!(places(&failure(wire, "import_files", json!({ "session_id": "1a2b3c4d", "files": [] }))), ["files"]);
+    assert_eq!(
+        places(&failure(wire, "import_files", json!({ "session_id": "1a2b3c4d", "files": [] }))),
+        ["files"]
+    );
     assert_eq!(places(&failure(wire, "create_session", json!({ "language": "cobol" }))), ["language"]);
     let bad = failure(wire, "create_session", json!({ "dependencies": { "--index-url": "" } }));
     assert_eq!(places(&bad), ["dependencies"]);
@@ -89,7 +100,10 @@ fn instructions_and_capabilities_are_told() {
     let place = Place::new();
     let mut stdio = place.start(&[]);
     let templates = stdio.ask("resources/templates/list", json!({}));
-    assert_eq!(templates["result"]["resourceTemplates"][0]["uriTemplate"], "atoll://session/{session_id}{+path}");
+    assert_eq!(
+        templates["result"]["resourceTemplates"][0]["uriTemplate"],
+        "atoll://session/{session_id}{+path}"
+    );
     assert_eq!(stdio.ask("resources/list", json!({}))["result"]["resources"], json!([]));
     let outside = stdio.ask("resources/read", json!({ "uri": "file:///etc/passwd" }));
     assert_eq!(outside["error"]["code"], -32002, "{outside}");

@@ -98,7 +98,8 @@ impl<'a> Web<'a> {
     fn stream(&self, method: &str, more: &[(&str, &str)], body: &[u8]) -> Events {
         let headers = self.headers();
         let own = headers.iter().map(|(a, b)| (a.as_str(), b.as_str()));
-        let all: Vec<(&str, &str)> = [ACCEPT, JSON].into_iter().chain(own).chain(more.iter().copied()).collect();
+        let all: Vec<(&str, &str)> =
+            [ACCEPT, JSON].into_iter().chain(own).chain(more.iter().copied()).collect();
         let coming = http::open(self.server.address, method, PATH, &all, body).unwrap();
         assert_eq!(coming.status, 200, "{}", coming.head);
         Events { from: BufReader::new(coming), last: None }
