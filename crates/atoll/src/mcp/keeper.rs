@@ -4,6 +4,7 @@
 
 use super::{inside, thread};
 use crate::{cli, config::Config, down, serve};
+use atoll_launch_proto::Layout;
 use atoll_provider_native::{LaunchOptions, ensure_launcher};
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::{
@@ -23,6 +24,9 @@ use tokio::{
 
 /// How long the one that serves may take to end.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the launcher may take by itself.
+const TRIES: u32 = 150;
+const PAUSE: Duration = Duration::from_millis(20);
 /// Whoever holds it shared is alive.
 pub(super) const LOCK: &str = "mcp.lock";
 
@@ -41,12 +45,25 @@ pub(super) fn keep(options: &cli::Mcp) -> Result<u8> {
         let sweeping = tokio::spawn(sweep(base));
         let served = serve_in(&own, options, &config, thread.as_str()).await;
         let _ = sweeping.await;
-        let ended = down::end(&own.folder, true).await;
+        let ended = end(&own.folder).await;
         own.remove();
         ended.and(served)
     });
     runtime.shutdown_background();
     done
+}
+
+/// Ends the launcher, which mostly was told so by the one that serves and needs a moment.
+async fn end(folder: &Path) -> Result<()> {
+    let data = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let run = Layout::new(&data).run();
+    for _ in 0..TRIES {
+        if !run.exists() {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    down::end(&data, true).await.map(drop)
 }
 
 /// A data folder of one run.

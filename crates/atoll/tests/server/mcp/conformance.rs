@@ -36,7 +36,6 @@ fn the_official_suite_is_content() {
         "ping",
         "completion-complete",
         "tools-list",
-        "server-sse-polling",
         "server-sse-multiple-streams",
         "resources-list",
         "prompts-list",

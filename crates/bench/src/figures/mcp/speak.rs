@@ -89,7 +89,9 @@ impl Piped {
     pub(super) async fn start() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("atoll-bench-mcp-").tempdir()?;
         let mut command = Command::new(program()?);
-        command.args(["mcp", "--set", "warm_pool_enabled=false", "--data-dir"]).arg(folder.path().join("runs"));
+        command
+            .args(["mcp", "--set", "warm_pool_enabled=false", "--data-dir"])
+            .arg(folder.path().join("runs"));
         command.env_remove("ATOLL_URL").env("XDG_STATE_HOME", folder.path().join("state"));
         command.env("ATOLL_EGRESS_ASK_INDEXES", "false");
         let mut piped = Self { lines: Lines::start(&mut command)?, next: 0, folder };
@@ -103,7 +105,8 @@ impl Piped {
         let Self { lines: Lines { mut child, stdin, stdout: _ }, next: _, mut folder } = self;
         drop(stdin);
         let status = child.wait().await?;
-        let runs = folder.path().join("runs").read_dir()?.flatten().filter(|entry| entry.path().is_dir()).count();
+        let runs =
+            folder.path().join("runs").read_dir()?.flatten().filter(|entry| entry.path().is_dir()).count();
         if status.success() && runs == 0 {
             return Ok(());
         }
@@ -116,7 +119,9 @@ impl Speaks for Piped {
     async fn ask(&mut self, method: &str, params: Value) -> Result<Value> {
         self.next += 1;
         let id = self.next;
-        self.lines.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()).await?;
+        self.lines
+            .send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())
+            .await?;
         loop {
             let message: Value = serde_json::from_str(&self.lines.read().await?)?;
             if message["id"] == id {
@@ -143,7 +148,8 @@ impl Web {
         let session = answer.session.clone().ok_or("no MCP session began")?;
         answer.expect(200)?;
         client.say(&format!("Mcp-Session-Id: {session}"));
-        let told = client.ask("POST", "/mcp", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
+        let told =
+            client.ask("POST", "/mcp", r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
         told.expect(202)?;
         Ok(Self { client, next: 0 })
     }
