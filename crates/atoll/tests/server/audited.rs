@@ -91,6 +91,7 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("/api/v1/settings/sandbox".into(), json!({"idle_timeout_seconds":60}), "settings.patch"),
         ),
         (("patch", "/api/v1/pool"), ("/api/v1/pool".into(), json!({"enabled":false}), "pool.resize")),
+        (("delete", "/threads/{thread_id}"), ("/threads/t1".into(), Value::Null, "thread.delete")),
         (("post", "/api/v1/pool/drain"), ("/api/v1/pool/drain".into(), json!({}), "pool.drain")),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
         (("post", id!("/egress/tokens")), (at("/egress/tokens"), json!({}), "egress.token")),
@@ -118,8 +119,11 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
 }
 
 /// Operations that change nothing though their method could, or whose row another test looks for.
-const ELSEWHERE: [(&str, &str); 3] = [
+const ELSEWHERE: [(&str, &str); 5] = [
     ("post", "/api/v1/sandboxes/{id}/fs/find"),
+    // `sessions::audited`.
+    ("post", "/threads/{thread_id}/tools/{tool}"),
+    ("post", "/threads/{thread_id}/files/upload"),
     // `terminals_and_forwards_are_told`.
     ("get", "/api/v1/sandboxes/{id}/terminal"),
     ("get", "/api/v1/sandboxes/{id}/forward"),

@@ -26,6 +26,7 @@ mod pool;
 mod preview;
 mod published_client;
 mod readme;
+mod sessions;
 mod shell;
 mod socket;
 mod terminal;
