@@ -12,7 +12,7 @@ use crate::{
     tools,
 };
 use atoll_core::Core;
-use atoll_sessions::{Reply, Sessions, Who};
+use atoll_sessions::{CancellationToken, Reply, Sessions, Who};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -60,6 +60,8 @@ pub(crate) struct Server {
     /// Where it is the same for all requests.
     fixed: Option<Who>,
     log: Log,
+    /// When the client is known to be gone.
+    gone: CancellationToken,
 }
 
 /// Who asks over HTTP, and in which thread; found out before the SDK sees the request.
@@ -76,8 +78,14 @@ fn asked(extensions: &rmcp::model::Extensions) -> Option<Asked> {
 }
 
 impl Server {
-    pub(crate) fn new(face: Arc<Face>, fixed: Option<Who>) -> Self {
-        Self { face, fixed, log: Log::default() }
+    /// For clients over HTTP.
+    pub(crate) fn shared(face: Arc<Face>) -> Self {
+        Self { face, fixed: None, log: Log::default(), gone: CancellationToken::new() }
+    }
+
+    /// For one client, until it is gone.
+    pub(crate) fn for_one(face: Arc<Face>, who: Who, gone: CancellationToken) -> Self {
+        Self { face, fixed: Some(who), log: Log::default(), gone }
     }
 
     fn who(&self, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
@@ -85,7 +93,8 @@ impl Server {
         who.ok_or_else(|| ErrorData::internal_error("it is not known who asks", None))
     }
 
-    /// Runs a tool to its end, and tells of it on the way where the client wants to hear.
+    /// Runs a tool to its end, and tells of it on the way where the client wants to hear. Ended when the client
+    /// calls it off, and when it is gone.
     async fn run(
         &self,
         who: &Who,
@@ -93,7 +102,7 @@ impl Server {
         arguments: Value,
         context: &RequestContext<RoleServer>,
     ) -> Reply {
-        let heard = Heard::new();
+        let (heard, stop) = (Heard::new(), CancellationToken::new());
         let mut note = |progress| heard.note(&progress);
         let call = async {
             match extra::is_one(name) {
@@ -101,26 +110,32 @@ impl Server {
                     let base = asked(&context.extensions).and_then(|asked| asked.base);
                     self.face.extra.call(who, name, arguments, base.as_deref()).await
                 }
-                false => self.face.sessions.call_with(who, name, arguments, &mut note, &context.ct).await,
+                false => self.face.sessions.call_with(who, name, arguments, &mut note, &stop).await,
             }
         };
         // On the heap: what a tool does is too much for a thread's stack.
         let mut call: Pin<Box<dyn Future<Output = Reply> + Send + '_>> = Box::pin(call);
-        let Some(token) = context.meta.get_progress_token() else { return call.await };
+        tokio::select! {
+            reply = &mut call => return reply,
+            () = self.tell(&heard, context) => {}
+            () = context.ct.cancelled() => {}
+            () = self.gone.cancelled() => {}
+        }
+        stop.cancel();
+        call.await
+    }
+
+    /// Tells how a call goes, as long as it does.
+    async fn tell(&self, heard: &Heard, context: &RequestContext<RoleServer>) {
+        let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                reply = &mut call => return reply,
-                _ = ticks.tick() => {}
-            }
+            ticks.tick().await;
             let told =
                 ProgressNotificationParam::new(token.clone(), heard.seconds()).with_message(heard.words());
-            // A client that does not read must not hold up the call.
-            tokio::select! {
-                reply = &mut call => return reply,
-                _ = context.peer.notify_progress(told) => {}
-            }
+            // A client that does not hear of it may still want the answer.
+            let _ = context.peer.notify_progress(told).await;
         }
     }
 

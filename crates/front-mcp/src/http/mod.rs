@@ -18,7 +18,7 @@ use bytes::Bytes;
 use gate::{Gate, Page};
 use http::{HeaderMap, Method, Request, StatusCode, header::HeaderName, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
-use reply::{Answer, allow, preflight, refused};
+use reply::{Answer, Refusal, allow, preflight};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
@@ -75,7 +75,7 @@ impl Http {
             .with_cancellation_token(end);
         let (gate, book) = (Gate::new(&face.settings, loopback), Book::new(face.settings.sessions_per_key));
         let shared = Arc::clone(&face);
-        let make = move || Ok(Server::new(Arc::clone(&shared), None));
+        let make = move || Ok(Server::shared(Arc::clone(&shared)));
         let sdk = StreamableHttpService::new(make, Arc::clone(&manager), config);
         Self(Arc::new(Inner { face, gate, book, manager, sdk }))
     }
@@ -114,10 +114,11 @@ fn opens(parts: &Parts, body: &[u8]) -> bool {
 }
 
 /// A header of one line of text, where it is there.
-fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Answer> {
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();
-    let wrong =
-        || refused(StatusCode::BAD_REQUEST, &format!("the header {name} must be there once, in plain text"));
+    let wrong = || {
+        Refusal::new(StatusCode::BAD_REQUEST, format!("the header {name} must be there once, in plain text"))
+    };
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => value.to_str().map(Some).map_err(|_| wrong()),
@@ -132,7 +133,7 @@ fn base(headers: &HeaderMap) -> Option<String> {
     Some(format!("{}://{host}", if https { "https" } else { "http" }))
 }
 
-async fn read<B>(body: B) -> Result<Bytes, Answer>
+async fn read<B>(body: B) -> Result<Bytes, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -141,10 +142,10 @@ where
     match tokio::time::timeout(PATIENCE, limited).await {
         Ok(Ok(read)) => Ok(read.to_bytes()),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 MiB"))
+            Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 MiB"))
         }
-        Ok(Err(_)) => Err(refused(StatusCode::BAD_REQUEST, "the body was cut off")),
-        Err(_) => Err(refused(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
+        Ok(Err(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "the body was cut off")),
+        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
 }
 
@@ -156,27 +157,25 @@ impl Inner {
     {
         let page = match self.gate.check(request.uri(), request.headers()) {
             Ok(page) => page,
-            Err(why) => return refused(StatusCode::FORBIDDEN, why),
+            Err(why) => return Refusal::new(StatusCode::FORBIDDEN, why).answer(),
         };
         if request.method() == Method::OPTIONS {
             return preflight(&page);
         }
-        let answer = match self.known(request).await {
-            Ok(answer) | Err(answer) => answer,
-        };
+        let answer = self.known(request).await.unwrap_or_else(Refusal::answer);
         let Page(origin) = page;
         allow(answer, origin)
     }
 
     /// Answers whoever may ask.
-    async fn known<B>(&self, request: Request<B>) -> Result<Answer, Answer>
+    async fn known<B>(&self, request: Request<B>) -> Result<Answer, Refusal>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (mut parts, body) = request.into_parts();
         let Some(caller) = parts.extensions.get::<Caller>().cloned() else {
-            return Err(refused(StatusCode::INTERNAL_SERVER_ERROR, "it is not known who asks"));
+            return Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "it is not known who asks"));
         };
         let entry = self.session(&parts, &caller)?;
         let named = self.thread(&parts)?;
@@ -203,16 +202,16 @@ impl Inner {
     }
 
     /// The session that is meant, which must be the caller's own.
-    fn session(&self, parts: &Parts, caller: &Caller) -> Result<Option<Entry>, Answer> {
+    fn session(&self, parts: &Parts, caller: &Caller) -> Result<Option<Entry>, Refusal> {
         let Some(id) = text(&parts.headers, &SESSION)? else { return Ok(None) };
         self.book.find(id, caller).map(Some).ok_or_else(no_session)
     }
 
     /// The thread that is named.
-    fn thread(&self, parts: &Parts) -> Result<Option<ThreadId>, Answer> {
+    fn thread(&self, parts: &Parts) -> Result<Option<ThreadId>, Refusal> {
         let Some(name) = text(&parts.headers, &THREAD)? else { return Ok(None) };
         let wrong = |error: atoll_types::Error| {
-            refused(StatusCode::BAD_REQUEST, &format!("{THREAD}: {}", error.message))
+            Refusal::new(StatusCode::BAD_REQUEST, format!("{THREAD}: {}", error.message))
         };
         name.parse().map(Some).map_err(wrong)
     }
@@ -224,13 +223,13 @@ impl Inner {
         body: Bytes,
         caller: &Caller,
         thread: Option<ThreadId>,
-    ) -> Result<Answer, Answer> {
+    ) -> Result<Answer, Refusal> {
         // One at a time, so that nobody gets more than the limit by asking often at once.
         let mut opening = self.book.opening().await;
         let alive = self.manager.sessions.read().await.keys().cloned().collect();
         if !opening.has_room(caller, &alive) {
             let message = "this key has too many MCP sessions open; end some with DELETE, or let them be idle for 30 minutes";
-            return Err(refused(StatusCode::TOO_MANY_REQUESTS, message));
+            return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, message));
         }
         let answer = self.sdk.handle(Request::from_parts(parts, Full::new(body))).await;
         if let Some(id) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
@@ -250,6 +249,6 @@ impl Inner {
 }
 
 /// As the protocol wants it; clients then begin anew.
-fn no_session() -> Answer {
-    refused(StatusCode::NOT_FOUND, "there is no such MCP session; begin a new one with initialize")
+fn no_session() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "there is no such MCP session; begin a new one with initialize")
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use serde_json::json;
-use std::convert::Infallible;
+use std::{borrow::Cow, convert::Infallible};
 
 /// What is sent.
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -20,14 +20,28 @@ fn answer(status: StatusCode, body: String) -> Answer {
 }
 
 /// No, and why.
-pub(super) fn refused(status: StatusCode, why: &str) -> Answer {
-    let error = json!({ "code": NO_REQUEST, "message": why });
-    let mut answer = answer(status, json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string());
-    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if status == StatusCode::TOO_MANY_REQUESTS {
-        answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    why: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, why: why.into() }
     }
-    answer
+
+    pub(super) fn answer(self) -> Answer {
+        let Self { status, why } = self;
+        let error = json!({ "code": NO_REQUEST, "message": why });
+        let mut answer = answer(status, json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string());
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+        }
+        answer
+    }
 }
 
 /// What a browser asks before it lets a page ask.

@@ -101,6 +101,41 @@ fn what_is_shown_comes_as_images_and_sounds() {
     assert!(!text.contains(images[0]["data"].as_str().unwrap()), "a model does not pay for it twice: {text}");
 }
 
+/// The events that were logged.
+fn logged(wire: &mut impl Wire) -> Vec<String> {
+    let notes = wire.notes().into_iter().filter(|note| note["method"] == "notifications/message");
+    notes.map(|note| note["params"]["data"]["event"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_session_that_died_or_was_collected_is_told_of() {
+    let place = Place::new();
+    let every = ["--set", "tool_sessions.idle_seconds=4", "--set", "tool_sessions.collect_seconds=1"];
+    let mut stdio = place.start(&every);
+    let session = stdio.session("python");
+    let code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)";
+    let died = stdio.call("execute_code", json!({ "session_id": session, "code": code }));
+    let value = &died["structuredContent"];
+    assert_eq!(died["isError"], true, "{died}");
+    assert!(value["error"].as_str().unwrap().starts_with("CONTAINER_DIED: "), "{died}");
+    assert_eq!(value["session_id"], session.as_str());
+    assert!(
+        value["hint"].as_str().unwrap().contains("create_session") && value["active_sessions"].is_array()
+    );
+    assert_eq!(logged(&mut stdio), ["session_created", "session_died"]);
+    let session = stdio.session("python");
+    crate::engine::fixture::eventually("the collection", || {
+        // Looking at it would be using it.
+        std::thread::sleep(std::time::Duration::from_secs(6));
+        let asked = stdio.call("execute_terminal", json!({ "session_id": session, "command": "true" }));
+        asked["isError"] == true
+    });
+    assert_eq!(logged(&mut stdio), ["session_created", "session_evicted"]);
+    stdio.ask("logging/setLevel", json!({ "level": "error" }));
+    stdio.session("python");
+    assert_eq!(logged(&mut stdio), Vec::<String>::new(), "below the level");
+}
+
 /// Tells of itself for long.
 const SLOW: &str = "import time\nfor n in range(600):\n    print('step', n, flush=True)\n    time.sleep(0.1)";
 

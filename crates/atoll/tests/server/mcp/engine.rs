@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::{
     fs,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -48,15 +49,21 @@ fn it_ends_with_its_client_and_remembers_the_thread() {
 
 #[test]
 fn it_ends_when_it_is_told_to_in_the_middle_of_a_cell() {
-    for (told, code) in [(Signal::TERM, 0), (Signal::INT, 0)] {
+    for told in [Some(Signal::TERM), Some(Signal::INT), None] {
         let place = Place::new();
         let mut stdio = place.start(&[]);
         let session = stdio.session("python");
         let arguments = json!({ "session_id": session, "code": "while True: pass", "timeout": 300 });
         stdio.start_request("tools/call", json!({ "name": "execute_code", "arguments": arguments }));
         let run = place.runs().remove(0);
-        signal(stdio.processes().0, told);
-        assert_eq!(stdio.child.wait().unwrap().code(), Some(code));
+        let code = match told {
+            Some(told) => {
+                signal(stdio.processes().0, told);
+                stdio.child.wait().unwrap().code()
+            }
+            None => stdio.close(),
+        };
+        assert_eq!(code, Some(0), "{told:?}");
         assert_eq!(place.runs(), [PathBuf::new(); 0], "{told:?}");
         gone(&run);
     }
@@ -109,6 +116,25 @@ fn two_at_once_do_not_meet() {
     assert_eq!(one.close(), Some(0));
     assert_eq!(two.ask("ping", json!({}))["result"], json!({}));
     assert_eq!(two.close(), Some(0));
+}
+
+#[test]
+fn without_root_it_says_what_would_help() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(65_530), Some(65_530)).unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .arg("mcp")
+        .env_remove("ATOLL_URL")
+        .env("ATOLL_DATA_DIR", folder.path().join("runs"))
+        .env("XDG_STATE_HOME", folder.path())
+        .stdin(std::process::Stdio::null())
+        .uid(65_530)
+        .gid(65_530)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success() && ran.stdout.is_empty(), "{ran:?}");
+    assert!(said.contains("needs root") && said.contains("--server"), "{said}");
 }
 
 #[test]
