@@ -9,9 +9,9 @@ export CARGO_INCREMENTAL ?= 1
 # What the server wants: a linker for the build, and cheap volumes.
 PACKAGES := gcc libc6-dev btrfs-progs python3
 # What the tests drive beside Atoll itself.
-TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip r-base-core procps util-linux iproute2 sudo
+TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip ipython3 python3-matplotlib python3-pandas python3-pil nodejs npm r-base-core r-cran-ggplot2 r-cran-jsonlite procps util-linux iproute2 sudo
 # What the benchmark stands beside; without it the figures lack a baseline, and say so.
-BENCH_PACKAGES := runc tinyproxy-bin
+BENCH_PACKAGES := runc tinyproxy-bin ipython3
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
 # The official client of MCP, in both versions that are in use.
 TEST_MCP_1 := mcp==1.30.0

@@ -57,6 +57,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     Promise::of(Figure::Audit, "audit, both rows", Bound::Most(0.5)),
     Promise::in_full(Figure::Audit, "audit page, 1,000,000 operations", Bound::Most(20.0)),
     Promise::of(Figure::RestClaim, "rest claim", Bound::Most(3.0)),
+    Promise::of(Figure::RestKernel, "rest kernel 1+1", Bound::Most(3.0)),
     Promise::in_full(Figure::RestClaimBurst, "rest 100 claims at once", Bound::Most(500.0)),
     Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];

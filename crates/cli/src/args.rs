@@ -3,6 +3,7 @@
 use crate::{
     egress::args::{Egress, Lists},
     forward::{self, Mapping},
+    kernels::args::{KernelOptions, Kernels, Repl, RunCodeOptions},
     list::{Sort, Status},
     pairs::{self, Pair},
     place::{self, Place},
@@ -26,6 +27,14 @@ pub enum Remote {
     Exec(Exec),
     /// Opens a terminal in a sandbox, or attaches to one that is there
     Shell(Shell),
+    /// Runs code in a live interpreter of a sandbox, which keeps its variables
+    RunCode(RunCodeOptions),
+    /// Types code into a live interpreter of a sandbox
+    Repl(Repl),
+    /// Lists the live interpreters of a sandbox
+    Kernels(Kernels),
+    /// Starts, interrupts, restarts, remembers, copies or ends a live interpreter
+    Kernel(KernelOptions),
     /// Shows what a command printed
     Logs(Logs),
     /// Lists the commands that a sandbox runs or remembers
@@ -75,6 +84,9 @@ impl Remote {
             | Self::Inspect(Inspect { server, .. })
             | Self::Exec(Exec { server, .. })
             | Self::Shell(Shell { server, .. })
+            | Self::RunCode(RunCodeOptions { server, .. })
+            | Self::Repl(Repl { server, .. })
+            | Self::Kernels(Kernels { server, .. })
             | Self::Logs(Logs { server, .. })
             | Self::Ps(Ps { server, .. })
             | Self::Stats(Stats { server, .. })
@@ -90,6 +102,7 @@ impl Remote {
             | Self::Preview(Preview { server, .. })
             | Self::PortForward(PortForward { server, .. })
             | Self::Events(Events { server, .. }) => server.json,
+            Self::Kernel(kernel) => kernel.json(),
             Self::Egress(egress) => egress.command.json(),
             Self::Keys(keys) => match &keys.command {
                 KeysCommand::Create(KeysCreate { server, .. })
@@ -126,6 +139,9 @@ pub struct Create {
     /// A label: NAME=VALUE
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = pairs::label)]
     pub(crate) label: Vec<Pair>,
+    /// A package to install: LANGUAGE:NAME, or with a version LANGUAGE:NAME==VERSION
+    #[arg(short, long, value_name = "PACKAGE", value_parser = pairs::package)]
+    pub(crate) dependency: Vec<pairs::Package>,
     /// A name of your own: asking again with it gives the same sandbox
     #[arg(long, value_name = "KEY")]
     pub(crate) session_key: Option<String>,

@@ -2,6 +2,7 @@
 
 use crate::{Failure, args::Create, egress, pairs, terminal};
 use atoll_client::CreateSandbox;
+use std::collections::BTreeMap;
 
 fn request(options: Create) -> Result<CreateSandbox, Failure> {
     let Create {
@@ -12,12 +13,17 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         idle_timeout,
         env,
         label,
+        dependency,
         session_key,
         network,
         egress_mode,
         egress: lists,
         server: _,
     } = options;
+    let mut dependencies: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for pairs::Package { language, name, version } in dependency {
+        dependencies.entry(language).or_default().insert(name, version);
+    }
     let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
     let seconds = idle_timeout.map(|time| u32::try_from(time.as_secs_f64().ceil() as u64));
     let seconds =
@@ -34,6 +40,7 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         egress: egress::policy(egress_mode, lists),
         session_key,
         labels: pairs::map(label),
+        dependencies,
     })
 }
 
@@ -41,6 +48,11 @@ pub(crate) async fn run(options: Create) -> Result<u8, Failure> {
     let client = options.server.client()?;
     let json = options.server.json;
     let sandbox = client.create(&request(options)?).await?;
+    if let Some(complaint) = &sandbox.stderr {
+        for line in complaint.lines() {
+            terminal::note(line);
+        }
+    }
     if json {
         terminal::print_json(&sandbox.json)?;
     } else {
@@ -81,6 +93,10 @@ mod tests {
             "--preset python --allow a.example --allow *.b.example:443 --deny c.example --limit bytes=5";
         let wanted = serde_json::json!({ "egress": { "mode": "allowlist", "presets": ["python"],
             "allow": ["a.example", "*.b.example:443"], "deny": ["c.example"], "limits": { "bytes": 5 } } });
+        assert_eq!(sent(line), wanted);
+        let line = "-d python:pandas==2.2.3 -d python:six -d node:@types/node==^20";
+        let wanted = serde_json::json!({ "dependencies": { "python": { "pandas": "2.2.3", "six": "" },
+            "node": { "@types/node": "^20" } } });
         assert_eq!(sent(line), wanted);
         assert_eq!(sent("--egress-mode full"), serde_json::json!({ "egress": { "mode": "full" } }));
     }

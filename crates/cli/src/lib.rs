@@ -12,6 +12,7 @@ mod events;
 mod exec;
 mod failure;
 mod forward;
+mod kernels;
 mod keys;
 mod life;
 mod list;
@@ -63,6 +64,10 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Inspect(options) => view::run(options).await,
         Remote::Exec(options) => exec::run(options).await,
         Remote::Shell(options) => shell::run(options).await,
+        Remote::RunCode(options) => kernels::run_code(options).await,
+        Remote::Repl(options) => kernels::repl(options).await,
+        Remote::Kernels(options) => kernels::list(options).await,
+        Remote::Kernel(options) => kernels::control(options).await,
         Remote::Logs(options) => logs::run(options).await,
         Remote::Ps(options) => processes::list(options).await,
         Remote::Stats(options) => stats::run(options).await,

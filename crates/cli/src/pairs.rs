@@ -39,6 +39,27 @@ pub(crate) fn map(pairs: Vec<Pair>) -> BTreeMap<String, String> {
     pairs.into_iter().map(|Pair { name, value }| (name, value)).collect()
 }
 
+/// A package that a new sandbox is to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Package {
+    pub(crate) language: String,
+    pub(crate) name: String,
+    /// Empty for the latest.
+    pub(crate) version: String,
+}
+
+/// LANGUAGE:NAME or LANGUAGE:NAME==VERSION.
+pub(crate) fn package(text: &str) -> Result<Package, String> {
+    let wrong =
+        || "expected LANGUAGE:NAME or LANGUAGE:NAME==VERSION, such as python:pandas==2.2.3".to_owned();
+    let (language, rest) = text.split_once(':').ok_or_else(wrong)?;
+    let (name, version) = rest.split_once("==").unwrap_or((rest, ""));
+    if language.is_empty() || name.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Package { language: language.to_lowercase(), name: name.to_owned(), version: version.to_owned() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

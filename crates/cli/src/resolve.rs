@@ -2,7 +2,7 @@
 //! means neither, so that `rm` never guesses.
 
 use crate::{Failure, when};
-use atoll_client::{Client, Exec, Key, ListSandboxes, Sandbox, Uuid};
+use atoll_client::{Checkpoint, Client, Exec, Kernel, Key, ListSandboxes, Sandbox, Uuid};
 use atoll_types::{Error, ErrorCode};
 use std::collections::BTreeMap;
 
@@ -126,6 +126,26 @@ pub(crate) fn key(keys: Vec<Key>, text: &str) -> Result<Uuid, Failure> {
         Candidate { id: key.id, names: vec![key.name, key.prefix], about }
     });
     pick("key", "atoll keys ls", text, candidates.collect())
+}
+
+/// The kernel that the text means.
+pub(crate) fn kernel(all: &[Kernel], text: &str) -> Result<Uuid, Failure> {
+    let candidate = |kernel: &Kernel| Candidate {
+        id: kernel.kernel_id,
+        names: Vec::new(),
+        about: format!("{}, {}", kernel.language, kernel.status),
+    };
+    pick("kernel", "atoll kernels", text, all.iter().map(candidate).collect())
+}
+
+/// The checkpoint that the text means.
+pub(crate) fn checkpoint(all: &[Checkpoint], text: &str) -> Result<Uuid, Failure> {
+    let candidate = |checkpoint: &Checkpoint| Candidate {
+        id: checkpoint.checkpoint_id,
+        names: vec![checkpoint.name.clone()],
+        about: format!("made {}", when::since(&checkpoint.created_at)),
+    };
+    pick("checkpoint", "atoll kernels --json", text, all.iter().map(candidate).collect())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod exec;
 mod execs;
 mod files;
 mod folders;
+mod kernels;
 mod keys;
 mod mcp;
 mod pool;
@@ -19,6 +20,7 @@ mod ports;
 mod reply;
 mod sandboxes;
 mod settings;
+mod sse;
 mod terminal;
 mod transport;
 mod usage;
@@ -41,6 +43,9 @@ pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
 pub use hyper::Method;
+pub use kernels::{
+    CellError, CellEvent, CellEvents, CellResult, Checkpoint, Display, Kernel, RunCode, StartKernel,
+};
 pub use keys::{CreateKey, IssuedKey, Key};
 pub use mcp::{McpAnswer, McpEvent, McpHeaders};
 pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};

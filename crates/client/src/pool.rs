@@ -14,6 +14,9 @@ pub struct Pool {
     pub enabled: bool,
     #[serde(default)]
     pub keys: Vec<PoolKey>,
+    /// The languages whose interpreters are started in each.
+    #[serde(default)]
+    pub kernels: Vec<String>,
 }
 
 /// What is kept ready of one image.

@@ -36,6 +36,9 @@ pub struct CreateSandbox {
     pub session_key: Option<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub labels: Map,
+    /// Packages by language, versions by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub dependencies: BTreeMap<String, Map>,
 }
 
 /// What to change; what is left out stays.
@@ -108,6 +111,9 @@ pub struct Sandbox {
     pub session_key: Option<String>,
     #[serde(default)]
     pub labels: Map,
+    /// After a create: what went wrong with its dependencies.
+    #[serde(default)]
+    pub stderr: Option<String>,
 }
 
 /// Which sandboxes to list; the server's defaults for what is left out.

@@ -72,7 +72,7 @@ pub(crate) async fn call(
 ) -> Result<Json<Value>, Failure> {
     let who = who(caller, &thread)?;
     DefaultBodyLimit::max(LARGEST_CALL).apply(&mut request);
-    let read = tokio::time::timeout(STILL, Bytes::from_request(request, &app)).await;
+    let read = tokio::time::timeout(STILL, Bytes::from_request(request, &())).await;
     let large = || Error::new(ErrorCode::TooLarge, "a call of a tool may have 16 MiB");
     let body = match read {
         Ok(Ok(body)) => body,
@@ -265,7 +265,7 @@ pub(crate) async fn upload(
     let who = who(caller, &thread)?;
     // What uploads may have together is held as they come.
     DefaultBodyLimit::disable().apply(&mut request);
-    let parts = Multipart::from_request(request, &app).await;
+    let parts = Multipart::from_request(request, &()).await;
     let mut parts =
         parts.map_err(|_| Error::invalid("files", "expected multipart/form-data with fields `files`"))?;
     let mut kept = Vec::new();

@@ -78,3 +78,57 @@ async fn nobody_looks_into_a_tool_and_it_ends_like_any_command() {
     }
     assert_eq!(seen.info().exit_code, Some(0));
 }
+
+#[tokio::test]
+async fn a_tool_has_the_sandboxs_variables_only_where_it_is_to() {
+    let guest = Guest::start().await;
+    for environment in [false, true] {
+        let tool = Tool { name: "kernels".into(), request: b"{}".to_vec(), environment };
+        let mut request = ExecRequest { program: Some(Program::Tool(tool)), stdin: true, ..sh("") };
+        request.environment.insert("ASKED".into(), "too".into());
+        let id = request.exec_id.clone();
+        let events = guest.client.clone().exec(request).await.unwrap().into_inner();
+        let (kernel, cell) = (new_id(), new_id());
+        let start = json!({ "kernel": kernel, "language": "bash", "default": false,
+            "working_directory": "", "variables": {} });
+        let execute = json!({ "kernel": kernel, "cell": cell, "code": "echo $SANDBOX $ASKED $USER; id -u",
+            "timeout_ms": 60000, "stream": false, "limits": {} });
+        let lines = [json!({ "start": start }), json!({ "execute": execute })];
+        let lines = lines.map(|ask| json!({ "tag": new_id(), "ask": ask }).to_string() + "\n");
+        let chunk = StdinChunk { exec_id: id.clone(), data: lines.concat().into(), close: false };
+        guest.client.clone().write_stdin(tokio_stream::once(chunk)).await.unwrap();
+        let mut events = events;
+        let mut seen = Seen::default();
+        // Without a path there is no bash to be found, and so no kernel for the cell.
+        let last = if environment { "\"ended\"" } else { "there is no such kernel" };
+        while !seen.stdout().contains(last) {
+            seen.add(events.message().await.unwrap().unwrap());
+        }
+        let said = seen.stdout();
+        match environment {
+            true => assert!(said.contains("\"stdout\":\"yes too user\\n1000\\n\""), "{said}"),
+            false => assert!(said.contains("bash is not in this sandbox's image"), "{said}"),
+        }
+        let end = StdinChunk { exec_id: id, close: true, ..StdinChunk::default() };
+        guest.client.clone().write_stdin(tokio_stream::once(end)).await.unwrap();
+        while let Some(event) = events.message().await.unwrap() {
+            seen.add(event);
+        }
+        assert_eq!(seen.info().exit_code, Some(0));
+    }
+}
+
+#[tokio::test]
+async fn kills_for_memory_are_counted_while_a_command_runs() {
+    let guest = Guest::start().await;
+    guest.set_oom_kills(2);
+    let request = sh("sleep 1000");
+    let id = request.exec_id.clone();
+    guest.client.clone().start_exec(request).await.unwrap();
+    let kills = async || guest.client.clone().get_exec(reference(&id)).await.unwrap().into_inner().oom_kills;
+    assert_eq!(kills().await, 0);
+    guest.set_oom_kills(5);
+    assert_eq!(kills().await, 3);
+    let ended = guest.client.clone().kill_exec(reference(&id)).await.unwrap().into_inner();
+    assert_eq!((ended.oom_kills, ended.oom_killed), (3, false));
+}

@@ -8,7 +8,10 @@
 (function (builtin, load) {
   'use strict';
   // A cell may declare these names for itself; the driver keeps its own.
-  const { process, Buffer, JSON, Object, Array, String, Number, BigInt, Symbol, Set, Error, SyntaxError, TypeError, Atomics, SharedArrayBuffer, Int32Array, ArrayBuffer } = globalThis;
+  const {
+    process, Buffer, JSON, Object, Array, String, Number, BigInt, Symbol, Set, Error, SyntaxError, TypeError,
+    Atomics, SharedArrayBuffer, Int32Array, ArrayBuffer,
+  } = globalThis;
   const global = globalThis;
   const fs = builtin('fs');
   const net = builtin('net');
@@ -36,13 +39,15 @@
       }
     }
   }
-  const send = event => write(4, Buffer.from(JSON.stringify(event) + '\n'));
+  // Half a character (a lone surrogate) is a string to JavaScript and no text to anybody else.
+  const whole = json => json.replace(/\\(?:\\|u(d[89a-f][0-9a-f]{2}))/g, (all, half) => half ? '\\ufffd' : all);
+  const send = event => write(4, Buffer.from(whole(JSON.stringify(event)) + '\n'));
   const complain = text => { try { write(2, Buffer.from(text + '\n')); } catch { /* nobody listens */ } };
 
   function cut(text, longest, lengths, field) {
     if (text.length <= longest) return text;
     lengths[field] = text.length;
-    return text.slice(0, longest).toWellFormed?.() ?? text.slice(0, longest);
+    return text.slice(0, longest);
   }
 
   const requests = new net.Socket({ fd: 3, readable: true, writable: false });
@@ -77,6 +82,7 @@
   let turn = 0;
 
   function execute(id, code) {
+    guard();
     current = { id, turn: ++turn };
     Atomics.store(shared, 0, turn);
     evaluate(current, prepare(code));
@@ -119,6 +125,7 @@
     if (Object.keys(lengths).length) done.lengths = lengths;
     current = null;
     Atomics.store(shared, 0, 0);
+    guard();
     session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
     session.post('Runtime.discardConsoleEntries');
     flushed(process.stdout, () => flushed(process.stderr, () => send(done)));
@@ -133,8 +140,10 @@
   const inspect = value => util.inspect(value, { maxStringLength: 4 << 20 });
 
   // An error with its stack, less what is the driver's and Node's own of it.
-  const OURS = /\n\s+at [^\n]*(?:atoll-driver\.js|\[eval\]|node:(?:inspector|events|net|vm|internal\/))[^\n]*?(?= \{(?:\n|$)|\n|$)/g;
-  const story = error => inspect(error).replace(OURS, '').replace(/<cell-(\d+)>/g, '<cell $1>');
+  const FRAME = /\n\s+at [^\n]*?(?= \{(?:\n|$)|\n|$)/g;
+  const OURS = /atoll-driver\.js|\[eval\]|node:(?:inspector|events|net|vm|internal\/)/;
+  const theirs = text => text.replace(FRAME, line => OURS.test(line) ? '' : line);
+  const story = error => theirs(inspect(error)).replace(/<cell-(\d+)>/g, '<cell $1>');
 
   function describe(id, { thrown, details }, lengths) {
     const error = util.types.isNativeError(thrown) || (thrown instanceof Error);
@@ -161,8 +170,9 @@
   session.post('Runtime.evaluate', { expression: '$mport' }, (_, reply) => { hookId = reply.result.objectId; });
   function real(remote) {
     if (remote.objectId) {
-      const how = { functionDeclaration: 'function (value) { this(value) }', objectId: hookId, arguments: [{ objectId: remote.objectId }], silent: true };
-      session.post('Runtime.callFunctionOn', how);
+      const functionDeclaration = 'function (value) { this(value) }';
+      const given = [{ objectId: remote.objectId }];
+      session.post('Runtime.callFunctionOn', { functionDeclaration, objectId: hookId, arguments: given, silent: true });
       const value = caught;
       caught = undefined;
       return value;
@@ -179,19 +189,24 @@
   // V8's complaint: what was a variable of the global object must stay one, and what was not cannot become one.
   function prepare(code, clash) {
     if (!clash && !/\b(const|import|export)\b/.test(code)) return code;
-    let tree;
     try {
-      const { parse } = builtin('internal/deps/acorn/acorn/dist/acorn');
-      tree = parse(code, { ecmaVersion: 'latest', allowImportExportEverywhere: true, allowAwaitOutsideFunction: true, allowHashBang: true });
+      return rewrite(code, clash);
     } catch {
-      return code; // V8 says what is wrong with it
+      return code; // V8 says what is wrong with it, if anything is
     }
+  }
+
+  function rewrite(code, clash) {
+    const { parse } = builtin('internal/deps/acorn/acorn/dist/acorn');
+    const anywhere = { allowImportExportEverywhere: true, allowAwaitOutsideFunction: true, allowHashBang: true };
+    const tree = parse(code, { ecmaVersion: 'latest', ...anywhere });
     const edits = [];
     const edit = (start, end, text) => edits.push({ start, end, text });
     const lexical = clash ? lexicalNames() : null;
     for (const node of tree.body) top(node, code, lexical, edit);
     (function walk(node) {
-      if (node.type === 'ImportExpression' || (node.type === 'MetaProperty' && node.meta.name === 'import')) edit(node.start, node.start + 6, '$mport');
+      const meta = node.type === 'MetaProperty' && node.meta.name === 'import';
+      if (meta || node.type === 'ImportExpression') edit(node.start, node.start + 6, '$mport');
       for (const child of Object.values(node)) {
         if (Array.isArray(child)) child.forEach(each => each?.type && walk(each));
         else if (child?.type) walk(child);
@@ -217,7 +232,8 @@
 
   // The same declarations, each by the word that what is there already allows.
   function again(node, code, lexical, edit) {
-    const word = (name, usual) => lexical.has(name) ? 'let' : Object.getOwnPropertyDescriptor(global, name)?.configurable === false ? 'var' : usual;
+    const fixed = name => Object.getOwnPropertyDescriptor(global, name)?.configurable === false;
+    const word = (name, usual) => lexical.has(name) ? 'let' : fixed(name) ? 'var' : usual;
     if (node.type === 'VariableDeclaration') {
       const usual = node.kind === 'var' ? 'var' : 'let';
       node.declarations.forEach((each, index) => {
@@ -252,11 +268,12 @@
     let whole = null;
     for (const each of node.specifiers) {
       if (each.type === 'ImportNamespaceSpecifier') whole = each.local.name;
-      else names.push([each.type === 'ImportDefaultSpecifier' ? 'default' : each.imported.name ?? each.imported.value, each.local.name]);
+      else names.push([each.imported ? each.imported.name ?? each.imported.value : 'default', each.local.name]);
     }
     const wanted = JSON.stringify(names.map(([name]) => name));
-    const given = Object.fromEntries((node.attributes ?? []).map(each => [each.key.name ?? each.key.value, each.value.value]));
-    const options = node.attributes?.length ? JSON.stringify({ with: given, assert: given }) : 'undefined';
+    const attributes = node.attributes ?? [];
+    const given = Object.fromEntries(attributes.map(each => [each.key.name ?? each.key.value, each.value.value]));
+    const options = attributes.length ? JSON.stringify({ with: given, assert: given }) : 'undefined';
     const call = `await $mport(${JSON.stringify(node.source.value)}, ${options}, ${wanted})`;
     const parts = names.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ');
     if (whole) return `let ${whole} = ${call}${parts ? `, {${parts}} = ${whole}` : ''};`;
@@ -277,8 +294,8 @@
     if (!wanted || wanted.every(each => each in module)) return module;
     const known = { ...module.default, ...module };
     const missing = wanted.find(each => !(each in known));
-    if (missing !== undefined) throw new SyntaxError(`The requested module '${name}' does not provide an export named '${missing}'`);
-    return known;
+    if (missing === undefined) return known;
+    throw new SyntaxError(`The requested module '${name}' does not provide an export named '${missing}'`);
   }
 
   async function find(name, options) {
@@ -304,20 +321,32 @@
     }
   }
   Object.defineProperty($mport, 'meta', { get: () => {
-    const filename = path.join(process.cwd(), 'cell.js');
-    return { filename, dirname: process.cwd(), url: pathToFileURL(filename).href, resolve: name => pathToFileURL(here().resolve(name)).href };
+    const dirname = process.cwd();
+    const filename = path.join(dirname, 'cell.js');
+    const resolve = name => pathToFileURL(here().resolve(name)).href;
+    return { filename, dirname, url: pathToFileURL(filename).href, resolve };
   } });
 
   // ---- Displays ----
 
-  const RICH = ['text/html', 'image/svg+xml', 'image/png', 'image/jpeg', 'audio/wav', 'audio/mpeg', 'audio/ogg', 'video/mp4', 'text/markdown', 'application/json'];
+  // The best first.
+  const RICH = [
+    'text/html', 'image/svg+xml', 'image/png', 'image/jpeg', 'audio/wav', 'audio/mpeg', 'audio/ogg', 'video/mp4',
+    'text/markdown', 'application/json',
+  ];
   const isText = type => type.startsWith('text/') || type === 'image/svg+xml' || type === 'application/json';
 
   function show(type, data) {
-    const bytes = ArrayBuffer.isView(data) ? Buffer.from(data.buffer, data.byteOffset, data.byteLength) : util.types.isAnyArrayBuffer(data) ? Buffer.from(data) : null;
-    let text = bytes ? bytes.toString(isText(type) ? 'utf8' : 'base64') : typeof data === 'string' ? data : JSON.stringify(data);
+    let text = data;
+    if (ArrayBuffer.isView(data)) text = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
+    else if (util.types.isAnyArrayBuffer(data)) text = Buffer.from(data);
+    if (Buffer.isBuffer(text)) text = text.toString(isText(type) ? 'utf8' : 'base64');
+    if (typeof text !== 'string') text = JSON.stringify(text);
     if (text === undefined) throw new TypeError('there is nothing to display');
-    if (text.length > LONGEST_DISPLAY) [type, text] = ['text/plain', `[a display of ${text.length} characters was left out: it is too large]`];
+    if (text.length > LONGEST_DISPLAY) {
+      type = 'text/plain';
+      text = `[a display of ${text.length} characters was left out: it is too large]`;
+    }
     send({ event: 'display', type, data: text });
   }
 
@@ -325,7 +354,9 @@
   function richly(value) {
     if (value === null || typeof value !== 'object') return false;
     const way = value[Symbol.for('Jupyter.display')];
-    const forms = typeof way === 'function' ? way.call(value) : typeof value.toHtml === 'function' ? { 'text/html': value.toHtml() } : null;
+    let forms = null;
+    if (typeof way === 'function') forms = way.call(value);
+    else if (typeof value.toHtml === 'function') forms = { 'text/html': value.toHtml() };
     if (util.types.isPromise(forms) || forms === null || typeof forms !== 'object') return false;
     const type = RICH.find(each => forms[each] !== undefined) ?? Object.keys(forms)[0];
     if (type === undefined || forms[type] === undefined || util.types.isPromise(forms[type])) return false;
@@ -333,7 +364,9 @@
     return true;
   }
 
-  function display(value) { if (!richly(value)) show('text/plain', typeof value === 'string' ? value : inspect(value)); }
+  function display(value) {
+    if (!richly(value)) show('text/plain', typeof value === 'string' ? value : inspect(value));
+  }
   display.html = text => show('text/html', String(text));
   display.svg = text => show('image/svg+xml', String(text));
   display.markdown = text => show('text/markdown', String(text));
@@ -347,11 +380,24 @@
   ProcessExit.prototype.name = 'ProcessExit';
   process.exit = code => { throw new ProcessExit(`process.exit(${code ?? ''}) was called; the kernel goes on`); };
   const stray = (kind, error) => complain(`Uncaught (${kind}) ${story(error)}`);
-  process.on('uncaughtException', error => stray('in a callback', error));
-  process.on('unhandledRejection', error => stray('in a promise', error));
-  process.on('SIGINT', () => {});
+  const listeners = {
+    uncaughtException: error => stray('in a callback', error),
+    unhandledRejection: error => stray('in a promise', error),
+    SIGINT: () => {},
+  };
+  // A cell may have taken them away. With SIGINT's went the watcher's, which has to take it up again.
+  function guard() {
+    for (const name of Object.keys(listeners)) {
+      if (process.listeners(name).includes(listeners[name])) continue;
+      process.on(name, listeners[name]);
+      if (name !== 'SIGINT') continue;
+      Atomics.store(shared, 2, 1);
+      Atomics.notify(shared, 2);
+    }
+  }
 
-  // Shared with the thread that waits for SIGINT: which turn runs (0: none), and the last ping answered.
+  // Shared with the thread that waits for SIGINT: which turn runs (0: none), the last ping answered, and
+  // whether that thread has to begin anew.
   const shared = new Int32Array(new SharedArrayBuffer(16));
   function startWatcher() {
     const watcher = new Worker(`(${watch})()`, { eval: true, execArgv: [], env: {}, workerData: shared });
@@ -374,16 +420,20 @@
     const session = new Session();
     session.connectToMainThread();
     let ping = 0;
-    globalThis.wait = () => { for (;;) Atomics.wait(shared, 2, 0); };
+    globalThis.wait = () => { while (Atomics.load(shared, 2) === 0) Atomics.wait(shared, 2, 0); };
     globalThis.turns = () => {
       for (;;) {
-        try { runInThisContext('wait()', { breakOnSigint: true }); } catch { /* SIGINT */ }
+        try { return runInThisContext('wait()', { breakOnSigint: true }); } catch { /* SIGINT */ }
         parentPort.postMessage([++ping, Atomics.load(shared, 0)]);
-        for (let tries = 0; tries < 10 && Atomics.load(shared, 1) !== ping; tries++) Atomics.wait(shared, 1, Atomics.load(shared, 1), 10);
-        if (Atomics.load(shared, 1) !== ping) session.post('Runtime.terminateExecution');
+        const answered = () => Atomics.load(shared, 1) === ping;
+        for (let tries = 0; tries < 10 && !answered(); tries++) Atomics.wait(shared, 1, Atomics.load(shared, 1), 10);
+        if (!answered()) session.post('Runtime.terminateExecution');
       }
     };
-    for (;;) try { runInThisContext('turns()', { breakOnSigint: true }); } catch { /* SIGINT between two waits */ }
+    for (;;) {
+      Atomics.store(shared, 2, 0);
+      try { runInThisContext('turns()', { breakOnSigint: true }); } catch { /* SIGINT between two waits */ }
+    }
   }
 
   Error.stackTraceLimit = 30;
@@ -391,6 +441,8 @@
   for (const [name, value] of Object.entries({ require, display, $mport })) {
     Object.defineProperty(global, name, { value, configurable: true, writable: true, enumerable: false });
   }
+  guard();
+  Atomics.store(shared, 2, 0);
   startWatcher();
   send({ event: 'ready', interpreter: `Node.js ${process.version}` });
 })

@@ -13,11 +13,12 @@ import sys
 # `-c` put the working directory first. It comes back before the first cell.
 sys.path[:] = [entry for entry in sys.path if entry]
 
-import _signal  # noqa: E402  (The C half of `signal`, without its enums: it is a tenth of our start.)
+import _signal  # The C half of `signal`, without its enums: it is a tenth of our start.
 import _thread
 import builtins
 import faulthandler
 import io
+import itertools
 import os
 import posix  # What `os` is made of. Test tools replace the functions of `os`.
 import types
@@ -28,6 +29,7 @@ LONGEST_LINE = 16 << 20
 # Where our own descriptors live: out of the way of user code, and closed in whatever it starts.
 REQUESTS, EVENTS, FORKS, OUT, ERR = range(100, 105)
 MAIN = sys.modules["__main__"]
+EVERY_SIGNAL = set(_signal.valid_signals())
 
 
 class State:
@@ -36,7 +38,7 @@ class State:
     pid = posix.getpid()
     count = 0
     cell = None  # whose `done` is still owed
-    buffer = b""
+    reader, lines = None, []  # requests, and the one that is being served
     lock = _thread.allocate_lock()
     pending = deferred = False  # an interrupt that came before user code began, or inside an event
     copying = None  # the thread that makes a copy of this process
@@ -53,7 +55,7 @@ S = State
 
 def part(name):
     """Compiles a part of the driver that was not needed before."""
-    code = PARTS.pop(name, None)  # noqa: F821  (the boot line gives it)
+    code = PARTS.pop(name, None)  # the boot line gives it
     if code is not None:
         exec(compile(code, "<atoll>", "exec"), globals())
         raise_deferred()
@@ -194,41 +196,43 @@ def variables(request):
 
 def checkpoint(request):
     part("copy")
-    make_checkpoint(request)  # noqa: F821
+    make_checkpoint(request)
 
 
 def fork(request):
     part("copy")
-    make_fork(request)  # noqa: F821
+    make_fork(request)
 
 
 OPERATIONS = {"execute": lambda request: execute(request), "variables": variables, "checkpoint": checkpoint,
               "fork": fork}
 
 
-def next_line():
-    pieces = []
-    while b"\n" not in S.buffer:
-        pieces.append(S.buffer)
-        S.buffer = posix.read(REQUESTS, 1 << 16)
-        if not S.buffer:
-            return None
-    line, _, S.buffer = S.buffer.partition(b"\n")
-    return b"".join(pieces) + line
+def open_requests():
+    S.reader, S.lines = io.BufferedReader(io.FileIO(REQUESTS, "rb", closefd=False), 1 << 16), []
 
 
 def serve():
+    tries = 0
     while True:
+        # A signal handler of the user's can raise between any two of our steps. So a line goes from the pipe into the
+        # list in one step, and stays there until somebody answers for it.
         try:
-            line = next_line()
-            if line is None:
-                return
-            if line:
-                request = read_json(line.decode())
+            tries += 1
+            if not S.lines:
+                tries = 0
+                S.lines += itertools.islice(S.reader, 1)
+                if not S.lines:
+                    return
+            if S.lines[0] != b"\n":
+                request = read_json(S.lines[0].decode())
                 OPERATIONS[request["op"]](request)
-        except BaseException as error:  # a signal handler of the user's raised outside of a cell
+            S.lines.clear()
+        except BaseException as error:
             if posix.getpid() != S.pid:
                 posix._exit(1)
+            if S.cell is not None or tries > 3:
+                S.lines.clear()
             outside_of_a_cell(error)
 
 
@@ -240,6 +244,7 @@ def outside_of_a_cell(error):
     text = "%s outside of a cell: %s" % (type(error).__name__, error)
     if S.cell is not None:
         cell, S.cell = S.cell, None
+        write_line(b"\n")  # the error may have cut an event short
         emit(event="done", id=cell, result=None,
              error={"type": type(error).__name__, "message": text, "traceback": text})
     else:
@@ -273,13 +278,29 @@ def keep_descriptors():
             posix.dup2(descriptor, place, inheritable=False)
             posix.close(descriptor)
         except OSError:
-            pass  # without 5 there is no forking
+            if descriptor != 5:  # without 5 there is only no forking
+                raise
     posix.dup2(1, OUT, inheritable=False)
     posix.dup2(2, ERR, inheritable=False)
 
 
+def find_installs():
+    """What pip installs for the user later is found too: Python looks there only if it is there at its start."""
+    site = sys.modules.get("site")
+    if not getattr(site, "ENABLE_USER_SITE", None):
+        return
+    folder = site.getusersitepackages()
+    if folder not in sys.path:
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError:
+            return
+        sys.path.append(folder)
+
+
 def begin():
     keep_descriptors()
+    open_requests()
     part("world")
     part("cell")
     for name in [name for name in MAIN.__dict__ if not name.startswith("__")]:
@@ -287,6 +308,7 @@ def begin():
     sys.argv[:] = [""]
     open_streams(anew=True)
     builtins.input, builtins.display, builtins.exit, builtins.quit = no_input, display, leave, leave
+    sys.breakpointhook = no_debugger
     os.environ.setdefault("MPLBACKEND", "Agg")
     _signal.signal(_signal.SIGINT, on_interrupt)
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
@@ -298,6 +320,7 @@ def begin():
             adjust(hook, sys.modules[name])
     sys.meta_path.insert(0, AfterImport)
     sys.path.insert(0, "")
+    find_installs()
     say_ready()
     serve()
 

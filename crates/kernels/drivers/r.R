@@ -55,7 +55,8 @@ send_done <- function(id, result, error) {
   }
   result <- if (is.null(result)) "null" else paste0("{\"text/plain\":", field("result", result, LONGEST_TEXT), "}")
   error <- if (is.null(error)) "null" else paste0(
-    "{\"type\":", quoted(substr(error$type, 1L, 256L)), ",\"message\":", field("message", error$message, LONGEST_MESSAGE),
+    "{\"type\":", quoted(substr(error$type, 1L, 256L)),
+    ",\"message\":", field("message", error$message, LONGEST_MESSAGE),
     if (!is.null(error$traceback)) paste0(",\"traceback\":", field("traceback", error$traceback, LONGEST_TEXT)), "}")
   send("{\"event\":\"done\",\"id\":", id, ",\"result\":", result, ",\"error\":", error,
     if (!is.null(lengths)) paste0(",\"lengths\":{", paste(lengths, collapse = ","), "}"), "}")
@@ -71,7 +72,9 @@ fresh <- function(ending) {
   file.path(folder, sprintf("%08d%s", count, ending))
 }
 
-show_file <- function(type, file) send("{\"event\":\"display\",\"type\":", quoted(type), ",\"file\":", quoted(file), "}")
+show_file <- function(type, file) {
+  send("{\"event\":\"display\",\"type\":", quoted(type), ",\"file\":", quoted(file), "}")
+}
 
 show_text <- function(type, text) {
   file <- fresh("-text")
@@ -102,13 +105,20 @@ show_pages <- function() {
 }
 
 escaped <- function(text) {
-  text <- valid_each(text)
+  text <- vapply(as.character(text), function(each) substr(valid(each), 1L, 1000L), "", USE.NAMES = FALSE)
   text <- gsub("&", "&amp;", text, fixed = TRUE)
   text <- gsub("<", "&lt;", text, fixed = TRUE)
   text <- gsub(">", "&gt;", text, fixed = TRUE)
   gsub("\"", "&quot;", text, fixed = TRUE)
 }
-valid_each <- function(texts) vapply(as.character(texts), function(text) substr(valid(text), 1L, 1000L), "", USE.NAMES = FALSE)
+
+cells_of <- function(column) {
+  one <- function(cell) paste(format(cell, trim = TRUE), collapse = ", ")
+  escaped(
+    if (is.list(column)) vapply(column, one, "")
+    else if (is.character(column)) ifelse(is.na(column), "NA", column)
+    else format(column, trim = TRUE))
+}
 
 as_table <- function(value) {
   rows <- nrow(value)
@@ -116,14 +126,16 @@ as_table <- function(value) {
   named <- !is.null(rownames(value)) && !inherits(value, c("tbl_df", "data.table"))
   part <- as.data.frame(utils::head(value, MOST_ROWS), stringsAsFactors = FALSE)
   part <- part[, seq_len(min(columns, MOST_COLUMNS)), drop = FALSE]
-  one <- function(cell) paste(format(cell, trim = TRUE), collapse = ", ")
-  cells <- lapply(part, function(column) escaped(if (is.list(column)) vapply(column, one, "") else if (is.character(column)) ifelse(is.na(column), "NA", column) else format(column, trim = TRUE)))
+  cells <- lapply(part, cells_of)
   if (named) cells <- c(list(escaped(rownames(part))), cells)
   heads <- c(if (named) "", escaped(names(part)))
-  lines <- if (rows > 0L) do.call(paste0, c(list("<tr>"), lapply(cells, function(cell) paste0("<td>", cell, "</td>")), list("</tr>")))
+  cells <- lapply(cells, function(cell) paste0("<td>", cell, "</td>"))
+  lines <- if (rows > 0L) do.call(paste0, c(list("<tr>"), unname(cells), list("</tr>")))
+  note <- if (rows > MOST_ROWS || columns > MOST_COLUMNS) {
+    sprintf("\n<p>%d of %d rows, %d of %d columns</p>", min(rows, MOST_ROWS), rows, min(columns, MOST_COLUMNS), columns)
+  }
   paste0("<table>\n<thead><tr>", paste0("<th>", heads, "</th>", collapse = ""), "</tr></thead>\n<tbody>\n",
-    paste(lines, collapse = "\n"), "\n</tbody>\n</table>",
-    if (rows > MOST_ROWS || columns > MOST_COLUMNS) sprintf("\n<p>%d of %d rows, %d of %d columns</p>", min(rows, MOST_ROWS), rows, min(columns, MOST_COLUMNS), columns))
+    paste(lines, collapse = "\n"), "\n</tbody>\n</table>", note)
 }
 
 show_richly <- function(value) {
@@ -174,7 +186,8 @@ OURS <- quote(eval(expressions[[index]], globalenv()))
 # The calls of the cell, outermost first, with the lines they were made at.
 story <- function(error, calls, place) {
   call <- conditionCall(error)
-  first <- if (is.null(call) || identical(call, OURS)) "Error: " else paste0("Error in ", deparse(call, nlines = 1L)[[1L]], " : ")
+  short <- function(call) deparse(call, nlines = 1L)[[1L]]
+  first <- if (is.null(call) || identical(call, OURS)) "Error: " else paste0("Error in ", short(call), " : ")
   ours <- vapply(calls, identical, NA, OURS)
   calls <- if (any(ours)) calls[-seq_len(max(which(ours)))] else list()
   ends <- vapply(calls, function(call) is.function(call[[1L]]) || identical(call[[1L]], quote(.handleSimpleError)), NA)
@@ -182,7 +195,7 @@ story <- function(error, calls, place) {
   lines <- vapply(calls, function(call) {
     at <- attr(call, "srcref")
     file <- if (is.null(at)) NULL else attr(at, "srcfile")$filename
-    paste0("  ", deparse(call, nlines = 1L)[[1L]], if (!is.null(file)) paste0("  at ", file, ":", at[[1L]]))
+    paste0("  ", short(call), if (!is.null(file)) paste0("  at ", file, ":", at[[1L]]))
   }, "")
   if (length(lines) > 40L) lines <- c(utils::head(lines, 20L), "  ...", utils::tail(lines, 20L))
   paste(c(paste0(first, conditionMessage(error)), paste0("  at ", place), lines), collapse = "\n")
@@ -212,7 +225,7 @@ execute <- function(id, code) {
     type <- class(error)[[1L]]
     if (is.null(expressions)) type <- "ParseError" else if (type == "simpleError") type <- "Error"
     failure <<- list(type = type, message = conditionMessage(error),
-      traceback = if (is.null(expressions)) NULL else tryCatch(story(error, calls, place), error = function(other) NULL))
+      traceback = if (!is.null(expressions)) tryCatch(story(error, calls, place), error = function(other) NULL))
   },
   interrupt = function(condition) failure <<- list(type = "Interrupt", message = "the cell was interrupted"))
   if (Sys.getpid() != self) tools::pskill(Sys.getpid(), 9L)
@@ -224,10 +237,12 @@ execute <- function(id, code) {
 
 variables <- function(text) {
   for (entry in strsplit(text, "\n", fixed = TRUE)[[1L]]) {
-    parts <- gsub("\001", "\\", gsub("\\n", "\n", gsub("\\\\", "\001", entry, fixed = TRUE), fixed = TRUE), fixed = TRUE)
-    name <- sub("=.*", "", parts)
+    entry <- gsub("\\\\", "\001", entry, fixed = TRUE)
+    entry <- gsub("\001", "\\", gsub("\\n", "\n", entry, fixed = TRUE), fixed = TRUE)
+    name <- sub("=.*", "", entry)
     if (!grepl("^[A-Za-z_][A-Za-z0-9_]*$", name)) next
-    if (grepl("=", parts, fixed = TRUE)) do.call(Sys.setenv, stats::setNames(list(substring(parts, nchar(name) + 2L)), name)) else Sys.unsetenv(name)
+    value <- substring(entry, nchar(name) + 2L)
+    if (entry == name) Sys.unsetenv(name) else do.call(Sys.setenv, structure(list(value), names = name))
   }
 }
 
@@ -249,6 +264,16 @@ attach(list2env(list(
     if (!file.copy(file, copy)) stop("cannot read ", file, call. = FALSE)
     invisible(show_file(type, copy))
   })), name = "atoll", warn.conflicts = FALSE)
+
+# What is installed for the user later is found too: R looks there only if it is there at its start.
+local({
+  own <- Sys.getenv("R_LIBS_USER")
+  if (nzchar(own)) {
+    own <- path.expand(strsplit(own, .Platform$path.sep, fixed = TRUE)[[1L]][[1L]])
+    dir.create(own, recursive = TRUE, showWarnings = FALSE)
+    .libPaths(c(own, .libPaths()))
+  }
+})
 
 send("{\"event\":\"ready\",\"interpreter\":", quoted(paste("R", getRversion())), "}")
 suspendInterrupts(repeat {

@@ -125,6 +125,7 @@ fn nobody_answers_input() {
             assert_eq!(cell.error().0, "StdinNotImplementedError");
             assert!(cell.error().1.starts_with("input() is not available"), "{cell:?}");
         }
+        assert_eq!(kernel.run("breakpoint()").error().0, "StdinNotImplementedError");
         assert_eq!(kernel.run("import sys; sys.stdin.read()").text(), "''");
     }
 }
@@ -139,8 +140,7 @@ fn what_is_printed_is_seen_in_order() {
         assert_eq!((cell.stdout.as_str(), cell.stderr.as_str()), ("", "oops\n"));
         kernel.begin("print('now', end='')\nimport time\nwhile True: time.sleep(1)");
         kernel.wait_for_output("now");
-        kernel.interrupt();
-        kernel.finish();
+        kernel.interrupt_and_finish();
         // Whatever was done to the streams, the next cell can print.
         for code in ["os.close(1)", "sys.stdout.close()", "sys.stdout = None", "sys.stdout = sys.__stdout__"]
         {
@@ -222,10 +222,8 @@ fn an_interrupt_ends_the_cell_and_nothing_else() {
         ] {
             kernel.begin(&format!("print('go')\n{body}"));
             kernel.wait_for_output("go");
-            kernel.interrupt();
-            let cell = kernel.finish();
+            let cell = kernel.interrupt_and_finish();
             assert_eq!(cell.error().0, "KeyboardInterrupt", "{body}");
-            assert!(cell.error().2.contains("<cell "), "{cell:?}");
         }
         kernel.run("signal.signal(signal.SIGINT, signal.SIG_DFL)");
         for _ in 0..20 {
@@ -244,8 +242,7 @@ fn an_interrupt_leaves_displays_whole() {
     for _ in 0..5 {
         kernel.begin("print('go')\nwhile True: display(H())");
         kernel.wait_for_output("go");
-        kernel.interrupt();
-        let cell = kernel.finish();
+        let cell = kernel.interrupt_and_finish();
         assert_eq!(cell.error().0, "KeyboardInterrupt");
         assert!(cell.displays.iter().all(|display| display["data"].as_str().unwrap().len() == 4_000_000));
     }
@@ -325,8 +322,7 @@ fn variables_come_back_as_they_were() {
         assert_eq!(kernel.run(code).text(), "[9]");
         kernel.begin("print('go')\nwhile True: pass");
         kernel.wait_for_output("go");
-        kernel.interrupt();
-        assert_eq!(kernel.finish().error().0, "KeyboardInterrupt");
+        assert_eq!(kernel.interrupt_and_finish().error().0, "KeyboardInterrupt");
         kernel.run("x = 'gone'");
         kernel.roll_back(checkpoint);
         assert_eq!(kernel.run("x").text(), "[1]");
@@ -384,9 +380,50 @@ fn magics_and_the_shell_work_where_ipython_is() {
     assert_eq!(kernel.run("await __import__('asyncio').sleep(0)\nget_ipython() is not None").text(), "True");
     kernel.begin("print('go')\n!sleep 1000");
     kernel.wait_for_output("go");
-    kernel.interrupt();
-    assert_eq!(kernel.finish().error().0, "KeyboardInterrupt");
+    assert_eq!(kernel.interrupt_and_finish().error().0, "KeyboardInterrupt");
     assert_eq!(kernel.run("import os; os.listdir(os.environ['HOME'])").text(), "[]");
+}
+
+#[test]
+fn without_ipython_a_magic_says_what_is_missing() {
+    let mut kernel = Kernel::start(Flavour::Plain);
+    for code in ["%time 1", "x = 1\n!ls"] {
+        let cell = kernel.run(code);
+        assert_eq!(cell.error().0, "SyntaxError");
+        assert!(cell.error().1.contains("need IPython"), "{cell:?}");
+    }
+}
+
+#[test]
+fn what_user_code_does_to_the_interpreter_ends_with_the_cell() {
+    for flavour in BOTH {
+        let mut kernel = Kernel::start(flavour);
+        kernel.run("import signal");
+        for code in [
+            "globals().clear()",
+            "import sys; sys.settrace(lambda *_: 1 / 0)",
+            "import builtins; builtins.repr = builtins.print = None",
+            "import os; os.write = os.read = os.getpid = None",
+            "import sys; sys.path.clear(); sys.modules.pop('os', None)",
+            "raise GeneratorExit",
+            "class E(Exception):\n    def __str__(self): 1 / 0\nraise E",
+            "'\0'",
+        ] {
+            kernel.run(code);
+            assert_eq!(
+                kernel.run("__name__, 1 + 1").text(),
+                "('__main__', 2)",
+                "after {code} with {flavour:?}"
+            );
+        }
+        // A handler that raises while nothing runs.
+        let handler = "import signal\ndef f(*_): raise KeyError('late')\nsignal.signal(signal.SIGUSR1, f)";
+        assert!(kernel.run(handler).done["error"].is_null());
+        rustix::process::kill_process(kernel.pid, rustix::process::Signal::USR1).unwrap();
+        let late = kernel.run("3");
+        assert!(late.text() == "3" || late.error().0 == "KeyError", "{late:?}");
+        assert_eq!(kernel.run("4").text(), "4");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::{
     tools::{check, input::ExecuteCode},
 };
 use atoll_types::{Error, ErrorCode};
+use futures_util::FutureExt;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,7 @@ impl Sessions {
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Reply {
-        let answer = Box::pin(self.code(who, input, listener, cancel)).await;
+        let answer = self.code(who, input, listener, cancel).boxed().await;
         self.told(who, answer).await
     }
 
@@ -56,16 +57,16 @@ impl Sessions {
         })?;
         // Code is interrupted and answers; everything else is left where it is, and tidies up after itself.
         if tool == Tool::ExecuteCode {
-            return Box::pin(self.code(who, &check::parse(arguments)?, listener, cancel)).await;
+            return self.code(who, &check::parse(arguments)?, listener, cancel).boxed().await;
         }
-        // Each on the heap: together they would not fit on a thread's stack.
+        // Each on the heap: together they would fill a thread's stack.
         let work = async {
             match tool {
-                Tool::CreateSession => Box::pin(self.create(who, check::parse(arguments)?, listener)).await,
-                Tool::ExecuteTerminal => Box::pin(self.terminal(who, check::parse(arguments)?)).await,
-                Tool::ImportFiles => Box::pin(self.import(who, check::parse(arguments)?)).await,
-                Tool::ExportFiles => Box::pin(self.export(who, check::parse(arguments)?)).await,
-                Tool::StopSession => Box::pin(self.stop(who, check::parse(arguments)?)).await,
+                Tool::CreateSession => self.create(who, check::parse(arguments)?, listener).boxed().await,
+                Tool::ExecuteTerminal => self.terminal(who, check::parse(arguments)?).boxed().await,
+                Tool::ImportFiles => self.import(who, check::parse(arguments)?).boxed().await,
+                Tool::ExportFiles => self.export(who, check::parse(arguments)?).boxed().await,
+                Tool::StopSession => self.stop(who, check::parse(arguments)?).boxed().await,
                 Tool::ExecuteCode => Err(Error::internal("code is run elsewhere").into()),
             }
         };

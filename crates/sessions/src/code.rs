@@ -42,7 +42,7 @@ impl Sessions {
             id: None,
         };
         let ran = self.run(who, &session, &request, listener, cancel).await;
-        self.store.touch_tool_session(session.id, crate::now()).await?;
+        self.touch(&session).await;
         match ran {
             Ok(report) => self.answer(&session, report).await,
             Err(error) => Err(self.failed_in(&session, error).await),

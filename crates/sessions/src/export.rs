@@ -154,7 +154,7 @@ impl Sessions {
     pub async fn read_export(&self, who: &Who, session: &str, path: &str) -> Result<ExportBody> {
         let (session, path) = self.find_export(who, session, path).await?;
         let _using = self.users.begin(session.id);
-        self.store.touch_tool_session(session.id, now()).await?;
+        self.touch(&session).await;
         let entry = self.core.stat(&who.caller, session.sandbox, &path, true).await?;
         let name = name_of(&path).to_owned();
         if entry.kind == EntryKind::Directory {

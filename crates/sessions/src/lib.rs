@@ -85,6 +85,8 @@ pub struct Sessions {
     store: Arc<dyn Store>,
     settings: Arc<SessionSettings>,
     users: Users,
+    /// Held by whoever takes a seat: of two that make room the second sees the first.
+    seating: Arc<tokio::sync::Mutex<()>>,
     uploading: Arc<uploads::Turns>,
 }
 
@@ -122,8 +124,15 @@ impl Sessions {
     /// Puts the parts together.
     #[must_use]
     pub fn new(core: Core, store: Arc<dyn Store>, settings: SessionSettings) -> Self {
-        let (users, uploading) = (Users::default(), Arc::default());
-        Self { core, store, settings: Arc::new(settings), users, uploading }
+        let settings = Arc::new(settings);
+        Self {
+            core,
+            store,
+            settings,
+            users: Users::default(),
+            seating: Arc::default(),
+            uploading: Arc::default(),
+        }
     }
 
     /// The sessions of a thread, the oldest first.
@@ -155,7 +164,14 @@ impl Sessions {
                 return Err(Failure::Died { session: id.to_owned(), reason });
             }
         }
-        self.store.touch_tool_session(session.id, now()).await?;
+        self.touch(&session).await;
         Ok((session, using))
+    }
+
+    /// Notes that something is done with a session. That this cannot be written costs nobody an answer.
+    async fn touch(&self, session: &ToolSession) {
+        if let Err(error) = self.store.touch_tool_session(session.id, now()).await {
+            tracing::warn!(session = %session.id, %error, "when a session was used cannot be remembered");
+        }
     }
 }

@@ -24,6 +24,7 @@ fn random_id() -> ToolSessionId {
 impl Sessions {
     /// Takes a seat for a session that is to be made.
     pub(crate) async fn take_seat(&self, who: &Who, input: &CreateSession) -> Result<ToolSession, Failure> {
+        let _turn = self.seating.lock().await;
         let knobs = self.core.knobs();
         self.make_room_for_thread(who, &knobs).await?;
         match self.seat(who, input, &knobs).await? {

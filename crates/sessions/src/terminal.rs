@@ -22,7 +22,7 @@ impl Sessions {
             ..ExecCommand::default()
         };
         let ran = self.core.exec(&who.caller, session.sandbox, &command).await;
-        self.store.touch_tool_session(session.id, crate::now()).await?;
+        self.touch(&session).await;
         match ran {
             Ok(outcome) => Ok(Reply::of(&executed(&outcome, input.timeout))),
             Err(error) => Err(self.failed_in(&session, error).await),

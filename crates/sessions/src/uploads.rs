@@ -135,7 +135,7 @@ impl Sessions {
         self.check_threads(who).await?;
         self.store.touch_tool_thread(owner, thread, now()).await?;
         let folder = self.uploads_of(owner, thread)?;
-        let room = self.room_for_uploads(owner, &folder)?;
+        let room = self.room_for_uploads(owner, folder.clone()).await?;
         let part = Part(folder.join(format!("{PART}{}", uuid::Uuid::new_v4().simple())));
         let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part.0);
         let mut file = tokio::fs::File::from_std(options.map_err(failed)?);
@@ -162,9 +162,14 @@ impl Sessions {
     }
 
     /// How many bytes may still come.
-    fn room_for_uploads(&self, owner: &str, folder: &Path) -> Result<u64> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        let (bytes, files) = used(&self.settings.storage_dir.join(owner)).map_err(failed)?;
+    async fn room_for_uploads(&self, owner: &str, folder: PathBuf) -> Result<u64> {
+        let all = self.settings.storage_dir.join(owner);
+        let counting = tokio::task::spawn_blocking(move || {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            used(&all)
+        });
+        let broken = |_| Error::internal("counting uploads broke off");
+        let (bytes, files) = counting.await.map_err(broken)?.map_err(failed)?;
         let most = u64::from(self.core.knobs().tool_sessions_uploads_mb) * MIB;
         match most.checked_sub(bytes).filter(|_| files < MOST_FILES) {
             Some(room) => Ok(room),

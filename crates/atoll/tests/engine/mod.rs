@@ -14,6 +14,7 @@ mod gate_repair;
 mod guests;
 mod hardening;
 mod host_image;
+mod kernels;
 mod launcher;
 mod limits;
 mod pause;

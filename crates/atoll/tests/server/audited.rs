@@ -70,6 +70,8 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
     let at = |below: &str| format!("{sandbox}{below}");
     let exec = "0".repeat(32);
     let of = |below: &str| at(&format!("/execs/{exec}{below}"));
+    let kernel = |below: &str| at(&format!("/kernels/{exec}{below}"));
+    let checkpoint = |below: &str| kernel(&format!("/checkpoints/{exec}{below}"));
     const ID: &str = "/api/v1/sandboxes/{id}";
     macro_rules! id {
         ($rest:literal) => {
@@ -101,6 +103,32 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (("post", id!("/execs/{eid}/signal")), (of("/signal"), json!({"signal":"TERM"}), "exec.signal")),
         (("post", id!("/execs/{eid}/stdin")), (of("/stdin"), Value::Null, "exec.stdin")),
         (("delete", id!("/execs/{eid}")), (of(""), Value::Null, "exec.forget")),
+        (("post", id!("/kernels")), (at("/kernels"), json!({"language":"bash"}), "kernel.start")),
+        (("post", id!("/run")), (at("/run"), json!({"code":"true","language":"bash"}), "kernel.execute")),
+        (
+            ("post", id!("/kernels/{kid}/execute")),
+            (kernel("/execute"), json!({"code":"1"}), "kernel.execute"),
+        ),
+        (("post", id!("/kernels/{kid}/interrupt")), (kernel("/interrupt"), Value::Null, "kernel.interrupt")),
+        (("post", id!("/kernels/{kid}/restart")), (kernel("/restart"), Value::Null, "kernel.restart")),
+        (("post", id!("/kernels/{kid}/fork")), (kernel("/fork"), json!({}), "kernel.fork")),
+        (
+            ("post", id!("/kernels/{kid}/checkpoints")),
+            (kernel("/checkpoints"), json!({}), "kernel.checkpoint"),
+        ),
+        (
+            ("delete", id!("/kernels/{kid}/checkpoints/{cid}")),
+            (checkpoint(""), Value::Null, "kernel.checkpoint.delete"),
+        ),
+        (
+            ("post", id!("/kernels/{kid}/checkpoints/{cid}/rollback")),
+            (checkpoint("/rollback"), Value::Null, "kernel.rollback"),
+        ),
+        (("delete", id!("/kernels/{kid}")), (kernel(""), Value::Null, "kernel.delete")),
+        (
+            ("post", id!("/dependencies")),
+            (at("/dependencies"), json!({"packages":{"-":""}}), "dependencies.install"),
+        ),
         (("put", id!("/files/{path}")), (at("/files/a"), json!({"x":1}), "file.write")),
         (("get", id!("/files/{path}")), (at("/files/a"), Value::Null, "file.read")),
         (("post", id!("/fs/grep")), (at("/fs/grep"), json!({"pattern":"x"}), "file.grep")),

@@ -92,11 +92,8 @@ fn here(folder: &Path, program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{output:?}");
 }
 
-#[test]
-fn r_installs_in_a_sandbox_what_is_allowed_and_names_the_host_of_what_is_not() {
-    if !Path::new("/usr/bin/Rscript").exists() {
-        return eprintln!("skipped: there is no Rscript on this machine; r-base-core has it");
-    }
+/// A folder that serves a package of R, `tiny`, and its port.
+pub(super) fn served_package() -> (tempfile::TempDir, u16) {
     let served = tempfile::tempdir().unwrap();
     let source = served.path().join("tiny");
     let to = served.path().join("src/contrib");
@@ -109,6 +106,15 @@ fn r_installs_in_a_sandbox_what_is_allowed_and_names_the_host_of_what_is_not() {
     here(&to, "R", &["CMD", "build", source.to_str().unwrap()]);
     here(&to, "Rscript", &["-e", "tools::write_PACKAGES('.', type = 'source')"]);
     let port = serve(served.path());
+    (served, port)
+}
+
+#[test]
+fn r_installs_in_a_sandbox_what_is_allowed_and_names_the_host_of_what_is_not() {
+    if !Path::new("/usr/bin/Rscript").exists() {
+        return eprintln!("skipped: there is no Rscript on this machine; r-base-core has it");
+    }
+    let (_served, port) = served_package();
 
     let server = Server::start();
     let line = |host: &str| {

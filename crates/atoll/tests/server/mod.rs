@@ -14,6 +14,7 @@ mod folders;
 mod forwarding;
 mod hostile_page;
 mod installs;
+mod kernels;
 mod lifecycle;
 mod lifecycle_ends;
 mod lifecycle_idle;

@@ -72,6 +72,12 @@ pub(crate) enum Figure {
     RestClaim,
     /// Claiming many that are ready at once, through REST
     RestClaimBurst,
+    /// Running a cell in a live interpreter through REST
+    RestKernel,
+    /// Starting a live interpreter through REST, and having one from the pool
+    KernelStart,
+    /// Remembering a live interpreter and going back, through REST
+    KernelCheckpoint,
     /// Running `1+1` in a live interpreter through MCP, over stdio and HTTP
     Mcp,
     /// Making, using and stopping many tool sessions at once through MCP
@@ -91,7 +97,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -112,6 +118,9 @@ impl Figure {
         Self::RestBurst,
         Self::RestClaim,
         Self::RestClaimBurst,
+        Self::RestKernel,
+        Self::KernelStart,
+        Self::KernelCheckpoint,
         Self::Mcp,
         Self::McpSessions,
         Self::EgressThroughput,
@@ -141,6 +150,9 @@ impl Figure {
             Self::RestBurst => rest::burst(bench).await,
             Self::RestClaim => rest::claim(bench).await,
             Self::RestClaimBurst => rest::claim_burst(bench).await,
+            Self::RestKernel => rest::kernel(bench).await,
+            Self::KernelStart => rest::kernel_start(bench).await,
+            Self::KernelCheckpoint => rest::kernel_checkpoint(bench).await,
             Self::Mcp => mcp::round_trip(bench).await,
             Self::McpSessions => mcp::sessions(bench).await,
             Self::EgressThroughput => egress::throughput(bench).await,

@@ -16,7 +16,7 @@ use crate::{
     lifecycle::Working,
     now,
 };
-use atoll_kernels::{Answer, Ask, CellReport, Execute, Language, Start};
+use atoll_kernels::{Answer, Ask, CellReport, Execute, KernelStatus, Language, Start};
 use atoll_provider::{Changed, Container};
 use atoll_store::{Activity, ActivityKind, SandboxId};
 use atoll_types::{CellId, Death, DeathKind, Error, ErrorCode, KernelId, Result};
@@ -201,7 +201,7 @@ impl Core {
         if request.id.is_some()
             && let Some(cell) = follow_known(&care.link, id).await?
         {
-            care.joined = true;
+            (care.joined, care.entered) = (true, None);
             return Ok(Sent { care, cell, leash: None });
         }
         let mut kernel = match request.target {
@@ -386,10 +386,15 @@ pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<Ke
     }
 }
 
-/// Starts a dead kernel anew, and says whether that lost anything.
+/// Starts a dead kernel anew, and says whether that lost anything. Of several who find it dead one does.
 async fn revive(link: &Link, kernel: KernelId) -> Result<bool> {
+    let _turn = link.reviving.lock().await;
     let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
-    let used = all.iter().any(|info| info.kernel == kernel && info.execution_count > 0);
+    let Some(info) = all.iter().find(|info| info.kernel == kernel) else { return Ok(false) };
+    if info.status != KernelStatus::Dead {
+        return Ok(false);
+    }
+    let used = info.execution_count > 0;
     match link.ask(Ask::Restart { kernel }).await? {
         Answer::Kernel(_) => Ok(used),
         _ => other_answer(),

@@ -8,7 +8,7 @@ use super::{
 use crate::{Caller, Core, ExecCommand};
 use atoll_kernels::Language;
 use atoll_store::SandboxId;
-use atoll_types::Result;
+use atoll_types::{Error, Result};
 use std::collections::BTreeMap;
 
 const DEFAULT_SECONDS: u64 = 600;
@@ -42,7 +42,15 @@ impl Core {
             ..ExecCommand::default()
         };
         let told = ("dependencies.install", packages::listed(*language, packages));
-        let outcome = self.exec_as(caller, sandbox, &command, Some(told), checked).await?;
+        // The field as it is called here.
+        let named = |error: Error| match error.field.as_deref() {
+            Some("timeout_seconds") => {
+                let message = error.message.replace("timeout_seconds", "timeout");
+                Error { message, ..error }.at("timeout")
+            }
+            _ => error,
+        };
+        let outcome = self.exec_as(caller, sandbox, &command, Some(told), checked).await.map_err(named)?;
         let report = &outcome.report;
         let mut stderr = tail(&outcome.stderr);
         let mut add = |line: &str| {

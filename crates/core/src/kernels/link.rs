@@ -68,6 +68,8 @@ pub(crate) struct Link {
     guest: Guest,
     exec: ExecId,
     talk: Mutex<Talk>,
+    /// Whoever starts a dead kernel anew has this.
+    pub(super) reviving: tokio::sync::Mutex<()>,
 }
 
 /// The warden, as a command.
@@ -132,7 +134,7 @@ impl Link {
         let events = guest.attach(exec, from, true).await?;
         let (requests, queue) = mpsc::channel(QUEUE);
         let talk = Talk { oom_kills: report.oom_kills, requests: Some(requests), ..Talk::default() };
-        let link = Arc::new(Self { guest, exec, talk: Mutex::new(talk) });
+        let link = Arc::new(Self { guest, exec, talk: Mutex::new(talk), reviving: Default::default() });
         tokio::spawn(write(Arc::clone(&link), queue));
         let listener = Listener { link: Arc::clone(&link), container: Arc::clone(container), next: from };
         tokio::spawn(listener.listen(events));

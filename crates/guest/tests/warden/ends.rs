@@ -76,8 +76,10 @@ fn a_cell_that_will_not_be_interrupted_is_killed_and_the_kernel_begins_anew() {
     let kernel = warden.python();
     warden.value(kernel, "x = 7");
     let before = warden.info(kernel).pid;
-    let stubborn = warden.queue(Execute { timeout_ms: 100, ..cell(kernel, STUBBORN) });
+    // Long enough to begin.
+    let stubborn = warden.queue(Execute { timeout_ms: 5000, ..cell(kernel, STUBBORN) });
     let behind = warden.queue(cell(kernel, "x"));
+    begun(&warden);
     let report = warden.end_of(stubborn);
     assert!(report.timed_out && report.state_lost && report.restarted && !report.success, "{report:?}");
     assert_eq!(report.error.unwrap().kind, "TIMEOUT");
@@ -222,4 +224,23 @@ fn fifty_kernels_live_at_once() {
     let more: Vec<_> = (0..15).map(|_| warden.start_of(Language::Bash)).collect();
     let refused = more.into_iter().filter_map(|s| warden.ask(Ask::Start(s)).err()).collect::<Vec<_>>();
     assert_eq!((refused.len(), refused[0].code), (1, ErrorCode::LimitExceeded));
+}
+
+#[test]
+fn time_that_the_sandbox_stands_still_is_no_time_of_the_cell() {
+    let mut warden = Warden::start();
+    let kernel = warden.python();
+    let code =
+        "import os, time\nopen('begun', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)";
+    let waiting = warden.queue(Execute { timeout_ms: 4000, ..cell(kernel, code) });
+    begun(&warden);
+    let signal = |name: &str| {
+        std::process::Command::new("/bin/kill").args([name, &warden.pid().to_string()]).status().unwrap()
+    };
+    signal("-STOP");
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    signal("-CONT");
+    std::fs::write(warden.folder.path().join("go"), "").unwrap();
+    let report = warden.end_of(waiting);
+    assert!(report.success && !report.timed_out, "{report:?}");
 }

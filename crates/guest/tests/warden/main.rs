@@ -7,3 +7,5 @@ mod support;
 mod cells;
 mod copies;
 mod ends;
+mod hostile;
+mod languages;

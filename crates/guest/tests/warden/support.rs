@@ -11,7 +11,10 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, channel},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -22,6 +25,8 @@ pub(crate) struct Warden {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Line>,
+    /// Held while nobody reads.
+    ears: Arc<Mutex<()>>,
     /// Came while something else was waited for.
     kept: VecDeque<Line>,
     pub(crate) folder: tempfile::TempDir,
@@ -51,19 +56,29 @@ impl Warden {
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
+        let ears = Arc::new(Mutex::new(()));
+        let open = ears.clone();
         std::thread::spawn(move || {
             for line in stdout.lines() {
+                drop(open.lock());
                 let line = serde_json::from_str(&line.unwrap()).unwrap();
                 if sender.send(line).is_err() {
                     return;
                 }
             }
         });
-        Self { child, stdin, lines, kept: VecDeque::new(), folder, mark }
+        Self { child, stdin, lines, ears, kept: VecDeque::new(), folder, mark }
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Does something while nobody reads what the warden says.
+    pub(crate) fn while_deaf<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        let ears = self.ears.clone();
+        let _closed = ears.lock().unwrap();
+        act(self)
     }
 
     /// Says something; its answer comes later.

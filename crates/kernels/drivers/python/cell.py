@@ -19,8 +19,8 @@ _sample.close()
 
 def remember(name, code):
     lines = [line + "\n" for line in code.split("\n")]
+    S.source_size += len(code) + 1 - sum(map(len, S.sources.pop(name, ())))
     S.sources[name] = lines
-    S.source_size += len(code) + 1
     while S.source_size > MOST_SOURCE and len(S.sources) > 1:
         oldest = next(iter(S.sources))
         S.source_size -= sum(map(len, S.sources.pop(oldest)))
@@ -36,6 +36,7 @@ def undefined_word(code):
     end = next((at for at, letter in enumerate(code) if not (letter.isalnum() or letter == "_")), len(code))
     word = code[:end]
     return ("\n" not in code and word.isidentifier() and code[end:end + 1] not in ("(", ".", "[")
+            and word not in ("lambda", "not", "await", "yield")
             and word not in MAIN.__dict__ and not hasattr(builtins, word))
 
 
@@ -43,34 +44,44 @@ def parse(code, name):
     return compile(code, name, "exec", ONLY_TREE | TOP_LEVEL_AWAIT | S.flags, True)
 
 
+def have_ipython():
+    """Loads it, where there is one to load."""
+    if S.ipython is not None and S.shell is None:
+        part("ipython")
+        try:
+            load_ipython()
+        except Exception as error:
+            S.ipython = None
+            sys.stderr.write("IPython could not be loaded: %s: %s\n" % (type(error).__name__, error))
+    return S.shell is not None
+
+
 def read_cell(code, name):
     """The cell's tree and text. IPython reads it where Python cannot, so that it is loaded for those who use it."""
-    wanted = S.ipython is not None
-    if wanted and S.shell is None and ("IPython" in code or "get_ipython" in code or "Out[" in code or "In[" in code):
-        part("ipython")
-        load_ipython()  # noqa: F821
+    remember(name, code)
+    if any(word in code for word in ("IPython", "get_ipython", "Out[", "In[")):
+        have_ipython()
     try:
         tree = parse(code, name)
         single = len(tree.body) == 1 and isinstance(tree.body[0], _ast.Expr)
-        again = single and undefined_word(code)
-    except SyntaxError:
-        again = any(mark in code for mark in "%!?") or "\n" not in code.strip() or ">>> " in code or "In [" in code
-        if not (wanted and again):
-            remember(name, code)
+        if not (single and undefined_word(code) and have_ipython()):
+            return tree, code
+    except SyntaxError as error:
+        magic = any(mark in code for mark in "%!?") or "\n" not in code.strip() or ">>> " in code or "In [" in code
+        if not (magic and have_ipython()):
+            if (error.text or "").lstrip().startswith(("%", "!")):
+                error.msg += " (magics and !commands need IPython, which this Python does not have)"
             raise
-    if wanted and again:
-        part("ipython")
-        code = transform(code)  # noqa: F821
-        remember(name, code)
-        tree = parse(code, name)
-    else:
-        remember(name, code)
-    return tree, code
+    code = transform(code)
+    remember(name, code)
+    return parse(code, name), code
 
 
 def is_quiet(expression, code):
     """Whether a semicolon follows the last expression."""
-    line = code.splitlines()[expression.end_lineno - 1].encode()
+    # Not `splitlines`, which knows more kinds of lines than Python's grammar does.
+    lines = code.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    line = lines[expression.end_lineno - 1].encode()
     return line[expression.end_col_offset:].lstrip().startswith(b";")
 
 
@@ -78,7 +89,7 @@ def run_cell(code):
     name = "<cell %d>" % S.count
     tree, code = read_cell(code, name)
     if S.shell is not None:
-        tree = before_cell(tree, code)  # noqa: F821
+        tree = before_cell(tree, code)
     last, quiet = None, False
     if tree.body and isinstance(tree.body[-1], _ast.Expr):
         expression = tree.body.pop()
@@ -117,6 +128,7 @@ def in_loop(coroutine):
         return loop.run_until_complete(task)
     except (KeyboardInterrupt, SystemExit) as error:
         if task.done():
+            task.cancelled() or task.exception()  # seen: asyncio need not complain
             raise
         # Its `finally` blocks run, and where it was waiting is what the traceback shows.
         task.cancel()
@@ -142,22 +154,24 @@ def result_of(value):
         namespace.update(zip(names, S.shown))
     if S.shell is not None:
         namespace["_oh"][S.count] = namespace["_%d" % S.count] = value
-    if type(value) in PLAIN and S.shell is None:
+    if S.shell is None and any(type(value) is kind for kind in PLAIN):
         try:
             return repr(value)
         except Exception:
             pass  # something in it; told below
     part("show")
-    return show_value(value)  # noqa: F821
+    return show_value(value)
 
 
 def execute(request):
     S.cell = request["id"]
+    S.lines.clear()
     S.pending = S.deferred = False
     open_streams()
     S.count += 1
     if S.loop is not None:
         event_loop()
+    MAIN.__dict__.setdefault("__name__", "__main__")
     answer = {"event": "done", "id": request["id"], "result": None, "error": None}
     lengths, error, text = {}, None, None
     try:
@@ -169,10 +183,10 @@ def execute(request):
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is not None or S.shell is not None:
         part("show")
-        error = after_cell(error)  # noqa: F821
+        error = after_cell(error)
     if error is not None:
         part("errors")
-        answer["error"] = describe(error, lengths)  # noqa: F821
+        answer["error"] = describe(error, lengths)
     elif text is not None:
         if len(text) > MOST_TEXT:
             lengths["result"] = len(text)
@@ -181,10 +195,12 @@ def execute(request):
         answer["lengths"] = lengths
     error = text = None  # with them go the frames of the cell and what they hold
     _signal.signal(_signal.SIGINT, on_interrupt)
-    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, {_signal.SIGINT})
     flush()
+    # No handler of the user's comes between the answer and our knowing that it was given.
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, EVERY_SIGNAL)
     emit(**answer)
     S.cell = None
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask - {_signal.SIGINT})
 
 
 def end_child(error):
@@ -194,7 +210,7 @@ def end_child(error):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
     elif error is not None:
         part("errors")
-        sys.stderr.write(describe(error, {})["traceback"] + "\n")  # noqa: F821
+        sys.stderr.write(describe(error, {})["traceback"] + "\n")
         code = 1
     flush()
     posix._exit(code & 255)

@@ -4,13 +4,10 @@ history on disk and uses no colours."""
 
 
 def load_ipython():
-    if S.shell is not None:
-        return S.shell
     hidden("IPython")
     S.shell = make_shell()
     S.shell.builtin_trap.activate()
     raise_deferred()
-    return S.shell
 
 
 WHOLE.add(load_ipython.__code__)
@@ -85,8 +82,10 @@ def make_shell():
     settings = Config()
     settings.HistoryManager.enabled = False
     settings.InteractiveShell.colors = "NoColor" if interactive_version() < 9 else "nocolor"
-    shell = Shell.instance(ipython_dir="/nonexistent", user_module=MAIN, user_ns=MAIN.__dict__, config=settings)
+    shell = Shell.instance(ipython_dir="/", user_module=MAIN, user_ns=MAIN.__dict__, config=settings)
     interactiveshell.InteractiveShell._instance = shell
+    if shell.db is None:
+        shell.db = {}
     shell.set_hook("show_in_pager", show_page)
     shell.execution_count = S.count
     builtins.input = no_input
@@ -104,7 +103,7 @@ def show_page(_shell, data, *_arguments, **_options):
 
 def transform(code):
     """Python, from what IPython understands."""
-    return load_ipython().transform_cell(code)
+    return S.shell.transform_cell(code)
 
 
 def before_cell(tree, code):

@@ -61,11 +61,9 @@ def method(thing, name):
 
 def own_display(thing):
     """Objects that call IPython's display themselves."""
-    shows = method(thing, "_ipython_display_") if S.ipython else None
-    if shows is None or is_plotly(thing):
+    shows = method(thing, "_ipython_display_")
+    if shows is None or is_plotly(thing) or not have_ipython():
         return False
-    part("ipython")
-    load_ipython()
     try:
         shows()
         return True
@@ -167,7 +165,9 @@ def show_figures(*_arguments, **_options):
     for number in pyplot.get_fignums():
         figure = pyplot.figure(number)
         try:
-            form = attempt("image/png", lambda: png_of(figure))
+            # One with nothing on it was made by the way, and not to be looked at.
+            drawn = len(figure.get_children()) > 1
+            form = attempt("image/png", lambda: png_of(figure)) if drawn else None
             if form is not None:
                 publish(*form)
         finally:
@@ -189,7 +189,8 @@ def interactive_page(figure):
         '<!DOCTYPE html><html><head><meta charset="utf-8"></head><body><script>(async()=>{'
         'const b=Uint8Array.from(atob("%s"),c=>c.charCodeAt(0));'
         'const s=new Blob([b]).stream().pipeThrough(new DecompressionStream("deflate"));'
-        "const t=await new Response(s).text();document.open();document.write(t);document.close()})()</script></body></html>"
+        "const t=await new Response(s).text();document.open();document.write(t);document.close()})()</script>"
+        "</body></html>"
         % hidden("binascii").b2a_base64(packed, newline=False).decode())
 
 

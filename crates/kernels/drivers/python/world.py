@@ -19,8 +19,9 @@ def open_streams(anew=False):
             posix.dup2(kept, descriptor)
         stream = getattr(sys, name, None)
         if stream is None or getattr(stream, "closed", False) or anew:
-            raw = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
-            stream = Stream(raw, "utf-8", "backslashreplace", newline="\n")
+            raw = io.FileIO(descriptor, "wb", closefd=False)
+            raw.name = "<" + name + ">"
+            stream = Stream(io.BufferedWriter(raw), "utf-8", "backslashreplace", newline="\n")
             stream.mode = "w"
             setattr(sys, name, stream)
             setattr(sys, "__" + name + "__", stream)
@@ -38,9 +39,13 @@ class StdinNotImplementedError(RuntimeError):
     __module__ = "builtins"  # so that a traceback names it without naming us
 
 
-def no_input(prompt="", *_arguments, **_options):
+def no_input(*_arguments, **_options):
     raise StdinNotImplementedError(
         "input() is not available: nobody answers here. Give the value in the code, in a file or in a variable.")
+
+
+def no_debugger(*_arguments, **_options):
+    raise StdinNotImplementedError("breakpoint() is not available: nobody answers here.")
 
 
 def leave(code=None):
@@ -51,7 +56,7 @@ def display(*objects, **_options):
     """Shows objects: as pictures or HTML where they can, else as text."""
     part("show")
     for thing in objects:
-        show(thing)  # noqa: F821
+        show(thing)
 
 
 class AfterImport:
@@ -99,12 +104,13 @@ def on_linecache(module):
 
 
 def on_asyncio(_module):
-    event_loop()
+    if _thread.get_ident() == MAIN_THREAD:
+        event_loop()
 
 
 def on_pyplot(module):
     part("show")
-    module.show = show_figures  # noqa: F821
+    module.show = show_figures
 
 
 def on_plotly(module):

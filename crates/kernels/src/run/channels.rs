@@ -35,7 +35,7 @@ impl Source {
     /// Waits until there is something to read; for ever where nothing can come any more.
     pub(super) async fn readable(&self) {
         if self.closed.get() || self.pipe.readable().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
@@ -149,7 +149,7 @@ impl Channels {
     /// Waits until a request can go on.
     pub(super) async fn writable(&self) {
         if self.requests.writable().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -257,8 +257,10 @@ impl Kernel {
         if let Some(pid) = live.pid {
             self.warden.reaper.tell(pid, &self.ended.0);
         }
+        // A copy is made at once or not at all.
+        let time = if live.pid.is_some() { START } else { COPY };
         self.live = Some(live);
-        self.doing = Doing::Starting { countdown: Countdown::new(START) };
+        self.doing = Doing::Starting { countdown: Countdown::new(time) };
         let mut info = self.picture.info.borrow_mut();
         (info.execution_count, info.death) = (execution_count, None);
     }
@@ -317,11 +319,12 @@ impl Kernel {
 
     /// Its driver can say nothing any more, so nobody can use it. Most likely it is just ending.
     async fn lost_events(&mut self) -> Going {
-        let ended = tokio::time::timeout(ENDING, self.ended.1.recv()).await;
-        match ended {
-            Ok(Some(ended)) if Some(ended.pid) == self.live.as_ref().and_then(|live| live.pid) => {
-                self.note_end(ended).await
-            }
+        let pid = self.live.as_ref().and_then(|live| live.pid);
+        if pid.is_none() {
+            return self.give_up("it could not be copied").await;
+        }
+        match tokio::time::timeout(ENDING, self.ended.1.recv()).await {
+            Ok(Some(ended)) if Some(ended.pid) == pid => self.note_end(ended).await,
             _ => self.give_up("its driver closed its pipe").await,
         }
     }
@@ -389,6 +392,10 @@ impl Kernel {
         self.between = Default::default();
         let plain = interpreter.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect();
         self.picture.info.borrow_mut().interpreter = plain;
+        self.tell_ready();
+    }
+
+    pub(super) fn tell_ready(&mut self) {
         let info = self.info();
         for tag in std::mem::take(&mut self.waiters) {
             self.answer(tag, Ok(Answer::Kernel(info.clone())));

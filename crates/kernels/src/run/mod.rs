@@ -26,7 +26,7 @@ use crate::{LONGEST_LINE, Request};
 use lines::Lines;
 use reaper::Reaper;
 use std::{
-    io::ErrorKind,
+    io::{ErrorKind, Write},
     os::fd::AsFd,
     rc::Rc,
     time::{SystemTime, UNIX_EPOCH},
@@ -48,24 +48,23 @@ pub fn main(_request: &str) -> u8 {
     match run() {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("atoll-init: kernels: {error}");
+            complain(format_args!("{error}"));
             1
         }
     }
 }
 
 fn run() -> std::io::Result<()> {
-    // What interpreters leave behind comes to us, so that it can be found and ended. Where there is no such
-    // thing, as in an old gVisor, it is found by its environment.
-    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    // What interpreters leave behind comes to us, so that it can be found and ended.
+    let adopts = rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
-    runtime.block_on(local.run_until(serve()))
+    runtime.block_on(local.run_until(serve(adopts)))
 }
 
-async fn serve() -> std::io::Result<()> {
+async fn serve(adopts: bool) -> std::io::Result<()> {
     let own = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    let warden = Warden::new(own.collect());
+    let warden = Warden::new(own.collect(), adopts);
     tokio::task::spawn_local(warden.reaper.clone().run(Reaper::signals()?));
     let stdout = Sender::from_owned_fd(std::io::stdout().as_fd().try_clone_to_owned()?)?;
     let writer = warden.clone();
@@ -94,13 +93,18 @@ async fn read_requests(warden: &Rc<Warden>) -> std::io::Result<()> {
                     warden.out.room().await;
                     warden.ask(request);
                 }
-                Err(error) => eprintln!("atoll-init: kernels: not a request: {error}"),
+                Err(error) => complain(format_args!("not a request: {error}")),
             }
         }
         if std::mem::take(&mut skipped) > 0 {
-            eprintln!("atoll-init: kernels: a request was too long");
+            complain(format_args!("a request was too long"));
         }
     }
+}
+
+/// Says something on stderr; where nobody hears it, nobody does.
+fn complain(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "atoll-init: kernels: {what}");
 }
 
 fn now_unix_ms() -> u64 {

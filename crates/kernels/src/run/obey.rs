@@ -10,7 +10,7 @@ use super::{
     turn::REPEATS,
 };
 use crate::{Answer, MOST_CHECKPOINTS};
-use atoll_types::{CellId, CheckpointId, Error, ErrorCode, ExecId, KernelId};
+use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId};
 use rustix::process::Signal;
 use std::rc::Rc;
 
@@ -55,7 +55,7 @@ impl Kernel {
     }
 
     fn wait(&mut self, tag: ExecId) {
-        if matches!(self.doing, Doing::Starting { .. }) {
+        if matches!(self.doing, Doing::Starting { .. } | Doing::Restoring { .. }) {
             self.waiters.push(tag);
         } else {
             let info = self.info();
@@ -103,7 +103,12 @@ impl Kernel {
                 let (record, report) = running.lost(&self.warden.out, why, None, restarted);
                 self.warden.journal.end(&self.warden.out, &record, report);
             }
-            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } | Doing::Restoring { tag, .. } => {
+            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } => {
+                self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
+            }
+            Doing::Restoring { tag, checkpoint, .. } => {
+                // Its process is the one that is ended now.
+                self.forget(checkpoint);
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
             }
         }
@@ -148,20 +153,23 @@ impl Kernel {
     }
 
     async fn roll_back(&mut self, tag: ExecId, checkpoint: CheckpointId) {
+        if matches!(&self.doing, Doing::Restoring { checkpoint: c, .. } if *c == checkpoint) {
+            return self.waiters.push(tag);
+        }
         if let Err(error) = self.find(checkpoint) {
             return self.answer(tag, Err(error));
         }
         self.end_work("the kernel was rolled back", false);
         self.kill(true).await;
         self.live = None;
-        let waiters = std::mem::take(&mut self.waiters);
-        for tag in waiters {
-            self.answer(tag, Err(Error::new(ErrorCode::Conflict, "the kernel was rolled back")));
-        }
         // Killing takes a moment, in which a checkpoint may end.
         let at = match self.find(checkpoint) {
             Ok(at) => at,
-            Err(error) => return self.answer(tag, Err(error)),
+            Err(error) => {
+                self.picture.info.borrow_mut().death = Some(Death::from_wait(None, Some(9), false));
+                self.fail_waiters(&error);
+                return self.answer(tag, Err(error));
+            }
         };
         let found = &self.checkpoints[at];
         let (process, count) = (found.process, found.info.execution_count);
@@ -219,7 +227,7 @@ impl Kernel {
 
     /// The last of it: whoever still wants something is told.
     pub(super) async fn go(&mut self) {
-        self.drop_queue("INTERRUPTED", "the kernel is gone");
+        self.drop_queue("KERNEL_DIED", "the interpreter did not start");
         if self.live.is_some() {
             self.kill(false).await;
         }

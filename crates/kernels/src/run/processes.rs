@@ -1,6 +1,6 @@
 //! Which processes a kernel has, by one walk over /proc, and their end. A process belongs to the kernel whose
-//! interpreter is among its parents; where those are gone, to the one whose group it is in; and where it has
-//! left that too, to the one that its environment names.
+//! interpreter is among its parents. Where those are gone it is below the warden, which adopts it, and belongs to
+//! the kernel whose group it is in; and where it has left that too, to the one that its environment names.
 //!
 //! One that does all three (it leaves its parents, its group, and hides or changes its environment) is not
 //! found, and lives as long as the sandbox.
@@ -17,10 +17,12 @@ use std::{
 /// The variable that names a kernel to everything that it starts.
 pub(super) const MARKER: &str = "ATOLL_KERNEL";
 
-/// Rounds of stopping before killing goes on anyway, and of killing before that is given up.
+/// What lives after so many rounds of killing makes more of itself, and is stopped first.
+const PLAIN_ROUNDS: u32 = 3;
 const STOP_ROUNDS: usize = 8;
-const KILL_ROUNDS: usize = 200;
-const ROUND: Duration = Duration::from_millis(5);
+/// When killing is given up.
+const KILL_ROUNDS: u32 = 1000;
+const LONGEST_ROUND: Duration = Duration::from_millis(5);
 /// Of an environment, as much as is read.
 const ENVIRONMENT: u64 = 256 << 10;
 
@@ -97,15 +99,22 @@ fn read(pid: i32, name: &str, most: u64) -> Option<Vec<u8>> {
     Some(text)
 }
 
+/// The warden's own number.
+pub(super) fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
 /// Whether a process is a child of this one and lives.
 pub(super) fn is_child(pid: i32) -> bool {
-    let me = i32::try_from(std::process::id()).unwrap_or(0);
-    Stat::read(pid).is_some_and(|stat| stat.parent == me && stat.lives())
+    Stat::read(pid).is_some_and(|stat| stat.parent == own_pid() && stat.lives())
 }
 
 /// Who owns which processes that are known by number.
 #[derive(Debug, Default)]
 pub(super) struct Known {
+    /// Whether the warden adopts what its interpreters leave behind. Where it does not, as in an old gVisor, that
+    /// may be anywhere.
+    pub(super) adopts: bool,
     /// Interpreters, live or waiting.
     pub(super) owners: HashMap<i32, KernelId>,
     /// Of this kernel, what is to be left alone.
@@ -115,13 +124,9 @@ pub(super) struct Known {
 /// Kills everything that a kernel has, but for what is spared, and waits until it is gone. False where some of
 /// it will not go.
 pub(super) async fn kill_all(kernel: KernelId, known: &Known) -> bool {
-    for _ in 0..KILL_ROUNDS {
-        // Stopping first keeps a fork bomb from growing while it is being killed.
-        for _ in 0..STOP_ROUNDS {
-            let running = belonging(kernel, known).into_iter().filter(|(_, state)| !b"Tt".contains(state));
-            if running.map(|(pid, _)| usize::from(send(pid, Signal::STOP))).sum::<usize>() == 0 {
-                break;
-            }
+    for round in 1..=KILL_ROUNDS {
+        if round > PLAIN_ROUNDS {
+            stop_all(kernel, known);
         }
         let all = belonging(kernel, known);
         if all.is_empty() {
@@ -130,9 +135,19 @@ pub(super) async fn kill_all(kernel: KernelId, known: &Known) -> bool {
         for (pid, _) in all {
             send(pid, Signal::KILL);
         }
-        tokio::time::sleep(ROUND).await;
+        tokio::time::sleep(LONGEST_ROUND.min(Duration::from_micros(300) * round)).await;
     }
     false
+}
+
+/// Keeps a fork bomb from growing while it is being killed.
+fn stop_all(kernel: KernelId, known: &Known) {
+    for _ in 0..STOP_ROUNDS {
+        let running = belonging(kernel, known).into_iter().filter(|(_, state)| !b"Tt".contains(state));
+        if running.map(|(pid, _)| usize::from(send(pid, Signal::STOP))).sum::<usize>() == 0 {
+            return;
+        }
+    }
 }
 
 /// The living processes of a kernel, and how each is.
@@ -140,23 +155,24 @@ fn belonging(kernel: KernelId, known: &Known) -> Vec<(i32, u8)> {
     let Ok(directory) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = directory.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let all: HashMap<i32, Stat> = pids.filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
-    let me = i32::try_from(std::process::id()).unwrap_or(0);
+    let me = own_pid();
     let ours = all.iter().filter(|(pid, stat)| {
         stat.lives()
             && **pid != me
             && !known.spared.contains(pid)
-            && owner(**pid, &all, known, marker) == Some(kernel)
+            && owner(**pid, me, &all, known, marker) == Some(kernel)
     });
     ours.map(|(pid, stat)| (*pid, stat.state)).collect()
 }
 
 fn owner(
     pid: i32,
+    me: i32,
     all: &HashMap<i32, Stat>,
     known: &Known,
     marker: impl Fn(i32) -> Option<KernelId>,
 ) -> Option<KernelId> {
-    let mut at = pid;
+    let (mut at, mut below) = (pid, !known.adopts);
     // A picture taken while processes change may hold a circle, hence the bound.
     for _ in 0..=all.len() {
         if let Some(kernel) = known.owners.get(&at) {
@@ -166,9 +182,13 @@ fn owner(
             Some(stat) => at = stat.parent,
             None => break,
         }
+        if at == me {
+            below = true;
+            break;
+        }
     }
-    let group = all.get(&pid).map(|stat| stat.group);
-    group.and_then(|group| known.owners.get(&group).copied()).or_else(|| marker(pid))
+    let group = all.get(&pid).filter(|_| below)?.group;
+    known.owners.get(&group).copied().or_else(|| marker(pid))
 }
 
 /// The kernel that a process's environment names.
@@ -203,20 +223,25 @@ mod tests {
     #[test]
     fn parents_come_before_groups_and_groups_before_names() {
         let [a, b, c] = [KernelId::random(), KernelId::random(), KernelId::random()];
-        let known = Known { owners: HashMap::from([(10, a), (20, b)]), spared: HashSet::new() };
-        // 21 is b's child in a's group; 30 is nobody's in b's group; 40 only says c; 50 and 51 are a circle.
+        let owners = HashMap::from([(10, a), (20, b)]);
+        let known = |adopts| Known { adopts, owners: owners.clone(), spared: HashSet::new() };
+        // 21 is b's child in a's group; 30 is nobody's in b's group; 40 only says c, and so does 41, which is not
+        // below the warden; 50 and 51 are a circle.
         let all = HashMap::from([
-            (10, stat(1, 10)),
-            (20, stat(1, 20)),
+            (3, stat(1, 3)),
+            (10, stat(3, 10)),
+            (20, stat(3, 20)),
             (21, stat(20, 10)),
-            (30, stat(1, 20)),
-            (40, stat(1, 40)),
+            (30, stat(3, 20)),
+            (40, stat(3, 40)),
+            (41, stat(1, 41)),
             (50, stat(51, 50)),
             (51, stat(50, 50)),
         ]);
-        let says = |pid| (pid == 40).then_some(c);
-        let of = |pid| owner(pid, &all, &known, says);
+        let says = |pid| matches!(pid, 40 | 41).then_some(c);
+        let of = |pid| owner(pid, 3, &all, &known(true), says);
         assert_eq!((of(10), of(21), of(30), of(40)), (Some(a), Some(b), Some(b), Some(c)));
-        assert_eq!((of(50), of(1), of(99)), (None, None, None));
+        assert_eq!((of(41), of(50), of(1), of(99)), (None, None, None, None));
+        assert_eq!(owner(41, 3, &all, &known(false), says), Some(c));
     }
 }

@@ -153,7 +153,7 @@ impl Kernel {
         else {
             return;
         };
-        let process = pid.filter(|pid| *pid > 1).and_then(Process::find);
+        let process = self.new_process(pid);
         let (Some(process), None, Some(live)) = (process, &error, &self.live) else {
             let why = error.unwrap_or_else(|| "its process is gone".into());
             self.answer(tag, Err(copy_error("checkpointed", &why)));
@@ -173,6 +173,13 @@ impl Kernel {
         self.answer(tag, Ok(Answer::Checkpoint(info)));
     }
 
+    /// A process that a driver tells of: one that lives, and is nobody's that is known.
+    fn new_process(&self, pid: Option<i32>) -> Option<Process> {
+        let known = self.warden.known();
+        let new = |pid: &i32| *pid > 1 && *pid != processes::own_pid() && !known.owners.contains_key(pid);
+        pid.filter(new).and_then(Process::find)
+    }
+
     fn note_fork(&mut self, id: u64, pid: Option<i32>, error: Option<String>) {
         if !matches!(&self.doing, Doing::Forking { id: asked, .. } if *asked == id) {
             return;
@@ -182,7 +189,7 @@ impl Kernel {
             return;
         };
         self.touch();
-        match (pid, error) {
+        match (self.new_process(pid), error) {
             (Some(_), None) => {
                 let environment = self.live.as_ref().map(|live| live.environment.clone()).unwrap_or_default();
                 let count = self.picture.info.borrow().execution_count;
@@ -205,7 +212,7 @@ impl Kernel {
         }
         self.doing = Doing::Nothing;
         // Without a copy that waits in its place it can be returned to no more.
-        match copy.filter(|pid| *pid > 1).and_then(Process::find) {
+        match self.new_process(copy) {
             Some(process) => self.checkpoints[at].process = process,
             None => drop(self.checkpoints.remove(at)),
         }
@@ -214,8 +221,8 @@ impl Kernel {
         }
         self.variables_changed = true;
         self.touch();
-        let info = self.info();
-        self.answer(tag, Ok(Answer::Kernel(info)));
+        self.waiters.push(tag);
+        self.tell_ready();
     }
 
     /// The time of what is done is up.
@@ -282,7 +289,7 @@ impl Kernel {
         }
         let known = self.known(spare_checkpoints);
         if !processes::kill_all(self.id, &known).await {
-            eprintln!("kernel {}: some of its processes will not end", self.id);
+            super::complain(format_args!("kernel {}: some of its processes will not end", self.id));
         }
     }
 
@@ -311,6 +318,10 @@ impl Kernel {
         }
         self.drain();
         let death = Death::from_wait(exit_status, signal, false);
+        // Its number may be another's by now.
+        if let Some(live) = &mut self.live {
+            live.pid = None;
+        }
         self.kill(true).await;
         self.died(&death.reason(), death).await
     }
@@ -340,7 +351,8 @@ impl Kernel {
             Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } => self.answer(tag, Err(error)),
             Doing::Restoring { tag, checkpoint, .. } => {
                 self.forget(checkpoint);
-                self.answer(tag, Err(error));
+                self.answer(tag, Err(error.clone()));
+                self.fail_waiters(&error);
             }
             Doing::Nothing => {}
         }

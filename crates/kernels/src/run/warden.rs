@@ -24,6 +24,8 @@ pub(super) struct Warden {
     pub(super) out: Out,
     pub(super) journal: Journal,
     pub(super) reaper: Rc<Reaper>,
+    /// Whether what interpreters leave behind comes to us.
+    adopts: bool,
     /// The oldest first.
     kernels: RefCell<Vec<(KernelId, Rc<Picture>)>>,
     /// Those that the warden was started with.
@@ -33,11 +35,12 @@ pub(super) struct Warden {
 }
 
 impl Warden {
-    pub(super) fn new(own_variables: Variables) -> Rc<Self> {
+    pub(super) fn new(own_variables: Variables, adopts: bool) -> Rc<Self> {
         Rc::new(Self {
             out: Out::default(),
             journal: Journal::default(),
             reaper: Rc::default(),
+            adopts,
             kernels: RefCell::default(),
             own_variables,
             variables: RefCell::default(),
@@ -53,7 +56,7 @@ impl Warden {
 
     /// The processes that are known, and whose they are.
     pub(super) fn known(&self) -> Known {
-        let mut known = Known::default();
+        let mut known = Known { adopts: self.adopts, ..Known::default() };
         for (id, picture) in self.kernels.borrow().iter() {
             let live = picture.info.borrow().pid.and_then(|pid| i32::try_from(pid).ok());
             let waiting = picture.waiting.borrow();
@@ -142,8 +145,16 @@ impl Warden {
 
     /// A kernel that begins with what another one has.
     pub(super) fn adopt(self: &Rc<Self>, from: &Kernel, tag: ExecId, new: KernelId, live: Live, count: u64) {
-        if let Err(error) = self.may_be_new(new) {
-            return self.out.answer(tag, Err(error));
+        // It was asked for twice before it was there; dropped, the second copy ends.
+        let again = if self.is_fork_of(new, from.id) {
+            self.send(new, Control::Wait { tag })
+        } else {
+            self.may_be_new(new)
+        };
+        match again {
+            Err(error) => return self.out.answer(tag, Err(error)),
+            Ok(()) if self.find(new).is_some() => return,
+            Ok(()) => {}
         }
         let parent = Some(from.id);
         let interpreter = from.picture.info.borrow().interpreter.clone();
@@ -151,6 +162,10 @@ impl Warden {
         let mut kernel = Kernel::new(self.clone(), info, from.plan.clone(), tag);
         kernel.begin_with(live, count);
         self.keep(kernel);
+    }
+
+    fn is_fork_of(&self, new: KernelId, kernel: KernelId) -> bool {
+        self.find(new).is_some_and(|picture| picture.info.borrow().parent == Some(kernel))
     }
 
     fn may_be_new(&self, kernel: KernelId) -> Result<()> {
@@ -203,9 +218,7 @@ impl Warden {
     fn fork(&self, tag: ExecId, fork: Fork) -> Result<()> {
         let Fork { kernel, checkpoint, new } = fork;
         // Asked again: what was made then is the answer.
-        if let Some(known) = self.find(new)
-            && known.info.borrow().parent == Some(kernel)
-        {
+        if self.is_fork_of(new, kernel) {
             return self.send(new, Control::Wait { tag });
         }
         self.may_be_new(new)?;

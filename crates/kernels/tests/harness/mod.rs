@@ -209,7 +209,10 @@ impl Kernel {
 
     /// Waits for the cell's end.
     pub(crate) fn finish(&mut self) -> Cell {
-        let done = self.wait_for("done");
+        let mut done = self.wait_for("done");
+        while done["id"].as_u64() < Some(self.number) {
+            done = self.wait_for("done");
+        }
         assert_eq!(done["id"], self.number);
         let text = |bytes: &mut Vec<u8>| String::from_utf8_lossy(&std::mem::take(bytes)).into_owned();
         Cell {
@@ -283,6 +286,16 @@ impl Kernel {
         kill_process_group(self.pid, Signal::INT).unwrap();
     }
 
+    /// Interrupts the running cell until it has ended, again and again as the warden does.
+    pub(crate) fn interrupt_and_finish(&mut self) -> Cell {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end && !self.line.contains(&b'\n') {
+            self.interrupt();
+            self.read(Duration::from_millis(500));
+        }
+        self.finish()
+    }
+
     /// Makes a checkpoint: its process, and what was said of it.
     pub(crate) fn checkpoint(&mut self) -> (Pid, Value) {
         self.number += 1;
@@ -298,6 +311,8 @@ impl Kernel {
     /// Returns to a checkpoint: the process that waits from now on.
     pub(crate) fn roll_back(&mut self, checkpoint: Pid) -> Pid {
         kill_process_group(self.pid, Signal::KILL).unwrap();
+        // Until it is gone, it could still take a request out of the pipe.
+        waitpid(Some(self.pid), WaitOptions::empty()).unwrap();
         kill_process(checkpoint, Signal::USR1).unwrap();
         let restored = self.wait_for("restored");
         self.pid = process(&restored["pid"]);

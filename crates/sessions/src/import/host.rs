@@ -35,7 +35,7 @@ fn open(path: &Path, folders: &[PathBuf], source: &str) -> Result<(OwnedFd, File
     let real = path.canonicalize().map_err(no)?;
     let folders = folders.iter().filter_map(|folder| folder.canonicalize().ok());
     let inside = folders.filter_map(|folder| Some((real.strip_prefix(&folder).ok()?.to_path_buf(), folder)));
-    // The folder itself is what its owner allowed, not what is to be handed over as a whole by accident.
+    // Of folders in each other the innermost.
     let (rest, folder) =
         inside.max_by_key(|(_, folder)| folder.as_os_str().len()).ok_or_else(|| nowhere(source))?;
     let rest = if rest.as_os_str().is_empty() { PathBuf::from(".") } else { rest };

@@ -20,7 +20,7 @@ use atoll_tools::{Pack, Unpack};
 use atoll_types::{Error, ErrorCode, Result};
 use base64::Engine;
 use bytes::Bytes;
-use futures_util::{Stream, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 
 /// Where something goes, before it is known whether it can.
 struct Plan {
@@ -79,9 +79,9 @@ impl Sessions {
 
     async fn import_one(&self, who: &Who, to: &ToolSession, file: ImportFile, at: &str) -> Result<u64> {
         match file {
-            ImportFile::Host { source, .. } => self.import_host(who, to, &source, at).await,
+            ImportFile::Host { source, .. } => self.import_host(who, to, &source, at).boxed().await,
             ImportFile::Session { session_id, path, .. } => {
-                self.import_session(who, to, &session_id, &path, at).await
+                self.import_session(who, to, &session_id, &path, at).boxed().await
             }
             ImportFile::Inline { file_content, encoding, .. } => {
                 let bytes = decoded(file_content, encoding)?;
@@ -104,16 +104,15 @@ impl Sessions {
             return Err(Error::new(ErrorCode::Conflict, format!("{path} cannot be imported into itself")));
         }
         let _using = self.users.begin(from.id);
-        self.store.touch_tool_session(from.id, crate::now()).await?;
+        self.touch(&from).await;
         let entry = self.core.stat(&who.caller, from.sandbox, &path, true).await?;
         if entry.kind == EntryKind::Directory {
-            let archive = self.core.pack(&who.caller, from.sandbox, &Pack { path, prefix: None }).await?;
-            let next = async |archive: &mut Archive| archive.next().await;
-            return self.unpack(who, to, at, pieces(archive, next)).await;
+            let pack = Pack { path, prefix: None };
+            let archive = self.core.pack(&who.caller, from.sandbox, &pack).boxed().await?;
+            return self.unpack(who, to, at, Coming::Folder(Box::new(archive)).pieces()).await;
         }
-        let download = self.core.download(&who.caller, from.sandbox, &path, 0, 0).await?;
-        let next = async |download: &mut Download| download.next().await;
-        self.write(who, to, at, pieces(download, next)).await
+        let download = self.core.download(&who.caller, from.sandbox, &path, 0, 0).boxed().await?;
+        self.write(who, to, at, Coming::File(Box::new(download)).pieces()).await
     }
 
     /// One file, whole or not at all. Returns its bytes.
@@ -125,7 +124,9 @@ impl Sessions {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<u64> {
         let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
-        let entry = self.core.upload(&who.caller, to.sandbox, at, options, body).await?;
+        // On the heap: what is nested here would fill a thread's stack.
+        let writing = self.core.upload(&who.caller, to.sandbox, at, options, body.boxed());
+        let entry = writing.boxed().await?;
         Ok(entry.size)
     }
 
@@ -138,22 +139,35 @@ impl Sessions {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<u64> {
         let unpack = Unpack { path: at.to_owned() };
-        Ok(self.core.unpack(&who.caller, to.sandbox, &unpack, body).await?.bytes)
+        let unpacking = self.core.unpack(&who.caller, to.sandbox, &unpack, body.boxed());
+        Ok(unpacking.boxed().await?.bytes)
     }
 }
 
-/// What comes of a reader, to its end or to its first error.
-fn pieces<R: Send + 'static>(
-    reader: R,
-    next: impl AsyncFn(&mut R) -> Result<Option<Bytes>> + Copy,
-) -> impl Stream<Item = Result<Bytes>> {
-    stream::unfold(Some(reader), move |reader| async move {
-        let mut reader = reader?;
-        match next(&mut reader).await {
-            Ok(piece) => piece.map(|piece| (Ok(piece), Some(reader))),
-            Err(error) => Some((Err(error), None)),
+/// Something that comes in pieces.
+enum Coming {
+    File(Box<Download>),
+    Folder(Box<Archive>),
+}
+
+impl Coming {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        match self {
+            Self::File(file) => file.next().await,
+            Self::Folder(folder) => folder.next().await,
         }
-    })
+    }
+
+    /// All of it, to its end or to its first error.
+    fn pieces(self) -> impl Stream<Item = Result<Bytes>> + Send + 'static {
+        stream::unfold(Some(self), |coming| async move {
+            let mut coming = coming?;
+            match coming.next().await {
+                Ok(piece) => piece.map(|piece| (Ok(piece), Some(coming))),
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+    }
 }
 
 fn decoded(content: String, encoding: Encoding) -> Result<Bytes> {

@@ -1,5 +1,5 @@
 //! What the tools answer, exactly as it goes over the wire. A failure of a whole call has another shape
-//! ([`crate::Reply`]); the optional fields at the end of each are for that, so that one schema holds both.
+//! ([`crate::Reply`]).
 
 use super::input::Runtime;
 use schemars::JsonSchema;

@@ -37,6 +37,7 @@ pub(super) const ETC: &[&str] = &[
     "services",
     "rpc",
     "fonts",
+    "matplotlibrc",
     "R/Renviron",
     "R/Makeconf",
     "R/ldpaths",

@@ -22,12 +22,17 @@ fn every_language_keeps_its_variables_between_cells() {
         assert!(printed(&second).contains("42"), "{language}: {second}");
         assert_eq!(second["kernel_id"], first["kernel_id"]);
         assert_eq!(second["execution_count"], 2, "{second}");
-        let failed = run(&server, &sandbox, language, match language {
-            "bash" => "no_such_command_at_all",
-            "r" => "stop('on purpose')",
-            "node" => "throw new Error('on purpose')",
-            _ => "1/0",
-        });
+        let failed = run(
+            &server,
+            &sandbox,
+            language,
+            match language {
+                "bash" => "no_such_command_at_all",
+                "r" => "stop('on purpose')",
+                "node" => "throw new Error('on purpose')",
+                _ => "1/0",
+            },
+        );
         assert_eq!(failed["success"], false, "{failed}");
         assert!(!failed["error"]["type"].as_str().unwrap().is_empty(), "{failed}");
         assert!(printed(&run(&server, &sandbox, language, get)).contains("42"), "{language}");
@@ -56,8 +61,14 @@ fn output_comes_as_it_is_made_in_every_language() {
     let server = Server::start();
     let sandbox = server.create("{}");
     for (language, code) in [
-        ("python", "import os, time\nprint('one', flush=True)\nwhile not os.path.exists('go-python'): time.sleep(0.02)\nprint('two')"),
-        ("node", "console.log('one'); while (!require('fs').existsSync('go-node')) await new Promise(r => setTimeout(r, 20)); console.log('two')"),
+        (
+            "python",
+            "import os, time\nprint('one', flush=True)\nwhile not os.path.exists('go-python'): time.sleep(0.02)\nprint('two')",
+        ),
+        (
+            "node",
+            "console.log('one'); while (!require('fs').existsSync('go-node')) await new Promise(r => setTimeout(r, 20)); console.log('two')",
+        ),
         ("r", "cat('one\\n'); flush(stdout()); while (!file.exists('go-r')) Sys.sleep(0.02); cat('two\\n')"),
         ("bash", "echo one; while ! test -e go-bash; do sleep 0.02; done; echo two"),
     ] {
@@ -92,8 +103,8 @@ fn an_endless_cell_is_interrupted_and_its_variables_stay() {
     for (language, set, get, endless) in LANGUAGES {
         let kernel = start(&server, &sandbox, &json!({ "language": language }));
         execute(&server, &kernel, set);
+        let body = json!({ "code": endless, "timeout": 300 });
         thread::scope(|scope| {
-            let body = json!({ "code": endless, "timeout": 300 });
             let waiting = scope.spawn(|| cell(&server, &format!("{kernel}/execute"), &body));
             eventually("a busy kernel", || server.ask("GET", &kernel, "").json()["status"] == "busy");
             assert_eq!(server.ask("POST", &format!("{kernel}/interrupt"), "").status, 204);
@@ -118,7 +129,8 @@ fn a_timeout_keeps_the_variables_and_one_that_will_not_end_loses_them() {
         assert_eq!(late["error"]["type"], "TIMEOUT", "{late}");
         assert!(printed(&run(&server, &sandbox, language, get)).contains("42"), "{language}");
     }
-    let stubborn = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nwhile True: pass";
+    let stubborn =
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nwhile True: pass";
     let body = json!({ "code": stubborn, "timeout": 1 });
     let killed = cell(&server, &format!("{sandbox}/run"), &body);
     let told = (&killed["timed_out"], &killed["state_lost"], &killed["restarted"]);
@@ -132,11 +144,11 @@ fn cells_of_one_kernel_run_in_order_and_kernels_side_by_side() {
     let server = Server::start();
     let sandbox = server.create("{}");
     let [first, second] = [(); 2].map(|()| start(&server, &sandbox, &json!({ "language": "bash" })));
+    // Each waits for the other: neither ends unless both run.
+    let wait = |mine: &str, other: &str| {
+        format!("touch {mine}; while ! test -e {other}; do sleep 0.02; done; echo {mine}")
+    };
     thread::scope(|scope| {
-        // Each waits for the other: neither ends unless both run.
-        let wait = |mine: &str, other: &str| {
-            format!("touch {mine}; while ! test -e {other}; do sleep 0.02; done; echo {mine}")
-        };
         let one = scope.spawn(|| execute(&server, &first, &wait("a", "b")));
         let two = scope.spawn(|| execute(&server, &second, &wait("b", "a")));
         assert_eq!(one.join().unwrap()["stdout"], "a\n");
@@ -196,7 +208,11 @@ fn what_is_too_much_is_cut_and_says_so() {
         assert_eq!((&ran["success"], &ran["truncated"]), (&true.into(), &true.into()), "{language}");
         let stdout = ran["stdout"].as_str().unwrap();
         let notice = "\n… [truncated: 2097152 characters, 50000 shown]";
-        assert!(stdout.starts_with("xxxx") && stdout.ends_with(notice), "{language}: …{:?}", &stdout[49_990..]);
+        assert!(
+            stdout.starts_with("xxxx") && stdout.ends_with(notice),
+            "{language}: …{:?}",
+            &stdout[49_990..]
+        );
         assert_eq!(stdout.chars().count(), 50_000 + notice.chars().count(), "{language}");
     }
     let long = python(&server, &sandbox, "'y' * 100_000");
@@ -235,7 +251,9 @@ fn what_a_caller_leaves_behind_is_interrupted() {
         let body = json!({ "code": "while True: pass", "timeout": 600, "stream": streamed }).to_string();
         let mut hurried = std::net::TcpStream::connect(server.address).unwrap();
         let length = body.len();
-        let head = format!("POST {kernel}/execute HTTP/1.1\r\nHost: x\r\n{name}: {key}\r\nContent-Length: {length}\r\n\r\n{body}");
+        let head = format!(
+            "POST {kernel}/execute HTTP/1.1\r\nHost: x\r\n{name}: {key}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
         hurried.write_all(head.as_bytes()).unwrap();
         eventually("a busy kernel", || server.ask("GET", &kernel, "").json()["status"] == "busy");
         drop(hurried);
@@ -251,7 +269,8 @@ fn kernels_have_folders_and_variables_of_their_own() {
     server.exec(&sandbox, "mkdir -p sub");
     let body = json!({ "working_directory": "sub", "env_vars": { "MINE": "m" } });
     let kernel = start(&server, &sandbox, &body);
-    let ran = execute(&server, &kernel, "import os; (os.getcwd(), os.environ['MINE'], os.environ['OF_SANDBOX'])");
+    let ran =
+        execute(&server, &kernel, "import os; (os.getcwd(), os.environ['MINE'], os.environ['OF_SANDBOX'])");
     assert_eq!(value(&ran), "('/workspace/sub', 'm', 's')");
     assert_eq!(run(&server, &sandbox, "bash", "pwd; echo $OF_SANDBOX$MINE")["stdout"], "/workspace\ns\n");
     let changed = python(&server, &sandbox, "open('made', 'w').write('x')");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::{
     fs,
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -38,7 +38,7 @@ fn it_ends_with_its_client_and_remembers_the_thread() {
     first.session("python");
     let run = place.runs().remove(0);
     assert_eq!(first.close(), Some(0));
-    assert_eq!(place.runs(), [PathBuf::new(); 0]);
+    assert!(place.runs().is_empty(), "{:?}", place.runs());
     gone(&run);
     let file = place.state().join("atoll/mcp-thread.json");
     let thread = fs::read_to_string(&file).unwrap();
@@ -64,7 +64,7 @@ fn it_ends_when_it_is_told_to_in_the_middle_of_a_cell() {
             None => stdio.close(),
         };
         assert_eq!(code, Some(0), "{told:?}");
-        assert_eq!(place.runs(), [PathBuf::new(); 0], "{told:?}");
+        assert!(place.runs().is_empty(), "{told:?}: {:?}", place.runs());
         gone(&run);
     }
 }

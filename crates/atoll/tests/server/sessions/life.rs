@@ -43,6 +43,29 @@ fn a_server_that_starts_again_knows_its_sessions() {
 }
 
 #[test]
+fn a_session_that_was_being_made_is_taken_back() {
+    let mut server = Server::start();
+    std::thread::scope(|scope| {
+        let address = server.address;
+        let body = json!({ "dependencies": { "no-such-package-of-anybody-0": "" } }).to_string();
+        scope.spawn(move || {
+            let key = format!("Bearer {}", super::KEY);
+            let path = "/threads/t1/tools/create_session";
+            let _ = super::http::request(address, "POST", path, &[("Authorization", &key)], body.as_bytes());
+        });
+        let begun = |server: &Server| {
+            let listed = server.ask("GET", "/api/v1/sandboxes", "").json()["total"].clone();
+            !Thread::new(server, "t1").sessions().is_empty() && listed == 1
+        };
+        eventually("it begins", || begun(&server));
+        server.kill();
+    });
+    server.restart();
+    assert_eq!(Thread::new(&server, "t1").sessions(), []);
+    assert_eq!(server.ask("GET", "/api/v1/sandboxes", "").json()["total"], 0);
+}
+
+#[test]
 fn the_idle_and_the_old_are_collected_with_a_reason() {
     let server = Server::start_with(&[
         "--set",

@@ -7,9 +7,12 @@ use serde_json::json;
 fn three_of_a_thread_and_five_in_all() {
     let server = Server::start();
     let (first, second) = (Thread::new(&server, "t1"), Thread::new(&server, "t2"));
-    for _ in 0..3 {
-        first.create(&json!({}));
-    }
+    // All at once.
+    let made = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..6).map(|_| scope.spawn(|| first.call("create_session", &json!({})))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).filter(|made| made["success"] == true).count()
+    });
+    assert_eq!((made, first.sessions().len()), (3, 3));
     let full = first.call("create_session", &json!({}));
     assert!(full["error"].as_str().unwrap().starts_with("LimitExceeded: this conversation has 3"), "{full}");
     assert_eq!(full["active_sessions"].as_array().unwrap().len(), 3);

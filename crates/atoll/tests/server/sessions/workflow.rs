@@ -1,6 +1,7 @@
 //! What a model does in a conversation, from the first session to the last.
 
 use super::{Server, Thread};
+use crate::engine::fixture::eventually;
 use serde_json::json;
 
 #[test]
@@ -47,6 +48,51 @@ fn node_goes_by_two_names_and_await_works() {
     let other = thread.create(&json!({ "language": "python" }));
     let ran = thread.code(&other, "async def f():\n    return 7\nf()");
     assert_eq!(ran["result"]["text/plain"], "7", "a coroutine is awaited: {ran}");
+}
+
+#[test]
+fn r_keeps_its_variables_and_shows_plots() {
+    let server = Server::start();
+    let thread = Thread::new(&server, "t1");
+    let id = thread.create(&json!({ "language": "r" }));
+    thread.code(&id, "x <- 41");
+    let ran = thread.code(&id, "x + 1");
+    assert!(ran["result"]["text/plain"].as_str().unwrap().contains("42"), "{ran}");
+    let plot = thread.code(&id, "plot(1:3)");
+    let shown = plot["display_outputs"].as_array().unwrap();
+    assert!(
+        shown.iter().any(|d| d["type"] == "image/png" && d["data"].as_str().unwrap().len() > 100),
+        "{plot}"
+    );
+}
+
+#[test]
+fn whoever_goes_away_leaves_no_code_behind() {
+    let server = Server::start();
+    let thread = Thread::new(&server, "t1");
+    let id = thread.create(&json!({}));
+    thread.code(&id, "x = 1");
+    let body = json!({ "session_id": id, "code": "x = 2\nimport time\ntime.sleep(300)", "timeout": 300 });
+    let body = body.to_string();
+    let head = format!(
+        "POST /threads/t1/tools/execute_code HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
+        server.address,
+        thread.key,
+        body.len()
+    );
+    let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+    std::io::Write::write_all(&mut stream, (head + &body).as_bytes()).unwrap();
+    let kernel = || {
+        let listed = server.ask("GET", "/api/v1/sandboxes", "").json();
+        let sandbox = listed["items"][0]["id"].as_str().unwrap().to_owned();
+        let kernels = server.ask("GET", &format!("/api/v1/sandboxes/{sandbox}/kernels"), "").json();
+        let kernels = kernels.as_array().or(kernels["kernels"].as_array()).cloned().unwrap();
+        kernels[0]["status"].as_str().unwrap().to_owned()
+    };
+    eventually("the code runs", || kernel() == "busy");
+    drop(stream);
+    let ran = thread.code(&id, "x");
+    assert_eq!(ran["result"]["text/plain"], "2", "{ran}");
 }
 
 #[test]

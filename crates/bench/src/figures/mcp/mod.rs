@@ -76,6 +76,7 @@ pub(super) async fn sessions(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 async fn at_once(clients: &mut [Web]) -> Result<Vec<f64>> {
+    let count = clients.len();
     let all = async {
         let each = clients.iter_mut().map(async |client| {
             let session = client.create().await?;
@@ -85,7 +86,6 @@ async fn at_once(clients: &mut [Web]) -> Result<Vec<f64>> {
         // One that fails does not stop the others: they would go on, unseen.
         join_all(each).await.into_iter().collect::<Result<Vec<()>>>()
     };
-    let count = clients.len();
     let (own, _) = timed(all).await?;
     let (beside, ()) = timed_here(|| baseline::at_once(count, &["/usr/bin/python3", "-c", CODE]))?;
     Ok(vec![own, beside])

@@ -56,15 +56,34 @@ async fn filled(client: &mut Client, count: usize) -> Result<()> {
 }
 
 /// Sandboxes one after the other, with more of them made ready in between, outside of what is measured.
-struct Line {
+pub(super) struct Line {
     client: Client,
     made: Vec<Sandbox>,
     ready: usize,
+    /// How many are taken before it is waited for more.
+    batch: usize,
 }
 
 impl Line {
+    pub(super) async fn new(mut client: Client, ready: usize, batch: usize) -> Result<Self> {
+        filled(&mut client, ready).await?;
+        Ok(Self { client, made: Vec::new(), ready, batch })
+    }
+
     async fn next(&mut self, first_output: bool) -> Result<f64> {
-        if self.made.len() >= BATCH {
+        let first = async |client: &mut Client, sandbox: &Sandbox| match first_output {
+            true => server::exec(client, sandbox, FIRST).await,
+            false => Ok(()),
+        };
+        self.take(first).await
+    }
+
+    /// How long a sandbox and the first thing in it take.
+    pub(super) async fn take(
+        &mut self,
+        first: impl AsyncFnOnce(&mut Client, &Sandbox) -> Result<()>,
+    ) -> Result<f64> {
+        if self.made.len() >= self.batch {
             for sandbox in self.made.drain(..) {
                 server::delete(&mut self.client, &sandbox).await?;
             }
@@ -73,9 +92,7 @@ impl Line {
         let client = &mut self.client;
         let work = async {
             let sandbox = server::create(client, "{}").await?;
-            if first_output {
-                server::exec(client, &sandbox, FIRST).await?;
-            }
+            first(client, &sandbox).await?;
             Ok::<_, crate::Error>(sandbox)
         };
         let (took, sandbox) = timed(work).await?;
@@ -108,9 +125,7 @@ pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
     {
         rows.extend(
             super::with_server_of(&size(ready), async |server| {
-                let mut client = server.connect().await?;
-                filled(&mut client, ready).await?;
-                let mut line = Line { client, made: Vec::new(), ready };
+                let mut line = Line::new(server.connect().await?, ready, BATCH).await?;
                 let mut rows = Vec::new();
                 for pace in bench.paces(100) {
                     if let Some(name) = claim {
@@ -187,7 +202,7 @@ async fn at_once(clients: &mut [Client], pace: Pace, ready: usize, first: bool) 
 }
 
 /// The settings of a server that keeps so many ready.
-fn size(ready: usize) -> Vec<String> {
+pub(super) fn size(ready: usize) -> Vec<String> {
     let on = format!("warm_pool_enabled={}", ready > 0);
     vec![on, format!("pool.max={ready}"), format!("pool.min={ready}")]
 }

@@ -7,6 +7,7 @@ mod claim;
 mod create;
 mod exec;
 mod files;
+mod kernel;
 mod pause;
 mod preview;
 mod stream;
@@ -49,6 +50,20 @@ pub(super) async fn preview(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_server(async |server| burst::take(bench, server).await).await
+}
+
+pub(super) async fn kernel(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| kernel::take(bench, server).await).await
+}
+
+pub(super) async fn kernel_start(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    let mut rows = with_server(async |server| kernel::start(bench, server).await).await?;
+    rows.extend(kernel::claimed(bench).await?);
+    Ok(rows)
+}
+
+pub(super) async fn kernel_checkpoint(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    with_server(async |server| kernel::checkpoint(bench, server).await).await
 }
 
 pub(super) async fn claim(bench: &Bench<'_>) -> Result<Vec<Row>> {

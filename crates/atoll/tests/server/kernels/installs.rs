@@ -1,0 +1,85 @@
+//! Packages: at creation and later, on the volume, and nothing that is not a name.
+
+use super::{Server, python, run, value};
+use serde_json::{Value, json};
+use std::path::Path;
+
+fn install(server: &Server, sandbox: &str, body: &Value) -> Value {
+    let answer = server.ask("POST", &format!("{sandbox}/dependencies"), &body.to_string());
+    assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
+    answer.json()
+}
+
+const PYTHON: &str = r#""egress":{"mode":"allowlist","presets":["python"]}"#;
+
+#[test]
+fn python_packages_come_at_creation_and_later_and_stay() {
+    if !Path::new("/usr/bin/pip3").exists() {
+        return eprintln!("skipped: there is no pip3 on this machine");
+    }
+    let server = Server::start();
+    let sandbox =
+        server.create(&format!(r#"{{{PYTHON},"dependencies":{{"python":{{"iniconfig":"2.0.0"}}}}}}"#));
+    assert_eq!(
+        value(&python(&server, &sandbox, "import importlib.metadata as m; m.version('iniconfig')")),
+        "'2.0.0'"
+    );
+    // A kernel that runs already finds what is installed now.
+    let made = install(&server, &sandbox, &json!({ "language": "python", "packages": { "toposort": "" } }));
+    assert_eq!(made["success"], true, "{made}");
+    assert_eq!(value(&python(&server, &sandbox, "import toposort; toposort.__name__")), "'toposort'");
+    for act in ["stop", "resume"] {
+        assert_eq!(server.ask("POST", &format!("{sandbox}/{act}"), "").status, 200);
+    }
+    assert_eq!(value(&python(&server, &sandbox, "import toposort, iniconfig; 'both'")), "'both'");
+    let missing = install(&server, &sandbox, &json!({ "packages": { "no-such-package-of-atoll": "" } }));
+    assert_eq!(missing["success"], false, "{missing}");
+    assert!(missing["stderr"].as_str().unwrap().contains("no-such-package-of-atoll"), "{missing}");
+}
+
+#[test]
+fn node_packages_are_found_from_everywhere() {
+    if !Path::new("/usr/bin/npm").exists() {
+        return eprintln!("skipped: there is no npm on this machine");
+    }
+    let server = Server::start();
+    let sandbox = server.create(r#"{"egress":{"mode":"allowlist","presets":["node"]}}"#);
+    assert_eq!(run(&server, &sandbox, "node", "1")["success"], true);
+    let made = install(&server, &sandbox, &json!({ "language": "node", "packages": { "ms": "2.1.3" } }));
+    assert_eq!(made["success"], true, "{made}");
+    assert_eq!(value(&run(&server, &sandbox, "node", "require('ms')(60000)")), "'1m'");
+    assert_eq!(server.says(&sandbox, "cd /tmp && node -p \"require('ms')(60000)\""), "1m");
+}
+
+#[test]
+fn what_cannot_be_installed_fails_no_creation() {
+    let server = Server::start();
+    let answer = server.ask("POST", "/api/v1/sandboxes", r#"{"dependencies":{"python":{"iniconfig":""}}}"#);
+    assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+    let made = answer.json();
+    assert!(made["stderr"].as_str().unwrap().contains("python"), "{made}");
+    assert_eq!(made["status"], "running");
+    let path = format!("/api/v1/sandboxes/{}", made["id"].as_str().unwrap());
+    assert_eq!(value(&python(&server, &path, "1 + 1")), "2");
+    assert!(server.ask("GET", &path, "").json()["stderr"].is_null());
+}
+
+#[test]
+fn r_packages_land_in_the_users_library() {
+    if !Path::new("/usr/bin/Rscript").exists() {
+        return eprintln!("skipped: there is no Rscript on this machine; r-base-core has it");
+    }
+    let (_served, port) = crate::server::installs::served_package();
+    let server = Server::start();
+    let sandbox =
+        server.create(&format!(r#"{{"egress":{{"mode":"allowlist","allow":["127.0.0.2:{port}"]}}}}"#));
+    assert_eq!(run(&server, &sandbox, "r", "1")["success"], true);
+    let profile = format!("options(repos = c(CRAN = 'http://127.0.0.2:{port}'))\n");
+    server.exec(&sandbox, &format!("echo \"{}\" > ~/.Rprofile", profile.trim()));
+    let made = install(&server, &sandbox, &json!({ "language": "R", "packages": { "tiny": "" } }));
+    assert_eq!(made["success"], true, "{made}");
+    assert_eq!(value(&run(&server, &sandbox, "r", "library(tiny); tiny()")), "[1] \"works\"");
+    let missing =
+        install(&server, &sandbox, &json!({ "language": "r", "packages": { "nosuchpackage": "" } }));
+    assert_eq!(missing["success"], false, "{missing}");
+}

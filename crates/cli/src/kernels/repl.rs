@@ -1,0 +1,191 @@
+//! `atoll repl`: lines from a terminal, a cell for each piece of code that is whole. The kernel keeps its
+//! variables when it is left.
+
+use super::{args::Repl, follow, show::Shown};
+use crate::{Failure, resolve, terminal};
+use atoll_client::RunCode;
+use std::io::{self, BufRead, IsTerminal, Write};
+use tokio::sync::mpsc;
+
+/// The longest that a cell of it may run.
+const SECONDS: u64 = 24 * 3600;
+
+/// Whether more lines belong to what was typed. Only what nobody could take for whole is not: an open
+/// bracket or quote of three, a line that ends with what needs another, or a block that has not ended.
+fn is_open(language: &str, code: &str) -> bool {
+    let last = code.rsplit('\n').next().unwrap_or_default();
+    if last.trim_end().ends_with('\\') {
+        return true;
+    }
+    match language {
+        "python" => {
+            let triple = code.matches("\"\"\"").count() % 2 == 1 || code.matches("'''").count() % 2 == 1;
+            let block = code.lines().any(|line| {
+                let line = line.trim_end();
+                line.ends_with(':') || line.starts_with('@')
+            });
+            triple || brackets(code, '#') > 0 || (block && !last.trim().is_empty())
+        }
+        "bash" => unfinished_shell(code),
+        "r" => brackets(code, '#') > 0,
+        _ => brackets(code, '\u{0}') > 0,
+    }
+}
+
+/// How many brackets are open, outside of texts and of comments that begin with this.
+fn brackets(code: &str, comment: char) -> i32 {
+    let (mut open, mut quote, mut skip) = (0, None, false);
+    for line in code.lines() {
+        // A text of one quote ends with its line.
+        quote = quote.filter(|c| *c == '`');
+        for c in line.chars() {
+            match (quote, c) {
+                _ if std::mem::take(&mut skip) => {}
+                (_, '\\') => skip = true,
+                (Some(q), c) if q == c => quote = None,
+                (Some(_), _) => {}
+                (None, '"' | '\'' | '`') => quote = Some(c),
+                (None, c) if c == comment => break,
+                (None, '(' | '[' | '{') => open += 1,
+                (None, ')' | ']' | '}') => open -= 1,
+                (None, _) => {}
+            }
+        }
+        skip = false;
+    }
+    open
+}
+
+/// Whether a shell would ask for more: a loop, a condition or a quote that has not ended.
+fn unfinished_shell(code: &str) -> bool {
+    let words: Vec<&str> = code.split(|c: char| c.is_whitespace() || c == ';').collect();
+    let count = |all: &[&str]| words.iter().filter(|word| all.contains(word)).count();
+    let quotes = |c: char| code.matches(c).count() % 2 == 1;
+    count(&["do"]) > count(&["done"])
+        || count(&["if"]) > count(&["fi"])
+        || count(&["case"]) > count(&["esac"])
+        || brackets(code, '#') > 0
+        || quotes('"')
+        || quotes('\'')
+}
+
+/// Lines as they are typed. Reading blocks, so it has a thread of its own.
+fn lines() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn prompt(text: &str, shown: bool) {
+    if shown {
+        let _ = io::stderr().write_all(text.as_bytes()).and_then(|()| io::stderr().flush());
+    }
+}
+
+/// `repl`.
+pub(crate) async fn run(options: Repl) -> Result<u8, Failure> {
+    let client = options.server.client()?;
+    let id = resolve::sandbox(&client, &options.id).await?;
+    let interactive = io::stdin().is_terminal();
+    let language = options.language.to_lowercase();
+    let mut shown = Shown::new(options.display_dir.clone(), options.server.json);
+    let (mut lines, mut code, mut well) = (lines(), String::new(), true);
+    loop {
+        prompt(if code.is_empty() { ">>> " } else { "... " }, interactive);
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            _ = tokio::signal::ctrl_c() => {
+                prompt("\n", interactive);
+                code.clear();
+                continue;
+            }
+        };
+        let Some(line) = line else { break };
+        if !code.is_empty() {
+            code.push('\n');
+        }
+        code.push_str(&line);
+        if code.trim().is_empty() {
+            code.clear();
+            continue;
+        }
+        if is_open(&language, &code) {
+            continue;
+        }
+        let request = RunCode {
+            code: std::mem::take(&mut code),
+            language: Some(options.language.clone()),
+            timeout: Some(SECONDS),
+            kernel: None,
+        };
+        well = cell(&client, id, &request, &mut shown, &options.id).await?;
+    }
+    prompt("\n", interactive);
+    if !code.trim().is_empty() {
+        let request =
+            RunCode { code, language: Some(options.language.clone()), timeout: Some(SECONDS), kernel: None };
+        well = cell(&client, id, &request, &mut shown, &options.id).await?;
+    }
+    // Of a script the last cell counts; who typed has seen it.
+    Ok(u8::from(!well && !interactive))
+}
+
+/// One cell. What the server refuses is said, and the next may be better.
+async fn cell(
+    client: &atoll_client::Client,
+    id: atoll_client::Uuid,
+    request: &RunCode,
+    shown: &mut Shown,
+    typed: &str,
+) -> Result<bool, Failure> {
+    match follow(client, id, request, shown).await {
+        Ok(success) => {
+            if success.is_none() {
+                terminal::note("interrupted");
+            }
+            Ok(success.unwrap_or(false))
+        }
+        Err(failure) if failure.is_fatal() || failure.is_missing() => Err(failure.about(typed)),
+        Err(failure) => {
+            failure.about(typed).report(false);
+            Ok(false)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_open;
+
+    #[test]
+    fn what_is_not_whole_waits_for_more() {
+        for (language, code, open) in [
+            ("python", "1 + 1", false),
+            ("python", "f(1,", true),
+            ("python", "f(1,\n2)", false),
+            ("python", "def f():", true),
+            ("python", "def f():\n    return 1", true),
+            ("python", "def f():\n    return 1\n", false),
+            ("python", "x = '''a", true),
+            ("python", "print('(') # (", false),
+            ("python", "a = 1 + \\", true),
+            ("node", "function f() {", true),
+            ("node", "function f() {\n}", false),
+            ("node", "console.log('{')", false),
+            ("r", "f <- function(x) {", true),
+            ("r", "f <- function(x) {\nx }", false),
+            ("bash", "for i in 1 2; do", true),
+            ("bash", "for i in 1 2; do\necho $i\ndone", false),
+            ("bash", "echo 'a", true),
+            ("bash", "echo done", false),
+        ] {
+            assert_eq!(is_open(language, code), open, "{language}: {code:?}");
+        }
+    }
+}
