@@ -9,13 +9,20 @@ export CARGO_INCREMENTAL ?= 1
 # What the server wants: a linker for the build, and cheap volumes.
 PACKAGES := gcc libc6-dev btrfs-progs python3
 # What the tests drive beside Atoll itself.
-TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip ipython3 python3-matplotlib python3-pandas python3-pil nodejs npm r-base-core r-cran-ggplot2 r-cran-jsonlite procps util-linux iproute2 sudo
+TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip ipython3 python3-matplotlib python3-pandas python3-pil r-base-core r-cran-ggplot2 r-cran-jsonlite procps util-linux iproute2 sudo
+# Whoever has Node from elsewhere keeps it; Debian's own packages would fight it.
+TEST_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell command -v npm >/dev/null || echo npm)
 # What the benchmark stands beside; without it the figures lack a baseline, and say so.
 BENCH_PACKAGES := runc tinyproxy-bin ipython3
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
+# The official client of MCP, in both versions that are in use.
+TEST_MCP_1 := mcp==1.30.0
+TEST_MCP_2 := mcp==2.3.0
+# The official conformance suite of MCP, and the Node that it needs.
+TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak setup-tests setup-bench nextest
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak setup-tests setup-bench nextest conformance-mcp conformance-suite
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,7 +33,7 @@ serve: setup build ## starts the server on 127.0.0.1:7300
 build: ## the release programs in target/release
 	cargo build --release --workspace --bins
 
-test: setup-tests python nextest lint ## every test, as CI runs them
+test: setup-tests python conformance-suite nextest lint ## every test, as CI runs them
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --workspace
 	@$(MAKE) --no-print-directory bench-quick
@@ -80,14 +87,30 @@ setup-tests:
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-# The published client of the API, in a folder of its own beside the build.
+# Clients that others publish, each in a folder of its own beside the build.
 python:
-	@stamp=target/python/.installed; \
-	if [ "$$(cat $$stamp 2>/dev/null)" != "$(TEST_PYTHON)" ]; then \
-	  rm -rf target/python; mkdir -p target; \
-	  /usr/bin/python3 -m venv target/python && target/python/bin/pip install --quiet $(TEST_PYTHON); \
-	  echo "$(TEST_PYTHON)" > $$stamp; \
+	@install() { \
+	  stamp=target/$$1/.installed; \
+	  if [ "$$(cat $$stamp 2>/dev/null)" != "$$2" ]; then \
+	    rm -rf target/$$1; mkdir -p target; \
+	    /usr/bin/python3 -m venv target/$$1 && target/$$1/bin/pip install --quiet $$2; \
+	    echo "$$2" > $$stamp; \
+	  fi; \
+	}; \
+	install python "$(TEST_PYTHON)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"
+
+conformance-suite:
+	@command -v npm >/dev/null || $(MAKE) --no-print-directory setup-tests TEST_PACKAGES="nodejs npm"; \
+	folder=target/mcp-conformance; stamp=$$folder/.installed; \
+	if [ "$$(cat $$stamp 2>/dev/null)" != "$(TEST_CONFORMANCE)" ]; then \
+	  rm -rf $$folder; mkdir -p $$folder; \
+	  npm install --silent --no-audit --no-fund --prefix $$folder $(TEST_CONFORMANCE); \
+	  echo "$(TEST_CONFORMANCE)" > $$stamp; \
 	fi
+
+conformance-mcp: conformance-suite nextest ## the official MCP conformance suite against /mcp, which make test runs too
+	cargo build --workspace --bins
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run -p atoll -E 'test(the_official_suite)' --no-capture
 
 nextest:
 	@command -v cargo-nextest >/dev/null || cargo install --locked cargo-nextest

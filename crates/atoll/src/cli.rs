@@ -1,7 +1,7 @@
 //! What can be typed.
 
 use atoll_cli::size;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// A computer of its own for every AI agent.
@@ -20,6 +20,9 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Starts the server.
     Serve(Serve),
+    /// Serves tools for agents to an MCP client, on stdin and stdout: with sandboxes of its own, or those of a
+    /// server
+    Mcp(Mcp),
     /// Ends every server and sandbox on this machine, or those of one data folder.
     Down(Down),
     /// The record of who did what.
@@ -128,6 +131,64 @@ pub(crate) struct Serve {
     /// stronger
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
+}
+
+/// A program that can start this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McpClient {
+    ClaudeDesktop,
+    Cursor,
+    Vscode,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mcp {
+    /// Use the sandboxes of this server, and not some of one's own, which need root
+    #[arg(long, value_name = "URL", env = "ATOLL_URL")]
+    pub(crate) server: Option<String>,
+    /// The key to ask that server with; the environment keeps it out of sight of other users
+    #[arg(long, value_name = "KEY", env = "ATOLL_API_KEY", hide_env_values = true)]
+    pub(crate) key: Option<atoll_cli::Secret>,
+    /// The conversation whose sessions and exports are meant [default: remembered in
+    /// ~/.local/state/atoll/mcp-thread.json]
+    #[arg(long, value_name = "ID", env = "ATOLL_THREAD")]
+    pub(crate) thread: Option<String>,
+    /// Offer tools beyond the six: commands in the background, addresses of what listens inside. A server has a
+    /// setting of its own for it
+    #[arg(long)]
+    pub(crate) extra_tools: bool,
+    /// Where runs have a folder each, of their own and gone at their end [default: mcp below the usual data
+    /// folder]
+    #[arg(long, value_name = "DIR", env = "ATOLL_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// A configuration file in TOML, as of `atoll serve`
+    #[arg(long, value_name = "FILE", env = "ATOLL_CONFIG")]
+    config: Option<PathBuf>,
+    /// A setting, such as admission.wait_seconds=5; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Print what to put into a client's configuration, and do nothing else
+    #[arg(long, value_name = "CLIENT", value_enum)]
+    pub(crate) print_config: Option<McpClient>,
+}
+
+impl Mcp {
+    /// Below which folder runs have theirs.
+    pub(crate) fn base(&self) -> PathBuf {
+        self.data_dir.clone().unwrap_or_else(|| default_data_dir().join("mcp"))
+    }
+
+    /// What it has in common with a server on a data folder.
+    pub(crate) fn as_serve(&self, data_dir: PathBuf) -> Serve {
+        Serve {
+            data: Data { data_dir: Some(data_dir) },
+            listen: None,
+            config: self.config.clone(),
+            user: std::env::var("ATOLL_USER").ok(),
+            no_auth: false,
+            set: self.set.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

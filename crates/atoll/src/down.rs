@@ -52,7 +52,7 @@ fn started_here() -> Vec<PathBuf> {
 }
 
 /// Ends everything that was started for a data folder; says what came of it.
-async fn end(data: &Path, with_data: bool) -> Result<&'static str> {
+pub(crate) async fn end(data: &Path, with_data: bool) -> Result<&'static str> {
     if !data.exists() && !Layout::new(data).run().exists() {
         return Ok("nothing to end: there is no such folder");
     }
@@ -65,11 +65,12 @@ async fn end(data: &Path, with_data: bool) -> Result<&'static str> {
     Ok("down; volumes and records are kept")
 }
 
-/// Whether a process is an `atoll serve` and not somebody who got its number.
+/// Whether a process is an `atoll serve` or `atoll mcp` and not somebody who got its number.
 fn is_server(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-    arguments.first().is_some_and(|a| a.ends_with(b"atoll")) && arguments.contains(&&b"serve"[..])
+    arguments.first().is_some_and(|a| a.ends_with(b"atoll"))
+        && [&b"serve"[..], b"mcp"].iter().any(|kind| arguments.contains(kind))
 }
 
 async fn end_server(data: &Path) -> Result<()> {

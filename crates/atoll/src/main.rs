@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod doctor;
 mod down;
+mod mcp;
 mod run;
 mod serve;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
             alone(async { Ok(atoll_cli::run_audit(command).await) })
         }
         cli::Command::Serve(options) => serve::start(&options),
+        cli::Command::Mcp(options) => mcp::start(&options),
         cli::Command::Completion(options) => {
             clap_complete::generate(options.shell, &mut cli::Cli::command(), "atoll", &mut std::io::stdout());
             Ok(0)

@@ -43,12 +43,17 @@ pub(crate) fn unshare() -> Result<()> {
 
 /// Does that so many times at once.
 pub(crate) fn unshare_at_once(count: usize) -> Result<()> {
-    let started: Vec<_> = (0..count).map(|_| command(UNSHARE).spawn()).collect();
+    at_once(count, UNSHARE)
+}
+
+/// Runs a program so many times at once.
+pub(crate) fn at_once(count: usize, arguments: &[&str]) -> Result<()> {
+    let started: Vec<_> = (0..count).map(|_| command(arguments).spawn()).collect();
     let mut all_well = true;
     for child in started {
         all_well &= child?.wait()?.success();
     }
-    if all_well { Ok(()) } else { Err("unshare failed".into()) }
+    if all_well { Ok(()) } else { Err(format!("{} failed", arguments[0]).into()) }
 }
 
 /// Starts a program whose output is read.

@@ -154,6 +154,8 @@ impl Wire {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    /// The MCP session that begins with it.
+    pub(crate) session: Option<String>,
 }
 
 impl Answer {
@@ -185,14 +187,25 @@ impl Client {
         format!("{method} {path} HTTP/1.1\r\n{}Content-Length: {length}\r\n\r\n", self.headers)
     }
 
-    async fn answer(&mut self) -> Result<(u16, Length)> {
+    /// Says something more with every request from now on.
+    pub(crate) fn say(&mut self, header: &str) {
+        self.headers.push_str(header);
+        self.headers.push_str("\r\n");
+    }
+
+    async fn answer_head(&mut self) -> Result<(u16, Length, Head)> {
         let head = self.wire.head().await?.ok_or("the server closed the connection")?;
         let status = head.word(1).parse().map_err(|_| format!("not an answer: {}", head.0))?;
-        Ok((status, head.body()?))
+        Ok((status, head.body()?, head))
+    }
+
+    async fn answer(&mut self) -> Result<(u16, Length)> {
+        self.answer_head().await.map(|(status, length, _)| (status, length))
     }
 
     async fn small_answer(&mut self) -> Result<Answer> {
-        let (status, length) = self.answer().await?;
+        let (status, length, head) = self.answer_head().await?;
+        let session = head.header("mcp-session-id").map(str::to_owned);
         let mut body = Vec::new();
         self.wire
             .pass_body(length, |piece| {
@@ -200,7 +213,7 @@ impl Client {
                 Ok(())
             })
             .await?;
-        Ok(Answer { status, body })
+        Ok(Answer { status, body, session })
     }
 
     /// A request and its answer, both small.

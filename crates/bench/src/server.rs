@@ -105,7 +105,7 @@ impl Drop for End {
 }
 
 /// The program beside this one.
-fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().ok_or("this program is nowhere")?;
     for name in ["atoll", "atoll-launch"] {

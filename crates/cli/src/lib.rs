@@ -17,6 +17,7 @@ mod keys;
 mod life;
 mod list;
 mod logs;
+mod mcp;
 mod pairs;
 mod place;
 mod pool;
@@ -42,6 +43,8 @@ pub use audit::{
     run as run_audit, verify as verify_audit,
 };
 use failure::Failure;
+pub use mcp::bridge as bridge_mcp;
+pub use server::Secret;
 
 /// Carries out a command and returns the exit code: 0, 1 when the server says no, 2 for what cannot be
 /// asked, 125 when no server answers, and for

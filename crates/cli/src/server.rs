@@ -24,7 +24,7 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7300";
 
 /// Text that is not shown.
 #[derive(Clone)]
-pub(crate) struct Secret(String);
+pub struct Secret(String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,11 +39,18 @@ impl FromStr for Secret {
     }
 }
 
+impl Secret {
+    /// What it is; none where it is nothing.
+    pub(crate) fn value(&self) -> Option<&str> {
+        Some(self.0.trim()).filter(|key| !key.is_empty())
+    }
+}
+
 impl Server {
     /// A client of it. A variable that is set to nothing counts as not set.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         let url = if self.url.is_empty() { DEFAULT_URL } else { &self.url };
-        let key = self.api_key.as_ref().map(|key| key.0.trim()).filter(|key| !key.is_empty());
+        let key = self.api_key.as_ref().and_then(Secret::value);
         Ok(Client::new(url, key)?)
     }
 }

@@ -14,6 +14,7 @@ mod files;
 mod folders;
 mod kernels;
 mod keys;
+mod mcp;
 mod pool;
 mod ports;
 mod reply;
@@ -41,10 +42,12 @@ pub use files::{Download, FileItem};
 pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
+pub use hyper::Method;
 pub use kernels::{
     CellError, CellEvent, CellEvents, CellResult, Checkpoint, Display, Kernel, RunCode, StartKernel,
 };
 pub use keys::{CreateKey, IssuedKey, Key};
+pub use mcp::{McpAnswer, McpEvent, McpHeaders};
 pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};
 pub use reply::Reply;

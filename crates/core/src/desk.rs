@@ -49,14 +49,7 @@ enum Ask {
         reply: oneshot::Sender<Result<Ran>>,
     },
     /// See that a new one runs in a container of the pool.
-    Claim {
-        record: Box<SandboxRecord>,
-        warm: Warm,
-        /// Whether what was not known when it was made is set.
-        handed: Result<()>,
-        seat: Seat,
-        reply: oneshot::Sender<Result<Ran>>,
-    },
+    Claim(Box<Claim>, oneshot::Sender<Result<Ran>>),
     Pause {
         reason: String,
         reply: oneshot::Sender<Result<SandboxRecord>>,
@@ -66,6 +59,15 @@ enum Ask {
     /// What a reconciler found to be due, if it still is.
     Step(Step, oneshot::Sender<Result<SandboxRecord>>),
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
+}
+
+/// A container of the pool for a sandbox that was just recorded with it.
+pub(crate) struct Claim {
+    pub(crate) record: SandboxRecord,
+    pub(crate) warm: Warm,
+    /// Whether what was not known when it was made is set.
+    pub(crate) handed: Result<()>,
+    pub(crate) seat: Seat,
 }
 
 /// What became of a wish that a sandbox runs.
@@ -158,9 +160,7 @@ impl Desk {
             Ask::Use { by, reply } => _ = reply.send(self.lend(by).await),
             Ask::Awake(reply) => self.awake(reply).await,
             Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
-            Ask::Claim { record, warm, handed, seat, reply } => {
-                _ = reply.send(self.claim(*record, warm, handed, seat).await);
-            }
+            Ask::Claim(claim, reply) => _ = reply.send(self.claim(*claim).await),
             Ask::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             Ask::Stop(reply) => _ = reply.send(self.stop(None).await),
             Ask::Destroy(reply) => _ = reply.send(self.destroy(None).await),

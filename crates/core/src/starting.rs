@@ -5,7 +5,7 @@
 use crate::{
     Caller, Core, Created,
     admission::{Need, Seat, Turn},
-    desk::Ran,
+    desk::{Claim, Ran},
     pool::Warm,
     vault::Environment,
 };
@@ -83,7 +83,7 @@ impl Core {
         let ran = match warm {
             Some(mut warm) => {
                 warm.recorded();
-                self.desks.claim(record, warm, handed, seat).await?
+                self.desks.claim(Claim { record, warm, handed, seat }).await?
             }
             None => self.desks.make(id, seat).await?,
         };

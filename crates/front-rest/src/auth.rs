@@ -73,7 +73,8 @@ where
     }
 }
 
-async fn identify(app: &App, parts: &Parts, key: Option<&str>) -> Result<Caller, Failure> {
+/// Who sends this request, with this key; counted.
+pub(crate) async fn identify(app: &App, parts: &Parts, key: Option<&str>) -> Result<Caller, Failure> {
     let caller = match (key, app.access) {
         (Some(key), _) => caller_of(app, key).await?,
         (None, Access::Open) => Caller::local(),

@@ -19,6 +19,7 @@ mod linger;
 mod listen;
 mod meta;
 mod metrics;
+mod mount;
 mod parse;
 mod pool;
 mod preview;
@@ -38,6 +39,7 @@ use docs::Bearer;
 pub use error::ERROR_TABLE;
 pub use listen::serve;
 use metrics::Metrics;
+pub use mount::Mount;
 use preview::Preview;
 pub use preview::{Domain as PreviewDomain, PreviewSettings};
 use std::sync::Arc;
@@ -159,13 +161,20 @@ pub fn openapi() -> String {
     document.to_pretty_json().unwrap_or_default()
 }
 
-/// The whole API over a core.
-pub fn router(core: Core, sessions: Sessions, access: Access, preview: PreviewSettings) -> Router {
+/// The whole API over a core, with whatever else is served beside it.
+pub fn router(
+    core: Core,
+    sessions: Sessions,
+    access: Access,
+    preview: PreviewSettings,
+    beside: Vec<Mount>,
+) -> Router {
     let preview = Arc::new(Preview::new(preview));
     let app = App { core, sessions, access, metrics: Arc::default(), rates: Arc::default(), preview };
     let (router, mut document) = routes().split_for_parts();
     docs::plain_paths(&mut document);
     let document = document.to_json().unwrap_or_default();
+    let router = beside.into_iter().fold(router, |router, mount| router.merge(mount.router()));
     router
         .merge(docs::router(document))
         .fallback(error::no_such_route)

@@ -65,7 +65,10 @@ async fn start(options: &LaunchOptions) -> Result<()> {
     let me = rustix::process::getuid();
     let helper = helper()?;
     let mut command = if me.is_root() {
-        Command::new(&helper)
+        let mut direct = Command::new(&helper);
+        // What is sent to a whole group, as when a client ends what it started, must not break it off half-way.
+        direct.process_group(0);
+        direct
     } else {
         let mut sudo = Command::new("sudo");
         sudo.arg("--").arg(&helper).arg("--client-uid").arg(me.as_raw().to_string());

@@ -38,7 +38,7 @@ impl Sessions {
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Reply {
-        let answer = self.code(who, input, listener, cancel).await;
+        let answer = self.code(who, input, listener, cancel).boxed().await;
         self.told(who, answer).await
     }
 

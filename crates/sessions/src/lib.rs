@@ -5,6 +5,7 @@
 //! few sessions, and their exports are for it alone. Both are remembered by the store, so that a server that
 //! starts again knows them. A session is remembered before its sandbox is made and until after it is gone.
 
+mod beyond;
 mod call;
 mod code;
 mod collect;

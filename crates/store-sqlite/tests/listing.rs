@@ -42,11 +42,7 @@ prop_compose! {
         limit in 1..9_u32, include_destroyed: bool, with_lifetime in weighted(0.2),
     ) -> ListQuery {
         let labels = labels.unwrap_or_default();
-<<<<<<< HEAD
         ListQuery { owner, statuses, image, session_key, labels, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime }
-=======
-        ListQuery { owner, statuses, image, session_key, labels, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime: false }
->>>>>>> slice-chaos
     }
 }
 

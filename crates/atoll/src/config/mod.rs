@@ -4,10 +4,12 @@
 
 mod egress;
 mod limits;
+mod mcp;
 mod tools;
 
 use crate::cli;
 use atoll_core::CoreSettings;
+use atoll_front_mcp::McpSettings;
 use atoll_front_rest::PreviewSettings;
 use atoll_types::{Error, Result};
 pub(crate) use egress::EgressConfig;
@@ -33,6 +35,7 @@ struct File {
     metrics: Metrics,
     launcher: Launcher,
     egress: egress::File,
+    mcp: mcp::File,
     tools: tools::File,
     tiers: BTreeMap<String, limits::TierFile>,
     settings: toml::Table,
@@ -125,6 +128,7 @@ pub(crate) struct Config {
     pub(crate) core: CoreSettings,
     pub(crate) preview: PreviewSettings,
     pub(crate) egress: EgressConfig,
+    pub(crate) mcp: McpSettings,
     pub(crate) tools: ToolsConfig,
 }
 
@@ -164,6 +168,7 @@ impl Config {
             metrics,
             launcher,
             egress,
+            mcp,
             tools,
             tiers,
             settings,
@@ -189,6 +194,7 @@ impl Config {
             core,
             preview: preview.settings()?,
             egress: egress.settings()?,
+            mcp: mcp.settings()?,
             tools: tools.settings()?,
         };
         if config.no_auth && !config.listen.ip().is_loopback() {

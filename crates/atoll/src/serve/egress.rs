@@ -20,13 +20,13 @@ use std::{
 use tokio::{net::TcpListener, task::JoinHandle};
 
 /// How what root found reaches the ordinary user that it becomes.
-pub(super) const FOUND: &str = "ATOLL_EGRESS_FOUND";
+pub(crate) const FOUND: &str = "ATOLL_EGRESS_FOUND";
 /// More does not fit into a variable.
 const LARGEST: usize = 100 << 10;
 
 /// What package managers of the machine say, for [`FOUND`]: an operator's settings are not for every user
 /// to read.
-pub(super) fn find() -> Option<String> {
+pub(crate) fn find() -> Option<String> {
     let found = Place::machine().ok().map(|place| presets::learn(&place))?;
     serde_json::to_string(&found).ok().filter(|text| text.len() <= LARGEST)
 }

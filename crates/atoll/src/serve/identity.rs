@@ -17,9 +17,9 @@ const USUAL: &str = "atoll";
 
 /// A user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
 }
 
 fn in_passwd(passwd: &str, wanted: &str) -> Option<Identity> {
@@ -32,7 +32,7 @@ fn in_passwd(passwd: &str, wanted: &str) -> Option<Identity> {
 }
 
 /// The user of this name or number; without one, the usual.
-pub(super) fn find(wanted: Option<&str>) -> Result<Identity> {
+pub(crate) fn find(wanted: Option<&str>) -> Result<Identity> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     choose(&passwd, wanted)
 }
@@ -53,7 +53,7 @@ fn choose(passwd: &str, wanted: Option<&str>) -> Result<Identity> {
 }
 
 /// Makes the server's folder the user's, with what is in it.
-pub(super) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
+pub(crate) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
     let fault = |e: io::Error| Error::internal(format!("the server's folder cannot be prepared: {e}"));
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(fault(e)),
@@ -72,7 +72,7 @@ pub(super) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
 
 /// Starts this program anew as the user, in place of itself, on the same data folder: the usual one of
 /// that user would be another, and with what only root could find out. Returns only when that failed.
-pub(super) fn become_user(identity: &Identity, data_dir: &Path, passed: Option<(&str, String)>) -> Error {
+pub(crate) fn become_user(identity: &Identity, data_dir: &Path, passed: Option<(&str, String)>) -> Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(e) => return Error::internal(format!("where is this program? {e}")),

@@ -3,18 +3,19 @@
 //! started by sudo. Either way what faces the network holds no privilege.
 
 mod descriptors;
-mod egress;
-mod identity;
+pub(crate) mod egress;
+pub(crate) mod engine;
+pub(crate) mod identity;
 pub(crate) mod secret;
 
 use crate::{cli, config::Config};
-use atoll_audit::{AuditKey, Ledger};
-use atoll_core::{Core, IssuedKey, Vault};
-use atoll_front_rest::Access;
+use atoll_core::IssuedKey;
+use atoll_front_mcp::{Face, Http};
+use atoll_front_rest::{Access, Mount};
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
-use atoll_sessions::{SessionSettings, Sessions};
-use atoll_store_sqlite::SqliteStore;
+use atoll_sessions::CancellationToken;
 use atoll_types::{Error, ErrorCode, Result};
+use engine::{Engine, Ground};
 use std::{
     fs,
     net::SocketAddr,
@@ -69,7 +70,8 @@ pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
     runtime.block_on(serve(&config)).map(|()| 0)
 }
 
-async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<NativeProvider> {
+/// The launcher of the data folder, started where there is none.
+pub(crate) async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<NativeProvider> {
     let options =
         LaunchOptions { data_dir: config.data_dir.clone(), client_uids, ephemeral: false, extra: Vec::new() };
     let client = ensure_launcher(&options).await?.client;
@@ -80,110 +82,65 @@ async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<NativeProvid
 }
 
 async fn serve(config: &Config) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ATOLL_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,sqlx=warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    log_to_stderr("info,sqlx=warn,rmcp=error");
     // Before the launcher does: a folder that root made would be closed to an ordinary user.
     fs::create_dir_all(&config.data_dir).map_err(|e| {
         Error::internal(format!("the data folder {} cannot be made: {e}", config.data_dir.display()))
     })?;
     let provider = Arc::new(launcher(config, Vec::new()).await?);
     descriptors::raise();
-    let own = folder(&config.data_dir);
-    fs::create_dir_all(&own)
-        .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
-    let _only = claim(&own)?;
-    let store = SqliteStore::open(&database(&config.data_dir)).await.map_err(|e| {
-        // The operator may know what the caller may not.
-        tracing::error!(error = %e, "the database");
-        Error::internal(e.to_string())
-    })?;
-    let secret = secret::load_or_make(&secret_key(&config.data_dir))?;
-    let (store, key) = (Arc::new(store), AuditKey::from_secret(&secret));
-    let head = audit_head(&config.data_dir);
-    let (ledger, opened) = Ledger::open(Arc::clone(&store) as _, key, &head).await?;
-    for fault in &opened.evidence {
-        tracing::error!(
-            row = fault.seq,
-            "the audit trail is not sound: {}; see atoll audit verify",
-            fault.text
-        );
-    }
+    let ground = Ground::open(config).await?;
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
     let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
-    let way_out = egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
-    let (book, dialer) = (Arc::clone(&way_out.book), way_out.engine.dialer());
-    let vault = Vault::new(&secret);
-    let core =
-        Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), way_out);
-    let alive = core.reconcile().await?;
-    let sessions = Sessions::new(core.clone(), store, session_settings(config));
-    sessions.reconcile().await?;
-    let first =
-        core.create_first_key(std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty())).await?;
+    let mut engine = ground.build(config, provider, address).await?;
+    let first = engine
+        .core
+        .create_first_key(std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty()))
+        .await?;
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     let end = told_to_end()?;
-    greet(address, config, first.as_ref(), alive);
+    greet(address, config, first.as_ref(), engine.alive);
     let access = if config.no_auth { Access::Open } else { Access::Keys };
-    let sampler = tokio::spawn({
-        let core = core.clone();
-        async move { core.sample_usage().await }
-    });
-    let keeper = tokio::spawn({
-        let core = core.clone();
-        async move { core.keep_pool().await }
-    });
-    let house = tokio::spawn({
-        let core = core.clone();
-        async move { core.keep_house().await }
-    });
-    let collector = tokio::spawn({
-        let sessions = sessions.clone();
-        async move { sessions.keep().await }
-    });
-    let asked = config.egress.ask_indexes;
-    let fresh = tokio::spawn(async move {
-        let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
-        if asked {
-            book.keep_fresh(&dialer, failed).await;
-        }
-    });
-    let network = egress::listen(&core, config.egress.listen).await?;
-    let app = atoll_front_rest::router(core.clone(), sessions, access, config.preview.clone());
+    engine.run(config).await?;
+    let ending = CancellationToken::new();
+    let mcp = mcp(&engine, config, address, ending.clone());
+    let app = atoll_front_rest::router(
+        engine.core.clone(),
+        engine.sessions.clone(),
+        access,
+        config.preview.clone(),
+        vec![mcp],
+    );
+    let end = async {
+        end.await;
+        // Clients that only listen would stay for ever.
+        ending.cancel();
+    };
     atoll_front_rest::serve(listener, app, end).await;
-    sampler.abort();
-    keeper.abort();
-    core.end_pool().await;
-    fresh.abort();
-    network.abort();
-    house.abort();
-    collector.abort();
-    match core.wind_down().await {
-        Ok(0) => {}
-        Ok(stopped) => tracing::info!(stopped, "sandboxes were stopped, as is set"),
-        Err(error) => tracing::error!(%error, "sandboxes cannot be stopped"),
-    }
-    core.close_gates().await;
-    ledger.close().await;
+    engine.end().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())
 }
 
-/// Where tool sessions keep and find files.
-fn session_settings(config: &Config) -> SessionSettings {
-    SessionSettings {
-        server_url: config.tools.server_url.clone(),
-        import_dirs: config.tools.import_dirs.clone(),
-        storage_dir: folder(&config.data_dir).join("uploads"),
-    }
+/// The tools, for clients that speak MCP over HTTP.
+fn mcp(engine: &Engine, config: &Config, address: SocketAddr, ending: CancellationToken) -> Mount {
+    let face = Face::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
+    Mount::new(atoll_front_mcp::PATH, "mcp", Http::new(face, address.ip().is_loopback(), ending))
+}
+
+/// What is logged goes to stderr, from the levels on that are usual or that the operator wants.
+pub(crate) fn log_to_stderr(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ATOLL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
 /// Makes this the only server of its data folder, until it ends: two would each answer for sandboxes
 /// that the other changes.
-fn claim(own: &Path) -> Result<fs::File> {
+pub(crate) fn claim(own: &Path) -> Result<fs::File> {
     let cannot = |e: std::io::Error| Error::internal(format!("the server's folder cannot be locked: {e}"));
     let path = own.join("server.lock");
     let lock = fs::OpenOptions::new().create(true).truncate(false).write(true).open(path).map_err(cannot)?;
@@ -200,7 +157,7 @@ fn claim(own: &Path) -> Result<fs::File> {
 
 /// Comes about when the server is told to end. From this call on, not from the first look: whoever hears
 /// that the server listens may end it at once.
-fn told_to_end() -> Result<impl Future<Output = ()>> {
+pub(crate) fn told_to_end() -> Result<impl Future<Output = ()>> {
     let listen = |kind| signal(kind).map_err(|e| Error::internal(format!("signals cannot be heard: {e}")));
     let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     Ok(async move {
@@ -211,7 +168,7 @@ fn told_to_end() -> Result<impl Future<Output = ()>> {
 
 /// What a person wants to see first.
 fn greet(address: SocketAddr, config: &Config, first: Option<&IssuedKey>, alive: usize) {
-    println!("Atoll listens on http://{address} (docs: http://{address}/docs)");
+    println!("Atoll listens on http://{address} (docs: http://{address}/docs, MCP: http://{address}/mcp)");
     println!("data folder: {}; sandboxes that live: {alive}", config.data_dir.display());
     let key = match first {
         Some(issued) => {

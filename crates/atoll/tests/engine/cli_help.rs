@@ -21,6 +21,7 @@ fn the_help_is_as_it_was() {
     for command in [
         "doctor",
         "serve",
+        "mcp",
         "down",
         "audit",
         "create",

@@ -22,6 +22,7 @@ mod lifecycle_ends;
 mod lifecycle_idle;
 mod limits;
 mod machine;
+mod mcp;
 mod metrics;
 mod pause;
 mod pool;

@@ -8,6 +8,7 @@ mod egress;
 mod exec;
 mod files;
 mod kill;
+mod mcp;
 mod memory;
 mod output;
 mod pause;
@@ -82,6 +83,10 @@ pub(crate) enum Figure {
     KernelStart,
     /// Remembering a live interpreter and going back, through REST
     KernelCheckpoint,
+    /// Running `1+1` in a live interpreter through MCP, over stdio and HTTP
+    Mcp,
+    /// Making, using and stopping many tool sessions at once through MCP
+    McpSessions,
     /// Fetching much through a sandbox's proxy
     EgressThroughput,
     /// Fetching little through a sandbox's proxy
@@ -97,7 +102,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 30] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -123,6 +128,8 @@ impl Figure {
         Self::RestKernel,
         Self::KernelStart,
         Self::KernelCheckpoint,
+        Self::Mcp,
+        Self::McpSessions,
         Self::EgressThroughput,
         Self::EgressLatency,
         Self::EgressConnections,
@@ -155,6 +162,8 @@ impl Figure {
             Self::RestKernel => rest::kernel(bench).await,
             Self::KernelStart => rest::kernel_start(bench).await,
             Self::KernelCheckpoint => rest::kernel_checkpoint(bench).await,
+            Self::Mcp => mcp::round_trip(bench).await,
+            Self::McpSessions => mcp::sessions(bench).await,
             Self::EgressThroughput => egress::throughput(bench).await,
             Self::EgressLatency => egress::latency(bench).await,
             Self::EgressConnections => egress::connections(bench).await,

@@ -2,8 +2,8 @@
 //! goes wrong here is put right by an ordinary start, which ends that container and makes another one on
 //! the same volume.
 
-use super::{Desk, Ran};
-use crate::{admission::Seat, pool::Warm};
+use super::{Claim, Desk, Ran};
+use crate::pool::Warm;
 use atoll_provider::{Container, ContainerSpec};
 use atoll_store::{ActivityKind, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Result, VolumeId};
@@ -16,13 +16,8 @@ pub(super) fn is_taken(error: &Error) -> bool {
 
 impl Desk {
     /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in another.
-    pub(super) async fn claim(
-        &mut self,
-        record: SandboxRecord,
-        warm: Warm,
-        handed: Result<()>,
-        seat: Seat,
-    ) -> Result<Ran> {
+    pub(super) async fn claim(&mut self, claim: Claim) -> Result<Ran> {
+        let Claim { record, warm, handed, seat } = claim;
         match self.take_over(&record, &warm, handed).await {
             Ok(record) => {
                 seat.keep();

@@ -1,12 +1,12 @@
 //! The asking side: where every sandbox's desk is found, and what can be asked of it.
 
-use super::{Ask, Desk, Patch, Ran, Shared, Step};
+use super::{Ask, Claim, Desk, Patch, Ran, Shared, Step};
 use crate::{
     Vault,
     admission::{Admission, Seat},
     egress::Gates,
     lifecycle::{Lent, Working, Works},
-    pool::{Pool, Warm},
+    pool::Pool,
 };
 use atoll_egress::Policy;
 use atoll_provider::{Container, Provider};
@@ -68,15 +68,8 @@ impl Desks {
     }
 
     /// Gives a sandbox that was just recorded with it a container of the pool, which was handed over or not.
-    pub(crate) async fn claim(
-        &self,
-        record: SandboxRecord,
-        warm: Warm,
-        handed: Result<()>,
-        seat: Seat,
-    ) -> Result<Ran> {
-        let (id, record) = (record.id, Box::new(record));
-        self.ask(id, |reply| Ask::Claim { record, warm, handed, seat, reply }).await
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<Ran> {
+        self.ask(claim.record.id, |reply| Ask::Claim(Box::new(claim), reply)).await
     }
 
     /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.

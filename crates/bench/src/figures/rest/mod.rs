@@ -92,7 +92,7 @@ async fn with_server(work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>) -> Res
     with_server_of(&["warm_pool_enabled=false".to_owned()], work).await
 }
 
-async fn with_server_of(
+pub(super) async fn with_server_of(
     settings: &[String],
     work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>,
 ) -> Result<Vec<Row>> {

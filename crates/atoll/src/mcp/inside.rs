@@ -1,0 +1,93 @@
+//! The process that serves: an engine on the keeper's folder, as an ordinary user, for one client on stdin and
+//! stdout. Its keeper's end is its own.
+
+use crate::{cli, config::Config, serve};
+use atoll_core::Caller;
+use atoll_front_mcp::Face;
+use atoll_launch_proto::{Layout, Request};
+use atoll_provider_native::LauncherClient;
+use atoll_sessions::{CancellationToken, Who};
+use atoll_types::{Error, Result};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Signal, getppid, set_parent_process_death_signal},
+};
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How the keeper tells who it is, and which folder it made.
+pub(super) const KEEPER: &str = "ATOLL_MCP_KEEPER";
+pub(super) const FOLDER: &str = "ATOLL_MCP_FOLDER";
+
+/// What the keeper said.
+pub(super) struct Part {
+    keeper: String,
+    folder: PathBuf,
+}
+
+/// Which part this is, where a keeper started it.
+pub(super) fn part() -> Option<Part> {
+    let (keeper, folder) = (std::env::var(KEEPER).ok()?, std::env::var_os(FOLDER)?);
+    Some(Part { keeper, folder: folder.into() })
+}
+
+/// Serves until the client or the keeper goes away.
+pub(super) fn serve(options: &cli::Mcp, part: &Part) -> Result<u8> {
+    let follow = set_parent_process_death_signal(Some(Signal::TERM));
+    follow.map_err(|e| Error::internal(format!("the keeper's end would not be noticed: {e}")))?;
+    if getppid().map(|pid| pid.as_raw_nonzero().to_string()).as_deref() != Some(&part.keeper) {
+        return Err(Error::internal("the keeper is gone"));
+    }
+    // As long as this lives, nobody sweeps the folder.
+    let _alive = hold(&part.folder)?;
+    let config = Config::load(&options.as_serve(part.folder.clone()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::internal(format!("cannot start: {e}")))?;
+    let done = runtime.block_on(run(options, &config));
+    // A thread may still wait for input that nobody will type.
+    runtime.shutdown_background();
+    done.map(|()| 0)
+}
+
+fn hold(folder: &Path) -> Result<fs::File> {
+    let fault = |e: std::io::Error| Error::internal(format!("the folder cannot be held: {e}"));
+    let file = fs::File::open(folder.join(super::keeper::LOCK)).map_err(fault)?;
+    flock(&file, FlockOperation::NonBlockingLockShared).map_err(|e| fault(e.into()))?;
+    Ok(file)
+}
+
+async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
+    serve::log_to_stderr("warn,sqlx=error,rmcp=error");
+    let told = serve::told_to_end()?;
+    let end = CancellationToken::new();
+    let ending = end.clone();
+    tokio::spawn(async move {
+        told.await;
+        ending.cancel();
+    });
+    let provider = Arc::new(serve::launcher(config, Vec::new()).await?);
+    let ground = serve::engine::Ground::open(config).await?;
+    let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut engine = ground.build(config, provider, nowhere).await?;
+    fs::write(serve::pid_file(&config.data_dir), std::process::id().to_string())
+        .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
+    engine.run(config).await?;
+    let face = Face::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
+    let thread = super::thread::remembered(options)?;
+    let who = Who { caller: Caller::local().from("mcp", None), thread };
+    let served = atoll_front_mcp::serve_stdio(face, who, end).await;
+    engine.end().await;
+    let _ = fs::remove_file(serve::pid_file(&config.data_dir));
+    // The sandboxes were this client's. The keeper does this too; it may have been killed.
+    let purged = LauncherClient::new(&Layout::new(&config.data_dir)).ask(Request::Purge).await;
+    if let Err(error) = purged {
+        tracing::debug!(%error, "the launcher is gone already");
+    }
+    served
+}

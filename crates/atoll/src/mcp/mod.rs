@@ -1,0 +1,28 @@
+//! `atoll mcp`: the tools for a client that starts programs and speaks MCP over stdin and stdout. With a server
+//! named, messages are carried to it. Without one there is an engine of its own: the process that was started
+//! keeps house ([`keeper`]), and a second one that holds no privilege serves ([`inside`]).
+
+mod inside;
+mod keeper;
+mod print;
+mod thread;
+
+use crate::{alone, cli};
+use atoll_types::Result;
+
+/// Serves until the client goes away.
+pub(crate) fn start(options: &cli::Mcp) -> Result<u8> {
+    if let Some(client) = options.print_config {
+        println!("{}", print::config(client, options)?);
+        return Ok(0);
+    }
+    let server = options.server.as_deref().filter(|url| !url.is_empty());
+    match (server, inside::part()) {
+        (Some(url), _) => {
+            let thread = thread::remembered(options)?;
+            alone(async { Ok(atoll_cli::bridge_mcp(url, options.key.as_ref(), thread.to_string()).await) })
+        }
+        (None, Some(part)) => inside::serve(options, &part),
+        (None, None) => keeper::keep(options),
+    }
+}

@@ -1,0 +1,123 @@
+//! The parts of a server behind its fronts, put together: the database, the audit trail, the way out, the core,
+//! and what it does by itself. `atoll serve` and `atoll mcp` both stand on it.
+
+use super::{audit_head, claim, database, egress, folder, secret, secret_key};
+use crate::config::Config;
+use atoll_audit::{AuditKey, Ledger};
+use atoll_core::{Core, Vault};
+use atoll_provider_native::NativeProvider;
+use atoll_sessions::{SessionSettings, Sessions};
+use atoll_store_sqlite::SqliteStore;
+use atoll_types::{Error, Result};
+use std::{fs, net::SocketAddr, sync::Arc};
+use tokio::task::JoinHandle;
+
+/// What lies in the data folder, opened; nobody else has it open.
+pub(crate) struct Ground {
+    store: Arc<SqliteStore>,
+    ledger: Ledger,
+    secret: [u8; 32],
+    _only: fs::File,
+}
+
+/// A core that runs.
+pub(crate) struct Engine {
+    pub(crate) core: Core,
+    pub(crate) sessions: Sessions,
+    /// Sandboxes that were found alive.
+    pub(crate) alive: usize,
+    ledger: Ledger,
+    helpers: Vec<JoinHandle<()>>,
+    _only: fs::File,
+}
+
+impl Ground {
+    /// Opens it, if nobody else has.
+    pub(crate) async fn open(config: &Config) -> Result<Self> {
+        let own = folder(&config.data_dir);
+        fs::create_dir_all(&own)
+            .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
+        let only = claim(&own)?;
+        let store = SqliteStore::open(&database(&config.data_dir)).await.map_err(|e| {
+            // The operator may know what the caller may not.
+            tracing::error!(error = %e, "the database");
+            Error::internal(e.to_string())
+        })?;
+        let secret = secret::load_or_make(&secret_key(&config.data_dir))?;
+        let (store, key) = (Arc::new(store), AuditKey::from_secret(&secret));
+        let head = audit_head(&config.data_dir);
+        let (ledger, opened) = Ledger::open(Arc::clone(&store) as _, key, &head).await?;
+        for fault in &opened.evidence {
+            tracing::error!(
+                row = fault.seq,
+                "the audit trail is not sound: {}; see atoll audit verify",
+                fault.text
+            );
+        }
+        Ok(Self { store, ledger, secret, _only: only })
+    }
+
+    /// Puts the parts together. `address` is where the API listens.
+    pub(crate) async fn build(
+        self,
+        config: &Config,
+        provider: Arc<NativeProvider>,
+        address: SocketAddr,
+    ) -> Result<Engine> {
+        let Self { store, ledger, secret, _only } = self;
+        let own = folder(&config.data_dir);
+        let way_out =
+            egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
+        let (book, dialer) = (Arc::clone(&way_out.book), way_out.engine.dialer());
+        let vault = Vault::new(&secret);
+        let core =
+            Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), way_out);
+        let alive = core.reconcile().await?;
+        let settings = SessionSettings {
+            server_url: config.tools.server_url.clone(),
+            import_dirs: config.tools.import_dirs.clone(),
+            storage_dir: own.join("uploads"),
+        };
+        let sessions = Sessions::new(core.clone(), store, settings);
+        sessions.reconcile().await?;
+        let asked = config.egress.ask_indexes;
+        let fresh = tokio::spawn(async move {
+            let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
+            if asked {
+                book.keep_fresh(&dialer, failed).await;
+            }
+        });
+        Ok(Engine { core, sessions, alive, ledger, helpers: vec![fresh], _only })
+    }
+}
+
+impl Engine {
+    /// Begins what the core does by itself.
+    pub(crate) async fn run(&mut self, config: &Config) -> Result<()> {
+        let core = self.core.clone();
+        self.helpers.push(tokio::spawn(async move { core.sample_usage().await }));
+        let core = self.core.clone();
+        self.helpers.push(tokio::spawn(async move { core.keep_pool().await }));
+        let core = self.core.clone();
+        self.helpers.push(tokio::spawn(async move { core.keep_house().await }));
+        let sessions = self.sessions.clone();
+        self.helpers.push(tokio::spawn(async move { sessions.keep().await }));
+        self.helpers.push(egress::listen(&self.core, config.egress.listen).await?);
+        Ok(())
+    }
+
+    /// Ends it. Sandboxes live on, unless they were set to stop.
+    pub(crate) async fn end(self) {
+        for helper in &self.helpers {
+            helper.abort();
+        }
+        self.core.end_pool().await;
+        match self.core.wind_down().await {
+            Ok(0) => {}
+            Ok(stopped) => tracing::info!(stopped, "sandboxes were stopped, as is set"),
+            Err(error) => tracing::error!(%error, "sandboxes cannot be stopped"),
+        }
+        self.core.close_gates().await;
+        self.ledger.close().await;
+    }
+}

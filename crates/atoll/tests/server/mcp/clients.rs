@@ -1,0 +1,91 @@
+//! Clients that we did not write: `mcp` from PyPI, in both versions that are in use, as their users have them.
+//! `make python` installs each into a folder beside the build.
+
+use super::{
+    super::fixture::{KEY, Server},
+    stdio::Place,
+};
+use std::{path::Path, process::Command};
+
+/// A program with one of the clients.
+fn client(version: u32, script: &str) -> Command {
+    let target = Path::new(env!("CARGO_BIN_EXE_atoll")).ancestors().nth(2).unwrap();
+    let python = target.join(format!("python-mcp{version}/bin/python"));
+    assert!(python.exists(), "{}: `make python` installs it", python.display());
+    let mut command = Command::new(python);
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/server/mcp").join(script));
+    command
+}
+
+fn does_all_of_it(command: &mut Command) {
+    let ran = command.output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success() && said.ends_with("all of it\n"),
+        "{said}{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}
+
+/// Variables that `atoll mcp` goes by.
+fn placed(command: &mut Command, place: &Place) {
+    let own = place.command(&[]);
+    for (name, value) in own.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
+
+#[test]
+fn version_1_over_stdio() {
+    let place = Place::new();
+    let mut command = client(1, "client_1.py");
+    placed(&mut command, &place);
+    does_all_of_it(command.args([env!("CARGO_BIN_EXE_atoll"), "mcp"]));
+}
+
+#[test]
+fn version_1_over_http() {
+    let server = Server::start();
+    does_all_of_it(client(1, "client_1.py").args([&format!("http://{}/mcp", server.address), KEY]));
+}
+
+#[test]
+fn version_2_over_stdio() {
+    for mode in ["legacy", "auto"] {
+        let place = Place::new();
+        let mut command = client(2, "client_2.py");
+        placed(&mut command, &place);
+        does_all_of_it(command.args([mode, env!("CARGO_BIN_EXE_atoll"), "mcp"]));
+    }
+}
+
+#[test]
+fn version_2_over_http() {
+    let server = Server::start();
+    for mode in ["legacy", "auto"] {
+        does_all_of_it(client(2, "client_2.py").args([mode, &format!("http://{}/mcp", server.address), KEY]));
+    }
+}
+
+#[test]
+fn version_2_over_a_bridge() {
+    let server = Server::start();
+    let url = format!("http://{}", server.address);
+    for mode in ["legacy", "auto"] {
+        let place = Place::new();
+        let mut command = client(2, "client_2.py");
+        placed(&mut command, &place);
+        does_all_of_it(command.args([
+            mode,
+            env!("CARGO_BIN_EXE_atoll"),
+            "mcp",
+            "--server",
+            &url,
+            "--key",
+            KEY,
+        ]));
+    }
+}

@@ -1,0 +1,293 @@
+//! Tools beyond the six, where the operator wants them: commands in the background, and addresses of what
+//! listens inside. Snapshots will come here when there are any.
+
+use crate::tools::tool;
+use atoll_core::{Core, ExecCommand, ExecUpdate};
+use atoll_provider::OutputStream;
+use atoll_sessions::{
+    Hints, Reply, Sessions, Who,
+    tools::check::{Checked, Wrong, parse},
+};
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use rmcp::model::Tool;
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+const START: &str = "start_command";
+const OUTPUT: &str = "command_output";
+const KILL: &str = "kill_command";
+const PREVIEW: &str = "preview_url";
+/// The most bytes of output in one answer.
+const LONGEST_OUTPUT: usize = 50_000;
+
+/// What start_command wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Start {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// A line for the shell, such as a server's start. It runs in /workspace until it ends or is killed.
+    command: String,
+}
+
+/// What command_output wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Output {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// The command, as start_command returned it.
+    command_id: String,
+    /// From which byte of its output on; `next_offset` of the answer before, to read on.
+    #[serde(default)]
+    offset: u64,
+}
+
+/// What kill_command wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Kill {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// The command, as start_command returned it.
+    command_id: String,
+}
+
+/// What preview_url wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Preview {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// The port on which something listens in the session, on 127.0.0.1 or all addresses.
+    #[schemars(range(min = 1))]
+    port: u16,
+    /// For how many seconds the address works; an hour where left out, a week at most.
+    ttl_seconds: Option<u32>,
+}
+
+/// A command that runs in the background.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Command {
+    success: bool,
+    /// What the other tools want.
+    command_id: String,
+    /// Whether it has not ended.
+    running: bool,
+    /// As a shell has it; null while it runs.
+    exit_code: Option<i32>,
+}
+
+/// What a command printed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Printed {
+    success: bool,
+    running: bool,
+    /// As a shell has it; null while it runs.
+    exit_code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    /// Where to read on.
+    next_offset: u64,
+    /// Whether there is more by now.
+    more: bool,
+}
+
+/// Where to look at what listens.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Address {
+    success: bool,
+    /// An address for a browser; whoever has it may look.
+    url: String,
+    /// When it ends, in milliseconds since 1970.
+    expires_at: i64,
+}
+
+fn nothing(text: &str, name: &str) -> Option<Wrong> {
+    let empty =
+        || Wrong { loc: vec![name.into()], msg: format!("{name} must not be empty"), kind: "value_error" };
+    text.trim().is_empty().then(empty)
+}
+
+impl Checked for Start {
+    fn wrongs(&self) -> Vec<Wrong> {
+        [nothing(&self.session_id, "session_id"), nothing(&self.command, "command")]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+impl Checked for Output {
+    fn wrongs(&self) -> Vec<Wrong> {
+        nothing(&self.command_id, "command_id").into_iter().collect()
+    }
+}
+
+impl Checked for Kill {
+    fn wrongs(&self) -> Vec<Wrong> {
+        nothing(&self.command_id, "command_id").into_iter().collect()
+    }
+}
+
+impl Checked for Preview {
+    fn wrongs(&self) -> Vec<Wrong> {
+        let zero = Wrong {
+            loc: vec!["port".into()],
+            msg: "port must be between 1 and 65535".into(),
+            kind: "value_error",
+        };
+        (self.port == 0).then_some(zero).into_iter().collect()
+    }
+}
+
+fn schema<T: JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let schema = SchemaGenerator::from(settings).into_root_schema_for::<T>();
+    schema.as_object().cloned().unwrap_or_default()
+}
+
+/// All of them.
+pub(crate) fn tools() -> Vec<Tool> {
+    let plain = Hints { read_only: false, destructive: false, idempotent: false, open_world: false };
+    let looks = Hints { read_only: true, idempotent: true, ..plain };
+    let runs = Hints { destructive: true, open_world: true, ..plain };
+    let ends = Hints { destructive: true, idempotent: true, ..plain };
+    let start = "Starts a shell command in the background of a session, such as a web server or a long build, and \
+                 returns its command_id at once. Read what it prints with command_output, end it with kill_command.";
+    let output = "Reads what a background command has printed, from an offset on, and whether it still runs. Does \
+                  not wait: ask again with next_offset to read on.";
+    let kill = "Ends a background command with everything that it started.";
+    let preview = "Makes an address by which a browser reaches a port of the session, such as that of a web server \
+                   started with start_command. Whoever has the address may look, until it ends.";
+    vec![
+        tool(START, "Start a command in the background", start, schema::<Start>(), schema::<Command>(), runs),
+        tool(
+            OUTPUT,
+            "Read a background command's output",
+            output,
+            schema::<Output>(),
+            schema::<Printed>(),
+            looks,
+        ),
+        tool(KILL, "End a background command", kill, schema::<Kill>(), schema::<Command>(), ends),
+        tool(PREVIEW, "Address of a port", preview, schema::<Preview>(), schema::<Address>(), plain),
+    ]
+}
+
+/// Whether it is one of them.
+pub(crate) fn is_one(name: &str) -> bool {
+    [START, OUTPUT, KILL, PREVIEW].contains(&name)
+}
+
+fn command_id(text: &str) -> Result<ExecId> {
+    let missing = || Error::new(ErrorCode::NotFound, "there is no command with this id in this session");
+    text.parse().map_err(|_| missing())
+}
+
+fn json_of(answer: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(answer).map_err(|e| Error::internal(e.to_string()))
+}
+
+/// Does what they ask.
+pub(crate) struct Extra {
+    core: Core,
+    sessions: Sessions,
+}
+
+impl Extra {
+    pub(crate) fn new(core: Core, sessions: Sessions) -> Self {
+        Self { core, sessions }
+    }
+
+    /// Calls one; `base` is the address by which the caller asks, where there is one.
+    pub(crate) async fn call(&self, who: &Who, name: &str, arguments: Value, base: Option<&str>) -> Reply {
+        let done = match name {
+            START => self.start(who, arguments).await,
+            OUTPUT => self.output(who, arguments).await,
+            KILL => self.kill(who, arguments).await,
+            _ => self.preview(who, arguments, base).await,
+        };
+        done.unwrap_or_else(|wrongs| {
+            let value = json!({ "success": false, "error": "INVALID_INPUT", "details": wrongs });
+            Reply { value, is_error: true, images: Vec::new() }
+        })
+    }
+
+    async fn start(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
+        let Start { session_id, command } = parse(arguments)?;
+        let work = |sandbox| async move {
+            let command = ExecCommand {
+                command: Some(command),
+                working_directory: Some("/workspace".into()),
+                ..ExecCommand::default()
+            };
+            let report = self.core.exec_background(&who.caller, sandbox, &command).await?;
+            let exit_code = report.ended.then(|| report.shell_code());
+            json_of(&Command {
+                success: true,
+                command_id: report.id.to_string(),
+                running: !report.ended,
+                exit_code,
+            })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    async fn output(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
+        let Output { session_id, command_id: id, offset } = parse(arguments)?;
+        let work = |sandbox| async move {
+            let mut found =
+                self.core.exec_output(&who.caller, sandbox, command_id(&id)?, offset, false).await?;
+            let (mut out, mut err, mut next) = (Vec::new(), Vec::new(), offset);
+            while out.len() + err.len() < LONGEST_OUTPUT {
+                let Some(ExecUpdate::Output { stream, offset, data }) = found.next().await? else { break };
+                let room = LONGEST_OUTPUT - out.len() - err.len();
+                let taken = &data[..data.len().min(room)];
+                next = offset + taken.len() as u64;
+                match stream {
+                    OutputStream::Stdout => out.extend_from_slice(taken),
+                    OutputStream::Stderr => err.extend_from_slice(taken),
+                }
+            }
+            let report = self.core.get_exec(&who.caller, sandbox, found.report.id).await?;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let exit_code = report.ended.then(|| report.shell_code());
+            json_of(&Printed {
+                success: true,
+                running: !report.ended,
+                exit_code,
+                stdout: text(&out),
+                stderr: text(&err),
+                next_offset: next,
+                more: next < report.output_bytes,
+            })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    async fn kill(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
+        let Kill { session_id, command_id: id } = parse(arguments)?;
+        let work = |sandbox| async move {
+            let report = self.core.exec_kill(&who.caller, sandbox, command_id(&id)?).await?;
+            let exit_code = report.ended.then(|| report.shell_code());
+            json_of(&Command {
+                success: true,
+                command_id: report.id.to_string(),
+                running: !report.ended,
+                exit_code,
+            })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    async fn preview(&self, who: &Who, arguments: Value, base: Option<&str>) -> Result<Reply, Vec<Wrong>> {
+        let Preview { session_id, port, ttl_seconds } = parse(arguments)?;
+        let work = |sandbox: atoll_store::SandboxId| async move {
+            let nowhere =
+                "this server listens nowhere, so nothing of it has an address; it is one for a single client";
+            let base = base.ok_or_else(|| Error::new(ErrorCode::Unsupported, nowhere))?;
+            let made = self.core.preview_token(&who.caller, sandbox, Some(port), ttl_seconds).await?;
+            let url = format!("{base}/api/v1/sandboxes/{}/ports/{port}~{}/", sandbox.uuid(), made.token);
+            json_of(&Address { success: true, url, expires_at: made.expires_at })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+}

@@ -1,0 +1,72 @@
+//! Answers that the SDK has no part in: refusals, in the shape of the protocol, and what browsers ask for.
+
+use super::gate::Page;
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use serde_json::json;
+use std::{borrow::Cow, convert::Infallible};
+
+/// What is sent.
+pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// For errors that belong to no request, as the SDKs have it.
+const NO_REQUEST: i32 = -32_000;
+
+fn answer(status: StatusCode, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// No, and why.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    why: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, why: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, why: why.into() }
+    }
+
+    pub(super) fn answer(self) -> Answer {
+        let Self { status, why } = self;
+        let error = json!({ "code": NO_REQUEST, "message": why });
+        let mut answer = answer(status, json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string());
+        let headers = answer.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+        }
+        answer
+    }
+}
+
+/// What a browser asks before it lets a page ask.
+pub(super) fn preflight(page: &Page) -> Answer {
+    let mut answer = answer(StatusCode::NO_CONTENT, String::new());
+    let headers = answer.headers_mut();
+    headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
+    if page.0.is_some() {
+        let methods = HeaderValue::from_static("GET, POST, DELETE");
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+        let known = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, \
+                     mcp-session-id, x-api-key, x-thread-id";
+        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(known));
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    }
+    allow(answer, page.0.clone())
+}
+
+/// Lets the page that asked see the answer.
+pub(super) fn allow(mut answer: Answer, origin: Option<HeaderValue>) -> Answer {
+    let headers = answer.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
+    }
+    answer
+}

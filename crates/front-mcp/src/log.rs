@@ -1,0 +1,157 @@
+//! What a client's people may want to know of: sessions that came and went. The protocol calls logging
+//! deprecated from 2026-07-28 on and keeps it working; clients of that version hear only what they ask for,
+//! request by request.
+#![expect(deprecated, reason = "clients of every version that is in use can ask for it")]
+
+use atoll_sessions::Reply;
+use rmcp::{
+    RoleServer,
+    model::{LoggingLevel, LoggingMessageNotificationParam, ProtocolVersion},
+    service::RequestContext,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+/// From which level on a client hears; nothing below `info` is ever said.
+#[derive(Debug)]
+pub(crate) struct Level(AtomicU8);
+
+fn rank(level: LoggingLevel) -> u8 {
+    match level {
+        LoggingLevel::Debug => 0,
+        LoggingLevel::Info => 1,
+        LoggingLevel::Notice => 2,
+        LoggingLevel::Warning => 3,
+        LoggingLevel::Error => 4,
+        LoggingLevel::Critical => 5,
+        LoggingLevel::Alert => 6,
+        LoggingLevel::Emergency => 7,
+    }
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self(AtomicU8::new(rank(LoggingLevel::Info)))
+    }
+}
+
+impl Level {
+    pub(crate) fn set(&self, level: LoggingLevel) {
+        self.0.store(rank(level), Ordering::Relaxed);
+    }
+
+    /// From which level on a request's client hears.
+    fn of(&self, context: &RequestContext<RoleServer>) -> Option<u8> {
+        let asked = context.meta.log_level().map(rank);
+        let newest = context
+            .protocol_version()
+            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+        if newest { asked } else { Some(asked.unwrap_or_else(|| self.0.load(Ordering::Relaxed))) }
+    }
+}
+
+/// What one client is told, and what it was.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) level: Level,
+    /// Sessions that it made and did not stop.
+    own: Mutex<BTreeSet<String>>,
+}
+
+/// The most sessions that are remembered.
+const MOST: usize = 256;
+
+impl Log {
+    /// What there is to say of a call about a session.
+    fn news(&self, tool: &str, session: Option<&str>, reply: &Reply) -> Option<(LoggingLevel, Value)> {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = &reply.value;
+        let error = value["error"].as_str().unwrap_or_default();
+        if tool == "create_session" && !reply.is_error {
+            let made = value["session_id"].as_str().unwrap_or_default();
+            if own.len() < MOST {
+                own.insert(made.to_owned());
+            }
+            let said = json!({ "event": "session_created", "session_id": made, "runtime": value["runtime"] });
+            return Some((LoggingLevel::Info, said));
+        }
+        let session = session?;
+        let said = |event, reason| json!({ "event": event, "session_id": session, "reason": reason });
+        if error.starts_with("CONTAINER_DIED") {
+            own.remove(session);
+            return Some((LoggingLevel::Error, said("session_died", error)));
+        }
+        if tool == "stop_session" && value["success"] == true {
+            own.remove(session);
+            return Some((LoggingLevel::Info, said("session_stopped", "it was asked for")));
+        }
+        if error.starts_with("NotFound") && own.remove(session) {
+            let why = "it was idle for too long, too old, or made room for others";
+            return Some((LoggingLevel::Warning, said("session_evicted", why)));
+        }
+        None
+    }
+
+    /// Says it to whoever called.
+    pub(crate) async fn tell(
+        &self,
+        context: &RequestContext<RoleServer>,
+        tool: &str,
+        session: Option<&str>,
+        reply: &Reply,
+    ) {
+        if let Some((how, what)) = self.news(tool, session, reply)
+            && self.level.of(context).is_some_and(|from| rank(how) >= from)
+        {
+            let message = LoggingMessageNotificationParam::new(how, what).with_logger("atoll");
+            // Whoever does not listen misses it.
+            let _ = context.peer.notify_logging_message(message).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_come_and_go_are_news() {
+        let log = Log::default();
+        let event = |tool: &str, session: Option<&str>, value: Value| {
+            let reply = Reply { is_error: value["success"] == false, value, images: Vec::new() };
+            log.news(tool, session, &reply)
+                .map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()))
+        };
+        let made = |id: &str| json!({ "success": true, "session_id": id, "runtime": "python" });
+        let missing = json!({ "success": false, "error": "NotFound: there is no session" });
+        let died = json!({ "success": false, "error": "CONTAINER_DIED: out of memory", "session_id": "a" });
+        assert_eq!(
+            event("create_session", None, made("a")),
+            Some((LoggingLevel::Info, "session_created".into()))
+        );
+        assert_eq!(event("execute_code", Some("a"), json!({ "success": true })), None);
+        assert_eq!(
+            event("execute_code", Some("a"), died),
+            Some((LoggingLevel::Error, "session_died".into()))
+        );
+        assert_eq!(event("execute_code", Some("a"), missing.clone()), None, "that is known");
+        event("create_session", None, made("b"));
+        assert_eq!(
+            event("execute_code", Some("b"), missing.clone()),
+            Some((LoggingLevel::Warning, "session_evicted".into()))
+        );
+        assert_eq!(event("execute_code", Some("c"), missing.clone()), None, "it was never its own");
+        event("create_session", None, made("d"));
+        assert_eq!(
+            event("stop_session", Some("d"), json!({ "success": true })),
+            Some((LoggingLevel::Info, "session_stopped".into()))
+        );
+        assert_eq!(event("execute_code", Some("d"), missing), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! Replies as MCP results: the value as structured content, the same as text, and what can be seen or heard
+//! as content of its own kind. In the text, the bytes of what follows as such are left out: a model would
+//! pay for them twice and can read neither.
+
+use atoll_sessions::{Image, Reply};
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::Value;
+
+/// Sounds that are given beside the text of one answer.
+const MOST_SOUNDS: usize = 4;
+
+fn mime_of(output: &Value) -> &str {
+    output["type"].as_str().unwrap_or_default()
+}
+
+/// A sound among what was shown.
+fn sound(output: &Value) -> Option<ContentBlock> {
+    let mime = mime_of(output);
+    mime.starts_with("audio/").then(|| ContentBlock::audio(output["data"].as_str().unwrap_or_default(), mime))
+}
+
+/// The value with the bytes of those outputs left out that are given otherwise.
+fn without(value: &Value, given: &[(String, String)]) -> Value {
+    let mut value = value.clone();
+    let outputs = value.get_mut("display_outputs").and_then(Value::as_array_mut);
+    for output in outputs.into_iter().flatten() {
+        let is_given = given.iter().any(|(mime, data)| mime == mime_of(output) && *data == output["data"]);
+        if is_given && let Some(data) = output.get_mut("data") {
+            let length = data.as_str().map_or(0, str::len);
+            *data = format!("[{length} characters of base64, given beside this text]").into();
+        }
+    }
+    value
+}
+
+/// A reply as a result.
+pub(crate) fn result(reply: Reply) -> CallToolResult {
+    let Reply { value, is_error, images } = reply;
+    let outputs = value["display_outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let sounds: Vec<(&Value, ContentBlock)> =
+        outputs.iter().filter_map(|output| Some((output, sound(output)?))).take(MOST_SOUNDS).collect();
+    let pair =
+        |output: &Value| (mime_of(output).to_owned(), output["data"].as_str().unwrap_or_default().to_owned());
+    let seen = images.iter().map(|Image { mime, data }| (mime.clone(), data.clone()));
+    let given: Vec<(String, String)> = seen.chain(sounds.iter().map(|(output, _)| pair(output))).collect();
+    let text = if given.is_empty() { value.to_string() } else { without(&value, &given).to_string() };
+    let pictures = images.into_iter().map(|Image { mime, data }| ContentBlock::image(data, mime));
+    let content: Vec<ContentBlock> = std::iter::once(ContentBlock::text(text))
+        .chain(pictures)
+        .chain(sounds.into_iter().map(|(_, block)| block))
+        .collect();
+    let mut result = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    result.structured_content = Some(value);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sent(reply: Reply) -> Value {
+        serde_json::to_value(result(reply)).unwrap()
+    }
+
+    #[test]
+    fn text_and_structure_say_the_same() {
+        let value = json!({ "success": false, "error": "NotFound: é\n", "hint": "…" });
+        let sent = sent(Reply { value: value.clone(), is_error: true, images: Vec::new() });
+        assert_eq!((&sent["isError"], &sent["structuredContent"]), (&json!(true), &value));
+        let text: Value = serde_json::from_str(sent["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(text, value);
+        assert_eq!(sent["content"].as_array().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_seen_and_heard_comes_as_such_and_once() {
+        let shown = json!([
+            { "type": "image/png", "data": "cG5n" },
+            { "type": "text/html", "data": "<b>" },
+            { "type": "audio/wav", "data": "d2F2" },
+            { "type": "image/png", "data": "bm90IGdpdmVu" },
+        ]);
+        let value = json!({ "success": true, "display_outputs": shown });
+        let images = vec![Image { mime: "image/png".into(), data: "cG5n".into() }];
+        let sent = sent(Reply { value: value.clone(), is_error: false, images });
+        assert_eq!(sent["structuredContent"], value, "programs get everything");
+        let kinds: Vec<&str> =
+            sent["content"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["text", "image", "audio"]);
+        assert_eq!(sent["content"][1], json!({ "type": "image", "data": "cG5n", "mimeType": "image/png" }));
+        assert_eq!(sent["content"][2], json!({ "type": "audio", "data": "d2F2", "mimeType": "audio/wav" }));
+        let text: Value = serde_json::from_str(sent["content"][0]["text"].as_str().unwrap()).unwrap();
+        let data: Vec<&str> =
+            text["display_outputs"].as_array().unwrap().iter().map(|o| o["data"].as_str().unwrap()).collect();
+        assert!(data[0].starts_with("[4 characters") && data[2].starts_with("[4 characters"), "{data:?}");
+        assert_eq!((data[1], data[3]), ("<b>", "bm90IGdpdmVu"));
+    }
+}

@@ -1,0 +1,63 @@
+//! What another front serves on the same listener, at a path of its own. Here it is found out who asks,
+//! how often that one may, and under which name the front is audited; what is said is the other's.
+
+use crate::{
+    App,
+    auth::{identify, presented},
+};
+use axum::{
+    Router,
+    body::{Body, Bytes, HttpBody},
+    extract::{Request, State},
+    http::{Method, Response},
+    response::IntoResponse,
+    routing::any,
+};
+use std::convert::Infallible;
+use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
+
+/// Another front.
+#[derive(Clone)]
+pub struct Mount {
+    path: &'static str,
+    front: &'static str,
+    answer: BoxCloneSyncService<Request, Response<Body>, Infallible>,
+}
+
+impl Mount {
+    /// What answers at a path. Each request has its caller among its extensions, except for `OPTIONS`, which
+    /// browsers send without a key.
+    pub fn new<S, B>(path: &'static str, front: &'static str, service: S) -> Self
+    where
+        S: Service<Request, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let answer = BoxCloneSyncService::new(service.map_response(|response| response.map(Body::new)));
+        Self { path, front, answer }
+    }
+
+    pub(crate) fn router(self) -> Router<App> {
+        let path = self.path;
+        Router::new()
+            .route(path, any(move |State(app): State<App>, request: Request| self.serve(app, request)))
+    }
+
+    async fn serve(self, app: App, request: Request) -> Response<Body> {
+        let (mut parts, body) = request.into_parts();
+        if parts.method != Method::OPTIONS {
+            match identify(&app, &parts, presented(&parts.headers)).await {
+                Ok(caller) => {
+                    let address = caller.address.clone();
+                    parts.extensions.insert(caller.from(self.front, address));
+                }
+                Err(failure) => return failure.into_response(),
+            }
+        }
+        match self.answer.oneshot(Request::from_parts(parts, body)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}

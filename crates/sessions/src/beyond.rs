@@ -1,0 +1,26 @@
+//! For tools beyond the six: whatever is done in a session's sandbox is done as the six do it. The session must
+//! be the thread's and alive, it is not collected meanwhile, and a failure is a reply.
+
+use crate::{Reply, Sessions, Who};
+use atoll_store::SandboxId;
+use atoll_types::Result;
+use serde_json::Value;
+
+impl Sessions {
+    /// Does something in a session's sandbox.
+    pub async fn beyond<F>(&self, who: &Who, session: &str, work: impl FnOnce(SandboxId) -> F) -> Reply
+    where
+        F: Future<Output = Result<Value>>,
+    {
+        let answer = async {
+            let (session, _using) = self.use_session(who, session).await?;
+            let done = work(session.sandbox).await;
+            self.store.touch_tool_session(session.id, crate::now()).await?;
+            match done {
+                Ok(value) => Ok(Reply { value, is_error: false, images: Vec::new() }),
+                Err(error) => Err(self.failed_in(&session, error).await),
+            }
+        };
+        self.told(who, answer.await).await
+    }
+}
