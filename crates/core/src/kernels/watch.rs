@@ -1,11 +1,16 @@
 //! Cells that a former server left running are tended again: they are work, and their end is told under
 //! the operation that began them.
 
-use super::send::{Care, follow_known};
+use super::{
+    link::Link,
+    send::{Care, follow_known},
+    wire::other_answer,
+};
 use crate::{Core, act::Trail};
 use atoll_audit::Redactor;
+use atoll_kernels::{Answer, Ask};
 use atoll_provider::Container;
-use atoll_store::{OperationId, SandboxRecord};
+use atoll_store::{OperationId, SandboxId, SandboxRecord};
 use atoll_types::{CellId, Result};
 use std::sync::Arc;
 
@@ -26,9 +31,6 @@ impl Core {
         redactor: &Redactor,
         left: Vec<LeftCell>,
     ) -> Result<Vec<OperationId>> {
-        if left.is_empty() {
-            return Ok(Vec::new());
-        }
         let Some(link) = self.wardens.existing(container).await? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for LeftCell { cell, operation, shown } in left {
@@ -49,6 +51,23 @@ impl Core {
             self.tend(care, cell, trail);
             found.push(operation);
         }
+        self.wait_for_others(record.id, &link).await?;
         Ok(found)
+    }
+
+    /// Cells that run and of which nobody has to tell are work until their end too.
+    async fn wait_for_others(&self, sandbox: SandboxId, link: &Arc<Link>) -> Result<()> {
+        let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
+        for id in all.into_iter().filter_map(|kernel| kernel.running) {
+            let turn = link.repeating.lock().await;
+            let Some(cell) = follow_known(link, id).await? else { continue };
+            drop(turn);
+            let working = self.works.begin(sandbox);
+            tokio::spawn(async move {
+                let _ = cell.ended().await;
+                drop(working);
+            });
+        }
+        Ok(())
     }
 }
