@@ -75,7 +75,7 @@ pub(super) async fn sessions(bench: &Bench<'_>) -> Result<Vec<Row>> {
     };
     let variables = [("ATOLL_MCP_SESSIONS_PER_KEY", "1000".to_owned())];
     let server = Server::start_with(&settings.map(str::to_owned), &variables).await?;
-    let taken = work(&server).await;
+    let taken: Result<Vec<Row>> = work(&server).await;
     // Also after a failure, which says more than what the end says then.
     let ended = server.end().await;
     let rows = taken?;
