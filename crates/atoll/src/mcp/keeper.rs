@@ -46,7 +46,10 @@ pub(super) fn keep(options: &cli::Mcp) -> Result<u8> {
         let served = serve_in(&own, options, &config, thread.as_str()).await;
         let _ = sweeping.await;
         let ended = end(&own.folder).await;
-        own.remove();
+        // What could not be ended stays where the next one finds it.
+        if ended.is_ok() {
+            remove(&own.folder);
+        }
         ended.and(served)
     });
     runtime.shutdown_background();
@@ -95,11 +98,18 @@ impl Own {
         let alive = lock(&folder, FlockOperation::NonBlockingLockShared).map_err(|e| fault(&folder, &e))?;
         Ok(Self { folder, _alive: alive })
     }
+}
 
-    fn remove(self) {
-        let _ = fs::remove_file(self.folder.join(LOCK));
-        let _ = fs::remove_dir(&self.folder);
-    }
+/// Removes a run's folder, of which nothing else is left.
+fn remove(folder: &Path) {
+    let _ = fs::remove_file(folder.join(LOCK));
+    let _ = fs::remove_dir(folder);
+}
+
+/// Whether a folder is called what runs are called.
+fn is_run(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.len() == 8 && name.bytes().all(|b| b.is_ascii_hexdigit()) && path.is_dir()
 }
 
 /// Ends what others left that are no more.
@@ -109,8 +119,7 @@ async fn sweep(base: PathBuf) {
             eprintln!("atoll: what an earlier run left in {} stays: {}", folder.display(), error.message);
             continue;
         }
-        let _ = fs::remove_file(folder.join(LOCK));
-        let _ = fs::remove_dir(&folder);
+        remove(&folder);
     }
 }
 
@@ -118,7 +127,7 @@ async fn sweep(base: PathBuf) {
 fn left(base: &Path) -> Vec<PathBuf> {
     let Ok(_turn) = lock(base, FlockOperation::LockExclusive) else { return Vec::new() };
     let folders = fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path());
-    let runs = folders.filter(|path| path.is_dir() && path.join(LOCK).exists());
+    let runs = folders.filter(|path| is_run(path));
     runs.filter(|path| lock(path, FlockOperation::NonBlockingLockExclusive).is_ok()).collect()
 }
 
@@ -196,7 +205,11 @@ mod tests {
         let folder = dead.folder.clone();
         drop(dead);
         fs::create_dir(base.path().join("no run of ours")).unwrap();
-        assert_eq!(left(base.path()), [folder]);
-        alive.remove();
+        assert_eq!(left(base.path()), [folder.clone()]);
+        fs::remove_file(folder.join(LOCK)).unwrap();
+        assert_eq!(left(base.path()), [folder.clone()], "with or without its lock");
+        remove(&folder);
+        remove(&alive.folder);
+        assert!(!folder.exists() && !alive.folder.exists());
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     Result, baseline,
     pace::{Pace, timed, timed_here},
     report::{Baseline, Row},
+    server::Server,
 };
 use futures_util::future::{join_all, try_join_all};
 use speak::{Bare, Piped, Speaks, Web};
@@ -21,7 +22,7 @@ pub(super) async fn round_trip(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let mut rows = one(bench, "mcp 1+1, stdio", &mut piped).await?;
     piped.end().await?;
     let settings = ["warm_pool_enabled=false".to_owned()];
-    let over_http = async |server: &crate::server::Server| {
+    let over_http = async |server: &Server| {
         let mut web = Web::open(server, "a-thread").await?;
         one(bench, "mcp 1+1, http", &mut web).await
     };
@@ -63,7 +64,7 @@ pub(super) async fn sessions(bench: &Bench<'_>) -> Result<Vec<Row>> {
         "tool_sessions.cpu_cores=0.1",
     ];
     let count = bench.scale.pick(5, 20, 100);
-    let work = async |server: &crate::server::Server| {
+    let work = async |server: &Server| {
         let opened = (0..count).map(|n| Web::open(server, if n % 2 == 0 { "even" } else { "odd" }));
         let mut clients = try_join_all(opened).await?;
         let pace = Pace::tight(bench.scale.pick(1, 3, 5));
@@ -72,7 +73,14 @@ pub(super) async fn sessions(bench: &Bench<'_>) -> Result<Vec<Row>> {
         let (own, beside) = (next()?, Baseline::new("as many bare python3 -c 1+1", next()?));
         Ok(vec![Row::latency(format!("mcp {count} sessions at once"), pace.name, own, vec![beside])])
     };
-    with_server_of(&settings.map(str::to_owned), work).await
+    let variables = [("ATOLL_MCP_SESSIONS_PER_KEY", "1000".to_owned())];
+    let server = Server::start_with(&settings.map(str::to_owned), &variables).await?;
+    let taken: Result<Vec<Row>> = work(&server).await;
+    // Also after a failure, which says more than what the end says then.
+    let ended = server.end().await;
+    let rows = taken?;
+    ended?;
+    Ok(rows)
 }
 
 async fn at_once(clients: &mut [Web]) -> Result<Vec<f64>> {
