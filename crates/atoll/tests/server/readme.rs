@@ -25,7 +25,7 @@ fn every_line_does_what_the_readme_says() {
     let server = Server::start();
     let bin = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
     let sessions = sessions();
-    assert_eq!(sessions.len(), 7);
+    assert_eq!(sessions.len(), 8);
     for session in sessions {
         let folder = tempfile::tempdir().unwrap();
         // Each command's output goes to a file of its own, in one shell.
