@@ -57,7 +57,10 @@ impl Teller {
 
     /// Tells of one more sandbox, until its notes are over.
     pub(super) fn add(&self, notes: Arc<Notes>) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(notes);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        // Most sandboxes never have anything to tell, so nobody else would let go of those that are over.
+        all.retain(|notes| !notes.is_over());
+        all.push(notes);
     }
 
     /// Whether the trail cannot be written.
