@@ -115,7 +115,7 @@ fn a_sandbox_that_dies_takes_its_session_along() {
     let id = thread.create(&json!({}));
     let answer = thread.code(&id, "x = bytearray(1 << 30)\nfor i in range(0, 1 << 30, 4096): x[i] = 1");
     assert_eq!(answer["error"], "CONTAINER_DIED: out of memory", "{answer}");
-    assert_eq!(thread.sessions(), [(id.clone(), "dead".to_owned())]);
+    assert_eq!(thread.sessions(), [(id, "dead".to_owned())]);
     // Whoever needs room gets that of the dead.
     let (second, third) = (thread.create(&json!({})), thread.create(&json!({})));
     let fourth = thread.create(&json!({}));
