@@ -205,9 +205,9 @@ mod tests {
         let folder = dead.folder.clone();
         drop(dead);
         fs::create_dir(base.path().join("no run of ours")).unwrap();
-        assert_eq!(left(base.path()), [folder.clone()]);
+        assert_eq!(left(base.path()), std::slice::from_ref(&folder));
         fs::remove_file(folder.join(LOCK)).unwrap();
-        assert_eq!(left(base.path()), [folder.clone()], "with or without its lock");
+        assert_eq!(left(base.path()), std::slice::from_ref(&folder), "with or without its lock");
         remove(&folder);
         remove(&alive.folder);
         assert!(!folder.exists() && !alive.folder.exists());
