@@ -235,6 +235,12 @@ execute <- function(id, code) {
   send_done(id, if (is.null(failure)) result, failure)
 }
 
+# The machine's repository, where none is set: R asks a person otherwise.
+use_repository <- function() {
+  ours <- Sys.getenv("ATOLL_R_REPOSITORY")
+  if (nzchar(ours) && identical(unname(getOption("repos")["CRAN"]), "@CRAN@")) options(repos = c(CRAN = ours))
+}
+
 variables <- function(text) {
   for (entry in strsplit(text, "\n", fixed = TRUE)[[1L]]) {
     entry <- gsub("\\\\", "\001", entry, fixed = TRUE)
@@ -244,6 +250,7 @@ variables <- function(text) {
     value <- substring(entry, nchar(name) + 2L)
     if (entry == name) Sys.unsetenv(name) else do.call(Sys.setenv, structure(list(value), names = name))
   }
+  use_repository()
 }
 
 # ---- What a cell sees besides R ----
@@ -275,6 +282,7 @@ local({
   }
 })
 
+use_repository()
 send("{\"event\":\"ready\",\"interpreter\":", quoted(paste("R", getRversion())), "}")
 suspendInterrupts(repeat {
   header <- readLines(requests, 1L)

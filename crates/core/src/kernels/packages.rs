@@ -32,8 +32,11 @@ const R: &str = r#"
 wanted <- commandArgs(trailingOnly = TRUE)
 lib <- path.expand(strsplit(Sys.getenv("R_LIBS_USER"), .Platform$path.sep, fixed = TRUE)[[1]][1])
 dir.create(lib, recursive = TRUE, showWarnings = FALSE)
-if (identical(unname(getOption("repos")["CRAN"]), "@CRAN@"))
-  stop("no repository is set; set one with options(repos = ...) in ~/.Rprofile")
+if (identical(unname(getOption("repos")["CRAN"]), "@CRAN@")) {
+  ours <- Sys.getenv("ATOLL_R_REPOSITORY")
+  if (!nzchar(ours)) stop("no repository is set; set one with options(repos = ...) in ~/.Rprofile")
+  options(repos = c(CRAN = ours))
+}
 install.packages(wanted, lib = lib)
 missing <- setdiff(wanted, rownames(installed.packages(lib.loc = lib)))
 if (length(missing)) stop("not installed: ", paste(missing, collapse = ", "))

@@ -94,6 +94,9 @@ pub fn mirrors(machine: &Findings) -> Settings {
     let mut variables = python(machine);
     let npm = urls(machine, Ecosystem::Node, Tool::Npm, Role::Main);
     variables.extend(npm.first().map(|url| ("NPM_CONFIG_REGISTRY".to_owned(), (*url).to_owned())));
+    // R itself reads no such variable; kernels and installs of ours do, where no repository is set.
+    let r_index = passed(machine, Ecosystem::R, Tool::R).next();
+    variables.extend(r_index.map(|index| ("ATOLL_R_REPOSITORY".to_owned(), index.url.to_string())));
     Settings { variables, files: cargo(machine).into_iter().chain(r(machine)).collect() }
 }
 
@@ -130,6 +133,7 @@ mod tests {
             ("UV_DEFAULT_INDEX", "https://mirror.example/simple"),
             ("UV_INDEX", "https://a.example/s"),
             ("NPM_CONFIG_REGISTRY", "https://npm.example/"),
+            ("ATOLL_R_REPOSITORY", "https://cran.example/"),
         ];
         assert_eq!(variables, expected);
         assert!(files[0].text.contains("registry = \"sparse+https://c.example/i/\""));
@@ -151,7 +155,8 @@ mod tests {
             ("usr/lib/R/doc/CRAN_mirrors.csv", "x\n0-Cloud,https://cloud.example/,y\n"),
         ]);
         let Settings { variables, files } = told(&trial);
-        assert_eq!(variables, []);
+        let cloud = ("ATOLL_R_REPOSITORY".to_owned(), "https://cloud.example/".to_owned());
+        assert_eq!(variables, [cloud]);
         assert_eq!(files.len(), 1);
         assert!(files[0].text.contains("https://cloud.example/") && files[0].text.contains("(FALSE"));
     }

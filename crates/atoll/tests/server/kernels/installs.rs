@@ -71,11 +71,15 @@ fn r_packages_land_in_the_users_library() {
     }
     let (_served, port) = crate::server::installs::served_package();
     let server = Server::start();
-    let sandbox =
-        server.create(&format!(r#"{{"egress":{{"mode":"allowlist","allow":["127.0.0.2:{port}"]}}}}"#));
-    assert_eq!(run(&server, &sandbox, "r", "1")["success"], true);
-    let profile = format!("options(repos = c(CRAN = 'http://127.0.0.2:{port}'))\n");
-    server.exec(&sandbox, &format!("echo \"{}\" > ~/.Rprofile", profile.trim()));
+    // As a machine's own repository comes in.
+    let repository = format!("http://127.0.0.2:{port}");
+    let wanted = json!({
+        "egress": { "mode": "allowlist", "allow": [format!("127.0.0.2:{port}")] },
+        "env_vars": { "ATOLL_R_REPOSITORY": repository },
+    });
+    let sandbox = server.create(&wanted.to_string());
+    let set = run(&server, &sandbox, "r", "getOption(\"repos\")[[\"CRAN\"]]");
+    assert_eq!(value(&set), format!("[1] {repository:?}"));
     let made = install(&server, &sandbox, &json!({ "language": "R", "packages": { "tiny": "" } }));
     assert_eq!(made["success"], true, "{made}");
     assert_eq!(value(&run(&server, &sandbox, "r", "library(tiny); tiny()")), "[1] \"works\"");
