@@ -1,10 +1,13 @@
 //! What goes over the wire. These are the API's own types: a new field of a record does not show here by
 //! itself, and conversions name every field.
 
+mod exec;
+
 use crate::{egress::EgressPolicy, time::rfc3339};
-use atoll_core::{CreateSandbox, Created, ExecCommand, ExecOutcome, Language, PatchSandbox, Policy};
-use atoll_provider::{Changed, Entry, EntryKind, ExecReport, FileAction, FileChange};
+use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
+use atoll_provider::{Entry, EntryKind};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
+pub(crate) use exec::{ChangedFile, ExecBody, ExecResult, exit_code};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -280,155 +283,6 @@ pub(crate) struct SandboxPage {
     pub(crate) page_size: u32,
     /// How many there are of each status, by the same filter but for the status.
     pub(crate) status_counts: BTreeMap<&'static str, u64>,
-}
-
-/// A command.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ExecBody {
-    /// A line for the shell.
-    command: Option<String>,
-    /// Or a program and its arguments.
-    arguments: Option<Vec<String>>,
-    /// 300 where nothing is said, and at most a day; in the background none, and at most a week.
-    #[schema(minimum = 1, maximum = 604_800)]
-    timeout_seconds: Option<u64>,
-    /// Absolute, or relative to /workspace.
-    working_directory: Option<String>,
-    env_vars: Option<Map>,
-    /// Variables too, whose values appear in no log, audit row, event or error.
-    #[schema(write_only)]
-    secrets: Option<Map>,
-    /// What the command reads.
-    stdin: Option<String>,
-    /// Whether more input may follow: only with `stream` or `background`.
-    stdin_open: Option<bool>,
-    /// A name, UID or UID:GID.
-    user: Option<String>,
-    /// Answer with events while it runs.
-    stream: Option<bool>,
-    /// Do not wait for it. Files that it changes are told by the next command.
-    background: Option<bool>,
-}
-
-impl ExecBody {
-    pub(crate) fn stream(&self) -> bool {
-        self.stream.unwrap_or(false)
-    }
-
-    pub(crate) fn background(&self) -> bool {
-        self.background.unwrap_or(false)
-    }
-}
-
-impl From<ExecBody> for ExecCommand {
-    fn from(body: ExecBody) -> Self {
-        let ExecBody {
-            command,
-            arguments,
-            timeout_seconds,
-            working_directory,
-            env_vars,
-            secrets,
-            stdin,
-            stdin_open,
-            user,
-            stream: _,
-            background: _,
-        } = body;
-        Self {
-            command,
-            arguments,
-            timeout_seconds,
-            working_directory,
-            env_vars: env_vars.unwrap_or_default(),
-            secrets: secrets.unwrap_or_default(),
-            stdin: stdin.map(bytes::Bytes::from),
-            stdin_open: stdin_open.unwrap_or(false),
-            user,
-            id: None,
-        }
-    }
-}
-
-/// How a command went.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExecResult {
-    /// Its output can be asked for again under this id.
-    exec_id: String,
-    /// The command's own; 124 after a timeout, 127 or 126 when it could not start, 128 and the signal.
-    exit_code: i32,
-    stdout: String,
-    stderr: String,
-    duration_ms: u64,
-    timed_out: bool,
-    /// The memory limit ended it.
-    oom_killed: bool,
-    signal: Option<i32>,
-    /// Whether some output is missing.
-    truncated: bool,
-    /// Files of /workspace that changed since the command before.
-    files_changed: Vec<ChangedFile>,
-    /// Whether there may be more of them.
-    files_changed_truncated: bool,
-}
-
-/// A file that changed.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ChangedFile {
-    /// Relative to /workspace.
-    path: String,
-    /// created, modified or deleted.
-    action: &'static str,
-    /// Zero when it was deleted.
-    size_bytes: u64,
-}
-
-impl From<FileChange> for ChangedFile {
-    fn from(change: FileChange) -> Self {
-        let FileChange { path, action, size_bytes } = change;
-        let action = match action {
-            FileAction::Created => "created",
-            FileAction::Modified => "modified",
-            FileAction::Deleted => "deleted",
-        };
-        Self { path, action, size_bytes }
-    }
-}
-
-/// The exit code of a command that has ended. A program that is not there is an ordinary failure of a
-/// command line, as a shell has it.
-pub(crate) fn exit_code(report: &ExecReport) -> i32 {
-    match &report.failure {
-        Some(failure) if failure.errno == 2 => 127,
-        Some(_) => 126,
-        None => report.shell_code(),
-    }
-}
-
-impl From<ExecOutcome> for ExecResult {
-    fn from(outcome: ExecOutcome) -> Self {
-        let ExecOutcome { report, stdout, stderr, truncated, changed } = outcome;
-        let changed = changed.unwrap_or(Changed { files: Vec::new(), truncated: true });
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let mut stderr = text(stderr);
-        if let Some(failure) = &report.failure {
-            stderr.push_str(&failure.message);
-        }
-        Self {
-            exec_id: report.id.to_string(),
-            exit_code: exit_code(&report),
-            stdout: text(stdout),
-            stderr,
-            duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
-            timed_out: report.timed_out,
-            oom_killed: report.oom_killed,
-            signal: report.signal,
-            truncated,
-            files_changed: changed.files.into_iter().map(ChangedFile::from).collect(),
-            files_changed_truncated: changed.truncated,
-        }
-    }
 }
 
 /// Something that happened in a sandbox.

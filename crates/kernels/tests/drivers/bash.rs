@@ -1,8 +1,6 @@
 //! The driver for bash in a real bash.
 
-mod pipes;
-
-use pipes::{Interpreter, Kind, text};
+use crate::pipes::{Interpreter, Kind, text};
 
 fn bash() -> Interpreter {
     Interpreter::start(Kind::Bash)

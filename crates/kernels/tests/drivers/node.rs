@@ -1,8 +1,6 @@
 //! The driver for Node in a real Node.
 
-mod pipes;
-
-use pipes::{Interpreter, Kind, text};
+use crate::pipes::{Interpreter, Kind, text};
 use serde_json::{Value, json};
 
 fn node() -> Interpreter {

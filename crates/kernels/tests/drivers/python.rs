@@ -1,9 +1,7 @@
 //! The Python driver in real interpreters: with whatever the machine has, and with nothing but Python itself.
 
-mod harness;
-
+use crate::harness::{Cell, Flavour, Kernel, has};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use harness::{Cell, Flavour, Kernel, has};
 use serde_json::json;
 
 const BOTH: [Flavour; 2] = [Flavour::System, Flavour::Plain];

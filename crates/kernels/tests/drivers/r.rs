@@ -1,8 +1,6 @@
 //! The driver for R in a real R.
 
-mod pipes;
-
-use pipes::{Interpreter, Kind, picture, text};
+use crate::pipes::{Interpreter, Kind, picture, text};
 
 fn r() -> Interpreter {
     Interpreter::start(Kind::R)

@@ -1,6 +1,7 @@
 //! Commands and files in a container, whoever runs it. PID 1's answers are hostile input: every one is
 //! checked before it becomes a value of ours.
 
+mod command;
 mod descriptors;
 mod exec;
 mod files;
@@ -11,10 +12,9 @@ use atoll_guest_proto::{
     v1::{ConfigureRequest, HelloReply, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
+pub use command::{Command, Program, TerminalSize};
 pub use descriptors::Dial;
-pub use exec::{
-    Command, ExecEvent, ExecReport, ExecStream, Finished, OutputStream, Program, StartFailure, TerminalSize,
-};
+pub use exec::{ExecEvent, ExecReport, ExecStream, Finished, OutputStream, StartFailure};
 pub use files::{Entry, EntryKind, FileReader, WriteOptions};
 use std::{
     collections::BTreeMap,

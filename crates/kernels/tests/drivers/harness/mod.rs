@@ -29,21 +29,21 @@ use std::{
 };
 use tempfile::TempDir;
 
-const BOOT: &str = include_str!("../../drivers/python/boot.py");
+const BOOT: &str = include_str!("../../../drivers/python/boot.py");
 const DRIVER: &str = concat!(
-    include_str!("../../drivers/python.py"),
+    include_str!("../../../drivers/python.py"),
     "\n#### world\n",
-    include_str!("../../drivers/python/world.py"),
+    include_str!("../../../drivers/python/world.py"),
     "\n#### cell\n",
-    include_str!("../../drivers/python/cell.py"),
+    include_str!("../../../drivers/python/cell.py"),
     "\n#### errors\n",
-    include_str!("../../drivers/python/errors.py"),
+    include_str!("../../../drivers/python/errors.py"),
     "\n#### show\n",
-    include_str!("../../drivers/python/show.py"),
+    include_str!("../../../drivers/python/show.py"),
     "\n#### ipython\n",
-    include_str!("../../drivers/python/ipython.py"),
+    include_str!("../../../drivers/python/ipython.py"),
     "\n#### copy\n",
-    include_str!("../../drivers/python/copy.py"),
+    include_str!("../../../drivers/python/copy.py"),
 );
 const PATIENCE: Duration = Duration::from_secs(60);
 
