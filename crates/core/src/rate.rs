@@ -29,7 +29,7 @@ impl Bucket {
     fn fill(&mut self, now: Instant) {
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         self.left = (self.left + since * self.rate.per_second).min(self.rate.burst);
-        self.at = now;
+        self.at = self.at.max(now);
     }
 }
 

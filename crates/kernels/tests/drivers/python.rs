@@ -379,7 +379,8 @@ fn magics_and_the_shell_work_where_ipython_is() {
     kernel.begin("print('go')\n!sleep 1000");
     kernel.wait_for_output("go");
     assert_eq!(kernel.interrupt_and_finish().error().0, "KeyboardInterrupt");
-    assert_eq!(kernel.run("import os; os.listdir(os.environ['HOME'])").text(), "[]");
+    // The folder of the user's packages, and nothing of IPython's.
+    assert_eq!(kernel.run("import os; os.listdir(os.environ['HOME'])").text(), "['.local']");
 }
 
 #[test]
