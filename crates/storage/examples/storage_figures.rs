@@ -1,4 +1,4 @@
-//! Prints what storage costs on this machine. Run as root: `cargo run --release --example figures`.
+//! Prints what storage costs on this machine. Run as root: `cargo run --release --example storage_figures`.
 
 use atoll_storage::{DriverChoice, HostImage, Storage, StorageConfig, Tree};
 use atoll_types::{Result, VolumeId};

@@ -1,5 +1,5 @@
 //! Prints what the store costs on this machine, beside a bare write to the same disk:
-//! `cargo run --release -p atoll-store-sqlite --example figures [folder]`.
+//! `cargo run --release -p atoll-store-sqlite --example store_figures [folder]`.
 #![allow(clippy::unwrap_used)]
 
 use atoll_store::{
