@@ -1,8 +1,30 @@
 //! Requests that may be repeated: the store decides who carries one out.
 
 use crate::{Caller, Core, now};
-use atoll_store::{Begun, Reply, Ticket};
+use atoll_store::{Begun, Reply, SandboxId, Ticket};
 use atoll_types::Result;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// What something is called that a request which may be repeated begins: the same for the same request of
+/// the same owner, so that a repetition finds it, whatever became of the server meanwhile.
+pub(crate) fn repeatable(
+    kind: &str,
+    caller: &Caller,
+    sandbox: SandboxId,
+    key: &str,
+    request: &[u8; 32],
+) -> Uuid {
+    let mut hash = Sha256::new();
+    for part in [kind.as_bytes(), caller.owner.as_bytes(), sandbox.uuid().as_bytes(), key.as_bytes(), request]
+    {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    Uuid::from_bytes(bytes)
+}
 
 impl Core {
     /// Where a request with this key stands.

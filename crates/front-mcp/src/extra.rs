@@ -3,7 +3,7 @@
 
 use crate::tools::tool;
 use atoll_core::{Core, ExecCommand, ExecUpdate};
-use atoll_provider::OutputStream;
+use atoll_provider::{ExecReport, OutputStream};
 use atoll_sessions::{
     Hints, Reply, Sessions, Who,
     tools::check::{Checked, Wrong, parse},
@@ -73,6 +73,13 @@ struct Command {
     running: bool,
     /// As a shell has it; null while it runs.
     exit_code: Option<i32>,
+}
+
+impl Command {
+    fn of(report: &ExecReport) -> Self {
+        let exit_code = report.ended.then(|| report.shell_code());
+        Self { success: true, command_id: report.id.to_string(), running: !report.ended, exit_code }
+    }
 }
 
 /// What a command printed.
@@ -219,14 +226,7 @@ impl Extra {
                 working_directory: Some("/workspace".into()),
                 ..ExecCommand::default()
             };
-            let report = self.core.exec_background(&who.caller, sandbox, &command).await?;
-            let exit_code = report.ended.then(|| report.shell_code());
-            json_of(&Command {
-                success: true,
-                command_id: report.id.to_string(),
-                running: !report.ended,
-                exit_code,
-            })
+            json_of(&Command::of(&self.core.exec_background(&who.caller, sandbox, &command).await?))
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
@@ -266,14 +266,7 @@ impl Extra {
     async fn kill(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
         let Kill { session_id, command_id: id } = parse(arguments)?;
         let work = |sandbox| async move {
-            let report = self.core.exec_kill(&who.caller, sandbox, command_id(&id)?).await?;
-            let exit_code = report.ended.then(|| report.shell_code());
-            json_of(&Command {
-                success: true,
-                command_id: report.id.to_string(),
-                running: !report.ended,
-                exit_code,
-            })
+            json_of(&Command::of(&self.core.exec_kill(&who.caller, sandbox, command_id(&id)?).await?))
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }

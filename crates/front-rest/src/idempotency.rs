@@ -117,6 +117,43 @@ async fn carry_out<T: Serialize>(
     }
 }
 
+/// The same for what is followed. Of it only the id is kept, which comes with the work; who repeats the
+/// request joins what was begun, if that is still `known`.
+pub(crate) async fn once_streamed<T>(
+    app: &App,
+    caller: &Caller,
+    repeat: Option<Repeat>,
+    known: impl Future<Output = Result<(), Failure>>,
+    work: impl Future<Output = Result<(String, T)>>,
+) -> Result<T, Failure> {
+    let ticket = match &repeat {
+        None => None,
+        Some(repeat) => match repeat.begin(app, caller).await? {
+            Begun::New(ticket) => Some(ticket),
+            Begun::InProgress => None,
+            Begun::Done(_) => {
+                known.await?;
+                None
+            }
+            Begun::Mismatch => return Err(Repeat::mismatch()),
+        },
+    };
+    match (work.await, ticket) {
+        (Ok((id, followed)), ticket) => {
+            if let Some(ticket) = ticket {
+                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), id.into_bytes()).await;
+            }
+            Ok(followed)
+        }
+        (Err(error), ticket) => {
+            if let Some(ticket) = ticket {
+                app.core.abandon_idempotent(&ticket).await;
+            }
+            Err(error.into())
+        }
+    }
+}
+
 fn replay(reply: atoll_store::Reply) -> Response {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
     let headers = [

@@ -4,7 +4,7 @@
 use atoll_launch_proto::{Layout, Request};
 use atoll_provider::{Command, Container, ContainerSpec, Finished, Provider};
 use atoll_provider_native::{LaunchOptions, LauncherClient, NativeProvider, ensure_launcher};
-use atoll_types::Profile;
+use atoll_types::{Isolation, Profile};
 use std::{
     ffi::OsString,
     fs,
@@ -114,6 +114,17 @@ pub(crate) fn options(data: &Path, extra: &[&str]) -> LaunchOptions {
 
 pub(crate) fn spec(profile: &str) -> ContainerSpec {
     ContainerSpec::throw_away(Profile::builtin(profile).unwrap())
+}
+
+/// One of each profile and of each runtime. Not all at once: each is promised a gigabyte of disk.
+pub(crate) fn every_spec() -> Vec<ContainerSpec> {
+    let mut specs: Vec<ContainerSpec> = ["default", "tools", "root"].map(spec).into();
+    specs.extend(["runc", "runsc"].map(|runtime| {
+        let isolation = Isolation::Runtime(runtime.into());
+        let profile = Profile { isolation, ..Profile::builtin("default").unwrap() };
+        ContainerSpec { profile, ..spec("default") }
+    }));
+    specs
 }
 
 pub(crate) fn all_processes() -> Vec<i32> {

@@ -1,7 +1,7 @@
 //! Live interpreters in real containers: the warden as PID 1 starts it, under the sandbox's limits, and found
 //! again by whoever comes later.
 
-use super::fixture::{Instance, says, spec};
+use super::fixture::{Instance, every_spec, says, spec};
 use atoll_kernels::{
     Answer, Ask, CellEvent, CellReport, Execute, KernelInfo, KernelStatus, Language, Line, OutputLimits,
     Request, Start,
@@ -9,7 +9,7 @@ use atoll_kernels::{
 use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecStream, FEATURE_KERNELS, OutputStream, Provider,
 };
-use atoll_types::{CellId, Error, ErrorCode, ExecId, Isolation, KernelId, Limits, Profile};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, KernelId, Limits};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The host's side of a warden.
@@ -132,13 +132,7 @@ fn cell(kernel: KernelId, code: &str) -> Execute {
 #[tokio::test]
 async fn kernels_run_in_every_profile_and_runtime() {
     let instance = Instance::start().await;
-    let mut specs: Vec<ContainerSpec> = ["default", "tools", "root"].map(spec).into();
-    for runtime in ["runc", "runsc"] {
-        let isolation = Isolation::Runtime(runtime.into());
-        let profile = Profile { isolation, ..Profile::builtin("default").unwrap() };
-        specs.push(ContainerSpec { profile, ..spec("default") });
-    }
-    for mut spec in specs {
+    for mut spec in every_spec() {
         let about = format!("{} {:?}", spec.profile.name, spec.profile.isolation);
         spec.environment.insert("TOLD".into(), "at start".into());
         let c = instance.provider.create(spec).await.unwrap();

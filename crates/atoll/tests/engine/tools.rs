@@ -1,8 +1,8 @@
 //! Tools in real containers: every profile and runtime, and user code that is after their program.
 
-use super::fixture::{Instance, says, spec};
-use atoll_provider::{Command, Container, ContainerSpec, ExecEvent, Provider};
-use atoll_types::{ExecId, Isolation, Profile};
+use super::fixture::{Instance, every_spec, says};
+use atoll_provider::{Command, Container, ExecEvent, Provider};
+use atoll_types::ExecId;
 use std::{fs, sync::Arc};
 
 fn tool(name: &str, request: &str) -> Command {
@@ -18,13 +18,7 @@ async fn finds(container: &Arc<dyn Container>) -> String {
 #[tokio::test]
 async fn tools_run_in_every_profile_and_runtime() {
     let instance = Instance::start().await;
-    let mut specs: Vec<ContainerSpec> = ["default", "tools", "root"].map(spec).into();
-    for runtime in ["runc", "runsc"] {
-        let isolation = Isolation::Runtime(runtime.into());
-        let profile = Profile { isolation, ..Profile::builtin("default").unwrap() };
-        specs.push(ContainerSpec { profile, ..spec("default") });
-    }
-    for spec in specs {
+    for spec in every_spec() {
         let about = format!("{} {:?}", spec.profile.name, spec.profile.isolation);
         let c = instance.provider.create(spec).await.unwrap();
         assert!(c.guest().has("tools"), "{about}");

@@ -1,13 +1,11 @@
 //! Starting a command, whoever waits for it.
 
 use super::{ExecCommand, ExecMode, follow::ExecFollow, leash::Leash};
-use crate::{Caller, Core, act::Act};
+use crate::{Caller, Core, act::Act, idempotency::repeatable};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
-use uuid::Uuid;
 
 /// A command that was checked, and the container for it.
 pub(super) struct Ready {
@@ -35,20 +33,10 @@ pub(super) fn started(report: &ExecReport) -> Result<()> {
 }
 
 impl Core {
-    /// The id of a command whose request may be repeated: the same for the same request of the same
-    /// owner, so that a repetition finds the command, whatever became of the server meanwhile.
+    /// The id of a command whose request may be repeated.
     #[must_use]
     pub fn repeatable_exec(caller: &Caller, sandbox: SandboxId, key: &str, request: &[u8; 32]) -> ExecId {
-        let mut hash = Sha256::new();
-        for part in
-            [&b"exec"[..], caller.owner.as_bytes(), sandbox.uuid().as_bytes(), key.as_bytes(), request]
-        {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
-        ExecId::from_uuid(Uuid::from_bytes(bytes))
+        ExecId::from_uuid(repeatable("exec", caller, sandbox, key, request))
     }
 
     pub(super) async fn make_ready(

@@ -12,13 +12,13 @@ use super::{
 use crate::{
     Caller, Core,
     act::{CellTold, Trail},
+    idempotency::repeatable,
     now,
 };
 use atoll_kernels::CellReport;
 use atoll_provider::Changed;
 use atoll_store::{Activity, ActivityKind, SandboxId};
 use atoll_types::{CellId, Death, DeathKind, Error, Result};
-use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
     sync::{
@@ -27,7 +27,6 @@ use std::{
     },
 };
 use tokio::sync::watch;
-use uuid::Uuid;
 
 /// What came of a cell, once it is known.
 type Known = Option<Result<CellOutcome>>;
@@ -78,19 +77,10 @@ impl Tending {
 }
 
 impl Core {
-    /// The id of a cell whose request may be repeated, as that of a command.
+    /// The id of a cell whose request may be repeated.
     #[must_use]
     pub fn repeatable_cell(caller: &Caller, sandbox: SandboxId, key: &str, request: &[u8; 32]) -> CellId {
-        let mut hash = Sha256::new();
-        for part in
-            [&b"cell"[..], caller.owner.as_bytes(), sandbox.uuid().as_bytes(), key.as_bytes(), request]
-        {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
-        CellId::from_uuid(Uuid::from_bytes(bytes))
+        CellId::from_uuid(repeatable("cell", caller, sandbox, key, request))
     }
 
     /// Runs a cell to its end. A caller that goes away takes it along, unless the request may be repeated.

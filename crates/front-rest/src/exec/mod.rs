@@ -11,13 +11,13 @@ use crate::{
     App,
     auth::Who,
     error::Failure,
-    idempotency::{Busy, Repeat, once},
+    idempotency::{Busy, Repeat, once, once_streamed},
     listen::Ending,
     parse::{Raw, json, sandbox_id},
     shapes::{ExecBody, ExecResult},
 };
 use atoll_core::{Caller, Core, ExecCommand, ExecMode};
-use atoll_store::{Begun, SandboxId};
+use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId};
 use axum::{
     extract::{Path, State},
@@ -86,33 +86,13 @@ async fn streamed(
     (mode, repeat): (ExecMode, Option<Repeat>),
     ending: Ending,
 ) -> Result<Response, Failure> {
-    let ticket = match &repeat {
-        None => None,
-        Some(repeat) => match repeat.begin(app, caller).await? {
-            Begun::New(ticket) => Some(ticket),
-            Begun::InProgress => None,
-            Begun::Done(_) => {
-                still_known(app, caller, sandbox, command.id).await?;
-                None
-            }
-            Begun::Mismatch => return Err(Repeat::mismatch()),
-        },
+    let known = still_known(app, caller, sandbox, command.id);
+    let work = async {
+        let follow = app.core.exec_stream(caller, sandbox, command, mode).await?;
+        Ok((follow.report.id.to_string(), follow))
     };
-    match (app.core.exec_stream(caller, sandbox, command, mode).await, ticket) {
-        (Ok(follow), ticket) => {
-            if let Some(ticket) = ticket {
-                let id = follow.report.id.to_string().into_bytes();
-                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), id).await;
-            }
-            Ok(events::respond(follow, events::Wish::whole(), ending))
-        }
-        (Err(error), ticket) => {
-            if let Some(ticket) = ticket {
-                app.core.abandon_idempotent(&ticket).await;
-            }
-            Err(error.into())
-        }
-    }
+    let follow = once_streamed(app, caller, repeat, known, work).await?;
+    Ok(events::respond(follow, events::Wish::whole(), ending))
 }
 
 /// A command that was run and is forgotten must not be run again.

@@ -5,12 +5,12 @@ use crate::{
     App,
     auth::Who,
     error::Failure,
-    idempotency::{Busy, Repeat, once},
+    idempotency::{Busy, Repeat, once, once_streamed},
     listen::Ending,
     parse::{Raw, json, sandbox_id},
 };
 use atoll_core::{Caller, CellRequest, CellTarget, Core, OutputLimits};
-use atoll_store::{Begun, SandboxId};
+use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode};
 use axum::{
     extract::{Path, State},
@@ -146,33 +146,12 @@ async fn streamed(
     repeat: Option<Repeat>,
     ending: Ending,
 ) -> Result<Response, Failure> {
-    let ticket = match &repeat {
-        None => None,
-        Some(repeat) => match repeat.begin(app, caller).await? {
-            Begun::New(ticket) => Some(ticket),
-            Begun::InProgress => None,
-            Begun::Done(_) => {
-                still_known(app, caller, sandbox, request).await?;
-                None
-            }
-            Begun::Mismatch => return Err(Repeat::mismatch()),
-        },
+    let known = still_known(app, caller, sandbox, request);
+    let work = async {
+        let follow = app.core.execute_stream(caller, sandbox, request).await?;
+        Ok((follow.cell.to_string(), follow))
     };
-    match (app.core.execute_stream(caller, sandbox, request).await, ticket) {
-        (Ok(follow), ticket) => {
-            if let Some(ticket) = ticket {
-                let id = follow.cell.to_string().into_bytes();
-                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), id).await;
-            }
-            Ok(stream::respond(follow, ending))
-        }
-        (Err(error), ticket) => {
-            if let Some(ticket) = ticket {
-                app.core.abandon_idempotent(&ticket).await;
-            }
-            Err(error.into())
-        }
-    }
+    Ok(stream::respond(once_streamed(app, caller, repeat, known, work).await?, ending))
 }
 
 /// A cell that was run and is forgotten must not be run again.

@@ -46,6 +46,8 @@ impl Warden {
         let mut child = Command::new(env!("CARGO_BIN_EXE_atoll-init"))
             .args(["tool", "kernels", "{}"])
             .env_clear()
+            // What an interpreter that is killed leaves goes with the folder.
+            .env("TMPDIR", folder.path())
             .envs([("PATH", path), ("HOME", folder.path().to_str().unwrap()), ("LANG", "C.UTF-8")])
             .envs([("TEST_MARK", mark.as_str()), ("SANDBOX", "yes")])
             .current_dir(folder.path())
