@@ -9,7 +9,7 @@ export CARGO_INCREMENTAL ?= 1
 # What the server wants: a linker for the build, and cheap volumes.
 PACKAGES := gcc libc6-dev btrfs-progs python3
 # What the tests drive beside Atoll itself.
-TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip ipython3 python3-matplotlib python3-pandas python3-pil r-base-core r-cran-ggplot2 r-cran-jsonlite procps util-linux iproute2 sudo
+TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip ipython3 python3-matplotlib python3-pandas python3-pil r-base-core r-cran-ggplot2 r-cran-jsonlite procps util-linux iproute2 stress-ng sudo
 # Whoever has Node from elsewhere keeps it; Debian's own packages would fight it.
 TEST_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell command -v npm >/dev/null || echo npm)
 # What the benchmark stands beside; without it the figures lack a baseline, and say so.
@@ -22,7 +22,7 @@ TEST_MCP_2 := mcp==2.3.0
 TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak setup-tests setup-bench nextest conformance-mcp conformance-suite
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress setup-tests setup-bench nextest conformance-mcp conformance-suite
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,13 @@ soak: setup-tests nextest ## 10,000 sandboxes one after the other, which leave n
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_SOAK_CYCLES=$${ATOLL_SOAK_CYCLES:-10000} \
 	  cargo nextest run --profile long -p atoll -E 'test(many_lives_leave_nothing)' --no-capture
+
+hostile: setup-tests nextest build ## every attack that the tests know, against the release programs
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --release --profile hostile --workspace
+
+stress: setup-tests nextest build ## stress-ng as a tenant, every class, and how long a neighbour's commands take
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_STRESS_CLASSES=$${ATOLL_STRESS_CLASSES:-every} \
+	  cargo nextest run --release --profile long -p atoll -E 'test(a_tenant_that_stresses)' --no-capture
 
 # A smoke run: that every figure can be taken, not how fast it is.
 bench-quick:

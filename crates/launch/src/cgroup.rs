@@ -24,6 +24,8 @@ use std::{
 
 /// Processes that Atoll itself needs in a container: PID 1, its threads, and the shims of commands.
 const OWN_PROCESSES: u32 = 16;
+/// The most that buffers of sockets may hold, where they are limited apart.
+const MOST_SOCKET_BYTES: u64 = 64 << 20;
 const CPU_PERIOD: u64 = 100_000;
 /// The controllers that the limits need.
 const NEEDED: [&str; 4] = ["memory", "pids", "cpu", "cpuset"];
@@ -133,9 +135,33 @@ pub(crate) fn apply(context: &Context, container: ContainerId, limits: &Limits, 
         oom_score_adj: None,
         freezer_state: None,
     };
-    manager(context, container)?.apply(&options).map_err(|e| {
+    let refused = |e: &dyn std::fmt::Display| {
         Error::new(ErrorCode::Conflict, format!("the kernel refused the new limits: {e}")).at("limits")
-    })
+    };
+    manager(context, container)?.apply(&options).map_err(|e| refused(&e))?;
+    // It may hold more by sockets than it shall.
+    limit_sockets(context, container, limits).map_err(|e| refused(&e))
+}
+
+/// What the buffers of a container's sockets may hold where they are limited apart: a quarter of its memory.
+fn socket_bytes(limits: &Limits) -> u64 {
+    (limits.memory_bytes / 4).min(MOST_SOCKET_BYTES)
+}
+
+/// Limits the buffers of a container's sockets. With v2 they are memory like all else; v1 counts them in a
+/// file of their own, and only from when it has a limit.
+pub(crate) fn limit_sockets(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
+    if matches!(setup()?, CgroupSetup::Unified)
+        || context.options.permit_missing.iter().any(|m| m == "memory")
+    {
+        return Ok(());
+    }
+    let fault = |e: String| Error::internal(format!("cannot limit the memory of sockets: {e}"));
+    let mount = v1::util::get_subsystem_mount_point(&v1::ControllerType::Memory);
+    let cgroup = context.cgroup(container);
+    let folder = mount.map_err(|e| fault(e.to_string()))?.join(cgroup.strip_prefix("/").unwrap_or(&cgroup));
+    fs::write(folder.join("memory.kmem.tcp.limit_in_bytes"), socket_bytes(limits).to_string())
+        .map_err(|e| fault(e.to_string()))
 }
 
 /// The folder and name of the file that counts `oom_kill`, where the machine counts them.

@@ -105,6 +105,16 @@ impl Folders {
         self.layout.run().join("pids").join(pid.to_string())
     }
 
+    /// The first process of every container that has one, as the machine numbers it.
+    pub(crate) fn running(&self) -> Vec<(i32, ContainerId)> {
+        let links = fs::read_dir(self.layout.run().join("pids")).into_iter().flatten().flatten();
+        let read = |link: fs::DirEntry| {
+            let container = fs::read_link(link.path()).ok()?;
+            Some((link.file_name().to_str()?.parse().ok()?, container.to_str()?.parse().ok()?))
+        };
+        links.filter_map(read).collect()
+    }
+
     /// Removes the names of process ids whose container this does not know.
     pub(crate) fn forget_pids(&self, known: impl Fn(ContainerId) -> bool) {
         for link in fs::read_dir(self.layout.run().join("pids")).into_iter().flatten().flatten() {

@@ -3,6 +3,7 @@
 //!
 //! Unsafe code lives in [`sys`] only.
 
+mod ceilings;
 mod cgroup;
 mod clock;
 mod context;
@@ -24,6 +25,7 @@ mod repair;
 mod rootfs;
 mod runtime;
 mod server;
+mod socket_guard;
 mod spec;
 mod sys;
 mod trust;

@@ -97,13 +97,19 @@ fn v2(files: &Files<'_>) -> Usage {
     }
 }
 
+/// Memory and the buffers of sockets, which v1 counts apart. The sum of two peaks is the most it can have been.
+fn with_sockets(memory: &Files<'_>, name: &str) -> Option<u64> {
+    let sockets = memory.number(&format!("memory.kmem.tcp.{name}")).unwrap_or(0);
+    Some(memory.number(&format!("memory.{name}"))?.saturating_add(sockets))
+}
+
 fn v1(cpu: &Files<'_>, accounting: &Files<'_>, memory: &Files<'_>, pids: &Files<'_>) -> Usage {
     Usage {
         // Nanoseconds, both.
         cpu_usec: accounting.number("cpuacct.usage").map(|n| n / 1000),
         throttled_usec: cpu.named("cpu.stat", "throttled_time").map(|n| n / 1000),
-        memory_bytes: memory.number("memory.usage_in_bytes"),
-        memory_peak_bytes: memory.number("memory.max_usage_in_bytes"),
+        memory_bytes: with_sockets(memory, "usage_in_bytes"),
+        memory_peak_bytes: with_sockets(memory, "max_usage_in_bytes"),
         memory_limit_bytes: memory.limit("memory.limit_in_bytes"),
         oom_kills: memory.named("memory.oom_control", "oom_kill"),
         processes: pids.number("pids.current"),
@@ -176,6 +182,8 @@ mod tests {
             ("cpu/c/cpu.stat", "nr_periods 12\nnr_throttled 3\nthrottled_time 45678901\n"),
             ("cpuacct/c/cpuacct.usage", "2134567890\n"),
             ("memory/c/memory.usage_in_bytes", "10485760\n"),
+            ("memory/c/memory.kmem.tcp.usage_in_bytes", "1048576\n"),
+            ("memory/c/memory.kmem.tcp.max_usage_in_bytes", "2097152\n"),
             ("memory/c/memory.max_usage_in_bytes", "20971520\n"),
             ("memory/c/memory.limit_in_bytes", "9223372036854771712\n"),
             ("memory/c/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"),
@@ -186,8 +194,8 @@ mod tests {
         let wanted = Usage {
             cpu_usec: Some(2_134_567),
             throttled_usec: Some(45_678),
-            memory_bytes: Some(10 << 20),
-            memory_peak_bytes: Some(20 << 20),
+            memory_bytes: Some(11 << 20),
+            memory_peak_bytes: Some(22 << 20),
             oom_kills: Some(4),
             ..Usage::default()
         };

@@ -1,14 +1,15 @@
 //! The process that watches volumes for changes: started by a launcher, it outlives it and every server.
-//! It keeps the kernel's events, and answers which files changed since the last question.
+//! It keeps the kernel's events, and answers which files changed since the last question. Once a second it
+//! also looks at what sandboxes hold by sockets ([`socket_guard`]).
 //!
 //! What it knows dies with it; the next one says so once for every container (`truncated`).
 
-use crate::{cgroup, context::Context, observer, record, wire};
+use crate::{cgroup, context::Context, observer, record, socket_guard, wire};
 use atoll_launch_proto::{
     FileAction, FileChange, HEADER, Layout, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode,
     encode, frame_length,
 };
-use atoll_observe::{Action, Changes, Observer, Scanner};
+use atoll_observe::{Action, Changes, Limits, Observer, Scanner};
 use atoll_storage::{DriverKind, Tree};
 use atoll_types::{ContainerId, Error, ErrorCode, Result, Storage};
 use rustix::{
@@ -23,13 +24,20 @@ use std::{
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// The part of a volume that is reported.
 const FOLDER: &str = "workspace";
 /// The most files in one answer.
 const MOST: usize = 10_000;
+/// What is kept for one container between two questions: enough for an answer of the most files. One that
+/// does more pays for it with `truncated`, and not its neighbours with their time.
+const LIMITS: Limits =
+    Limits { tree_bytes: 4 << 20, all_bytes: 256 << 20, tree_events: 250_000, entries: MOST };
+/// How long events may gather before they are read. The kernel joins those that are alike while they wait,
+/// so a flood costs by the time it lasts and hardly by its length. A question reads at once.
+const PACE: Duration = Duration::from_millis(50);
 /// Connections at one time.
 const MOST_CLIENTS: usize = 4096;
 /// How long somebody may take to read an answer.
@@ -48,7 +56,7 @@ impl Finder {
             DriverKind::BtrfsLoop | DriverKind::BtrfsNative => {
                 let anywhere = context.storage.path(Tree::Scratch(ContainerId::random()));
                 let root = anywhere.ancestors().nth(2).unwrap_or(Path::new("/"));
-                Ok(Self::Told(Box::new(Observer::new(root)?)))
+                Ok(Self::Told(Box::new(Observer::with_limits(root, LIMITS)?)))
             }
         }
     }
@@ -93,17 +101,27 @@ pub(crate) fn run(context: &Context) -> io::Result<()> {
     let mut finder = Finder::new(context)?;
     let listener = bind(&context.layout)?;
     let mut clients: Vec<Client> = Vec::new();
+    let mut drained: Option<Instant> = None;
+    let mut swept = Instant::now();
     loop {
+        if swept.elapsed() >= socket_guard::INTERVAL {
+            socket_guard::sweep(context);
+            swept = Instant::now();
+        }
+        let next = socket_guard::INTERVAL.saturating_sub(swept.elapsed());
+        let pause = drained.and_then(|at| PACE.checked_sub(at.elapsed()));
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&listener, PollFlags::IN)];
         fds.extend(clients.iter().map(|c| PollFd::new(&c.stream, PollFlags::IN)));
-        let told = finder.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let told = finder.fd().filter(|_| pause.is_none());
         let events = told.is_some();
-        fds.extend(told);
-        poll(&mut fds, None)?;
+        fds.extend(told.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let until = pause.map_or(next, |pause| pause.min(next));
+        poll(&mut fds, until.try_into().ok().as_ref())?;
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         drop(fds);
         if let (true, Some(true), Finder::Told(observer)) = (events, ready.last(), &mut finder) {
             observer.drain()?;
+            drained = Some(Instant::now());
         }
         let mut keep = ready.iter().skip(1);
         clients.retain_mut(|client| !keep.next().is_some_and(|r| *r) || serve(context, &mut finder, client));

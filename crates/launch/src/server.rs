@@ -2,7 +2,7 @@
 //! a request, so nobody can hold it up.
 
 use crate::{
-    cgroup,
+    ceilings, cgroup,
     context::{Context, Folders},
     gate::{self, Keeper},
     images::Images,
@@ -98,6 +98,7 @@ fn open(options: &Options) -> Result<Context, String> {
     let images = Images::look(&config.dir.join("images")).map_err(|e| format!("the host image: {e}"))?;
     let storage = Storage::open(&config).map_err(|e| format!("storage: {e}"))?;
     let init = InitProgram::lay_out(&folders.layout).map_err(|e| format!("atoll-init: {e}"))?;
+    ceilings::raise();
     cgroup::prepare(&folders).map_err(|e| format!("cgroups: {e}"))?;
     Ok(Context { options: options.clone(), folders, storage, init, images })
 }

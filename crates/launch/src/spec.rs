@@ -4,6 +4,7 @@
 use crate::{cgroup, context::Context, rootfs::volume_places, runtime::Start, uids::Range};
 use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};
 use atoll_types::{Capability, ContainerId, Error, Limits, Profile, Result, RootMode, Storage, TmpfsSizes};
+use rustix::fd::{AsRawFd, BorrowedFd};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -15,6 +16,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) slot: u32,
     pub(crate) range: Range,
+    /// The user namespace that the container enters, unless its runtime has a kernel of its own.
+    pub(crate) userns: Option<BorrowedFd<'a>>,
     pub(crate) root: &'a Path,
     pub(crate) volume: Option<&'a Path>,
     pub(crate) guest: &'a GuestConfig,
@@ -25,6 +28,11 @@ pub(crate) struct Parts<'a> {
 const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",
+    "/proc/buddyinfo",
+    "/proc/cmdline",
+    "/proc/config.gz",
+    "/proc/devices",
+    "/proc/diskstats",
     "/proc/interrupts",
     "/proc/kallsyms",
     "/proc/kcore",
@@ -36,14 +44,25 @@ const MASKED: &[&str] = &[
     "/proc/latency_stats",
     "/proc/mdstat",
     "/proc/modules",
+    "/proc/partitions",
     "/proc/sched_debug",
+    "/proc/schedstat",
     "/proc/scsi",
     "/proc/slabinfo",
+    "/proc/softirqs",
+    "/proc/swaps",
     "/proc/sysvipc",
     "/proc/timer_list",
     "/proc/timer_stats",
     "/proc/vmallocinfo",
+    "/proc/zoneinfo",
+    "/sys/block",
+    "/sys/bus",
+    "/sys/class/block",
     "/sys/class/dmi",
+    "/sys/dev",
+    "/sys/devices/virtual/bdi",
+    "/sys/devices/virtual/block",
     "/sys/devices/virtual/dmi",
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
@@ -52,14 +71,35 @@ const MASKED: &[&str] = &[
     "/sys/fs/ext4",
     "/sys/fs/selinux",
     "/sys/hypervisor",
+    "/sys/kernel/btf",
     "/sys/kernel/debug",
     "/sys/kernel/security",
+    "/sys/kernel/slab",
     "/sys/kernel/tracing",
     "/sys/module",
 ];
 
+/// What is masked on this machine: the list, and every device that is neither the kernel's own nor the
+/// processors and their memory, by which programs size themselves.
+fn masked() -> Vec<String> {
+    let devices = std::fs::read_dir("/sys/devices").into_iter().flatten().flatten();
+    let names = devices.filter_map(|entry| entry.file_name().into_string().ok());
+    let real = names.filter(|name| name != "system" && name != "virtual");
+    MASKED.iter().map(ToString::to_string).chain(real.map(|name| format!("/sys/devices/{name}"))).collect()
+}
+
 /// Paths of /proc that hold settings.
 const READ_ONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+/// Settings of the container's own network. Connections that end or wait to be accepted, and options of
+/// sockets, are memory that no cgroup counts; buffers are counted, but may grow a little past the limit.
+const SETTINGS: &[(&str, &str)] = &[
+    ("net.core.optmem_max", "16384"),
+    ("net.core.somaxconn", "1024"),
+    ("net.ipv4.tcp_max_tw_buckets", "4096"),
+    ("net.ipv4.tcp_rmem", "4096 131072 1048576"),
+    ("net.ipv4.tcp_wmem", "4096 16384 1048576"),
+];
 
 /// What PID 1 needs: to become the user, to end its processes, and to work on its files.
 const PID1: &[&str] =
@@ -185,17 +225,23 @@ impl Parts<'_> {
     fn linux(&self) -> Value {
         let map = json!([{ "containerID": 0, "hostID": self.range.base, "size": self.range.length }]);
         let own_kernel = self.start.own_kernel();
-        let kinds = ["pid", "network", "ipc", "uts", "mount", "cgroup", "user"];
+        let kinds = ["pid", "network", "ipc", "uts", "mount", "cgroup"];
         let kinds = if own_kernel { &kinds[..5] } else { &kinds[..] };
-        let namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+        let mut namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
+        // By this worker's number: a runtime opens it from a process of its own.
+        namespaces.extend(self.userns.map(|fd| {
+            json!({ "type": "user", "path": format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()) })
+        }));
         let map = if own_kernel { json!([]) } else { map };
+        let settings: Value = if own_kernel { json!({}) } else { SETTINGS.iter().copied().collect() };
         json!({
+            "sysctl": settings,
             "uidMappings": map,
             "gidMappings": map,
             "namespaces": namespaces,
             "cgroupsPath": self.context.cgroup(self.container),
             "resources": cgroup::resources(self.limits, self.slot, &self.context.options.permit_missing),
-            "maskedPaths": MASKED,
+            "maskedPaths": masked(),
             "readonlyPaths": READ_ONLY,
         })
     }

@@ -231,3 +231,16 @@ pub(crate) fn with_file_ids<T>(id: u32, action: impl FnOnce() -> io::Result<T>) 
     rustix::thread::set_capabilities(None, sets)?;
     result
 }
+
+/// Does something as another effective user with all of root's capabilities: a user namespace that is made
+/// meanwhile is that user's. For a forked child, which does not become root again.
+pub(crate) fn with_effective_user<T>(id: u32, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let sets = rustix::thread::capabilities(None)?;
+    // SAFETY: takes integers and changes this single-threaded process only.
+    if unsafe { libc::setresuid(libc::uid_t::MAX, id, libc::uid_t::MAX) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // Leaving uid 0 emptied the effective set; the real user is still root, so all is still permitted.
+    rustix::thread::set_capabilities(None, sets)?;
+    action()
+}

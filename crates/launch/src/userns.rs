@@ -1,4 +1,7 @@
-//! A user namespace that exists only as a descriptor: idmapped mounts take their mapping from it.
+//! The user namespace of a container, made before it: idmapped mounts take their mapping from it, and the
+//! runtime enters it. The container's own root id owns it, so what the kernel counts for each user
+//! (inotify instances, message queues, timers, namespaces) is counted for that id and not for the
+//! machine's root.
 
 use crate::{sys, uids::Range};
 use rustix::fd::OwnedFd;
@@ -12,7 +15,7 @@ pub(crate) fn make(range: Range) -> io::Result<OwnedFd> {
         sys::Fork::Child => {
             sys::end_with_parent();
             drop((ready_r, done_w));
-            let entered = sys::unshare(libc::CLONE_NEWUSER).is_ok();
+            let entered = sys::with_effective_user(range.base, || sys::unshare(libc::CLONE_NEWUSER)).is_ok();
             let _ = rustix::io::write(&ready_w, &[u8::from(entered)]);
             // Lives until the parent has opened the namespace and closes its end.
             let _ = rustix::io::read(&done_r, &mut [0u8; 1]);

@@ -40,13 +40,15 @@ pub struct Limits {
     pub tree_bytes: usize,
     /// Bytes for the events of all trees; the tree with the most loses its own.
     pub all_bytes: usize,
+    /// Events that are taken in for one tree between two questions; the rest is dropped unread.
+    pub tree_events: u64,
     /// Paths in one answer.
     pub entries: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { tree_bytes: 32 << 20, all_bytes: 256 << 20, entries: 100_000 }
+        Self { tree_bytes: 32 << 20, all_bytes: 256 << 20, tree_events: 4_000_000, entries: 100_000 }
     }
 }
 
@@ -158,7 +160,8 @@ impl Observer {
             watched.window.fold(&event);
             self.cost += watched.window.cost - before;
             // What it has is true and stays; what comes now is not taken in.
-            watched.window.over |= watched.window.cost > self.limits.tree_bytes;
+            watched.window.over |= watched.window.cost > self.limits.tree_bytes
+                || watched.window.events > self.limits.tree_events;
             if self.cost > self.limits.all_bytes {
                 self.lose_largest();
             }

@@ -67,6 +67,8 @@ pub(crate) struct Window {
     /// Events are missing.
     pub(crate) over: bool,
     pub(crate) cost: usize,
+    /// How many were taken in.
+    pub(crate) events: u64,
     /// When it opened, and the highest number that had been given to a file by then.
     opened: Moment,
     older: u64,
@@ -101,6 +103,7 @@ impl Window {
         if self.over {
             return;
         }
+        self.events += 1;
         let known = self.links.len();
         self.links.see(event, |inode| self.turned.contains(&inode));
         self.cost += self.links.len().saturating_sub(known) * ENTRY;

@@ -98,6 +98,24 @@ fn a_storm_of_renames() {
     assert_eq!(sandbox.changes(), ["-a/x/f", "+n2000/x/f 1"]);
 }
 
+/// One tree's flood ends at its share of events, and is told as cut off; its neighbour's answer is exact.
+#[test]
+fn a_flood_is_dropped_after_its_share() {
+    let limits = Limits { tree_events: 1000, ..Limits::default() };
+    let mut sandbox = Sandbox::with_limits(limits);
+    sandbox.write("f", "x");
+    assert_eq!(sandbox.changes(), ["+f 1"]);
+    for n in 0..3000 {
+        // Read now and then, or the kernel would join what is alike.
+        let (from, to) = if n % 2 == 0 { ("f", "g") } else { ("g", "f") };
+        fs::rename(sandbox.at(from), sandbox.at(to)).unwrap();
+        sandbox.observer.drain().unwrap();
+    }
+    assert!(sandbox.take().truncated);
+    sandbox.write("f", "xy");
+    assert_eq!(sandbox.changes(), ["~f 2"], "the next window is whole again");
+}
+
 #[test]
 fn nested_folders_that_all_move_are_walked_once() {
     let mut sandbox = Sandbox::new();

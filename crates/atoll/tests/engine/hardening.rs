@@ -175,6 +175,31 @@ async fn proc_and_sys_tell_and_change_nothing() {
     }
 }
 
+/// Files and folders that say which machine this is, what hangs on it, or how its kernel was built.
+#[tokio::test]
+async fn the_machine_is_not_described() {
+    let instance = Instance::start().await;
+    let c = instance.container("default").await;
+    let program = r#"
+import os, re
+said = []
+def read(path):
+    try: return open(path, 'rb').read(4096)
+    except OSError: return b''
+for name in ('buddyinfo cmdline config.gz diskstats interrupts kallsyms keys modules partitions schedstat '
+             'slabinfo softirqs swaps zoneinfo mdstat timer_list vmallocinfo').split():
+    if read('/proc/' + name).strip(): said.append('/proc/' + name)
+for folder in '/sys/block /sys/bus /sys/class/block /sys/dev /sys/kernel/btf /sys/kernel/slab /sys/firmware /sys/module'.split():
+    if os.path.isdir(folder) and os.listdir(folder): said.append(folder)
+if os.path.exists('/sys/kernel/btf/vmlinux'): said.append('BTF')
+for folder, folders, files in os.walk('/sys/devices'):
+    folders[:] = [f for f in folders if not os.path.islink(os.path.join(folder, f))]
+    if re.search(r'/(block|pci|virtio|nvme|ata|dmi|usb)[^/]*$', folder): said.append(folder)
+print(said, os.path.isdir('/sys/devices/system/cpu/cpu0'))
+"#;
+    assert_eq!(python(&c, program).await, "[] True");
+}
+
 #[tokio::test]
 async fn nothing_of_the_host_can_be_seen() {
     let instance = Instance::start().await;

@@ -22,5 +22,8 @@ mod profiles;
 mod repair;
 mod run;
 mod runtimes;
+mod shared_counters;
+mod socket_memory;
+mod stress;
 mod tools;
 mod trust;

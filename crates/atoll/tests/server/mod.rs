@@ -9,6 +9,7 @@ mod chaos;
 mod crashes;
 mod egress;
 mod events;
+mod every_route;
 mod execs;
 mod faults;
 mod files;

@@ -149,6 +149,7 @@ fn launch(
         limits: &record.limits,
         slot: record.slot,
         range,
+        userns,
         root: &root,
         volume,
         guest: &guest,
@@ -176,6 +177,7 @@ fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Resu
     // Before anything runs there: nobody can take a place that is taken.
     let gate = gate::open(pid)?;
     gate::keep(context, container, &gate)?;
+    cgroup::limit_sockets(context, container, &record.limits)?;
     start.start(context, container)?;
     record::save(context, &record)?;
     Ok((record.status(context, None), gate))

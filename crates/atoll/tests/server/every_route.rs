@@ -1,0 +1,180 @@
+//! Every route of the API's description with every kind of key. No route may be forgotten: the list is the
+//! description itself.
+
+use super::fixture::{KEY, Server};
+use crate::engine::fixture::eventually;
+use serde_json::Value;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+/// What is Ann's and nobody else's.
+const SECRET: &str = "the-secret-of-ann-4711";
+/// What needs no key.
+const PUBLIC: &[&str] = &["/health", "/metrics"];
+/// What only reads, whatever its method is called.
+const READS: &[&str] = &["/fs/find", "/fs/grep"];
+/// What would end the thing that the other routes are tried on; these come last.
+const LAST: &[&str] =
+    &["/pause", "/stop", "/drain", "/cleanup", "DELETE /api/v1/keys/", "DELETE /api/v1/sandboxes/{id}$"];
+
+struct World {
+    server: Server,
+    ids: Vec<(&'static str, String)>,
+    /// A kind, its key, and whether it is worth anything.
+    keys: Vec<(&'static str, Option<String>)>,
+}
+
+fn make_key(server: &Server, body: &str) -> (String, String) {
+    let made = server.ask("POST", "/api/v1/keys", body).json();
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    (text("key"), text("id"))
+}
+
+impl World {
+    fn new() -> Self {
+        let server = Server::start();
+        let (ann, ann_id) = make_key(&server, r#"{"name":"a","owner":"ann","scope":"user"}"#);
+        let (bob, _) = make_key(&server, r#"{"name":"b","owner":"bob","scope":"user"}"#);
+        let (reader, _) = make_key(&server, r#"{"name":"r","owner":"ann","scope":"read_only"}"#);
+        let (revoked, id) = make_key(&server, r#"{"name":"g","owner":"ann","scope":"user"}"#);
+        assert_eq!(server.ask("DELETE", &format!("/api/v1/keys/{id}"), "").status, 200);
+        let (expired, _) = make_key(&server, r#"{"name":"e","owner":"ann","expires_in_seconds":1}"#);
+        eventually("its end", || server.ask_as(&expired, "GET", "/api/v1/sandboxes", "").status == 401);
+        let made = server.ask_as(&ann, "POST", "/api/v1/sandboxes", r#"{"session_key":"s"}"#).json();
+        let sandbox = made["id"].as_str().unwrap().to_owned();
+        let path = format!("/api/v1/sandboxes/{sandbox}");
+        let put = server.ask_as(&ann, "PUT", &format!("{path}/files/secret.txt"), SECRET);
+        assert!(put.status < 300, "{put:?}");
+        let body = format!(r#"{{"command":"echo {SECRET}; sleep 1000","background":true}}"#);
+        let exec = server.ask_as(&ann, "POST", &format!("{path}/exec"), &body).json();
+        let exec = exec["exec_id"].as_str().unwrap().to_owned();
+        let rows = server.ask_as(&ann, "GET", "/api/v1/audit", "").json();
+        let row = rows["entries"][0]["operation_id"].as_str().unwrap().to_owned();
+        let ids = vec![
+            ("eid", exec),
+            ("operation_id", row),
+            ("path", "secret.txt".into()),
+            ("port", "8000".into()),
+            ("kid", "default".into()),
+            ("cid", "none".into()),
+            ("tool", "execute_code".into()),
+            ("thread_id", "thread-of-ann".into()),
+            ("sandbox", sandbox),
+            ("key", ann_id),
+        ];
+        let keys = vec![
+            ("none", None),
+            ("wrong", Some("atoll_0000".into())),
+            ("expired", Some(expired)),
+            ("revoked", Some(revoked)),
+            ("another owner's", Some(bob)),
+            ("read-only", Some(reader)),
+            ("the owner's", Some(ann)),
+            ("an admin's", Some(KEY.into())),
+        ];
+        Self { server, ids, keys }
+    }
+
+    fn id(&self, name: &str) -> &str {
+        &self.ids.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("what is {{{name}}}?")).1
+    }
+
+    /// The path with everything in it that it asks for, all of it Ann's.
+    fn filled(&self, path: &str) -> String {
+        let part = |part: &str| match part.strip_prefix('{').and_then(|p| p.strip_suffix('}')) {
+            Some("id") if path.contains("/keys/") => self.id("key").to_owned(),
+            Some("id") => self.id("sandbox").to_owned(),
+            Some(name) => self.id(name).to_owned(),
+            None => part.to_owned(),
+        };
+        path.split('/').map(part).collect::<Vec<_>>().join("/")
+    }
+
+    /// Asks, and reads until the end or until nothing comes for a while: some answers have no end.
+    fn ask(&self, key: Option<&str>, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.server.address).unwrap();
+        let key = key.map(|key| format!("Authorization: Bearer {key}\r\n")).unwrap_or_default();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{key}Content-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            self.server.address,
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let (mut all, mut piece) = (Vec::new(), [0; 8192]);
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        while let Ok(n @ 1..) = stream.read(&mut piece) {
+            all.extend_from_slice(&piece[..n]);
+            stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        }
+        let text = String::from_utf8_lossy(&all).into_owned();
+        let status = text.split(' ').nth(1).and_then(|s| s.parse().ok());
+        (status.unwrap_or_else(|| panic!("{method} {path}: no answer: {text:?}")), text)
+    }
+}
+
+/// A body that the route would take, where it needs one.
+fn body(method: &str, path: &str) -> &'static str {
+    match path.rsplit('/').next().unwrap_or_default() {
+        _ if method == "GET" || method == "DELETE" => "",
+        "exec" => r#"{"command":"true"}"#,
+        "run" | "execute" => r#"{"code":"1"}"#,
+        "find" | "grep" => r#"{"pattern":"nothing"}"#,
+        "mkdir" => r#"{"path":"made"}"#,
+        "preview-tokens" => r#"{"port":8000}"#,
+        "keys" => r#"{"name":"made"}"#,
+        "signal" => r#"{"signal":"CONT"}"#,
+        _ => "{}",
+    }
+}
+
+/// Method and path of every route, the destructive ones last.
+fn routes() -> Vec<(String, String)> {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json")).unwrap();
+    let described: Value = serde_json::from_str(&text).unwrap();
+    let mut routes: Vec<(String, String)> = Vec::new();
+    for (path, operations) in described["paths"].as_object().unwrap() {
+        routes.extend(operations.as_object().unwrap().keys().map(|m| (m.to_uppercase(), path.clone())));
+    }
+    routes.sort_by_key(|(method, path)| {
+        let line = format!("{method} {path}$");
+        LAST.iter().any(|end| line.contains(end))
+    });
+    routes
+}
+
+#[test]
+fn every_route_answers_every_kind_of_key_as_it_should() {
+    let world = World::new();
+    let routes = routes();
+    assert!(routes.len() >= 80, "{}", routes.len());
+    let mut wrong = Vec::new();
+    for (kind, key) in &world.keys {
+        for (method, path) in &routes {
+            let (status, text) = world.ask(key.as_deref(), method, &world.filled(path), body(method, path));
+            let reads = method == "GET" || READS.iter().any(|end| path.ends_with(end));
+            let anns = path.contains('{') && !path.starts_with("/threads/");
+            let seen = text.contains(SECRET) || text.contains(world.id("sandbox")) && status < 300;
+            let right = match *kind {
+                _ if status >= 500 => false,
+                "none" | "wrong" | "expired" | "revoked" => {
+                    !seen && (status == 401 || PUBLIC.contains(&path.as_str()))
+                }
+                "another owner's" => !seen && (!anns || (400..500).contains(&status)),
+                "read-only" => reads || status == 403,
+                _ => true,
+            };
+            if !right {
+                wrong.push(format!(
+                    "{kind}: {method} {path}: {status} {}",
+                    text.lines().last().unwrap_or_default()
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
