@@ -194,7 +194,7 @@ for folder in '/sys/block /sys/bus /sys/class/block /sys/dev /sys/kernel/btf /sy
 if os.path.exists('/sys/kernel/btf/vmlinux'): said.append('BTF')
 for folder, folders, files in os.walk('/sys/devices'):
     folders[:] = [f for f in folders if not os.path.islink(os.path.join(folder, f))]
-    if re.search(r'/(block|pci|virtio|nvme|ata|dmi|usb)[^/]*$', folder): said.append(folder)
+    if (folders or files) and re.search(r'/(block|pci|virtio|nvme|ata|dmi|usb)[^/]*$', folder): said.append(folder)
 print(said, os.path.isdir('/sys/devices/system/cpu/cpu0'))
 "#;
     assert_eq!(python(&c, program).await, "[] True");
