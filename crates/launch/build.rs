@@ -12,9 +12,8 @@ use std::{
 fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let root = manifest.parent().and_then(Path::parent).expect("crates/launch lies two below the root");
-    for part in
-        ["Cargo.lock", "Cargo.toml", "crates/guest", "crates/guest-proto", "crates/tools", "crates/types"]
-    {
+    let crates = ["guest", "guest-proto", "kernels", "tools", "types"].map(|name| format!("crates/{name}"));
+    for part in ["Cargo.lock", "Cargo.toml"].map(str::to_owned).iter().chain(&crates) {
         println!("cargo::rerun-if-changed={}", root.join(part).display());
     }
     let target = env::var("TARGET").expect("cargo sets it");

@@ -23,6 +23,9 @@ use uuid::Uuid;
 #[allow(missing_docs)]
 pub struct FileItem {
     pub name: String,
+    /// Absolute.
+    #[serde(default)]
+    pub path: String,
     /// file, directory, symlink or other.
     #[serde(rename = "type")]
     pub kind: String,

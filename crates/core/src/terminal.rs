@@ -4,6 +4,7 @@
 use crate::{
     Caller, Core,
     act::{Act, What},
+    exec::LONGEST_COMMAND,
     leash::Leash,
     lifecycle::Working,
 };
@@ -17,7 +18,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// What is kept of a terminal's output, its newest part, for those who come later.
 const SCROLL_BACK: u64 = 1 << 20;
 const LARGEST_SIDE: u16 = 10_000;
-const LONGEST_COMMAND: usize = 1 << 20;
 
 /// What a terminal is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,8 @@ impl TerminalRequest {
                 return Err(Error::invalid("command", "a command cannot hold a NUL character"));
             }
             Some(line) if line.len() > LONGEST_COMMAND => {
-                return Err(Error::new(ErrorCode::TooLarge, "a command may have 1 MiB").at("command"));
+                let message = format!("command may have {LONGEST_COMMAND} bytes, and has {}", line.len());
+                return Err(Error::new(ErrorCode::TooLarge, message).at("command"));
             }
             Some(line) => line,
             None => String::new(),
@@ -142,6 +143,9 @@ impl Core {
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
         let mut what = What::running("terminal", id, exec).with(&shown);
+        if let Some(user) = &request.user {
+            what = what.and("user", user);
+        }
         what.directory.clone_from(&request.working_directory);
         what.variables = request.env_vars.keys().cloned().collect();
         let act = self.act(caller, what).await?;

@@ -43,7 +43,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Vec<FileItem>>, Failure> {
     let path = params.path.unwrap_or_else(|| "/workspace".into());
     let entries = app.core.list_files(&caller, sandbox_id(&id)?, &path).await.map_err(Failure::in_query)?;
-    Ok(Json(entries.into_iter().map(FileItem::from).collect()))
+    Ok(Json(entries.into_iter().map(|entry| FileItem::inside(&path, entry)).collect()))
 }
 
 /// The part of a file that a `Range` header asks for: its first byte and, where it says, its last.
@@ -110,18 +110,34 @@ fn pieces(download: Download) -> impl futures_util::Stream<Item = Result<bytes::
     })
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct UploadParams {
+    /// `force` replaces a file that the sandbox's user may not write.
+    overwrite: Option<Overwrite>,
+}
+
+#[derive(Debug, Deserialize, ToSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Overwrite {
+    Force,
+}
+
 /// Writes a file, whole or not at all. Folders above it are made.
 #[utoipa::path(put, path = "/api/v1/sandboxes/{id}/files/{*path}", tag = "files",
-    params(("id" = uuid::Uuid, Path), ("path" = String, Path)),
+    params(("id" = uuid::Uuid, Path), ("path" = String, Path), UploadParams),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 204), (status = 400), (status = 404), (status = 409), (status = 507)))]
+    responses((status = 204), (status = 400), (status = 403), (status = 404), (status = 409), (status = 507)))]
 pub(crate) async fn upload(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, path)): Path<(String, String)>,
+    Params(params): Params<UploadParams>,
     body: Body,
 ) -> Result<StatusCode, Failure> {
-    let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
+    let force = params.overwrite == Some(Overwrite::Force);
+    let options = WriteOptions { create_parents: true, force, ..WriteOptions::default() };
     app.core.upload(&caller, sandbox_id(&id)?, &path, options, steady(body)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -165,7 +181,7 @@ pub(crate) async fn stat(
 ) -> Result<Json<FileItem>, Failure> {
     let (id, follow) = (sandbox_id(&id)?, params.follow.unwrap_or(false));
     let entry = app.core.stat(&caller, id, &params.path, follow).await.map_err(Failure::in_query)?;
-    Ok(Json(entry.into()))
+    Ok(Json(FileItem::at(&params.path, entry)))
 }
 
 /// A folder to make.
@@ -191,7 +207,7 @@ pub(crate) async fn mkdir(
     let id = sandbox_id(&id)?;
     let MkdirBody { path, parents } = json(&body)?;
     let entry = app.core.make_dir(&caller, id, &path, parents).await?;
-    Ok((StatusCode::CREATED, Json(entry.into())))
+    Ok((StatusCode::CREATED, Json(FileItem::at(&path, entry))))
 }
 
 /// A file or folder to rename.
@@ -216,7 +232,8 @@ pub(crate) async fn rename(
 ) -> Result<Json<FileItem>, Failure> {
     let id = sandbox_id(&id)?;
     let MoveBody { from, to, overwrite } = json(&body)?;
-    Ok(Json(app.core.move_file(&caller, id, &from, &to, overwrite).await?.into()))
+    let entry = app.core.move_file(&caller, id, &from, &to, overwrite).await?;
+    Ok(Json(FileItem::at(&to, entry)))
 }
 
 /// A file or folder to delete.

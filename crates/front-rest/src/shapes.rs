@@ -309,6 +309,8 @@ impl From<ActivityEntry> for ActivityItem {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FileItem {
     name: String,
+    /// Absolute, as it was asked for: no link on the way is resolved.
+    path: String,
     /// file, directory, symlink or other.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -323,8 +325,19 @@ pub(crate) struct FileItem {
     target: Option<String>,
 }
 
-impl From<Entry> for FileItem {
-    fn from(entry: Entry) -> Self {
+impl FileItem {
+    /// What is in a folder.
+    pub(crate) fn inside(folder: &str, entry: Entry) -> Self {
+        let path = format!("{}/{}", absolute(folder).trim_end_matches('/'), entry.name);
+        Self::new(path, entry)
+    }
+
+    /// What is at a path.
+    pub(crate) fn at(path: &str, entry: Entry) -> Self {
+        Self::new(absolute(path), entry)
+    }
+
+    fn new(path: String, entry: Entry) -> Self {
         let Entry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
         let is_directory = kind == EntryKind::Directory;
         let kind = match kind {
@@ -335,8 +348,17 @@ impl From<Entry> for FileItem {
         };
         let modified_at =
             rfc3339(modified_unix_ns.div_euclid(1_000_000).clamp(-62_135_596_800_000, 253_402_300_799_999));
-        Self { name, kind, size, is_directory, mode: format!("{mode:04o}"), uid, gid, modified_at, target }
+        let mode = format!("{mode:04o}");
+        Self { name, path, kind, size, is_directory, mode, uid, gid, modified_at, target }
     }
+}
+
+/// A path inside as the sandbox reads it: relative ones begin in the workspace.
+fn absolute(path: &str) -> String {
+    let workspace = (!path.starts_with('/')).then_some("workspace");
+    let parts = workspace.into_iter().chain(path.split('/')).filter(|part| !matches!(*part, "" | "."));
+    let joined: String = parts.flat_map(|part| ["/", part]).collect();
+    if joined.is_empty() { "/".into() } else { joined }
 }
 
 /// A key, without its secret.

@@ -51,6 +51,10 @@ pub struct GuestConfig {
     pub seccomp: Seccomp,
     /// Open files of one process.
     pub open_files: u32,
+    /// Processes and threads of one user; 0: as many as the cgroup allows. The cgroup allows more, so that
+    /// PID 1 can start a command where user code has used up all of its own.
+    #[serde(default)]
+    pub processes: u32,
     /// Most bytes of output kept for one command.
     pub output_limit: u64,
     /// Most ended commands remembered; the oldest goes first.
@@ -58,6 +62,10 @@ pub struct GuestConfig {
     /// What all output together may take; ended commands get half of it.
     #[serde(default = "spool_bytes")]
     pub spool_bytes: u64,
+    /// Whether PID 1, which then has CAP_SYS_ADMIN until it has done so, makes /proc read-only for everyone
+    /// but itself: nothing inside can then change what the OOM killer thinks of it or of PID 1.
+    #[serde(default)]
+    pub guard_proc: bool,
 }
 
 fn spool_bytes() -> u64 {

@@ -19,12 +19,6 @@ mod sockets;
 mod sys;
 
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// Threads for file work end this soon after the last of it, so that an idle sandbox has none.
-const KEEP_THREADS: Duration = Duration::from_secs(2);
-const MOST_THREADS: usize = 4;
-const THREAD_STACK: usize = 256 * 1024;
 
 fn main() -> ExitCode {
     // A tool is this program again, as an ordinary command of the user's; nothing of PID 1 is in it.
@@ -49,16 +43,13 @@ fn tool() -> Option<(String, String)> {
 
 fn start() -> Result<(), String> {
     let config = setup::read_config()?;
-    setup::prepare_process(&config)?;
+    let proc = setup::prepare_process(&config)?;
     let listener = serve::Listener::open(&config.listen)?;
-    let execs = exec::Execs::new(&config)?;
-    let files = files::Files::new(&config);
+    let execs = exec::Execs::new(&config, proc)?;
     seccomp::install(config.seccomp)?;
+    let files = files::Files::new(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(MOST_THREADS)
-        .thread_keep_alive(KEEP_THREADS)
-        .thread_stack_size(THREAD_STACK)
         .build()
         .map_err(|e| format!("cannot start: {e}"))?;
     runtime.block_on(async {

@@ -7,6 +7,7 @@
 use crate::sys::{self, caps};
 use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::OwnedFd;
 
 unsafe extern "C" {
     static mut environ: *mut *mut libc::c_char;
@@ -41,8 +42,9 @@ fn scrub_environment() {
     }
 }
 
-/// Sets what every command inherits and what keeps commands away from this process.
-pub(crate) fn prepare_process(config: &GuestConfig) -> Result<(), String> {
+/// Sets what every command inherits and what keeps commands away from this process. Answers with this
+/// process's own view of /proc.
+pub(crate) fn prepare_process(config: &GuestConfig) -> Result<OwnedFd, String> {
     let failed = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
     tune_allocator();
     sys::open_missing_stdio().map_err(failed("open /dev/null"))?;
@@ -55,16 +57,26 @@ pub(crate) fn prepare_process(config: &GuestConfig) -> Result<(), String> {
     if std::process::id() != 1 {
         sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map_err(failed("become a subreaper"))?;
     }
+    let proc = match config.guard_proc {
+        true => sys::guard_proc().map_err(failed("make /proc read-only"))?,
+        false => sys::open_proc().map_err(failed("open /proc"))?,
+    };
+    caps::give_up_administration().map_err(failed("drop capabilities"))?;
     let kept = caps::mask(&config.capabilities);
     caps::drop_bounding(!kept).map_err(failed("drop capabilities"))?;
-    sys::set_groups(&[]).map_err(failed("leave groups"))
+    sys::set_groups(&[]).map_err(failed("leave groups"))?;
+    Ok(proc)
 }
 
-/// PID 1 serves many commands at once, so it takes as many descriptors as it may. Nobody gets cores.
+/// PID 1 serves many commands at once, so it takes as many descriptors as it may.
+///
+/// Nothing inside leaves a core: a file would have to be larger than the limit of one byte, and with exactly
+/// this limit the kernel does not start the program of a piped `core_pattern` either, which it would with 0.
+/// The system call filter keeps it from being changed.
 fn set_limits() -> rustix::io::Result<()> {
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum })?;
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
+    setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) })
 }
 
 /// Runs a tool. The user's other processes are kept from looking into it; what it says is believed no

@@ -110,6 +110,61 @@ async fn only_known_socket_families_exist() {
 }
 
 #[tokio::test]
+async fn only_the_usual_transports_exist() {
+    let guest = Guest::start().await;
+    let socket = |family: i32, kind: i32, protocol: i32| {
+        call(libc::SYS_socket, &format!(", {family}, {kind}, {protocol}"))
+    };
+    const CLOSE_ON_EXEC: i32 = 0o2_000_000;
+    for family in [2, 10] {
+        let refused = [
+            ("MPTCP", socket(family, 1, 262)),
+            ("MPTCP, flags", socket(family, 1 | CLOSE_ON_EXEC, 262)),
+            ("UDP-Lite", socket(family, 2, 136)),
+            ("SCTP", socket(family, 1, 132)),
+            ("SCTP by its type", socket(family, 5 | CLOSE_ON_EXEC, 0)),
+            ("DCCP", socket(family, 6, 33)),
+            ("DCCP by its type", socket(family, 6, 0)),
+        ];
+        for (name, result) in errors(&guest, &refused).await {
+            assert_eq!(result, "EPROTONOSUPPORT", "{name}");
+        }
+        let allowed = [("TCP", socket(family, 1, 6)), ("UDP", socket(family, 2 | CLOSE_ON_EXEC, 17))];
+        for (name, result) in errors(&guest, &allowed).await {
+            assert_eq!(result, "ok", "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_of_asynchronous_io_cannot_be_made() {
+    let guest = Guest::start().await;
+    let calls = [
+        ("io_setup", call(libc::SYS_io_setup, ", 1, 0")),
+        ("io_submit", call(libc::SYS_io_submit, ", 0, 0, 0")),
+    ];
+    for (name, result) in errors(&guest, &calls).await {
+        assert_eq!(result, "ENOSYS", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn no_command_can_have_its_core_handled() {
+    // With a limit of exactly one byte the kernel starts no handler; with 0 it would.
+    let script = "import resource as r\n\
+                  print(r.getrlimit(r.RLIMIT_CORE))\n\
+                  r.setrlimit(r.RLIMIT_CORE, (0, 0))\n\
+                  try: r.prlimit(0, r.RLIMIT_CORE, (0, 0)); print('set')\n\
+                  except PermissionError: print('refused')\n\
+                  print(r.getrlimit(r.RLIMIT_CORE), r.prlimit(0, r.RLIMIT_NOFILE, (50, 50)), \
+                  r.getrlimit(r.RLIMIT_NOFILE))";
+    for config in [config(), root_config()] {
+        let seen = Guest::with(config).await.run(python(script)).await;
+        assert_eq!(seen.stdout(), "(1, 1)\nrefused\n(1, 1) (256, 256) (50, 50)\n", "{}", seen.stderr());
+    }
+}
+
+#[tokio::test]
 async fn odd_arguments_and_unknown_calls() {
     let guest = Guest::start().await;
     let calls = [

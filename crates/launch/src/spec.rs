@@ -161,7 +161,9 @@ impl Parts<'_> {
     fn process(&self) -> Result<Value> {
         let guest = serde_json::to_string(self.guest).map_err(|e| Error::internal(e.to_string()))?;
         let own = self.profile.capabilities.iter().map(|c| capability(*c));
-        let mut capabilities: Vec<&str> = PID1.iter().copied().chain(own).collect();
+        // Given up before PID 1 starts anything; see `GuestConfig::guard_proc`.
+        let at_first = self.guest.guard_proc.then_some("CAP_SYS_ADMIN");
+        let mut capabilities: Vec<&str> = PID1.iter().copied().chain(own).chain(at_first).collect();
         capabilities.sort_unstable();
         capabilities.dedup();
         Ok(json!({

@@ -192,7 +192,9 @@ impl LiveLimits for NativeContainer {
 /// What PID 1 has to know of the limits.
 fn told(limits: &Limits) -> GuestChange {
     let spool = Spool { bytes: spool_bytes(limits), of_one: output_bytes(limits) };
-    GuestChange { environment: None, open_files: Some(limits.open_files), spool: Some(spool) }
+    let Limits { open_files, processes, .. } = *limits;
+    let (open_files, processes) = (Some(open_files), Some(processes));
+    GuestChange { environment: None, open_files, processes, spool: Some(spool) }
 }
 
 #[async_trait]

@@ -14,7 +14,7 @@ use atoll_types::{ContainerId, Death, Limits, Profile, Result, Usage, VolumeId};
 use futures_util::future::BoxFuture;
 pub use guest::{
     Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest,
-    GuestChange, Lost, OutputStream, Program, Spool, StartFailure, TerminalSize, WriteOptions,
+    GuestChange, Lost, OutputStream, Program, Spool, StartFailure, TerminalSize, WriteOptions, about_path,
 };
 use std::{collections::BTreeMap, os::fd::OwnedFd, pin::Pin, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};

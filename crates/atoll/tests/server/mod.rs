@@ -11,6 +11,7 @@ mod egress;
 mod events;
 mod every_route;
 mod execs;
+mod exhausted;
 mod faults;
 mod files;
 mod folders;

@@ -12,8 +12,10 @@ pub const MAX_TIMEOUT_SECONDS: u64 = 24 * 3600;
 /// The longest that a background command may ask for; without a timeout it has none.
 pub const MAX_BACKGROUND_SECONDS: u64 = 7 * 24 * 3600;
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
-/// The longest command line.
-const LONGEST_COMMAND: usize = 1 << 20;
+/// What the kernel takes of one argument, and of all of them with the variables. A line for the shell may be as
+/// long as all.
+const LONGEST_ARGUMENT: usize = (128 << 10) - 1;
+pub(crate) const LONGEST_COMMAND: usize = 2 << 20;
 /// Of an operation whose command was given secrets of its own: how many.
 pub(super) const OWN_SECRETS: &str = "secrets";
 /// Input goes to the sandbox in pieces of this.
@@ -91,8 +93,16 @@ impl ExecCommand {
         if nul {
             return Err(Error::invalid("command", "a command cannot hold a NUL character"));
         }
+        let field = if self.command.is_some() { "command" } else { "arguments" };
         if length > LONGEST_COMMAND {
-            return Err(Error::new(ErrorCode::TooLarge, "a command may have 1 MiB").at("command"));
+            let message = format!("{field} may have {LONGEST_COMMAND} bytes in all, and has {length}");
+            return Err(Error::new(ErrorCode::TooLarge, message).at(field));
+        }
+        let longest = self.arguments.iter().flatten().map(String::len).max().unwrap_or(0);
+        if longest > LONGEST_ARGUMENT {
+            let message =
+                format!("one of the arguments may have {LONGEST_ARGUMENT} bytes, and has {longest}");
+            return Err(Error::new(ErrorCode::TooLarge, message).at(field));
         }
         Ok(program)
     }

@@ -7,7 +7,7 @@ use crate::{
     act::What,
     files::{Outgoing, transfer},
 };
-use atoll_provider::Container;
+use atoll_provider::{Container, about_path};
 use atoll_store::{ActivityKind, SandboxId};
 use atoll_tools::{Pack, Unpack, Unpacked};
 use atoll_types::{Error, ErrorCode, Result};
@@ -51,7 +51,7 @@ impl Core {
         };
         match opened.await {
             Ok((tool, first)) => Ok(Archive { tool, first, note: Outgoing::new(act, id, &request.path) }),
-            Err(error) => act.done(Err(error)).await,
+            Err(error) => act.done(Err(about_path(error, &request.path))).await,
         }
     }
 
@@ -73,7 +73,7 @@ impl Core {
         });
         let reached = self.reach_in(&act, &[&request.path]).await;
         let result = match &reached {
-            Ok(container) => feed(container, request, body).await,
+            Ok(container) => feed(container, request, body).await.map_err(|e| about_path(e, &request.path)),
             Err(error) => Err(error.clone()),
         };
         let bytes = count.load(Ordering::Relaxed);

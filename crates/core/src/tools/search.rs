@@ -8,10 +8,11 @@ use crate::{
     Caller, Core,
     act::{Act, What},
 };
+use atoll_provider::{Container, about_path};
 use atoll_store::SandboxId;
 use atoll_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
 use atoll_types::Result;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -48,20 +49,8 @@ impl Core {
     pub async fn find(&self, caller: &Caller, id: SandboxId, request: &Find) -> Result<Findings> {
         request.check()?;
         let container = self.reach(caller, id, &[&request.path]).await?;
-        let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
-        let mut lines = Lines::new(Tool::start(&container, "find", request, way).await?);
-        let (mut entries, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
-        while let Some((line, length)) = lines.next().await? {
-            match line {
-                FindLine::End(end) => return lines.finish(Findings { entries, end }).await,
-                FindLine::Entry(_) if entries.len() >= request.limit as usize || !room.take(length) => break,
-                FindLine::Entry(entry) => {
-                    believable(&entry.path)?;
-                    entries.push(Found { mode: entry.mode & 0o7777, ..entry });
-                }
-            }
-        }
-        lines.refuse()
+        let found = find_in(&container, request).await;
+        found.map_err(|e| about_path(e, &request.path))
     }
 
     /// Lines of files that match.
@@ -71,7 +60,7 @@ impl Core {
         let what = What::of("file.grep", id).with(&request.path).and("pattern", &request.pattern);
         let act = self.act(caller, what).await?;
         let result = self.grep_in(&act, request).await;
-        act.done(result).await
+        act.done(result.map_err(|e| about_path(e, &request.path))).await
     }
 
     async fn grep_in(&self, act: &Act, request: &Grep) -> Result<Matches> {
@@ -93,4 +82,21 @@ impl Core {
         }
         lines.refuse()
     }
+}
+
+async fn find_in(container: &Arc<dyn Container>, request: &Find) -> Result<Findings> {
+    let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
+    let mut lines = Lines::new(Tool::start(container, "find", request, way).await?);
+    let (mut entries, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
+    while let Some((line, length)) = lines.next().await? {
+        match line {
+            FindLine::End(end) => return lines.finish(Findings { entries, end }).await,
+            FindLine::Entry(_) if entries.len() >= request.limit as usize || !room.take(length) => break,
+            FindLine::Entry(entry) => {
+                believable(&entry.path)?;
+                entries.push(Found { mode: entry.mode & 0o7777, ..entry });
+            }
+        }
+    }
+    lines.refuse()
 }

@@ -5,7 +5,7 @@ use super::{
     lines::{Lines, believable},
 };
 use crate::{Caller, Core};
-use atoll_provider::Guest;
+use atoll_provider::{Guest, about_path};
 use atoll_store::SandboxId;
 use atoll_tools::{Watch, WatchEvent};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -62,7 +62,8 @@ impl Core {
         let heart = tokio::spawn(beat(container.guest().clone(), tool.id));
         let mut stream = WatchStream { lines: Lines::new(tool), first: None, heart };
         let silent = || Error::new(ErrorCode::Unavailable, "the watch ended before it began");
-        stream.first = Some(stream.next().await?.ok_or_else(silent)?);
+        let first = stream.next().await.map_err(|e| about_path(e, &request.path))?;
+        stream.first = Some(first.ok_or_else(silent)?);
         Ok(stream)
     }
 }

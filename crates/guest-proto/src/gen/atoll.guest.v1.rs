@@ -36,6 +36,9 @@ pub struct ConfigureRequest {
     pub spool_bytes: u64,
     #[prost(uint64, tag = "5")]
     pub output_limit: u64,
+    /// Processes and threads of one user; 0 leaves it.
+    #[prost(uint32, tag = "6")]
+    pub processes: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ConfigureReply {}
@@ -377,6 +380,9 @@ pub struct WriteHead {
     /// Fails where something has that name.
     #[prost(bool, tag = "5")]
     pub exclusive: bool,
+    /// Replaces a file that the user may not write.
+    #[prost(bool, tag = "6")]
+    pub force: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RemoveRequest {

@@ -40,18 +40,22 @@ fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (Stage, 
     if plan.terminal.is_some() {
         sys::control_terminal(0).map_err(at(Stage::Spawn))?;
     }
+    raise_oom_score(plan.proc).map_err(at(Stage::Limits))?;
     // Standing for itself twice does no harm where there is none.
     sys::keep_only(&mut [0, 1, 2, failure, plan.own.unwrap_or(failure)]).map_err(at(Stage::Spawn))?;
-    sys::limit_open_files(plan.open_files).map_err(at(Stage::Limits))?;
-    raise_oom_score().map_err(at(Stage::Limits))?;
+    sys::limit_open_files(plan.limits.open_files.into()).map_err(at(Stage::Limits))?;
     drop_privileges(plan).map_err(at(Stage::Privileges))?;
+    // After the change of user: the kernel would otherwise refuse the program where the user's processes
+    // are used up, and nothing could be run that ends some of them.
+    sys::limit_processes(plan.limits.processes.into()).map_err(at(Stage::Limits))?;
     sys::reset_sigpipe();
     sys::block_signals(0);
     sys::change_directory(&plan.directory).map_err(at(Stage::Workdir))
 }
 
-fn raise_oom_score() -> Result<(), Errno> {
-    let fd = sys::open(c"/proc/self/oom_score_adj", libc::O_WRONLY | libc::O_CLOEXEC)?;
+/// Through PID 1's own view of /proc; the user's cannot be written.
+fn raise_oom_score(proc: RawFd) -> Result<(), Errno> {
+    let fd = sys::open_at(proc, c"self/oom_score_adj", libc::O_WRONLY | libc::O_CLOEXEC)?;
     let written = sys::write(fd, OOM_SCORE);
     sys::close(fd)?;
     written.map(drop)

@@ -3,13 +3,16 @@
 use super::{
     environment::{self, Variables},
     program::{Program, c_string},
+    registry::{ProcessLimits, Shared},
     terminal::TerminalPlan,
     users::User,
 };
 use crate::sys::{PointerList, caps};
-use atoll_guest_proto::GuestConfig;
 use atoll_types::Result;
-use std::{ffi::CString, os::fd::RawFd};
+use std::{
+    ffi::CString,
+    os::fd::{AsRawFd, RawFd},
+};
 
 const WORKSPACE: &str = "/workspace";
 
@@ -20,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) candidates: Vec<CString>,
     /// This program itself, instead of any of them.
     pub(crate) own: Option<RawFd>,
+    /// PID 1's own view of /proc.
+    pub(crate) proc: RawFd,
     pub(crate) directory: CString,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -28,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) capabilities: u64,
     /// Removed from the bounding set, beyond what PID 1 has removed for all.
     pub(crate) drop_bounding: u64,
-    pub(crate) open_files: u64,
+    pub(crate) limits: ProcessLimits,
     /// Its streams are a terminal, and not pipes.
     pub(crate) terminal: Option<TerminalPlan>,
     name: String,
@@ -40,27 +45,28 @@ impl Plan {
         variables: &Variables,
         directory: CString,
         user: User,
-        open_files: u32,
+        limits: ProcessLimits,
         terminal: Option<TerminalPlan>,
-        config: &GuestConfig,
+        shared: &Shared,
     ) -> Result<Self> {
         let path = variables.get("PATH").map_or("", String::as_str);
         let candidates = program.candidates(path);
         let name = program.argv.first().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-        let allowed = caps::mask(&config.capabilities);
+        let allowed = caps::mask(&shared.config.capabilities);
         let (capabilities, drop_bounding) = if user.uid == 0 { (allowed, 0) } else { (0, allowed) };
         Ok(Self {
             argv: PointerList::new(program.argv),
             envp: PointerList::new(environment::strings(variables)?),
             candidates,
             own: None,
+            proc: shared.proc.as_raw_fd(),
             directory,
             uid: user.uid,
             gid: user.gid,
             groups: user.groups,
             capabilities,
             drop_bounding,
-            open_files: open_files.into(),
+            limits,
             terminal,
             name,
         })

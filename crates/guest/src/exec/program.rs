@@ -7,6 +7,8 @@ use atoll_types::{Error, ErrorCode, Result};
 use rustix::fs::Access;
 use std::ffi::CString;
 
+/// What the kernel takes of one argument, without its end.
+const LONGEST_ARGUMENT: usize = 128 * 1024 - 1;
 /// Characters of a command that a listing shows.
 const LONGEST_DISPLAY: usize = 1000;
 
@@ -31,13 +33,7 @@ impl Program {
             }
             Some(exec_request::Program::Shell(text)) => {
                 let display = shorten(text.chars());
-                let command = c_string("shell", text)?;
-                Ok(Self {
-                    argv: vec![shell(), c"-c".into(), command],
-                    display,
-                    own: false,
-                    environment: true,
-                })
+                Ok(Self { argv: shell_line(text)?, display, own: false, environment: true })
             }
             Some(exec_request::Program::Tool(tool)) => Self::tool(tool),
             Some(exec_request::Program::Arguments(Arguments { argv })) => {
@@ -74,6 +70,29 @@ impl Program {
         let directories = path.split(':').map(|d| if d.is_empty() { "." } else { d });
         directories.filter_map(|d| CString::new([d.as_bytes(), b"/", bytes].concat()).ok()).collect()
     }
+}
+
+/// The arguments with which the shell runs a line. The kernel takes no argument of 128 KiB or more, so a longer
+/// line is given in pieces, which the shell puts together and forgets before it runs them.
+fn shell_line(text: String) -> Result<Vec<CString>> {
+    let mut argv = vec![shell(), c"-c".into()];
+    if text.len() <= LONGEST_ARGUMENT {
+        argv.push(c_string("shell", text)?);
+        return Ok(argv);
+    }
+    let mut pieces = Vec::new();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let fits = (0..=rest.len().min(LONGEST_ARGUMENT)).rev().find(|at| rest.is_char_boundary(*at));
+        let (piece, more) = rest.split_at(fits.unwrap_or(rest.len()));
+        pieces.push(c_string("shell", piece)?);
+        rest = more;
+    }
+    let all: String = (1..=pieces.len()).map(|n| format!("${{{n}}}")).collect();
+    argv.push(c_string("shell", format!("eval \"set --\n{all}\""))?);
+    argv.push(shell());
+    argv.extend(pieces);
+    Ok(argv)
 }
 
 /// A string for the kernel; the field is to blame for a NUL.

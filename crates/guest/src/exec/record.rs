@@ -145,10 +145,14 @@ impl Exec {
         let _ = self.watch().wait_for(|s| s.phase > Phase::Starting).await;
     }
 
-    /// Whether it never ran because there was no room for another process.
-    pub(crate) fn refused_by_limit(&self) -> bool {
-        let failure = &self.status.borrow().failure;
-        failure.as_ref().is_some_and(|f| f.stage == Stage::Spawn.name() && f.errno == libc::EAGAIN)
+    /// The error number of one that never ran because a limit of the sandbox left no room for it.
+    pub(crate) fn refused_by_limit(&self) -> Option<i32> {
+        let status = self.status.borrow();
+        let failure = status.failure.as_ref()?;
+        let limits = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
+        let before_its_program =
+            failure.stage != Stage::Workdir.name() && failure.stage != Stage::User.name();
+        (before_its_program && limits.contains(&failure.errno)).then_some(failure.errno)
     }
 
     /// Kills the command and all it started; waits until nothing is left.

@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) shares: Shares,
     /// This program, for its tools; none where the kernel does not give it.
     pub(crate) own_program: Option<OwnedFd>,
+    /// A view of /proc in which a command's chance to be killed for memory can be written.
+    pub(crate) proc: OwnedFd,
     table: Mutex<Table>,
 }
 
@@ -38,15 +40,24 @@ struct Table {
     /// Those of which nothing is left, oldest first.
     gone: VecDeque<ExecId>,
     environment: Variables,
-    open_files: u32,
+    limits: ProcessLimits,
     spool_bytes: u64,
     output_limit: u64,
+}
+
+/// Limits that the kernel keeps for each command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ProcessLimits {
+    /// Open files of one process.
+    pub(crate) open_files: u32,
+    /// Processes and threads of the command's user; 0: none.
+    pub(crate) processes: u32,
 }
 
 /// What a command starts with.
 pub(crate) struct Settings {
     pub(crate) environment: Variables,
-    pub(crate) open_files: u32,
+    pub(crate) limits: ProcessLimits,
     /// What it may print, where it does not say itself.
     pub(crate) output_limit: u64,
 }
@@ -64,7 +75,7 @@ impl std::ops::Deref for Execs {
 }
 
 impl Execs {
-    pub(crate) fn new(config: &GuestConfig) -> Result<Self, String> {
+    pub(crate) fn new(config: &GuestConfig, proc: OwnedFd) -> Result<Self, String> {
         environment::validate(&config.environment).map_err(|e| e.message)?;
         let spool = match config.spool_fd {
             Some(fd) => inherited(fd, "spool_fd")?,
@@ -82,11 +93,12 @@ impl Execs {
             clock: StillClock::new(clock),
             shares: Shares::of(config.spool_bytes),
             own_program: own_program(),
+            proc,
             table: Mutex::new(Table {
                 records: BTreeMap::new(),
                 gone: VecDeque::new(),
                 environment: config.environment.clone(),
-                open_files: config.open_files,
+                limits: ProcessLimits { open_files: config.open_files, processes: config.processes },
                 spool_bytes: config.spool_bytes,
                 output_limit: config.output_limit,
             }),
@@ -100,15 +112,24 @@ impl Execs {
 
     /// Changes what later commands start with.
     pub(crate) fn configure(&self, request: ConfigureRequest) -> Result<()> {
-        let ConfigureRequest { set_environment, environment, open_files, spool_bytes, output_limit } =
-            request;
+        let ConfigureRequest {
+            set_environment,
+            environment,
+            open_files,
+            spool_bytes,
+            output_limit,
+            processes,
+        } = request;
         environment::validate(&environment)?;
         let mut table = self.table();
         if set_environment {
             table.environment = environment.into_iter().collect();
         }
         if open_files != 0 {
-            table.open_files = open_files;
+            table.limits.open_files = open_files;
+        }
+        if processes != 0 {
+            table.limits.processes = processes;
         }
         if spool_bytes != 0 {
             table.spool_bytes = spool_bytes;
@@ -123,8 +144,8 @@ impl Execs {
     /// What a command starts with.
     pub(crate) fn settings(&self) -> Settings {
         let table = self.table();
-        let Table { environment, open_files, output_limit, .. } = &*table;
-        Settings { environment: environment.clone(), open_files: *open_files, output_limit: *output_limit }
+        let Table { environment, limits, output_limit, .. } = &*table;
+        Settings { environment: environment.clone(), limits: *limits, output_limit: *output_limit }
     }
 
     pub(crate) fn find(&self, id: ExecId) -> Option<Arc<Exec>> {

@@ -19,6 +19,9 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
+/// Descriptors that commands leave to PID 1, for connections and files.
+const KEPT_BACK: u64 = 64;
+
 /// An end of ours: of a pipe, or of a terminal, whose one end serves several.
 pub(crate) type Pipe = Arc<AsyncFd<OwnedFd>>;
 
@@ -80,6 +83,11 @@ fn fork(plan: &Plan, stdio: [RawFd; 3]) -> std::io::Result<Control> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
+    // The lowest free number is taken, so a high one means that few are left.
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    if most.is_some_and(|most| control_theirs.as_raw_fd().unsigned_abs() as u64 + KEPT_BACK > most) {
+        return Err(std::io::Error::from_raw_os_error(libc::EMFILE));
+    }
     // SAFETY: the child runs `shim::run`, which keeps to raw calls and prepared memory.
     let Some(pid) = (unsafe { sys::fork() })? else { shim::run(plan, stdio, control_theirs.as_raw_fd()) };
     Control::new(control, pid)

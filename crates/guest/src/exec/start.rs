@@ -34,15 +34,17 @@ impl Execs {
         }
     }
 
-    /// Waits until the command runs or is known not to. One for which there was no process left is
-    /// no command at all, so that the host may try again.
+    /// Waits until the command runs or is known not to. One for which no process, memory or descriptor
+    /// was left is no command at all, so that the host may try again.
     pub(crate) async fn started(&self, exec: &Exec) -> Result<()> {
         exec.started().await;
-        if exec.refused_by_limit() {
-            self.remove(exec.id);
-            return Err(too_many_processes());
+        match exec.refused_by_limit() {
+            None => Ok(()),
+            Some(errno) => {
+                self.remove(exec.id);
+                Err(refused(&std::io::Error::from_raw_os_error(errno)))
+            }
         }
-        Ok(())
     }
 
     fn start_new(&self, id: ExecId, request: ExecRequest) -> Result<Arc<Exec>> {
@@ -83,8 +85,7 @@ impl Execs {
         let command = program.display.clone();
         let group = || users::tty_group().unwrap_or(user.gid);
         let terminal = size.map(|size| TerminalPlan { size, group: group() });
-        let mut plan =
-            Plan::new(program, &variables, directory, user, settings.open_files, terminal, &self.config)?;
+        let mut plan = Plan::new(program, &variables, directory, user, settings.limits, terminal, self)?;
         plan.own = own;
         let tool = own.is_some();
         let began = Began::now();
@@ -136,21 +137,19 @@ impl Execs {
     }
 }
 
-fn too_many_processes() -> Error {
-    let message = "the sandbox's limit of processes is reached: no further command can start";
-    Error::new(ErrorCode::LimitExceeded, message)
-}
-
+/// What is used up inside does not come back by waiting, so the message says what frees it.
 fn refused(error: &std::io::Error) -> Error {
+    let used_up = |what: &str| {
+        let message = format!(
+            "{what}, so no further command can start: kill a command that runs, or stop and resume the sandbox"
+        );
+        Error::new(ErrorCode::Conflict, message)
+    };
     match error.raw_os_error() {
-        Some(libc::EAGAIN) => too_many_processes(),
-        Some(libc::ENOSPC) => {
-            Error::new(ErrorCode::LimitExceeded, "too many terminals are open").at("terminal")
-        }
-        Some(libc::EMFILE | libc::ENFILE) => {
-            Error::new(ErrorCode::LimitExceeded, "too many commands run at once")
-        }
-        Some(libc::ENOMEM) => Error::new(ErrorCode::LimitExceeded, "there is no memory for another process"),
+        Some(libc::EAGAIN) => used_up("the sandbox's limit of processes is reached"),
+        Some(libc::ENOSPC) => used_up("the sandbox has as many terminals as it may").at("terminal"),
+        Some(libc::EMFILE | libc::ENFILE) => used_up("too many commands run at once in the sandbox"),
+        Some(libc::ENOMEM) => used_up("the sandbox has no memory left for another process"),
         _ => Error::internal(format!("cannot start a process: {error}")),
     }
 }

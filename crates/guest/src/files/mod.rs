@@ -1,8 +1,8 @@
 //! The sandbox's files, for the host. The kernel does the judging: paths are resolved by openat2 and
 //! every call is made by a thread that has the user's identity and none of PID 1's rights.
 //!
-//! Threads are made when there is work and end soon after. No job waits for the network, so a slow
-//! client never holds one.
+//! One thread is always there, so that files can be reached where no thread can be started; see `workers`.
+//! No job waits for the network, so a slow client never holds one.
 
 mod directories;
 mod entry;
@@ -13,6 +13,7 @@ mod remove;
 mod rename;
 mod resolve;
 mod upload;
+mod workers;
 mod write;
 
 use crate::{
@@ -23,6 +24,8 @@ use atoll_guest_proto::{GuestConfig, v1};
 use atoll_types::{Error, ErrorCode, Result};
 use path::{Areas, Place};
 use std::{cell::Cell, sync::Arc};
+use tokio::sync::oneshot;
+use workers::Workers;
 
 pub(crate) use list::EntryStream;
 pub(crate) use read::FileStream;
@@ -35,6 +38,7 @@ struct Inner {
     user: User,
     capabilities: u64,
     areas: Areas,
+    workers: Workers,
 }
 
 thread_local! {
@@ -42,10 +46,12 @@ thread_local! {
 }
 
 impl Files {
-    pub(crate) fn new(config: &GuestConfig) -> Self {
+    /// Starts the thread that does their work; to be called when the system call filter is on.
+    pub(crate) fn new(config: &GuestConfig) -> Result<Self, String> {
         let user = profile_user(config);
         let capabilities = caps::mask(&config.capabilities);
-        Self(Arc::new(Inner { user, capabilities, areas: Areas::new(&config.home) }))
+        let workers = Workers::start().map_err(|e| format!("cannot start a thread: {e}"))?;
+        Ok(Self(Arc::new(Inner { user, capabilities, areas: Areas::new(&config.home), workers })))
     }
 
     fn place(&self, path: &str, field: &'static str) -> Result<Place> {
@@ -58,17 +64,21 @@ impl Files {
         job: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = self.0.clone();
-        let work = tokio::task::spawn_blocking(move || {
-            inner.become_user()?;
-            job()
+        let (answer, result) = oneshot::channel();
+        self.0.workers.run(move || {
+            let _ = answer.send(inner.become_user().and_then(|()| job()));
         });
-        work.await.unwrap_or_else(|_| Err(Error::internal("file work was interrupted")))
+        result.await.unwrap_or_else(|_| Err(Error::internal("file work was interrupted")))
     }
 
     /// Starts work that nobody waits for.
     fn run_detached(&self, job: impl FnOnce() + Send + 'static) {
         let inner = self.0.clone();
-        drop(tokio::task::spawn_blocking(move || inner.become_user().map(|()| job())));
+        self.0.workers.run(move || {
+            if inner.become_user().is_ok() {
+                job();
+            }
+        });
     }
 
     pub(crate) async fn stat(&self, request: v1::StatRequest) -> Result<v1::FileEntry> {

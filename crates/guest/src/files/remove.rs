@@ -56,7 +56,8 @@ fn empty(top: OwnedFd, place: &Place) -> Result<()> {
     loop {
         if let Some(name) = remove_files(&here).map_err(failed)? {
             if above.len() >= DEEPEST {
-                return Err(Error::new(ErrorCode::LimitExceeded, "the directories are nested too deep"));
+                return Err(Error::new(ErrorCode::LimitExceeded, "the directories are nested too deep")
+                    .at(place.field));
             }
             let below = open(&here, &name).map_err(failed)?;
             above.push((identity(&here).map_err(failed)?, name));
@@ -66,7 +67,9 @@ fn empty(top: OwnedFd, place: &Place) -> Result<()> {
         let Some((parent, name)) = above.pop() else { return Ok(()) };
         here = open(&here, c"..").map_err(failed)?;
         if identity(&here).map_err(failed)? != parent {
-            return Err(Error::new(ErrorCode::Conflict, "a directory was moved while it was removed"));
+            return Err(
+                Error::new(ErrorCode::Conflict, "a directory was moved while it was removed").at(place.field)
+            );
         }
         match unlinkat(&here, &name, AtFlags::REMOVEDIR) {
             // Somebody has put something in since: it is met again in the next round.

@@ -4,11 +4,11 @@
 use super::{directories, entry, path::Place, resolve};
 use crate::errors::on_path;
 use atoll_guest_proto::v1::{FileEntry, WriteHead};
-use atoll_types::Result;
+use atoll_types::{Error, ErrorCode, Result};
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, RenameFlags, fchmod, openat, renameat, renameat_with, statat,
-        unlinkat,
+        Access, AtFlags, FileType, Mode, OFlags, RenameFlags, accessat, fchmod, openat, renameat,
+        renameat_with, statat, unlinkat,
     },
     io::Errno,
 };
@@ -62,6 +62,11 @@ impl Upload {
         }
         if head.append {
             return Self::append(place, &parent, present.is_some(), wanted, head.exclusive);
+        }
+        if let Some((FileType::RegularFile, _)) = present
+            && !head.force
+        {
+            check_writable(&parent, name, &place)?;
         }
         let kept = present.filter(|(kind, _)| *kind == FileType::RegularFile).map(|(_, mode)| mode);
         let mode = wanted.or(kept).unwrap_or(DEFAULT_MODE);
@@ -147,6 +152,19 @@ impl Drop for Temporary {
         if let Some(name) = &self.name {
             let _ = unlinkat(&self.parent, name, AtFlags::empty());
         }
+    }
+}
+
+/// A file gets a new one in its place, for which only its directory must be writable. A file that the user
+/// may not write is refused nevertheless, as writing to it would be.
+fn check_writable(parent: &OwnedFd, name: &str, place: &Place) -> Result<()> {
+    let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
+    match accessat(parent, name, Access::WRITE_OK, flags) {
+        Err(Errno::ACCESS | Errno::PERM) => {
+            let message = "the sandbox's user may not write this file; overwrite=force replaces it";
+            Err(Error::new(ErrorCode::PermissionDenied, message).at(place.field))
+        }
+        other => other.map_err(|e| on_path(e, place.field)),
     }
 }
 

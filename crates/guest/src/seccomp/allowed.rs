@@ -1,6 +1,7 @@
 //! Every call that a program may make. Some of these are refused for certain arguments; see
 //! `refused`. What is missing here does not exist for user code: clone3, whose flags a filter cannot
-//! see, above all.
+//! see, above all. Nor are there the calls of asynchronous I/O (io_setup and its kin): the kernel counts their
+//! requests for the whole machine, and programs do without them.
 
 macro_rules! numbers {
     ($($name:ident)*) => { [$(libc::$name),*] };
@@ -42,7 +43,6 @@ const COMMON: &[i64] = &numbers! {
     SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_getxattr SYS_lgetxattr SYS_fgetxattr SYS_listxattr
     SYS_llistxattr SYS_flistxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr
     SYS_futex SYS_set_tid_address SYS_get_robust_list SYS_set_robust_list SYS_restart_syscall
-    SYS_io_setup SYS_io_destroy SYS_io_getevents SYS_io_submit SYS_io_cancel
     SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_epoll_pwait2 SYS_eventfd2 SYS_signalfd4
     SYS_timerfd_create SYS_timerfd_settime SYS_timerfd_gettime SYS_inotify_init1 SYS_inotify_add_watch
     SYS_inotify_rm_watch

@@ -1,8 +1,9 @@
 //! The system call filter. PID 1 puts it on itself; every command inherits it and pays nothing.
 //!
-//! It is two filters. The first knows every call that a program may make and answers ENOSYS to all
+//! It is a few filters. The first knows every call that a program may make and answers ENOSYS to all
 //! others, so that new kernels bring no new ways in and programs fall back as on an old kernel. The
-//! second answers EPERM to what is known and refused. A call passes only if both let it pass. The
+//! second answers EPERM to what is known and refused, another EPROTONOSUPPORT to sockets of seldom
+//! protocols, another success to what is ignored. A call passes only if all let it pass. The
 //! kernel remembers which calls always pass, so that the length of the lists costs nothing.
 
 mod allowed;
@@ -21,14 +22,13 @@ const ARCH: TargetArch = TargetArch::aarch64;
 
 /// Puts the filter on this process, before it has a second thread.
 pub(crate) fn install(profile: Seccomp) -> Result<(), String> {
-    let (known, refused) = programs(profile).map_err(|e| format!("cannot build the filter: {e}"))?;
-    for program in [known, refused] {
+    for program in programs(profile).map_err(|e| format!("cannot build the filter: {e}"))? {
         seccompiler::apply_filter(&program).map_err(|e| format!("cannot set the filter: {e}"))?;
     }
     Ok(())
 }
 
-fn programs(profile: Seccomp) -> Result<(BpfProgram, BpfProgram), seccompiler::BackendError> {
+fn programs(profile: Seccomp) -> Result<[BpfProgram; 4], seccompiler::BackendError> {
     let refused = refused::rules(profile)?;
     // Refused except when building images.
     let numbers = allowed::all().chain(refused.keys().copied()).chain([libc::SYS_chroot]);
@@ -36,8 +36,17 @@ fn programs(profile: Seccomp) -> Result<(BpfProgram, BpfProgram), seccompiler::B
     let allow = SeccompAction::Allow;
     // A foreign architecture is killed by both. x32 has numbers of its own, which nothing here knows.
     let known = SeccompFilter::new(known, SeccompAction::Errno(libc::ENOSYS as u32), allow.clone(), ARCH)?;
-    let refused = SeccompFilter::new(refused, allow, SeccompAction::Errno(libc::EPERM as u32), ARCH)?;
-    Ok((known.try_into()?, refused.try_into()?))
+    let answering = |rules: Rules, errno: libc::c_int| -> Result<BpfProgram, seccompiler::BackendError> {
+        let action = SeccompAction::Errno(errno.unsigned_abs());
+        SeccompFilter::new(rules, allow.clone(), action, ARCH)?.try_into()
+    };
+    // Where several answer, the kernel takes the answer of the one that was put on last.
+    Ok([
+        known.try_into()?,
+        answering(refused::ignored()?, 0)?,
+        answering(refused::transports()?, libc::EPROTONOSUPPORT)?,
+        answering(refused, libc::EPERM)?,
+    ])
 }
 
 #[cfg(test)]
@@ -47,8 +56,7 @@ mod tests {
     #[test]
     fn both_profiles_build() {
         for profile in [Seccomp::Default, Seccomp::Build] {
-            let (known, refused) = programs(profile).unwrap();
-            assert!(known.len() < 4096 && refused.len() < 4096);
+            assert!(programs(profile).unwrap().iter().all(|program| program.len() < 4096));
         }
     }
 

@@ -74,6 +74,9 @@ pub(super) fn rules(profile: Seccomp) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_ioctl, DEVICE_CALLS.iter().map(device_call).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_socket, sockets()?);
     rules.insert(libc::SYS_socketpair, sockets()?);
+    // With the old limit asked for as well it cannot be ignored; see `ignored`.
+    let core = (1, Eq, u64::from(libc::RLIMIT_CORE));
+    rules.insert(libc::SYS_prlimit64, vec![all([core, (2, Ne, 0), (3, Ne, 0)])?]);
     if profile == Seccomp::Default {
         rules.insert(libc::SYS_chroot, Vec::new());
         rules.insert(libc::SYS_mknodat, devices(2)?);
@@ -89,6 +92,45 @@ fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
     let netlink = all([(0, Eq, libc::AF_NETLINK as u64), (2, Ne, libc::NETLINK_ROUTE as u64)])?;
     Ok(vec![foreign, netlink])
 }
+
+/// Sockets of the internet that are neither TCP, UDP, ICMP nor raw (which needs a capability): the transports
+/// that few programs use and whose code is the more seldom looked at. MPTCP, UDP-Lite, SCTP, DCCP.
+pub(super) fn transports() -> Result<Rules, BackendError> {
+    const PROTOCOLS: [libc::c_int; 6] = [
+        libc::IPPROTO_IP,
+        libc::IPPROTO_ICMP,
+        libc::IPPROTO_TCP,
+        libc::IPPROTO_UDP,
+        libc::IPPROTO_ICMPV6,
+        libc::IPPROTO_RAW,
+    ];
+    // Protocol 0 means whatever the type has: SCTP, DCCP.
+    const TYPES: [libc::c_int; 2] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP];
+    let mut rules = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let family = (0, Eq, family as u64);
+        rules.push(all([family.clone()].into_iter().chain(PROTOCOLS.map(|p| (2, Ne, p as u64))))?);
+        for kind in TYPES {
+            rules.push(all([family.clone(), (1, MaskedEq(0xf), kind as u64)])?);
+        }
+    }
+    Ok(Rules::from([(libc::SYS_socket, rules)]))
+}
+
+/// What seems to work and does nothing: setting the limit of core files, which PID 1 has set so that there
+/// are none. Programs that want no core set it to 0, and with that the kernel would run the host's handler.
+pub(super) fn ignored() -> Result<Rules, BackendError> {
+    let core = u64::from(libc::RLIMIT_CORE);
+    let mut rules = Rules::from([(libc::SYS_prlimit64, vec![all([(1, Eq, core), (2, Ne, 0)])?])]);
+    rules.insert(SETRLIMIT, vec![all([(0, Eq, core)])?]);
+    Ok(rules)
+}
+
+#[cfg(target_arch = "x86_64")]
+const SETRLIMIT: i64 = libc::SYS_setrlimit;
+/// The C library's crate does not name it here.
+#[cfg(target_arch = "aarch64")]
+const SETRLIMIT: i64 = 164;
 
 /// Device nodes; FIFOs and sockets are left.
 fn devices(mode_argument: u8) -> Result<Vec<SeccompRule>, BackendError> {

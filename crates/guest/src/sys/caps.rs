@@ -49,6 +49,18 @@ pub(crate) fn drop_bounding(mask: u64) -> Result<()> {
     Ok(())
 }
 
+/// Gives up CAP_SYS_ADMIN and leaves the rest.
+pub(crate) fn give_up_administration() -> Result<()> {
+    const SYS_ADMIN: u32 = 1 << 21;
+    let header: [u32; 2] = [VERSION_3, 0];
+    let mut data = [0u32; 6];
+    // SAFETY: the kernel reads a header of two and writes data of six numbers, as version 3 has them.
+    check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) })?;
+    data[..3].iter_mut().for_each(|set| *set &= !SYS_ADMIN);
+    // SAFETY: the kernel reads both.
+    check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) }).map(drop)
+}
+
 /// Makes this thread hold exactly these, with nothing inheritable and nothing ambient.
 pub(crate) fn set_exact(mask: u64) -> Result<()> {
     match super::prctl_ambient_clear() {

@@ -56,8 +56,13 @@ pub(crate) fn open_missing_stdio() -> Result<()> {
 
 /// Opens a path; the descriptor is not close-on-exec unless asked.
 pub(crate) fn open(path: &CStr, flags: libc::c_int) -> Result<RawFd> {
+    open_at(libc::AT_FDCWD, path, flags)
+}
+
+/// Opens a path relative to an open directory.
+pub(crate) fn open_at(directory: RawFd, path: &CStr, flags: libc::c_int) -> Result<RawFd> {
     // SAFETY: the path ends in NUL and lives through the call.
-    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
+    let fd = unsafe { libc::syscall(libc::SYS_openat, directory, path.as_ptr(), flags, 0) };
     check(fd).map(|fd| fd as RawFd)
 }
 

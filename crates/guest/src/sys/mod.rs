@@ -5,9 +5,11 @@
 
 pub(crate) mod caps;
 mod io;
+mod proc;
 mod process;
 
 pub(crate) use io::*;
+pub(crate) use proc::*;
 pub(crate) use process::*;
 
 use rustix::io::{Errno, Result};

@@ -161,6 +161,17 @@ pub(crate) fn limit_open_files(wanted: u64) -> Result<()> {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)
 }
 
+/// Sets soft and hard limit of the processes and threads of this process's user; 0 leaves them.
+pub(crate) fn limit_processes(wanted: u64) -> Result<()> {
+    if wanted == 0 {
+        return Ok(());
+    }
+    let now = rustix::process::getrlimit(rustix::process::Resource::Nproc);
+    let limit = Some(now.maximum.map_or(wanted, |most| most.min(wanted)));
+    let limit = rustix::process::Rlimit { current: limit, maximum: limit };
+    rustix::process::setrlimit(rustix::process::Resource::Nproc, limit)
+}
+
 const SIGNAL_BYTES: usize = 8;
 
 /// Blocks exactly the signals of this mask (bit n-1 is signal n).

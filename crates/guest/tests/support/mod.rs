@@ -59,9 +59,11 @@ pub(crate) fn config() -> GuestConfig {
         capabilities: Vec::new(),
         seccomp: Seccomp::Default,
         open_files: 256,
+        processes: 0,
         output_limit: 64 << 20,
         max_ended_execs: 100,
         spool_bytes: 256 << 20,
+        guard_proc: false,
     }
 }
 

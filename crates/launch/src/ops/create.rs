@@ -244,9 +244,11 @@ fn guest_config(
         capabilities: record.profile.capabilities.clone(),
         seccomp: record.profile.seccomp,
         open_files: record.limits.open_files,
+        processes: record.limits.processes,
         output_limit: output_bytes(&record.limits),
         max_ended_execs: ENDED_EXECS,
         spool_bytes: spool_bytes(&record.limits),
+        guard_proc: !start.own_kernel(),
     };
     (config, listen.into_iter().chain(spool).chain(oom).chain(clock).collect())
 }

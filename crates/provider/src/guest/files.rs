@@ -9,7 +9,10 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::oneshot;
-use tonic::Streaming;
+use tonic::{Status, Streaming};
+
+/// Characters of a path in a message.
+const LONGEST_SHOWN: usize = 300;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,8 @@ pub struct WriteOptions {
     pub append: bool,
     /// Whether to fail where something has that name.
     pub exclusive: bool,
+    /// Whether to replace a file that the sandbox's user may not write.
+    pub force: bool,
 }
 
 /// A file's bytes as they come.
@@ -123,21 +128,32 @@ impl FileReader {
     }
 }
 
+/// The error, naming the path where it is about one.
+#[must_use]
+pub fn about_path(error: Error, path: &str) -> Error {
+    let about = matches!(error.field.as_deref(), Some("path" | "from" | "to"));
+    if !(about || error.code == ErrorCode::DiskFull) || error.message.contains(path) {
+        return error;
+    }
+    let shown: String = path.chars().take(LONGEST_SHOWN).flat_map(char::escape_debug).collect();
+    error.context(shown)
+}
+
 impl Guest {
     /// What a path stands for.
     pub async fn stat(&self, path: &str, follow: bool) -> Result<Entry> {
         let reply = self.client().stat(v1::StatRequest { path: path.into(), follow }).await;
-        Entry::read(self.check(reply).await?.into_inner())
+        Entry::read(self.check_at(path, reply).await?.into_inner())
     }
 
     /// What is in a folder.
     pub async fn list_dir(&self, path: &str) -> Result<Vec<Entry>> {
         let reply = self.client().list_dir(v1::ListDirRequest { path: path.into() }).await;
-        let mut stream = self.check(reply).await?.into_inner();
+        let mut stream = self.check_at(path, reply).await?.into_inner();
         let mut entries = Vec::new();
         loop {
             let message = stream.message().await;
-            match self.check(message).await? {
+            match self.check_at(path, message).await? {
                 Some(entry) => entries.push(Entry::read(entry)?),
                 None => return Ok(entries),
             }
@@ -148,13 +164,14 @@ impl Guest {
     pub async fn read_file(&self, path: &str, offset: u64, length: u64) -> Result<FileReader> {
         let request = v1::ReadFileRequest { path: path.into(), offset, length };
         if let Some(passage) = self.passage().await {
-            let (entry, reading) = self.open_to_read(passage, request).await?;
+            let opened = self.open_to_read(passage, request).await;
+            let (entry, reading) = opened.map_err(|e| about_path(e, path))?;
             return Ok(FileReader { entry, source: Source::Passed(reading) });
         }
         let reply = self.client().read_file(request).await;
-        let mut inner = self.check(reply).await?.into_inner();
+        let mut inner = self.check_at(path, reply).await?.into_inner();
         let first = inner.message().await;
-        match self.check(first).await?.and_then(|m| m.part) {
+        match self.check_at(path, first).await?.and_then(|m| m.part) {
             Some(v1::file_chunk::Part::Head(entry)) => {
                 let source = Source::Sent(Box::new((inner, self.clone())));
                 Ok(FileReader { entry: Entry::read(entry)?, source })
@@ -170,13 +187,13 @@ impl Guest {
         options: WriteOptions,
         data: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Entry> {
-        let WriteOptions { mode, create_parents, append, exclusive } = options;
-        let head =
-            v1::WriteHead { path: path.into(), mode: mode.unwrap_or(0), create_parents, append, exclusive };
+        let WriteOptions { mode, create_parents, append, exclusive, force } = options;
+        let mode = mode.unwrap_or(0);
+        let head = v1::WriteHead { path: path.into(), mode, create_parents, append, exclusive, force };
         if may_write_any_size()
             && let Some(passage) = self.passage().await
         {
-            return self.write_passed(passage, head, data).await;
+            return self.write_passed(passage, head, data).await.map_err(|e| about_path(e, path));
         }
         let chunk = |part| v1::WriteChunk { part: Some(part) };
         let head = chunk(v1::write_chunk::Part::Head(head));
@@ -185,7 +202,7 @@ impl Guest {
         let mut client = self.client();
         let call = client.write_file(futures_util::stream::once(async { head }).chain(body));
         tokio::select! {
-            reply = call => Entry::read(self.check(reply).await?.into_inner()),
+            reply = call => Entry::read(self.check_at(path, reply).await?.into_inner()),
             // Dropping the call breaks the stream, which PID 1 tells from its end.
             Ok(error) = failure => Err(error),
         }
@@ -194,20 +211,28 @@ impl Guest {
     /// Deletes a file or an empty folder, or a folder with all that is in it.
     pub async fn remove(&self, path: &str, recursive: bool) -> Result<()> {
         let reply = self.client().remove(v1::RemoveRequest { path: path.into(), recursive }).await;
-        self.check(reply).await.map(|_| ())
+        self.check_at(path, reply).await.map(|_| ())
     }
 
     /// Makes a folder.
     pub async fn make_dir(&self, path: &str, parents: bool) -> Result<Entry> {
         let reply = self.client().make_dir(v1::MakeDirRequest { path: path.into(), parents, mode: 0 }).await;
-        Entry::read(self.check(reply).await?.into_inner())
+        Entry::read(self.check_at(path, reply).await?.into_inner())
     }
 
     /// Gives a file or folder another name.
     pub async fn rename(&self, from: &str, to: &str, overwrite: bool) -> Result<Entry> {
         let reply =
             self.client().r#move(v1::MoveRequest { from: from.into(), to: to.into(), overwrite }).await;
-        Entry::read(self.check(reply).await?.into_inner())
+        let named = |e: Error| {
+            let path = if e.field.as_deref() == Some("to") { to } else { from };
+            about_path(e, path)
+        };
+        Entry::read(self.check(reply).await.map_err(named)?.into_inner())
+    }
+
+    async fn check_at<T>(&self, path: &str, reply: Result<T, Status>) -> Result<T> {
+        self.check(reply).await.map_err(|e| about_path(e, path))
     }
 }
 

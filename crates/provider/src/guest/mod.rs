@@ -15,7 +15,7 @@ use atoll_types::{Death, Error, ErrorCode, Result};
 pub use command::{Command, Program, TerminalSize};
 pub use descriptors::Dial;
 pub use exec::{ExecEvent, ExecReport, ExecStream, Finished, OutputStream, StartFailure};
-pub use files::{Entry, EntryKind, FileReader, WriteOptions};
+pub use files::{Entry, EntryKind, FileReader, WriteOptions, about_path};
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
@@ -56,6 +56,8 @@ pub struct GuestChange {
     pub environment: Option<BTreeMap<String, String>>,
     /// Open files of one process.
     pub open_files: Option<u32>,
+    /// Processes and threads of one user.
+    pub processes: Option<u32>,
     /// How large the spool is.
     pub spool: Option<Spool>,
 }
@@ -149,7 +151,7 @@ impl Guest {
     /// Replaces what every later command starts with, and changes how many files it may open and what of
     /// its output is kept.
     pub async fn configure(&self, change: GuestChange) -> Result<()> {
-        let GuestChange { environment, open_files, spool } = change;
+        let GuestChange { environment, open_files, processes, spool } = change;
         let Spool { bytes, of_one } = spool.unwrap_or_default();
         let request = ConfigureRequest {
             set_environment: environment.is_some(),
@@ -157,6 +159,7 @@ impl Guest {
             open_files: open_files.unwrap_or(0),
             spool_bytes: bytes,
             output_limit: of_one,
+            processes: processes.unwrap_or(0),
         };
         let reply = self.client().configure(request).await;
         self.check(reply).await.map(|_| ())
