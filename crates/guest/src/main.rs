@@ -47,6 +47,7 @@ fn start() -> Result<(), String> {
     let listener = serve::Listener::open(&config.listen)?;
     let execs = exec::Execs::new(&config, proc)?;
     seccomp::install(config.seccomp)?;
+    reaper::take_signals();
     let files = files::Files::new(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

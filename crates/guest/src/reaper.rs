@@ -8,16 +8,22 @@ use tokio::io::{Interest, unix::AsyncFd};
 /// The size of the kernel's `signalfd_siginfo`.
 const INFO: usize = 128;
 
+const SIGNALS: u64 = sys::signal_bit(libc::SIGCHLD) | sys::signal_bit(libc::SIGTERM);
+
+/// Takes over SIGCHLD and SIGTERM, for this thread and those that it starts: the kernel would give a signal to
+/// any thread that does not block it. Commands get an empty mask back.
+pub(crate) fn take_signals() {
+    sys::block_signals(SIGNALS);
+}
+
 pub(crate) struct Reaper {
     signals: AsyncFd<OwnedFd>,
 }
 
 impl Reaper {
-    /// Takes over SIGCHLD and SIGTERM. Commands get an empty mask back.
+    /// Reads the signals that `take_signals` took.
     pub(crate) fn new() -> std::io::Result<Self> {
-        let mask = sys::signal_bit(libc::SIGCHLD) | sys::signal_bit(libc::SIGTERM);
-        sys::block_signals(mask);
-        let fd = sys::signal_descriptor(mask)?;
+        let fd = sys::signal_descriptor(SIGNALS)?;
         // SAFETY: the kernel has just given us this descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { signals: ready::watch(fd, Interest::READABLE)? })

@@ -36,4 +36,5 @@ mod shell;
 mod soak;
 mod socket;
 mod terminal;
+mod users;
 mod wrong_input;

@@ -4,7 +4,7 @@ use super::{Rules, allowed::numbers};
 use atoll_types::Seccomp;
 use seccompiler::{
     BackendError,
-    SeccompCmpArgLen::Dword,
+    SeccompCmpArgLen::{Dword, Qword},
     SeccompCmpOp::{self, Eq, MaskedEq, Ne},
     SeccompCondition, SeccompRule,
 };
@@ -64,6 +64,18 @@ fn all(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result<
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
+/// Calls of prlimit64 that set the limit of core files, and with what they do about the old one.
+fn setting_core(old: Option<SeccompCmpOp>) -> Result<SeccompRule, BackendError> {
+    // All of a pointer counts: one whose low half is zero is still one.
+    let given = |index, op| SeccompCondition::new(index, Qword, op, 0);
+    let mut conditions =
+        vec![SeccompCondition::new(1, Dword, Eq, u64::from(libc::RLIMIT_CORE))?, given(2, Ne)?];
+    if let Some(op) = old {
+        conditions.push(given(3, op)?);
+    }
+    SeccompRule::new(conditions)
+}
+
 /// For each call the cases in which it is refused.
 pub(super) fn rules(profile: Seccomp) -> Result<Rules, BackendError> {
     let mut rules: Rules = ALWAYS.iter().chain(ALWAYS_HERE).map(|number| (*number, Vec::new())).collect();
@@ -75,8 +87,7 @@ pub(super) fn rules(profile: Seccomp) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_socket, sockets()?);
     rules.insert(libc::SYS_socketpair, sockets()?);
     // With the old limit asked for as well it cannot be ignored; see `ignored`.
-    let core = (1, Eq, u64::from(libc::RLIMIT_CORE));
-    rules.insert(libc::SYS_prlimit64, vec![all([core, (2, Ne, 0), (3, Ne, 0)])?]);
+    rules.insert(libc::SYS_prlimit64, vec![setting_core(Some(Ne))?]);
     if profile == Seccomp::Default {
         rules.insert(libc::SYS_chroot, Vec::new());
         rules.insert(libc::SYS_mknodat, devices(2)?);
@@ -121,7 +132,7 @@ pub(super) fn transports() -> Result<Rules, BackendError> {
 /// are none. Programs that want no core set it to 0, and with that the kernel would run the host's handler.
 pub(super) fn ignored() -> Result<Rules, BackendError> {
     let core = u64::from(libc::RLIMIT_CORE);
-    let mut rules = Rules::from([(libc::SYS_prlimit64, vec![all([(1, Eq, core), (2, Ne, 0)])?])]);
+    let mut rules = Rules::from([(libc::SYS_prlimit64, vec![setting_core(None)?])]);
     rules.insert(SETRLIMIT, vec![all([(0, Eq, core)])?]);
     Ok(rules)
 }
