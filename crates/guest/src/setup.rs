@@ -9,6 +9,9 @@ use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
 
+/// Descriptors of the launcher's have lower numbers.
+const FIRST_OWN: i32 = 100;
+
 unsafe extern "C" {
     static mut environ: *mut *mut libc::c_char;
 }
@@ -61,6 +64,8 @@ pub(crate) fn prepare_process(config: &GuestConfig) -> Result<OwnedFd, String> {
         true => sys::guard_proc().map_err(failed("make /proc read-only"))?,
         false => sys::open_proc().map_err(failed("open /proc"))?,
     };
+    // Out of the way of the numbers that the configuration names.
+    let proc = rustix::io::fcntl_dupfd_cloexec(&proc, FIRST_OWN).map_err(failed("open /proc"))?;
     caps::give_up_administration().map_err(failed("drop capabilities"))?;
     let kept = caps::mask(&config.capabilities);
     caps::drop_bounding(!kept).map_err(failed("drop capabilities"))?;

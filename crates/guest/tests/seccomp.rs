@@ -119,12 +119,12 @@ async fn only_the_usual_transports_exist() {
     for family in [2, 10] {
         let refused = [
             ("MPTCP", socket(family, 1, 262)),
-            ("MPTCP, flags", socket(family, 1 | CLOSE_ON_EXEC, 262)),
+            ("MPTCP-with-flags", socket(family, 1 | CLOSE_ON_EXEC, 262)),
             ("UDP-Lite", socket(family, 2, 136)),
             ("SCTP", socket(family, 1, 132)),
-            ("SCTP by its type", socket(family, 5 | CLOSE_ON_EXEC, 0)),
+            ("SCTP-by-type", socket(family, 5 | CLOSE_ON_EXEC, 0)),
             ("DCCP", socket(family, 6, 33)),
-            ("DCCP by its type", socket(family, 6, 0)),
+            ("DCCP-by-type", socket(family, 6, 0)),
         ];
         for (name, result) in errors(&guest, &refused).await {
             assert_eq!(result, "EPROTONOSUPPORT", "{name}");
