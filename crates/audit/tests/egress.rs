@@ -74,7 +74,7 @@ async fn a_trail_of_before_them_goes_on() {
         .tamper(
             "DROP INDEX audit_egress_sandbox; DROP INDEX audit_egress_host; DROP INDEX audit_egress_refused; \
              DROP INDEX audit_egress_operation; ALTER TABLE sandboxes DROP COLUMN egress; DROP TABLE tool_exports; \
-             DROP TABLE tool_sessions; DROP TABLE tool_threads; DROP INDEX sandboxes_lifetime; \
+             DROP TABLE tool_sessions; DROP TABLE tool_threads; DROP TABLE mcp_sessions; DROP INDEX sandboxes_lifetime; \
              ALTER TABLE sandboxes DROP COLUMN max_lifetime_seconds; PRAGMA user_version = 2",
         )
         .await;

@@ -2,7 +2,7 @@
 //! sandboxes with other defaults, and an end for a reason of theirs. They decide; here it is only done.
 
 use crate::{
-    Caller, Core, CreateSandbox, Created,
+    Caller, Core, CreateSandbox, Created, SessionNetwork,
     act::What,
     desk::{Step, To},
 };
@@ -58,29 +58,23 @@ impl Core {
         act.done(result).await
     }
 
-    /// Makes a sandbox as [`Core::create`] does, under an id that the library chose, and what is left out of
-    /// the request is as given here, as far as the caller's tier allows it.
+    /// Makes a sandbox as [`Core::create`] does, under an id that the library chose. Limits that are left out of the
+    /// request are as given here, as far as the caller's tier allows it; the network is that of a session.
     pub async fn create_usual(
         &self,
         caller: &Caller,
         id: SandboxId,
         mut request: CreateSandbox,
         usual: Limits,
-        network: bool,
+        network: SessionNetwork,
     ) -> Result<Created> {
         let Limits { memory_bytes, cpu_millis, processes, disk_bytes, .. } = self.most(caller).clamp(usual);
         request.memory_mb.get_or_insert(memory_bytes / MIB);
         request.disk_mb.get_or_insert(disk_bytes / MIB);
         request.cpu_cores.get_or_insert(f64::from(cpu_millis) / 1000.0);
         request.processes.get_or_insert(processes);
-        if network && request.network_enabled.is_none() && request.egress.is_none() {
-            let image = request.image.as_deref().unwrap_or(&self.settings.default_image);
-            let allowed = match self.gates.asked(caller, image, Some(true), None) {
-                Err(error) if error.code == ErrorCode::PermissionDenied => false,
-                other => other.map(|_| true)?,
-            };
-            request.network_enabled = Some(allowed);
-        }
+        let image = request.image.as_deref().unwrap_or(&self.settings.default_image);
+        (request.network_enabled, request.egress) = self.gates.for_session(caller, image, network)?;
         self.create_with_id(caller, id, request).await
     }
 

@@ -42,7 +42,7 @@ pub use above::Deed;
 pub use admission::Machine;
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
 pub use atoll_egress::{
-    Entry as EgressEntry, Policy,
+    Entry as EgressEntry, Mode, Policy,
     presets::{Listed as ListedEntry, Preset as EgressPreset},
 };
 pub use atoll_kernels::{
@@ -51,11 +51,11 @@ pub use atoll_kernels::{
 };
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
-pub use egress::{EgressParts, EgressToken, EgressView, Refusals};
+pub use egress::{EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
 pub use events::{EventFollow, News};
 pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
-    MAX_TIMEOUT_SECONDS,
+    MAX_TIMEOUT_SECONDS, OutputTail,
 };
 pub use files::Download;
 pub use kernels::{

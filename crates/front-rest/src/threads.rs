@@ -34,7 +34,14 @@ const STILL: Duration = Duration::from_secs(60);
 
 fn who(caller: Caller, thread: &str) -> Result<atoll_sessions::Who, Failure> {
     let thread: ThreadId = thread.parse().map_err(Failure::in_path)?;
-    Ok(atoll_sessions::Who { caller, thread })
+    Ok(atoll_sessions::Who { caller, thread, address: None })
+}
+
+/// The address by which this server was asked.
+fn address(headers: &header::HeaderMap) -> Option<String> {
+    let host = headers.get(header::HOST)?.to_str().ok()?;
+    let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
+    atoll_sessions::Who::address_of(host, https)
 }
 
 /// A tool.
@@ -70,7 +77,8 @@ pub(crate) async fn call(
     Path((thread, tool)): Path<(String, String)>,
     mut request: Request,
 ) -> Result<Json<Value>, Failure> {
-    let who = who(caller, &thread)?;
+    let mut who = who(caller, &thread)?;
+    who.address = address(request.headers());
     DefaultBodyLimit::max(LARGEST_CALL).apply(&mut request);
     let read = tokio::time::timeout(STILL, Bytes::from_request(request, &())).await;
     let large = || Error::new(ErrorCode::TooLarge, "a call of a tool may have 16 MiB");

@@ -1,9 +1,10 @@
-//! Code in a session's interpreter. Its end is the cell's report, as the kernel has it; an interpreter that
-//! died takes the session with it, because its variables are what a session is for.
+//! Code in a session's interpreter. Its end is the cell's report, as the kernel has it. An interpreter that died is
+//! started anew, and the reply says that its variables are lost: the session's files are still there. Only with its
+//! sandbox the session itself is lost.
 
 use crate::{
     Listener, Progress, Reply, Sessions, Who,
-    create::language,
+    create::{kernel_request, language},
     failure::{Answer, Failure},
     runtime,
     tools::{
@@ -32,10 +33,8 @@ impl Sessions {
     ) -> Answer {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
         let request = CellRequest {
-            target: match session.kernel {
-                Some(kernel) => CellTarget::Kernel(kernel),
-                None => CellTarget::Default(language(runtime(&session))),
-            },
+            // The default one, which is started anew where it died between two calls.
+            target: CellTarget::Default(language(runtime(&session))),
             code: input.code.clone(),
             timeout_seconds: Some(input.timeout.into()),
             limits: OutputLimits::default(),
@@ -44,7 +43,7 @@ impl Sessions {
         let ran = self.run(who, &session, &request, listener, cancel).await;
         self.touch(&session).await;
         match ran {
-            Ok(report) => self.answer(&session, report).await,
+            Ok(report) => self.answer(who, &session, report).await,
             Err(error) => Err(self.failed_in(&session, error).await),
         }
     }
@@ -69,17 +68,36 @@ impl Sessions {
         tokio::time::timeout(PATIENCE, to_the_end(&mut follow, &mut |_| {})).await.map_err(late)?
     }
 
-    async fn answer(&self, session: &ToolSession, report: CellReport) -> Answer {
-        if let (Some(death), false) = (&report.death, report.restarted) {
-            return Err(self.lose(session, death.reason()).await);
-        }
-        if let Some(CellError { kind, message, .. }) = &report.error
-            && kind == "KERNEL_DIED"
-            && !report.restarted
-        {
-            return Err::<Reply, Failure>(self.lose(session, message.clone()).await);
+    async fn answer(&self, who: &Who, session: &ToolSession, report: CellReport) -> Answer {
+        let died = report.error.as_ref().is_some_and(|error| error.kind == "KERNEL_DIED");
+        if report.death.is_some() || died && !report.restarted {
+            if let Err(error) = self.revive(who, session).await
+                && let lost @ Failure::Died { .. } = self.failed_in(session, error).await
+            {
+                return Err(lost);
+            }
+        } else if !died && session.kernel != Some(report.kernel) {
+            self.store.start_tool_session(session.id, report.kernel).await?;
         }
         Ok(Reply::of_code(&executed(report)))
+    }
+
+    /// Starts an interpreter for one that died; or, where this fails, the next call does.
+    async fn revive(&self, who: &Who, session: &ToolSession) -> Result<()> {
+        if let Some(reason) = self.ended(session).await {
+            return Err(Error::new(ErrorCode::ContainerDied, reason));
+        }
+        if let Some(kernel) = session.kernel {
+            match self.core.restart_kernel(&who.caller, session.sandbox, kernel).await {
+                // What all interpreters hang on died too, and forgot them.
+                Err(error) if error.code == ErrorCode::NotFound => {}
+                other => return other.map(drop),
+            }
+        }
+        let request = kernel_request(runtime(session));
+        let kernel = self.core.start_kernel(&who.caller, session.sandbox, &request).await?;
+        self.store.start_tool_session(session.id, kernel.kernel).await?;
+        Ok(())
     }
 }
 
@@ -106,7 +124,9 @@ fn executed(report: CellReport) -> CodeExecuted {
     let error = report.error.map(|CellError { kind, message, traceback }| CodeError {
         kind,
         message: match lost {
-            true => format!("{message}; it would not be interrupted, so the interpreter was restarted and all variables are lost"),
+            true => format!(
+                "{message}; the interpreter was started anew: all variables are lost, the files are there"
+            ),
             false => message,
         },
         traceback,
@@ -118,5 +138,6 @@ fn executed(report: CellReport) -> CodeExecuted {
         result: report.result,
         error,
         display_outputs: report.display_outputs.into_iter().map(shown).collect(),
+        state_lost: lost,
     }
 }

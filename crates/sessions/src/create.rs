@@ -5,13 +5,15 @@ use crate::{
     LABEL, Listener, Progress, Reply, Sessions, THREAD_LABEL, Who, active,
     failure::{Answer, Failure},
     tools::{
-        input::{CreateSession, Runtime},
+        input::{CreateSession, NetworkAccess, Runtime},
         output::{SessionCreated, SessionStatus},
     },
     truncate,
     using::Using,
 };
-use atoll_core::{CreateSandbox, Deed, Dependencies, KernelRequest, Knobs, Language};
+use atoll_core::{
+    CreateSandbox, Deed, Dependencies, KernelRequest, Knobs, Language, Mode, OutputTail, SessionNetwork,
+};
 use atoll_store::ToolSession;
 use atoll_types::{Limits, Result};
 
@@ -50,6 +52,12 @@ pub(crate) fn language(runtime: Runtime) -> Language {
         Runtime::Node => Language::Node,
         Runtime::R => Language::R,
     }
+}
+
+/// The interpreter of a session.
+pub(crate) fn kernel_request(runtime: Runtime) -> KernelRequest {
+    let language = language(runtime);
+    KernelRequest { language, default: true, working_directory: None, env_vars: Default::default() }
 }
 
 fn limits(knobs: &Knobs) -> Limits {
@@ -95,14 +103,9 @@ impl Sessions {
         let session = self.take_seat(who, input).await?;
         let (sessions, _using) = (self.clone(), self.users.begin(session.id));
         let making = Making { sessions, session: Some(session.clone()), _using };
-        self.make_sandbox(who, &session).await?;
+        self.make_sandbox(who, &session, input).await?;
         let stderr = self.install(who, &session, input, listener).await?;
-        let request = KernelRequest {
-            language: language(input.language),
-            default: true,
-            working_directory: None,
-            env_vars: Default::default(),
-        };
+        let request = kernel_request(input.language);
         let kernel = self.core.start_kernel(&who.caller, session.sandbox, &request).await?;
         self.store.start_tool_session(session.id, kernel.kernel).await?;
         making.done();
@@ -117,7 +120,7 @@ impl Sessions {
         })
     }
 
-    async fn make_sandbox(&self, who: &Who, session: &ToolSession) -> Result<()> {
+    async fn make_sandbox(&self, who: &Who, session: &ToolSession, input: &CreateSession) -> Result<()> {
         let knobs = self.core.knobs();
         let labels = [(LABEL, session.id.to_string()), (THREAD_LABEL, session.thread.clone())];
         let request = CreateSandbox {
@@ -125,7 +128,15 @@ impl Sessions {
             labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             ..CreateSandbox::default()
         };
-        let network = knobs.tool_sessions_network_enabled;
+        let network = SessionNetwork {
+            enabled: knobs.tool_sessions_network_enabled,
+            mode: input.network.map(|access| match access {
+                NetworkAccess::None => Mode::None,
+                NetworkAccess::Allowlist => Mode::Allowlist,
+                NetworkAccess::Full => Mode::Full,
+            }),
+            presets: input.network_presets.clone(),
+        };
         let usual = limits(&knobs);
         self.core.create_usual(&who.caller, session.sandbox, request, usual, network).await.map(drop)
     }
@@ -156,6 +167,6 @@ impl Sessions {
                 None => error.message,
             },
         };
-        Ok(Some(truncate::shown(complaint.as_bytes(), truncate::STDERR, false)))
+        Ok(Some(truncate::shown(complaint.as_bytes(), &OutputTail::default(), truncate::STDERR)))
     }
 }

@@ -21,6 +21,9 @@ use bytes::Bytes;
 
 /// Most exports of one session.
 const MOST_EXPORTS: usize = 1000;
+/// What is said where nothing listens.
+const NO_ADDRESS: &str = "There is no download_url: this server listens on no address. A client reads the files as \
+                          MCP resources (resources/list, resources/read) while the session is alive.";
 
 /// A file or folder that was exported.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +92,9 @@ impl Sessions {
         }
         let failed = files.iter().filter(|file| !file.success).count();
         let error = (failed > 0).then(|| format!("{failed} of {} files could not be exported", files.len()));
-        Ok(Reply::of(&FilesExported { success: failed == 0, files, error }))
+        let without = failed < files.len() && self.address_for(who).is_none();
+        let hint = without.then(|| NO_ADDRESS.to_owned());
+        Ok(Reply::of(&FilesExported { success: failed == 0, files, error, hint }))
     }
 
     async fn export_one(&self, who: &Who, session: &ToolSession, source: &str) -> Result<ToolExport> {
@@ -120,9 +125,14 @@ impl Sessions {
         self.core.carry_out(&who.caller, deed, exporting).await
     }
 
+    /// The address for downloads: what the operator says, or else what the caller asked by.
+    fn address_for<'a>(&'a self, who: &'a Who) -> Option<&'a String> {
+        self.settings.server_url.as_ref().or(who.address.as_ref())
+    }
+
     fn exported(&self, who: &Who, export: ToolExport) -> FileExported {
         let ToolExport { session, path, folder: _, size, exported_at: _ } = export;
-        let download_url = self.settings.server_url.as_ref().map(|url| {
+        let download_url = self.address_for(who).map(|url| {
             format!(
                 "{}/threads/{}/files/download?session_id={session}&path={}",
                 url.trim_end_matches('/'),

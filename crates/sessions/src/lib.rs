@@ -54,7 +54,8 @@ pub const THREAD_LABEL: &str = "atoll.thread";
 /// What the operator decides for all sessions.
 #[derive(Debug, Clone, Default)]
 pub struct SessionSettings {
-    /// The address under which people reach this server, without a slash at its end; for downloads.
+    /// The address under which people reach this server, without a slash at its end; for downloads, instead of the
+    /// one that the caller asked by.
     pub server_url: Option<String>,
     /// Folders of this machine from which files may be imported; none by default.
     pub import_dirs: Vec<PathBuf>,
@@ -85,9 +86,10 @@ pub struct Sessions {
     store: Arc<dyn Store>,
     settings: Arc<SessionSettings>,
     users: Users,
-    /// Held by whoever takes a seat: of two that make room the second sees the first.
-    seating: Arc<tokio::sync::Mutex<()>>,
-    uploading: Arc<uploads::Turns>,
+    /// Calls of one owner take seats one after the other: of two that make room the second sees the first.
+    seating: Arc<using::Turns>,
+    /// Uploads of one owner take turns, so that what there is can be counted.
+    uploading: Arc<using::Turns>,
 }
 
 /// Milliseconds since 1970.
@@ -133,6 +135,12 @@ impl Sessions {
             seating: Arc::default(),
             uploading: Arc::default(),
         }
+    }
+
+    /// Where sessions are remembered.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     /// The sessions of a thread, the oldest first.

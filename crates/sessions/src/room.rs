@@ -1,4 +1,4 @@
-//! Room for one more session: how many there are in all and of a thread, and how many threads have any. Where
+//! Room for one more session: how many an owner has, and a thread, and how many threads have any. Where
 //! a thread is one too many, the one of the same owner that was longest left alone has to go.
 
 use crate::{
@@ -12,7 +12,11 @@ use atoll_store::{
     Clash, SandboxId, StoreError, ToolSeat, ToolSeats, ToolSession, ToolSessionId, ToolStatus,
 };
 use atoll_types::{Error, ErrorCode, Result};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
 
+/// How often a call that waits for a seat looks for one.
+const LOOK: Duration = Duration::from_millis(200);
 /// How often an id is tried that nobody has.
 const TRIES: usize = 16;
 
@@ -22,19 +26,26 @@ fn random_id() -> ToolSessionId {
 }
 
 impl Sessions {
-    /// Takes a seat for a session that is to be made.
+    /// Takes a seat for a session that is to be made. Where the owner has no more of them, it waits for one: calls of
+    /// the same owner in the order in which they came, each for as long as a sandbox waits for room on the machine.
     pub(crate) async fn take_seat(&self, who: &Who, input: &CreateSession) -> Result<ToolSession, Failure> {
-        let _turn = self.seating.lock().await;
         let knobs = self.core.knobs();
+        let until = Instant::now() + Duration::from_secs(knobs.admission_wait_seconds.into());
+        let turns = self.seating.of(&who.caller.owner);
+        let Ok(_turn) = timeout_at(until, turns.lock()).await else {
+            return Err(refused(ToolSeat::Full, &knobs));
+        };
         self.make_room_for_thread(who, &knobs).await?;
-        match self.seat(who, input, &knobs).await? {
-            Ok(session) => Ok(session),
-            Err(full) => {
-                // The dead of this thread are of no use to anybody.
-                if self.bury_dead(who).await? == 0 {
-                    return Err(refused(full, &knobs));
-                }
-                self.seat(who, input, &knobs).await?.map_err(|full| refused(full, &knobs))
+        loop {
+            match self.seat(who, input, &knobs).await? {
+                Ok(session) => return Ok(session),
+                Err(full) if self.lose_ended(who).await? == 0 => match full {
+                    // Only this conversation itself can free a seat of its own.
+                    ToolSeat::ThreadFull => return Err(refused(full, &knobs)),
+                    _ if Instant::now() >= until => return Err(refused(full, &knobs)),
+                    _ => sleep(LOOK).await,
+                },
+                Err(_) => {}
             }
         }
     }
@@ -46,7 +57,7 @@ impl Sessions {
         knobs: &Knobs,
     ) -> Result<Result<ToolSession, ToolSeat>> {
         let seats =
-            ToolSeats { in_all: knobs.tool_sessions_max, of_thread: knobs.tool_sessions_max_per_thread };
+            ToolSeats { of_owner: knobs.tool_sessions_max, of_thread: knobs.tool_sessions_max_per_thread };
         let language: Runtime = input.language;
         for _ in 0..TRIES {
             let at = now();
@@ -102,14 +113,18 @@ impl Sessions {
         Err(Error::new(ErrorCode::LimitExceeded, message).into())
     }
 
-    /// Frees the dead sessions of a thread; says how many there were.
-    async fn bury_dead(&self, who: &Who) -> Result<usize> {
-        let all = self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await?;
-        let dead: Vec<_> = all.into_iter().filter(|s| s.status == ToolStatus::Dead).collect();
-        for session in &dead {
-            self.end(session, "it was dead, and room was needed").await?;
+    /// Notes which sessions of the owner have a sandbox that ended without the collector having seen it yet: the dead
+    /// take no seat. Returns how many there were.
+    async fn lose_ended(&self, who: &Who) -> Result<usize> {
+        let mut lost = 0;
+        for session in self.store.tool_sessions(None).await? {
+            let runs = session.owner == who.caller.owner && session.status == ToolStatus::Running;
+            if runs && let Some(reason) = self.ended(&session).await {
+                self.lose(&session, reason).await;
+                lost += 1;
+            }
         }
-        Ok(dead.len())
+        Ok(lost)
     }
 }
 
@@ -123,7 +138,7 @@ fn refused(full: ToolSeat, knobs: &Knobs) -> Failure {
             "Use one of active_sessions, or stop one with stop_session first.",
         ),
         _ => (
-            format!("there are {} sessions on this server and may be no more", knobs.tool_sessions_max),
+            format!("this key's owner has {} sessions and may have no more", knobs.tool_sessions_max),
             "Stop a session that you do not need with stop_session, or wait a little and try again.",
         ),
     };

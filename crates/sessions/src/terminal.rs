@@ -31,11 +31,9 @@ impl Sessions {
 }
 
 fn executed(outcome: &ExecOutcome, seconds: u32) -> CommandExecuted {
-    let ExecOutcome { report, stdout, stderr, truncated, changed: _ } = outcome;
-    // Which of the two lost something is not known where either did.
-    let lost = |bytes: &[u8], most: usize| *truncated && bytes.len() > most;
-    let stdout = shown(stdout, STDOUT, lost(stdout, STDOUT));
-    let mut stderr = shown(stderr, STDERR, lost(stderr, STDERR));
+    let ExecOutcome { report, stdout, stderr, truncated: _, tails: [out, err], changed: _ } = outcome;
+    let stdout = shown(stdout, out, STDOUT);
+    let mut stderr = shown(stderr, err, STDERR);
     let notice = match (report.timed_out, report.oom_killed) {
         (true, _) => Some(format!("[the command was ended after {seconds} s]")),
         (_, true) => Some("[the command was ended: out of memory]".to_owned()),

@@ -1,21 +1,33 @@
 //! What a command printed, as text that a model can take.
 
+use atoll_core::OutputTail;
+
 /// Characters of stdout that are shown.
 pub(crate) const STDOUT: usize = 50_000;
 /// Characters of stderr that are shown.
 pub(crate) const STDERR: usize = 120_000;
+/// How much of a limit is the tail's, as in cells.
+const TAIL: usize = 5;
 
-/// The text, or its beginning with a notice of how many characters there were. Where `more` says that bytes
-/// were lost before, nobody knows how many.
-pub(crate) fn shown(bytes: &[u8], most: usize, more: bool) -> String {
+/// The text, or its head and its tail with a notice of how many characters there were between them. Where the
+/// output was too long for `bytes`, `end` has its end and how many characters it had.
+pub(crate) fn shown(bytes: &[u8], end: &OutputTail, most: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
     let count = text.chars().count();
-    if count <= most && !more {
+    if count <= most && end.bytes.is_empty() {
         return text.into_owned();
     }
-    let end = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
-    let (at_least, shown) = (if more { "at least " } else { "" }, count.min(most));
-    format!("{}\n… [truncated: {at_least}{count} characters, {shown} shown]", &text[..end])
+    let last = if end.bytes.is_empty() { text.clone() } else { String::from_utf8_lossy(&end.bytes) };
+    let tail = (most / TAIL).min(last.chars().count());
+    let head = (most - tail).min(count);
+    let total = if end.bytes.is_empty() { count as u64 } else { end.characters };
+    let cut = text.char_indices().nth(head).map_or(text.len(), |(at, _)| at);
+    let begin = match tail.checked_sub(1) {
+        Some(before) => last.char_indices().rev().nth(before).map_or(0, |(at, _)| at),
+        None => last.len(),
+    };
+    let notice = format!("[truncated: {total} characters, the first {head} and the last {tail} shown]");
+    format!("{}\n… {notice} …\n{}", &text[..cut], &last[begin..])
 }
 
 #[cfg(test)]
@@ -23,10 +35,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_says_so() {
-        assert_eq!(shown("héllo".as_bytes(), 5, false), "héllo");
-        assert_eq!(shown("héllo".as_bytes(), 2, false), "hé\n… [truncated: 5 characters, 2 shown]");
-        assert_eq!(shown(b"abc", 5, true), "abc\n… [truncated: at least 3 characters, 3 shown]");
-        assert_eq!(shown(b"a\xffb", 9, false), "a\u{fffd}b");
+    fn what_is_too_long_shows_its_head_and_its_tail() {
+        let whole = OutputTail::default();
+        assert_eq!(shown("héllo".as_bytes(), &whole, 5), "héllo");
+        let wanted = "hé\n… [truncated: 6 characters, the first 2 and the last 0 shown] …\n";
+        assert_eq!(shown("héllo!".as_bytes(), &whole, 2), wanted);
+        let wanted = "0123\n… [truncated: 10 characters, the first 4 and the last 1 shown] …\n9";
+        assert_eq!(shown(b"0123456789", &whole, 5), wanted);
+        let longer = OutputTail { bytes: b"...xyz".to_vec(), characters: 4000 };
+        let wanted = "01234567\n… [truncated: 4000 characters, the first 8 and the last 2 shown] …\nyz";
+        assert_eq!(shown(b"0123456789", &longer, 10), wanted);
+        assert_eq!(shown(b"a\xffb", &whole, 9), "a\u{fffd}b");
     }
 }

@@ -7,11 +7,9 @@ use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::{
-    collections::HashMap,
     fs, io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
 };
 use tokio::io::AsyncWriteExt;
 
@@ -34,18 +32,6 @@ pub struct Uploaded {
     pub path: String,
     /// Its bytes.
     pub size: u64,
-}
-
-/// Uploads of one owner take turns, so that what there is can be counted.
-#[derive(Default)]
-pub(crate) struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
-
-impl Turns {
-    fn of(&self, owner: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(owner.to_owned()).or_default())
-    }
 }
 
 /// A name that is only that.

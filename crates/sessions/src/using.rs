@@ -42,6 +42,18 @@ impl Drop for Using {
     }
 }
 
+/// Turns of owners: a lock for each that is wanted at the moment.
+#[derive(Default)]
+pub(crate) struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
+
+impl Turns {
+    pub(crate) fn of(&self, owner: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(owner.to_owned()).or_default())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

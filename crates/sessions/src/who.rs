@@ -56,11 +56,33 @@ pub struct Who {
     pub caller: Caller,
     /// In which conversation.
     pub thread: ThreadId,
+    /// The address by which the caller reaches this server, without a slash at its end; none over stdio. Only the
+    /// caller is told of it.
+    pub address: Option<String>,
+}
+
+impl Who {
+    /// The address of a server that was asked as `host`, over TLS or not; none where that is no host.
+    #[must_use]
+    pub fn address_of(host: &str, https: bool) -> Option<String> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b);
+        let scheme = if https { "https" } else { "http" };
+        (!host.is_empty() && host.bytes().all(plain)).then(|| format!("{scheme}://{host}"))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_made_of_a_host_alone() {
+        assert_eq!(Who::address_of("[::1]:7300", false).as_deref(), Some("http://[::1]:7300"));
+        assert_eq!(Who::address_of("a.example", true).as_deref(), Some("https://a.example"));
+        for host in ["", "a/b", "a b", "u@a", "a?x"] {
+            assert_eq!(Who::address_of(host, false), None, "{host}");
+        }
+    }
 
     #[test]
     fn a_thread_is_safe_as_a_name() {

@@ -17,6 +17,7 @@ mod file;
 mod idempotency;
 mod key;
 mod list;
+mod mcp;
 mod migrate;
 mod row;
 mod sandbox;

@@ -12,6 +12,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0003_egress.sql"),
     include_str!("../migrations/0004_lifetime.sql"),
     include_str!("../migrations/0005_tools.sql"),
+    include_str!("../migrations/0006_mcp.sql"),
 ];
 
 /// The version that this release writes.

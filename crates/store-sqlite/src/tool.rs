@@ -30,9 +30,9 @@ async fn thread(conn: &mut SqliteConnection, owner: &str, thread: &str, at: Mill
 }
 
 async fn seat(conn: &mut SqliteConnection, session: &ToolSession, seats: ToolSeats) -> Result<ToolSeat> {
-    let (all, of_thread): (i64, i64) = sqlx::query_as(
-        "SELECT count(*), coalesce(sum(t.owner = ?1 AND t.thread = ?2), 0) \
-         FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread",
+    let (of_owner, of_thread): (i64, i64) = sqlx::query_as(
+        "SELECT count(*), coalesce(sum(t.thread = ?2), 0) FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread \
+         WHERE t.owner = ?1 AND s.status <> 'dead'",
     )
     .bind(&session.owner)
     .bind(&session.thread)
@@ -41,7 +41,7 @@ async fn seat(conn: &mut SqliteConnection, session: &ToolSession, seats: ToolSea
     .map_err(failed(WRITING))?;
     Ok(match seats {
         ToolSeats { of_thread: most, .. } if of_thread >= most.into() => ToolSeat::ThreadFull,
-        ToolSeats { in_all: most, .. } if all >= most.into() => ToolSeat::Full,
+        ToolSeats { of_owner: most, .. } if of_owner >= most.into() => ToolSeat::Full,
         ToolSeats { .. } => ToolSeat::Taken,
     })
 }

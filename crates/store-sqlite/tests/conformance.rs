@@ -96,6 +96,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::NeverSaysMissed, "the_last_events_are_kept"),
     (Fault::KeepsEveryEvent, "the_last_events_are_kept"),
     (Fault::WakesNobody, "who_listens_is_woken"),
+    (Fault::ForgetsTheThread, "an_mcp_session_is_kept_until_it_is_removed_or_old"),
     (Fault::LosesDependencies, "a_tool_session_comes_back_as_it_went_in"),
     (Fault::SeatsEverybody, "tool_sessions_have_room_or_not"),
     (Fault::MixesThreads, "threads_are_told_apart"),

@@ -14,6 +14,7 @@ mod event;
 mod idempotency;
 mod key;
 mod list;
+mod mcp;
 mod names;
 mod sandbox;
 mod sealed;
@@ -39,6 +40,7 @@ pub use idempotency::{
 };
 pub use key::{ApiKey, KeyHash, Keys, Scope};
 pub use list::{ListQuery, Page, SortBy};
+pub use mcp::{McpSession, McpSessions};
 pub use sandbox::{Change, Inserted, NewSandbox, SandboxRecord, Sandboxes, Status, StatusChange};
 pub use sealed::Sealed;
 pub use search::{Needle, search_text};
@@ -59,7 +61,7 @@ pub type Millis = i64;
 /// whose future is dropped has happened wholly or not at all.
 #[async_trait]
 pub trait Store:
-    Sandboxes + Activities + Audits + Events + Keys + Idempotency + Settings + ToolSessions
+    Sandboxes + Activities + Audits + Events + Keys + Idempotency + Settings + ToolSessions + McpSessions
 {
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;

@@ -106,8 +106,8 @@ pub struct ToolExport {
 /// How many sessions there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolSeats {
-    /// In all.
-    pub in_all: u32,
+    /// Of one owner.
+    pub of_owner: u32,
     /// Of one thread.
     pub of_thread: u32,
 }
@@ -117,7 +117,7 @@ pub struct ToolSeats {
 pub enum ToolSeat {
     /// It was added.
     Taken,
-    /// There are as many as there may be.
+    /// The owner has as many as it may have.
     Full,
     /// The thread has as many as it may have.
     ThreadFull,
@@ -127,7 +127,7 @@ pub enum ToolSeat {
 #[async_trait]
 pub trait ToolSessions: Send + Sync {
     /// Adds a session if there is room, and its thread if it is new; `Conflict(Taken)` when the id is there. The
-    /// dead take room, too: they are there until they are removed.
+    /// dead take no room.
     async fn insert_tool_session(&self, session: ToolSession, seats: ToolSeats) -> Result<ToolSeat>;
     /// One session.
     async fn tool_session(&self, id: ToolSessionId) -> Result<Option<ToolSession>>;

@@ -47,6 +47,12 @@ pub(super) fn tiers(file: BTreeMap<String, TierFile>) -> Result<Tiers> {
     Ok(tiers)
 }
 
+/// Settings that have a second variable, by which another sandbox server knows them.
+const ALIASES: &[(&str, &str)] = &[
+    ("tool_sessions.max", "CONTAINER_MAX_SESSIONS"),
+    ("tool_sessions.max_per_thread", "CONTAINER_MAX_SESSIONS_PER_THREAD"),
+];
+
 /// The variable of a setting.
 fn variable_of(name: &str) -> String {
     format!("ATOLL_SETTINGS_{}", name.replace('.', "_").to_uppercase())
@@ -79,7 +85,8 @@ pub(super) fn preset(file: toml::Table, flags: &[String]) -> Result<Preset> {
     }
     for name in Knobs::NAMES {
         let at = variable_of(name);
-        if let Some(text) = variable(&at) {
+        let other = ALIASES.iter().find(|(known, _)| known == name).and_then(|(_, alias)| variable(alias));
+        if let Some(text) = variable(&at).or(other) {
             preset.set_text(Source::Variable, name, &text).map_err(|e| wrong(&at, e.message))?;
         }
     }

@@ -1,7 +1,7 @@
 //! `[mcp]`: tools for agents, over HTTP. In variables, lists are separated by commas.
 
 use super::{variable, wrong};
-use atoll_front_mcp::{McpSettings, Origin, SESSIONS_PER_KEY};
+use atoll_front_mcp::{McpSettings, Origin, SESSIONS_PER_KEY, VANISHED_SECONDS};
 use atoll_types::Result;
 use serde::Deserialize;
 
@@ -13,6 +13,7 @@ pub(super) struct File {
     allowed_origins: Option<Vec<String>>,
     allowed_hosts: Option<Vec<String>>,
     sessions_per_key: Option<usize>,
+    vanished_seconds: Option<u32>,
 }
 
 fn list(name: &str, file: Option<Vec<String>>) -> Vec<String> {
@@ -44,7 +45,7 @@ fn is_host(text: &str) -> bool {
 
 impl File {
     pub(super) fn settings(self) -> Result<McpSettings> {
-        let Self { extra_tools, allowed_origins, allowed_hosts, sessions_per_key } = self;
+        let Self { extra_tools, allowed_origins, allowed_hosts, sessions_per_key, vanished_seconds } = self;
         let origin = |text: &String| Origin::parse(text).map_err(|e| wrong("mcp.allowed_origins", e.message));
         let allowed_origins =
             list("ATOLL_MCP_ALLOWED_ORIGINS", allowed_origins).iter().map(origin).collect::<Result<_>>()?;
@@ -60,7 +61,13 @@ impl File {
             return Err(wrong("mcp.sessions_per_key", "must be between 1 and 4096"));
         }
         let extra_tools = value("ATOLL_MCP_EXTRA_TOOLS", extra_tools)?.unwrap_or(false);
-        Ok(McpSettings { extra_tools, allowed_origins, allowed_hosts, sessions_per_key: per_key })
+        let vanished_seconds =
+            value("ATOLL_MCP_VANISHED_SECONDS", vanished_seconds)?.unwrap_or(VANISHED_SECONDS);
+        if !(1..=86_400).contains(&vanished_seconds) {
+            return Err(wrong("mcp.vanished_seconds", "must be between 1 and 86400"));
+        }
+        let sessions_per_key = per_key;
+        Ok(McpSettings { extra_tools, allowed_origins, allowed_hosts, sessions_per_key, vanished_seconds })
     }
 }
 

@@ -12,6 +12,7 @@ mod view;
 
 pub(crate) use gates::Gates;
 pub use network::EgressToken;
+pub use policy::SessionNetwork;
 pub(crate) use running::{Entered, EnteredCell, Running, Secrets};
 pub use view::{EgressView, Refusals};
 

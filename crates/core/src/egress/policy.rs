@@ -122,7 +122,85 @@ impl EgressParts {
     }
 }
 
+/// The network that a session of tools is to have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionNetwork {
+    /// Whether sessions have one at all.
+    pub enabled: bool,
+    /// What was asked for; what the policy says where none was.
+    pub mode: Option<Mode>,
+    /// Of an allowlist, only these presets; all that the policy has where none is named.
+    pub presets: Vec<String>,
+}
+
+impl SessionNetwork {
+    /// This as a part of what the policy says, never as more.
+    fn within(self, most: Policy) -> Result<Policy> {
+        let Self { enabled: _, mode, presets } = self;
+        let mode = mode.unwrap_or(if presets.is_empty() { most.mode } else { Mode::Allowlist });
+        if rank(mode) > rank(most.mode) {
+            let (asked, allowed) = (mode.as_str(), most.mode.as_str());
+            let message =
+                format!("network may be at most {allowed} by this server's policy; {asked} was asked for");
+            return Err(refused("network", message).fact("asked", asked).fact("allowed", allowed));
+        }
+        let narrow = match (mode, most.mode) {
+            (Mode::None, _) if presets.is_empty() => return Ok(Policy::default()),
+            (Mode::None | Mode::Full, _) if !presets.is_empty() => {
+                let message = format!(
+                    "network_presets go with the network allowlist, and {} was asked for",
+                    mode.as_str()
+                );
+                return Err(Error::invalid("network_presets", message));
+            }
+            (Mode::Allowlist, Mode::Full) => presets,
+            (Mode::Allowlist, _) if !presets.is_empty() => {
+                if let Some(other) = presets.iter().find(|name| !most.presets.contains(name)) {
+                    let all = most.presets.join(", ");
+                    let message =
+                        format!("the preset {other:?} is not in this server's policy, which has {all}");
+                    return Err(refused("network_presets", message));
+                }
+                presets
+            }
+            _ => return Ok(most),
+        };
+        Ok(Policy { mode, presets: narrow, allow: Vec::new(), ..most })
+    }
+}
+
 impl Gates {
+    /// The policy of a session's sandbox: that of the key's tier for everybody, an admin's being the usual tier's, and
+    /// no more than that of what the session asked for.
+    pub(crate) fn for_session(
+        &self,
+        caller: &Caller,
+        image: &str,
+        network: SessionNetwork,
+    ) -> Result<(Option<bool>, Option<Policy>)> {
+        let tiered = Caller { tier: Some(caller.tier.unwrap_or(Tier::Standard)), ..caller.clone() };
+        let most = match network.enabled {
+            false => Policy::default(),
+            true => match self.parts.of_tier(&tiered, image) {
+                Err(error) if error.code == ErrorCode::PermissionDenied => Policy::default(),
+                other => other?,
+            },
+        };
+        let mut network = network;
+        if network.mode == Some(Mode::Allowlist) && most.mode == Mode::Full && network.presets.is_empty() {
+            let known = self.parts.book.presets(Some(image)).0;
+            network.presets = EgressParts::usual(Network::Allowlist).presets;
+            network.presets.retain(|name| known.get(name).is_some_and(|entries| !entries.is_empty()));
+        }
+        let policy = network.within(most.clone())?;
+        self.rules(&policy, image)?;
+        // What a tier opens to its keys, the keys may not open themselves: the tier is asked.
+        match policy == most && policy.mode != Mode::None && caller.tier.is_some() {
+            true => Ok((Some(true), None)),
+            false => Ok((None, Some(policy))),
+        }
+    }
+
     /// The policy of a new sandbox, by what was asked for.
     pub(crate) fn asked(
         &self,
@@ -186,6 +264,34 @@ mod tests {
 
     fn policy(json: &str) -> Policy {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_session_has_less_than_the_policy_or_as_much_and_never_more() {
+        let of = |most: &str, mode: Option<Mode>, presets: &[&str]| {
+            let presets = presets.iter().map(|name| (*name).to_owned()).collect();
+            SessionNetwork { enabled: true, mode, presets }.within(policy(most)).map_err(|e| e.field.unwrap())
+        };
+        let none = r#"{"mode":"none"}"#;
+        let list = r#"{"mode":"allowlist","presets":["python","node"],"allow":["a.example"],"deny":["bad.example"]}"#;
+        let full = r#"{"mode":"full","deny":["bad.example"],"limits":{"connections":5}}"#;
+        for most in [none, list, full] {
+            assert_eq!(of(most, None, &[]), Ok(policy(most)));
+            assert_eq!(of(most, Some(Mode::None), &[]), Ok(Policy::default()));
+            assert_eq!(of(most, Some(Mode::None), &["python"]), Err("network_presets".into()));
+        }
+        for (most, mode) in [(none, Mode::Allowlist), (none, Mode::Full), (list, Mode::Full)] {
+            assert_eq!(of(most, Some(mode), &[]), Err("network".into()), "{most}");
+        }
+        assert_eq!(of(none, None, &["python"]), Err("network".into()));
+        assert_eq!(of(list, Some(Mode::Allowlist), &[]), Ok(policy(list)));
+        let python = policy(r#"{"mode":"allowlist","presets":["python"],"deny":["bad.example"]}"#);
+        assert_eq!(of(list, None, &["python"]), Ok(python.clone()));
+        assert_eq!(of(list, Some(Mode::Allowlist), &["github"]), Err("network_presets".into()));
+        let narrow = Policy { limits: policy(full).limits, ..python };
+        assert_eq!(of(full, Some(Mode::Allowlist), &["python"]), Ok(narrow));
+        assert_eq!(of(full, Some(Mode::Full), &[]), Ok(policy(full)));
+        assert_eq!(of(full, Some(Mode::Full), &["python"]), Err("network_presets".into()));
     }
 
     #[test]

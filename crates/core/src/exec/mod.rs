@@ -18,4 +18,4 @@ pub(crate) use claim::Claims;
 pub use follow::{ExecFollow, ExecGrip, ExecUpdate};
 pub(crate) use request::LONGEST_COMMAND;
 pub use request::{ExecCommand, ExecMode, MAX_BACKGROUND_SECONDS, MAX_TIMEOUT_SECONDS};
-pub use run::ExecOutcome;
+pub use run::{ExecOutcome, OutputTail};

@@ -15,6 +15,30 @@ use std::sync::Arc;
 /// The most of each output that is returned; what is beyond is counted.
 const LARGEST_OUTPUT: usize = 8 << 20;
 
+/// How much of an output's end is kept where the rest of it did not fit.
+const TAIL: usize = 256 << 10;
+
+/// The end of an output that was too long to be returned whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutputTail {
+    /// The last bytes; none where the output is whole.
+    pub bytes: Vec<u8>,
+    /// Characters of the whole output.
+    pub characters: u64,
+}
+
+impl OutputTail {
+    fn add(&mut self, head: &[u8], beyond: &[u8]) {
+        let begins = |bytes: &[u8]| bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count() as u64;
+        self.characters += begins(head) + begins(beyond);
+        self.bytes.extend_from_slice(&beyond[beyond.len().saturating_sub(TAIL)..]);
+        // Seldom, so that not every piece moves all of it.
+        if self.bytes.len() > 2 * TAIL {
+            self.bytes.drain(..self.bytes.len() - TAIL);
+        }
+    }
+}
+
 /// A command that was waited for.
 #[derive(Debug, Clone)]
 pub struct ExecOutcome {
@@ -26,6 +50,8 @@ pub struct ExecOutcome {
     pub stderr: Vec<u8>,
     /// Whether some of either is missing.
     pub truncated: bool,
+    /// The end of stdout, and of stderr, where they did not fit.
+    pub tails: [OutputTail; 2],
     /// Which files changed since the command before; none where nobody can tell.
     pub changed: Option<Changed>,
 }
@@ -35,26 +61,30 @@ pub struct ExecOutcome {
 struct Printed {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    tails: [OutputTail; 2],
     next: u64,
     truncated: bool,
 }
 
 impl Printed {
     fn add(&mut self, stream: OutputStream, offset: u64, data: &[u8]) {
-        let to = match stream {
-            OutputStream::Stdout => &mut self.stdout,
-            OutputStream::Stderr => &mut self.stderr,
+        let [out, err] = &mut self.tails;
+        let (to, tail) = match stream {
+            OutputStream::Stdout => (&mut self.stdout, out),
+            OutputStream::Stderr => (&mut self.stderr, err),
         };
         let room = LARGEST_OUTPUT.saturating_sub(to.len()).min(data.len());
-        to.extend_from_slice(&data[..room]);
-        self.truncated |= room < data.len() || offset > self.next;
+        let (head, beyond) = data.split_at(room);
+        to.extend_from_slice(head);
+        tail.add(head, beyond);
+        self.truncated |= !beyond.is_empty() || offset > self.next;
         self.next = offset + data.len() as u64;
     }
 
     fn end(self, report: ExecReport) -> ExecOutcome {
-        let Self { stdout, stderr, next, truncated } = self;
+        let Self { stdout, stderr, tails, next, truncated } = self;
         let truncated = truncated || report.dropped_bytes > 0 || next < report.output_bytes;
-        ExecOutcome { report, stdout, stderr, truncated, changed: None }
+        ExecOutcome { report, stdout, stderr, truncated, tails, changed: None }
     }
 }
 

@@ -141,8 +141,9 @@ knobs! {
     "lifecycle.settle_seconds" lifecycle_settle_seconds: u32 = 300, within(0..=86_400);
     /// What becomes of sandboxes when the server is told to end.
     "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, |_: &OnShutdown| Ok(());
-    /// Tool sessions in all.
-    "tool_sessions.max" tool_sessions_max: u32 = 5, within(1..=MILLION);
+    /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that the two
+    /// below allow; a plan (3 sandboxes at a time) and the machine's room bind most owners before it does.
+    "tool_sessions.max" tool_sessions_max: u32 = 30, within(1..=MILLION);
     /// Tool sessions of one thread.
     "tool_sessions.max_per_thread" tool_sessions_max_per_thread: u32 = 3, within(1..=MILLION);
     /// Threads with sessions; one more, and the oldest has to go.

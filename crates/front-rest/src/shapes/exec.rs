@@ -132,7 +132,7 @@ pub(crate) fn exit_code(report: &ExecReport) -> i32 {
 
 impl From<ExecOutcome> for ExecResult {
     fn from(outcome: ExecOutcome) -> Self {
-        let ExecOutcome { report, stdout, stderr, truncated, changed } = outcome;
+        let ExecOutcome { report, stdout, stderr, truncated, tails: _, changed } = outcome;
         let changed = changed.unwrap_or(Changed { files: Vec::new(), truncated: true });
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let mut stderr = text(stderr);

@@ -77,19 +77,23 @@ fn much_output_is_cut_and_says_so() {
     let mut warden = Warden::start();
     let kernel = warden.python();
     let report = warden.run(cell(kernel, "print('ä' * (2 << 20), end='')"));
-    let notice = "\n… [truncated: 2097152 characters, 50000 shown]";
+    let notice = "\n… [truncated: 2097152 characters, the first 40000 and the last 10000 shown] …\n";
     assert!(report.truncated && report.success);
-    assert_eq!(report.stdout.strip_suffix(notice).unwrap(), "ä".repeat(50_000));
+    assert_eq!(report.stdout, ["ä".repeat(40_000), notice.into(), "ä".repeat(10_000)].concat());
     let limits = OutputLimits { stdout: 5, stderr: 6, result: 7, traceback: 80, ..OutputLimits::default() };
     let code = "import sys\nprint('12345678')\nprint('abcdefghij', file=sys.stderr)\n'0123456789'";
     let report = warden.run(Execute { limits, ..cell(kernel, code) });
-    assert_eq!(report.stdout, "12345\n… [truncated: 9 characters, 5 shown]");
-    assert_eq!(report.stderr, "abcdef\n… [truncated: 11 characters, 6 shown]");
-    assert_eq!(report.result.unwrap()["text/plain"], "'012345\n… [truncated: 12 characters, 7 shown]");
+    assert_eq!(report.stdout, "1234\n… [truncated: 9 characters, the first 4 and the last 1 shown] …\n\n");
+    assert_eq!(report.stderr, "abcde\n… [truncated: 11 characters, the first 5 and the last 1 shown] …\n\n");
+    assert_eq!(
+        report.result.unwrap()["text/plain"],
+        "'01234\n… [truncated: 12 characters, the first 6 and the last 1 shown] …\n'"
+    );
     let report = warden.run(Execute { limits, ..cell(kernel, "raise ValueError('x' * 1000)") });
     let error = report.error.unwrap();
-    assert_eq!(error.message, format!("{}\n… [truncated: 1000 characters, 80 shown]", "x".repeat(80)));
-    assert!(report.truncated && error.traceback.unwrap().contains(" characters, 80 shown]"));
+    let notice = "\n… [truncated: 1000 characters, the first 64 and the last 16 shown] …\n";
+    assert_eq!(error.message, ["x".repeat(64), notice.into(), "x".repeat(16)].concat());
+    assert!(report.truncated && error.traceback.unwrap().contains("the first 64 and the last 16 shown]"));
 }
 
 #[test]

@@ -1,19 +1,29 @@
-//! What a cell prints, as text: whole characters, the first so many of them, and a count of all.
+//! What a cell prints, as text: whole characters, the first and the last so many of them, and a count of all. The
+//! head is given as it comes; the tail at the end, with the notice between the two.
 //!
 //! Nothing here grows beyond its limit, whatever comes.
 
-/// The head of a stream of bytes.
+use std::collections::VecDeque;
+
+/// How much of a limit is the tail's: errors and results mostly come last.
+const TAIL: u64 = 5;
+
+/// The head and the tail of a stream of bytes.
 pub(super) struct Text {
-    limit: u64,
+    /// Characters of the head, and of the tail.
+    head: u64,
+    tail: u64,
     /// The beginning of a character whose rest has not come yet.
     carry: Vec<u8>,
-    kept: u64,
     total: u64,
+    /// The last characters beyond the head.
+    last: VecDeque<char>,
 }
 
 impl Text {
     pub(super) fn new(limit: u32) -> Self {
-        Self { limit: limit.into(), carry: Vec::new(), kept: 0, total: 0 }
+        let tail = u64::from(limit) / TAIL;
+        Self { head: u64::from(limit) - tail, tail, carry: Vec::new(), total: 0, last: VecDeque::new() }
     }
 
     /// What of these bytes is to be kept, and shown at once.
@@ -31,55 +41,63 @@ impl Text {
         self.keep(&text)
     }
 
-    /// What is left at the end: half a character, and the notice where something was left out.
+    /// What is left at the end: half a character, and the tail, after the notice where something was left out.
     pub(super) fn finish(&mut self) -> String {
         let mut text = String::new();
         if !std::mem::take(&mut self.carry).is_empty() {
             text = self.keep("\u{fffd}");
         }
         if self.is_cut() {
-            text.push_str(&notice(self.total, self.kept));
+            text.push_str(&notice(self.total, self.head, self.last.len() as u64));
         }
+        text.extend(std::mem::take(&mut self.last));
         text
     }
 
     /// Whether something was left out.
     pub(super) fn is_cut(&self) -> bool {
-        self.total > self.kept
+        self.total > self.head + self.tail
     }
 
+    /// Returns what of a text belongs to the head, and keeps the rest as far as it may be the tail.
     fn keep(&mut self, text: &str) -> String {
-        let room = usize::try_from(self.limit - self.kept).unwrap_or(usize::MAX);
-        let characters = text.chars().count() as u64;
-        self.total += characters;
-        match text.char_indices().nth(room) {
-            None => {
-                self.kept += characters;
-                text.to_owned()
-            }
-            Some((end, _)) => {
-                self.kept = self.limit;
-                text[..end].to_owned()
-            }
-        }
+        let room = usize::try_from(self.head.saturating_sub(self.total)).unwrap_or(usize::MAX);
+        let end = text.char_indices().nth(room).map_or(text.len(), |(end, _)| end);
+        let (head, rest) = text.split_at(end);
+        self.total += text.chars().count() as u64;
+        let most = usize::try_from(self.tail).unwrap_or(usize::MAX);
+        let begin = match most.checked_sub(1) {
+            None => rest.len(),
+            Some(before) => rest.char_indices().rev().nth(before).map_or(0, |(at, _)| at),
+        };
+        self.last.extend(rest[begin..].chars());
+        let over = self.last.len().saturating_sub(most);
+        self.last.drain(..over);
+        head.to_owned()
     }
 }
 
-/// What stands at the end of a text of which only the head is shown.
-fn notice(total: u64, shown: u64) -> String {
-    format!("\n… [truncated: {total} characters, {shown} shown]")
+/// What stands between the head and the tail of a text whose middle is left out.
+fn notice(total: u64, head: u64, tail: u64) -> String {
+    format!("\n… [truncated: {total} characters, the first {head} and the last {tail} shown] …\n")
 }
 
-/// The head of a text, with the notice where something is left out; and whether that is so. `known` is how many
-/// characters there were, where somebody has cut it before.
+/// The head and the tail of a text, with the notice between them where something is left out; and whether that is
+/// so. `known` is how many characters there were, where a driver has cut it before: then its end is lost.
 pub(super) fn cut(text: String, limit: u32, known: u64) -> (String, bool) {
     let here = text.chars().count() as u64;
-    let (total, shown) = (known.max(here), here.min(limit.into()));
-    if total == shown {
+    if known <= here && here <= limit.into() {
         return (text, false);
     }
-    let end = text.char_indices().nth(limit as usize).map_or(text.len(), |(end, _)| end);
-    (format!("{}{}", &text[..end], notice(total, shown)), true)
+    let limit = u64::from(limit);
+    let tail = if known > here { 0 } else { limit / TAIL };
+    let head = here.min(limit - tail);
+    let at = |characters: u64| {
+        let place = text.char_indices().nth(usize::try_from(characters).unwrap_or(usize::MAX));
+        place.map_or(text.len(), |(at, _)| at)
+    };
+    let (end, begin) = (at(head), at(here - tail));
+    (format!("{}{}{}", &text[..end], notice(known.max(here), head, tail), &text[begin..]), true)
 }
 
 /// Text for what is valid, a mark for each piece that is not, and the beginning of a character at the end.
@@ -128,16 +146,23 @@ mod tests {
     }
 
     #[test]
-    fn the_head_is_kept_and_all_is_counted() {
-        let mut text = Text::new(3);
+    fn head_and_tail_are_kept_and_all_is_counted() {
+        let mut text = Text::new(5);
         assert_eq!(text.add("äö".as_bytes()), "äö");
-        assert_eq!(text.add("üß".as_bytes()), "ü");
+        assert_eq!(text.add("üßx".as_bytes()), "üß");
+        assert!(!text.is_cut());
         assert_eq!(text.add("more".as_bytes()), "");
-        assert_eq!(text.finish(), "\n… [truncated: 8 characters, 3 shown]");
+        assert_eq!(text.finish(), "\n… [truncated: 9 characters, the first 4 and the last 1 shown] …\ne");
         assert!(text.is_cut());
+        let mut text = Text::new(5);
+        assert_eq!(text.add(b"abcde") + &text.finish(), "abcde", "what just fits is whole");
         assert_eq!(cut("äöü".into(), 3, 0), ("äöü".into(), false));
-        assert_eq!(cut("äöüß".into(), 3, 0), ("äöü\n… [truncated: 4 characters, 3 shown]".into(), true));
-        assert_eq!(cut("äö".into(), 3, 9), ("äö\n… [truncated: 9 characters, 2 shown]".into(), true));
-        assert_eq!(Text::new(0).add(b"x"), "");
+        let shown = "äöüß\n… [truncated: 7 characters, the first 4 and the last 1 shown] …\nz";
+        assert_eq!(cut("äöüßxyz".into(), 5, 0), (shown.into(), true));
+        let shown = "äö\n… [truncated: 9 characters, the first 2 and the last 0 shown] …\n";
+        assert_eq!(cut("äö".into(), 5, 9), (shown.into(), true));
+        let mut none = Text::new(0);
+        assert_eq!(none.add(b"x"), "");
+        assert_eq!(none.finish(), "\n… [truncated: 1 characters, the first 0 and the last 0 shown] …\n");
     }
 }

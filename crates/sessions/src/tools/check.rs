@@ -3,8 +3,9 @@
 
 use super::input::{
     CreateSession, DEPENDENCY_PATTERN, ExecuteCode, ExecuteTerminal, ExportFiles, ImportFile, ImportFiles,
-    LONGEST_CODE, LONGEST_PATH, LONGEST_TIMEOUT, MOST_DEPENDENCIES, MOST_FILES, StopSession,
+    LONGEST_CODE, LONGEST_PATH, LONGEST_TIMEOUT, MOST_DEPENDENCIES, MOST_FILES, MOST_PRESETS, StopSession,
 };
+use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use serde_path_to_error::Segment;
@@ -32,7 +33,7 @@ impl Wrong {
 }
 
 /// An input that can say what is wrong with it.
-pub trait Checked: DeserializeOwned {
+pub trait Checked: DeserializeOwned + JsonSchema {
     /// Everything that is.
     fn wrongs(&self) -> Vec<Wrong>;
 }
@@ -46,9 +47,41 @@ pub fn parse<T: Checked>(arguments: Value) -> Result<T, Vec<Wrong>> {
             ..Wrong::value([], "the arguments must be an object")
         }]);
     }
-    let input: T = serde_path_to_error::deserialize(arguments).map_err(|error| vec![mistake(&error)])?;
+    let input: T = match serde_path_to_error::deserialize(&arguments) {
+        Ok(input) => input,
+        Err(error) => loosely::<T>(arguments).ok_or_else(|| vec![mistake(&error)])?,
+    };
     let wrongs = input.wrongs();
     if wrongs.is_empty() { Ok(input) } else { Err(wrongs) }
+}
+
+/// The input with those fields taken as they were meant whose kind is wrong: models write numbers, lists and objects
+/// as text, and give one object where a list is wanted.
+fn loosely<T: Checked>(mut arguments: Value) -> Option<T> {
+    let schema = schemars::schema_for!(T).to_value();
+    for (name, value) in arguments.as_object_mut()? {
+        let kinds = &schema["properties"][name]["type"];
+        let wants =
+            |kind: &str| kinds == kind || kinds.as_array().is_some_and(|all| all.contains(&json!(kind)));
+        if let Value::String(text) = &*value
+            && let Ok(meant) = serde_json::from_str::<Value>(text)
+        {
+            let fits = match &meant {
+                Value::Number(_) => wants("integer") || wants("number"),
+                Value::Bool(_) => wants("boolean"),
+                Value::Array(_) => wants("array"),
+                Value::Object(_) => wants("object") || wants("array"),
+                Value::Null | Value::String(_) => false,
+            };
+            if fits {
+                *value = meant;
+            }
+        }
+        if value.is_object() && wants("array") {
+            *value = Value::Array(vec![value.take()]);
+        }
+    }
+    serde_json::from_value(arguments).ok()
 }
 
 fn mistake(error: &serde_path_to_error::Error<serde_json::Error>) -> Wrong {
@@ -111,7 +144,7 @@ fn is_version(version: &str) -> bool {
 
 impl Checked for CreateSession {
     fn wrongs(&self) -> Vec<Wrong> {
-        let Self { language: _, dependencies } = self;
+        let Self { language: _, dependencies, network: _, network_presets } = self;
         let at = |name: &str| [json!("dependencies"), json!(name.chars().take(200).collect::<String>())];
         let names = dependencies.keys().filter(|name| !is_package(name));
         let names =
@@ -122,7 +155,10 @@ impl Checked for CreateSession {
         let many = (dependencies.len() > MOST_DEPENDENCIES).then(|| {
             Wrong::value([json!("dependencies")], format!("there may be {MOST_DEPENDENCIES} packages"))
         });
-        many.into_iter().chain(names).chain(versions).take(MOST_DEPENDENCIES).collect()
+        let presets = (network_presets.len() > MOST_PRESETS).then(|| {
+            Wrong::value([json!("network_presets")], format!("there may be {MOST_PRESETS} presets"))
+        });
+        many.into_iter().chain(presets).chain(names).chain(versions).take(MOST_DEPENDENCIES).collect()
     }
 }
 
@@ -260,6 +296,30 @@ mod tests {
         assert_eq!(
             wrong::<ExecuteTerminal>(json!({ "session_id": "x", "command": " \n" })),
             [("command".into(), "value_error")]
+        );
+    }
+
+    #[test]
+    fn numbers_and_lists_that_are_written_as_text_are_understood() {
+        let code = |timeout: Value| {
+            let arguments = json!({ "session_id": "x", "code": "7", "timeout": timeout });
+            parse::<ExecuteCode>(arguments).map(|input| (input.code, input.timeout)).ok()
+        };
+        let seven = |timeout| Some(("7".to_owned(), timeout));
+        assert_eq!((code(json!("30")), code(json!(" 7.0 "))), (seven(30), seven(7)));
+        assert_eq!((code(json!("soon")), code(json!("301")), code(json!("[30]"))), (None, None, None));
+        let list = json!([{ "source": "a" }]);
+        for files in [list.clone(), json!(list.to_string()), list[0].clone(), json!(list[0].to_string())] {
+            let arguments = json!({ "session_id": "x", "files": files });
+            assert_eq!(parse::<ExportFiles>(arguments.clone()).unwrap().files[0].source, "a", "{arguments}");
+            assert_eq!(parse::<ImportFiles>(arguments).unwrap().files.len(), 1);
+        }
+        let packages = json!({ "dependencies": "{\"pandas\": \"\"}", "network_presets": "[\"python\"]" });
+        let input = parse::<CreateSession>(packages).unwrap();
+        assert_eq!((input.dependencies.len(), input.network_presets), (1, vec!["python".to_owned()]));
+        assert_eq!(
+            wrong::<ExportFiles>(json!({ "session_id": "x", "files": "a" })),
+            [("files".into(), "type_error")]
         );
     }
 

@@ -48,7 +48,8 @@ why. Reuse a session instead of creating one for each step: there are only a few
 const CODE: &str = "Runs code in the session's interpreter, like a notebook cell: variables persist between calls, the \
 value of the last expression is returned as `result`, top-level await works, and figures and rich outputs come as \
 `display_outputs`. Returns success, stdout, stderr, result, error and display_outputs. Long outputs are truncated \
-with a notice. If it answers CONTAINER_DIED, the session is lost: create a new one.";
+in the middle with a notice. `state_lost` means that the interpreter was started anew: variables are lost, files are \
+there. If it answers CONTAINER_DIED, the session is lost: create a new one.";
 const TERMINAL: &str = "Runs a shell command in the session's sandbox and returns exit_code, stdout and stderr. It \
 starts in /workspace in a shell of its own: use it for files, git, package managers and programs, and execute_code \
 for code whose variables should persist. exit_code 124 means that the time was up; ask for a longer timeout.";

@@ -14,6 +14,8 @@ pub const LONGEST_TIMEOUT: u32 = 300;
 pub const MOST_FILES: usize = 100;
 /// Most packages of one session.
 pub const MOST_DEPENDENCIES: usize = 64;
+/// Most presets of one session's network.
+pub const MOST_PRESETS: usize = 16;
 /// The largest file that is given as text, after decoding.
 pub const LARGEST_INLINE: usize = 8 << 20;
 /// The longest path.
@@ -58,6 +60,25 @@ pub struct CreateSession {
     #[serde(default, deserialize_with = "or_default")]
     #[schemars(schema_with = "dependencies")]
     pub dependencies: BTreeMap<String, String>,
+    /// What the session may reach: none, allowlist (package indexes and the like) or full. It can be less than the
+    /// server's policy, never more; what the policy says where left out.
+    #[serde(default)]
+    pub network: Option<NetworkAccess>,
+    /// With the network allowlist: only these presets, such as python, node or github; all of the policy where left
+    /// out.
+    #[serde(default, deserialize_with = "or_default")]
+    #[schemars(length(max = 16))]
+    pub network_presets: Vec<String>,
+}
+
+/// What a session may reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum NetworkAccess {
+    None,
+    Allowlist,
+    Full,
 }
 
 /// The input of execute_code.

@@ -60,6 +60,9 @@ pub struct CodeExecuted {
     pub error: Option<CodeError>,
     /// What it showed: figures, pages, sounds.
     pub display_outputs: Vec<DisplayOutput>,
+    /// True where the interpreter was started anew: all variables are lost, the files are there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub state_lost: bool,
 }
 
 /// What went wrong in a piece of code.
@@ -81,7 +84,7 @@ pub struct DisplayOutput {
     /// Its MIME type.
     #[serde(rename = "type")]
     pub mime: String,
-    /// Text, or base64 where the type is not text, SVG or JSON.
+    /// Text, or base64 where the type is not text, SVG or JSON; over MCP a notice where it comes as content of its own.
     pub data: String,
 }
 
@@ -131,6 +134,9 @@ pub struct FilesExported {
     pub files: Vec<FileExported>,
     /// How many failed; null where none did.
     pub error: Option<String>,
+    /// Where there is no download_url: how the files can be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// One of them.
@@ -146,7 +152,7 @@ pub struct FileExported {
     pub size: Option<u64>,
     /// Why it failed.
     pub error: Option<String>,
-    /// Where people can download it; null where the server does not know its own address.
+    /// Where people can download it, with their key; null where no server listens, as over stdio.
     pub download_url: Option<String>,
 }
 

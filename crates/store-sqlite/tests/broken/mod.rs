@@ -16,6 +16,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
+    ForgetsTheThread,
     ForgetsTheContainer,
     LosesTheEnvironment,
     IgnoresTheSession,

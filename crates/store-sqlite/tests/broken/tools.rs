@@ -3,8 +3,8 @@
 use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
-    Millis, Result, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId,
-    ToolSessions, ToolStatus, ToolThread,
+    McpSession, McpSessions, Millis, Result, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession,
+    ToolSessionId, ToolSessions, ToolStatus, ToolThread,
 };
 use atoll_types::KernelId;
 
@@ -13,7 +13,7 @@ impl ToolSessions for Broken {
     async fn insert_tool_session(&self, mut session: ToolSession, mut seats: ToolSeats) -> Result<ToolSeat> {
         match self.fault {
             Fault::LosesDependencies => session.dependencies.clear(),
-            Fault::SeatsEverybody => seats = ToolSeats { in_all: u32::MAX, of_thread: u32::MAX },
+            Fault::SeatsEverybody => seats = ToolSeats { of_owner: u32::MAX, of_thread: u32::MAX },
             _ => {}
         }
         self.inner.insert_tool_session(session, seats).await
@@ -85,5 +85,31 @@ impl ToolSessions for Broken {
         let mut exports = self.inner.tool_exports(session).await?;
         exports.extend(self.kept.lock().unwrap().iter().filter(|one| one.session == session).cloned());
         Ok(exports)
+    }
+}
+
+#[async_trait]
+impl McpSessions for Broken {
+    async fn put_mcp_session(&self, mut session: McpSession) -> Result<()> {
+        if self.is(Fault::ForgetsTheThread) {
+            session.thread = None;
+        }
+        self.inner.put_mcp_session(session).await
+    }
+
+    async fn mcp_session(&self, id: &str) -> Result<Option<McpSession>> {
+        self.inner.mcp_session(id).await
+    }
+
+    async fn touch_mcp_session(&self, id: &str, at: Millis) -> Result<()> {
+        self.inner.touch_mcp_session(id, at).await
+    }
+
+    async fn remove_mcp_session(&self, id: &str) -> Result<bool> {
+        self.inner.remove_mcp_session(id).await
+    }
+
+    async fn count_mcp_sessions(&self, holder: &str, since: Millis) -> Result<(u64, u64)> {
+        self.inner.count_mcp_sessions(holder, since).await
     }
 }

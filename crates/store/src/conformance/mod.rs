@@ -10,6 +10,7 @@ mod events;
 mod idempotency;
 mod keys;
 mod listing;
+mod mcp;
 mod model;
 mod model_audit;
 mod sandboxes;
@@ -125,6 +126,7 @@ checks![
     tools::threads_are_told_apart,
     tools::what_was_done_in_a_thread_never_moves_back,
     tools::exports_go_with_their_session,
+    mcp::an_mcp_session_is_kept_until_it_is_removed_or_old,
 ];
 
 /// Runs every check on a fresh store each, and returns those that failed with their reasons.

@@ -8,7 +8,7 @@ use crate::{
 use atoll_types::KernelId;
 use std::collections::BTreeMap;
 
-const ROOM: ToolSeats = ToolSeats { in_all: 1000, of_thread: 1000 };
+const ROOM: ToolSeats = ToolSeats { of_owner: 1000, of_thread: 1000 };
 
 fn session(number: u32, thread: &str) -> ToolSession {
     ToolSession {
@@ -58,7 +58,7 @@ pub(super) async fn a_tool_session_comes_back_as_it_went_in(store: Shared) -> Ou
 }
 
 pub(super) async fn tool_sessions_have_room_or_not(store: Shared) -> Outcome {
-    let seats = ToolSeats { in_all: 5, of_thread: 3 };
+    let seats = ToolSeats { of_owner: 5, of_thread: 3 };
     let asked = crowd(|number| {
         let (store, thread) = (store.clone(), ["a", "b"][number % 2]);
         async move { store.insert_tool_session(session(u32::try_from(number).unwrap_or(0), thread), seats).await }
@@ -71,7 +71,10 @@ pub(super) async fn tool_sessions_have_room_or_not(store: Shared) -> Outcome {
     ensure(a <= 3 && b <= 3, || format!("{a} and {b} of one thread"))?;
     let full = store.insert_tool_session(session(100, "c"), seats).await?;
     same("one more thread", full, ToolSeat::Full)?;
-    let more = ToolSeats { in_all: 100, of_thread: 1 };
+    let other = ToolSession { owner: "other".into(), ..session(105, "c") };
+    same("room of another owner", store.insert_tool_session(other, seats).await?, ToolSeat::Taken)?;
+    store.remove_tool_session(ToolSessionId(105)).await?;
+    let more = ToolSeats { of_owner: 100, of_thread: 1 };
     same(
         "one more of a thread",
         store.insert_tool_session(session(101, "a"), more).await?,
@@ -80,6 +83,11 @@ pub(super) async fn tool_sessions_have_room_or_not(store: Shared) -> Outcome {
     // The same thread of somebody else is another one.
     let other = ToolSession { owner: "other".into(), ..session(102, "a") };
     same("another owner", store.insert_tool_session(other, more).await?, ToolSeat::Taken)?;
+    // The dead take none.
+    store.set_tool_session(ToolSessionId(102), ToolStatus::Dead, Some("out of memory")).await?;
+    let second = ToolSession { owner: "other".into(), ..session(104, "a") };
+    same("beside the dead", store.insert_tool_session(second, more).await?, ToolSeat::Taken)?;
+    store.remove_tool_session(ToolSessionId(104)).await?;
     // A seat that was left can be taken.
     store.remove_tool_session(ToolSessionId(102)).await?;
     let other = ToolSession { owner: "other".into(), ..session(103, "a") };

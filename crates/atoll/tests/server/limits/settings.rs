@@ -22,7 +22,7 @@ fn the_fields_of_the_reference_api_are_there_and_ours_beside_them() {
             "config_fallback_image": "host", "db_default_image": null, "env_allowlist": [],
             "db_active_images": ["host"], "k8s_namespace": null})
     );
-    let wanted = json!({"max": 5, "max_per_thread": 3, "max_threads": 10, "collect_seconds": 60,
+    let wanted = json!({"max": 30, "max_per_thread": 3, "max_threads": 10, "collect_seconds": 60,
         "orphan_seconds": 300});
     assert_eq!(own["tool_sessions"], wanted);
     let wanted = json!({"cpu_cores": 0.25, "memory_mb": 128, "disk_mb": 512, "processes": 64,

@@ -86,26 +86,45 @@ fn a_session_belongs_to_its_thread_and_its_owner() {
 }
 
 #[test]
-fn an_interpreter_that_dies_takes_its_session_along() {
+fn an_interpreter_that_dies_is_started_anew_and_the_files_stay() {
     let server = Server::start();
     let thread = Thread::new(&server, "t1");
-    for (code, reason) in [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL (137)"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "segmentation fault (139)"),
-        ("import os; os._exit(3)", "exited with status 3"),
+    for (language, code, reason) in [
+        ("python", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL (137)"),
+        ("python", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "segmentation fault (139)"),
+        ("node", "process.exit(3)", "exited with status 3"),
     ] {
-        let id = thread.create(&json!({}));
-        let answer = thread.code(&id, code);
-        let active = json!([{ "session_id": id, "runtime": "python", "status": "dead" }]);
-        assert_eq!(answer["error"], format!("CONTAINER_DIED: {reason}"), "{answer}");
-        assert_eq!((&answer["success"], &answer["session_id"]), (&json!(false), &json!(id)));
-        assert_eq!(answer["active_sessions"], active);
-        assert!(answer["hint"].as_str().unwrap().contains("create_session"), "{answer}");
-        for again in [thread.code(&id, "1"), thread.terminal(&id, "true"), thread.export(&id, "a")] {
-            assert_eq!(again["error"], format!("CONTAINER_DIED: {reason}"), "{again}");
-        }
+        let id = thread.create(&json!({ "language": language }));
+        thread.code(&id, "x = 1");
+        thread.says(&id, "echo kept >a.txt");
+        let died = thread.code(&id, code);
+        assert_eq!((&died["success"], &died["state_lost"]), (&json!(false), &json!(true)), "{died}");
+        let message = died["error"]["message"].as_str().unwrap();
+        assert!(message.contains(reason) && message.contains("variables are lost"), "{died}");
+        assert_eq!(died["error"]["type"], "KERNEL_DIED");
+        let next = thread.code(&id, "6 * 7");
+        assert_eq!((&next["result"]["text/plain"], next.get("state_lost")), (&json!("42"), None), "{next}");
+        assert_eq!(thread.code(&id, "x")["success"], false, "its variables are lost");
+        assert_eq!(thread.says(&id, "cat a.txt"), "kept");
+        assert_eq!(thread.sessions(), [(id.clone(), "running".to_owned())]);
         assert_eq!(thread.call("stop_session", &json!({ "session_id": id })), json!({ "success": true }));
     }
+}
+
+#[test]
+fn an_interpreter_that_died_between_two_calls_is_started_anew_too() {
+    let server = Server::start();
+    let thread = Thread::new(&server, "t1");
+    let id = thread.create(&json!({}));
+    let pid = thread.code(&id, "import os; x = 1; os.getpid()")["result"]["text/plain"].clone();
+    thread.says(&id, &format!("echo kept >a.txt; kill -9 {}", pid.as_str().unwrap()));
+    let next = thread.code(&id, "open('a.txt').read()");
+    assert_eq!(
+        (&next["result"]["text/plain"], &next["state_lost"]),
+        (&json!("'kept\\n'"), &json!(true)),
+        "{next}"
+    );
+    assert_eq!(thread.code(&id, "1").get("state_lost"), None);
 }
 
 #[test]
@@ -147,15 +166,30 @@ fn what_takes_too_long_or_says_too_much_is_cut() {
     let late = thread.call("execute_terminal", &input);
     assert_eq!((&late["exit_code"], &late["stdout"]), (&json!(124), &json!("so far\n")), "{late}");
     assert!(late["stderr"].as_str().unwrap().contains("ended after 1 s"), "{late}");
-    let long = thread.code(&id, "print('é' * 60000, end='')");
+    let long = thread.code(&id, "print('first' + 'é' * 60000 + 'last', end='')");
     let stdout = long["stdout"].as_str().unwrap();
-    assert!(stdout.ends_with("é\n… [truncated: 60000 characters, 50000 shown]"), "{}", stdout.len());
-    let long = thread
-        .terminal(&id, "head -c 60000 /dev/zero | tr '\\0' a; head -c 130000 /dev/zero | tr '\\0' b >&2");
+    let notice = "é\n… [truncated: 60009 characters, the first 40000 and the last 10000 shown] …\né";
+    assert!(
+        stdout.starts_with("firsté") && stdout.contains(notice) && stdout.ends_with("élast"),
+        "{stdout:.99}"
+    );
+    let long = thread.terminal(
+        &id,
+        "head -c 60000 /dev/zero | tr '\\0' a; echo done; head -c 130000 /dev/zero | tr '\\0' b >&2",
+    );
     let text = |name: &str| long[name].as_str().unwrap().to_owned();
-    assert!(text("stdout").ends_with("a\n… [truncated: 60000 characters, 50000 shown]"));
-    assert!(text("stderr").ends_with("b\n… [truncated: 130000 characters, 120000 shown]"));
+    let notice = "a\n… [truncated: 60005 characters, the first 40000 and the last 10000 shown] …\na";
+    assert!(text("stdout").contains(notice) && text("stdout").ends_with("adone\n"));
+    assert!(
+        text("stderr")
+            .contains("b\n… [truncated: 130000 characters, the first 96000 and the last 24000 shown]")
+    );
+    // Longer than what is kept of an output: its end is there, and all of it is counted.
+    let long = thread.terminal(&id, "head -c 9000000 /dev/zero | tr '\\0' a; echo é; echo done");
+    let stdout = long["stdout"].as_str().unwrap();
+    assert!(stdout.contains("[truncated: 9000007 characters, "), "{stdout:.99}");
+    assert!(stdout.ends_with("aé\ndone\n"), "the end is there");
     let value = thread.code(&id, "'x' * 40000");
     let value = value["result"]["text/plain"].as_str().unwrap();
-    assert!(value.ends_with("characters, 30000 shown]"), "{}", &value[value.len() - 100..]);
+    assert!(value.contains("… [truncated: 40002 characters, the first "), "{}", &value[23_900..]);
 }

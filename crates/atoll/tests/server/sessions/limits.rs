@@ -1,11 +1,12 @@
 //! How many sessions there may be, and what a key may have.
 
 use super::{Server, Thread, key};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
-fn three_of_a_thread_and_five_in_all() {
-    let server = Server::start();
+fn three_of_a_thread_and_a_bound_for_each_owner() {
+    let limits = ["--set", "tool_sessions.max=4", "--set", "admission.wait_seconds=1"];
+    let server = Server::start_with(&limits);
     let (first, second) = (Thread::new(&server, "t1"), Thread::new(&server, "t2"));
     // All at once.
     let made = std::thread::scope(|scope| {
@@ -17,13 +18,72 @@ fn three_of_a_thread_and_five_in_all() {
     assert!(full["error"].as_str().unwrap().starts_with("LimitExceeded: this conversation has 3"), "{full}");
     assert_eq!(full["active_sessions"].as_array().unwrap().len(), 3);
     assert!(full["hint"].as_str().unwrap().contains("stop_session"), "{full}");
-    second.create(&json!({}));
     let last = second.create(&json!({}));
     let full = second.call("create_session", &json!({}));
-    assert!(full["error"].as_str().unwrap().starts_with("LimitExceeded: there are 5"), "{full}");
-    second.call("stop_session", &json!({ "session_id": last }));
+    assert!(full["error"].as_str().unwrap().contains("owner has 4 sessions"), "{full}");
+    let theirs = Thread::of(&server, &key(&server, "eve", "standard"), "t1");
+    theirs.create(&json!({}));
+    // A sandbox that stops gives its seat back at once.
+    let listed = server.ask("GET", "/api/v1/sandboxes", "").json();
+    let of = |item: &&Value| item["labels"]["atoll.tool_session"] == last.as_str();
+    let sandbox = listed["items"].as_array().unwrap().iter().find(of).unwrap()["id"].clone();
+    let stop = format!("/api/v1/sandboxes/{}/stop", sandbox.as_str().unwrap());
+    assert_eq!(server.ask("POST", &stop, "").status, 200);
     second.create(&json!({}));
-    assert_eq!((first.sessions().len(), second.sessions().len()), (3, 2));
+    assert_eq!(second.sessions()[0], (last, "dead".to_owned()));
+}
+
+#[test]
+fn a_call_waits_for_a_seat_before_it_is_refused() {
+    // By the name that another sandbox server has for `tool_sessions.max`.
+    let seats = [("CONTAINER_MAX_SESSIONS", "1")];
+    let server = Server::start_in("warn", &["--set", "admission.wait_seconds=60"], &seats);
+    let (first, second) = (Thread::new(&server, "t1"), Thread::new(&server, "t2"));
+    let held = first.create(&json!({}));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| second.create(&json!({})));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(!waiting.is_finished(), "it waits");
+        first.call("stop_session", &json!({ "session_id": held }));
+        waiting.join().unwrap();
+    });
+    assert_eq!((first.sessions().len(), second.sessions().len()), (0, 1));
+}
+
+#[test]
+fn a_session_has_the_network_of_the_policy_or_less() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("atoll.toml");
+    let text = "[egress.presets]\npython = [\"index.example:443\"]\nnode = [\"npm.example:443\"]\n\
+                [egress.tiers.standard]\nmode = \"allowlist\"\npresets = [\"python\", \"node\"]\n";
+    std::fs::write(&file, text).unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(65_530), None).unwrap();
+    let server = Server::start_with(&["--config", file.to_str().unwrap()]);
+    let usual = key(&server, "ann", "standard");
+    // An admin's session has no more than that of everybody.
+    for who in [super::KEY, &usual] {
+        let thread = Thread::of(&server, who, "t1");
+        let policy = |arguments: &Value| {
+            let made = thread.call("create_session", arguments);
+            let Some(id) = made["session_id"].as_str() else { return made };
+            let listed = server.ask("GET", "/api/v1/sandboxes", "").json();
+            let of = |item: &&Value| item["labels"]["atoll.tool_session"] == id;
+            let sandbox = listed["items"].as_array().unwrap().iter().find(of).unwrap()["id"].clone();
+            let path = format!("/api/v1/sandboxes/{}/egress", sandbox.as_str().unwrap());
+            let policy = server.ask("GET", &path, "").json();
+            thread.call("stop_session", &json!({ "session_id": id }));
+            json!([policy["mode"], policy["presets"]])
+        };
+        let usual = json!(["allowlist", ["python", "node"]]);
+        assert_eq!(policy(&json!({})), usual);
+        assert_eq!(policy(&json!({ "network": "allowlist" })), usual);
+        assert_eq!(policy(&json!({ "network": "none" }))[0], "none");
+        assert_eq!(policy(&json!({ "network_presets": "[\"node\"]" })), json!(["allowlist", ["node"]]));
+        let more = policy(&json!({ "network": "full" }));
+        assert!(more["error"].as_str().unwrap().starts_with("PermissionDenied: network may be"), "{more}");
+        let other = policy(&json!({ "network": "allowlist", "network_presets": ["github"] }));
+        assert!(other["error"].as_str().unwrap().starts_with("PermissionDenied: "), "{other}");
+    }
 }
 
 #[test]

@@ -121,8 +121,11 @@ fn what_goes_from_session_to_session_was_exported_first() {
     let why = denied["files"][0]["error"].as_str().unwrap();
     assert!(why.starts_with("PermissionDenied: ") && why.contains("not exported"), "{denied}");
     let exported = thread.export(&a, "./out//data.csv");
+    let url = exported["files"][0]["download_url"].as_str().unwrap().to_owned();
+    let path = url.strip_prefix(&format!("http://{}", server.address)).unwrap();
+    assert_eq!(server.ask("GET", path, "").body, b"1,2\n", "it leads to the file: {url}");
     let file = json!({ "session_id": a, "path": "/workspace/out/data.csv", "success": true, "size": 4,
-        "error": null, "download_url": null });
+        "error": null, "download_url": url });
     assert_eq!(exported, json!({ "success": true, "files": [file], "error": null }));
     let done = thread.import(&b, from("out/data.csv"));
     let file = json!({ "source": format!("{a}:out/data.csv"), "destination": "/workspace/in.csv", "success": true,
