@@ -20,9 +20,11 @@ TEST_MCP_1 := mcp==1.30.0
 TEST_MCP_2 := mcp==2.3.0
 # The official conformance suite of MCP, and the Node that it needs.
 TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
+# The Inspector of MCP, whose command line is a client, and the TypeScript SDK; on the same Node.
+TEST_INSPECTOR := @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/sdk@1.32.2
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress setup-tests setup-bench nextest conformance-mcp conformance-suite
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress setup-tests setup-bench nextest conformance-mcp conformance-suite inspector npm
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,7 +35,7 @@ serve: setup build ## starts the server on 127.0.0.1:7300
 build: ## the release programs in target/release
 	cargo build --release --workspace --bins
 
-test: setup-tests python conformance-suite nextest lint ## every test, as CI runs them
+test: setup-tests python conformance-suite inspector nextest lint ## every test, as CI runs them
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --workspace
 	@$(MAKE) --no-print-directory bench-quick
@@ -106,13 +108,20 @@ python:
 	}; \
 	install python "$(TEST_PYTHON)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"
 
+# Programs from npm, each set in a folder of its own beside the build.
 conformance-suite:
+	@$(MAKE) --no-print-directory npm FOLDER=target/mcp-conformance PROGRAMS="$(TEST_CONFORMANCE)"
+
+inspector: conformance-suite
+	@$(MAKE) --no-print-directory npm FOLDER=target/mcp-inspector PROGRAMS="$(TEST_INSPECTOR)"
+
+npm:
 	@command -v npm >/dev/null || $(MAKE) --no-print-directory setup-tests TEST_PACKAGES="nodejs npm"; \
-	folder=target/mcp-conformance; stamp=$$folder/.installed; \
-	if [ "$$(cat $$stamp 2>/dev/null)" != "$(TEST_CONFORMANCE)" ]; then \
-	  rm -rf $$folder; mkdir -p $$folder; \
-	  npm install --silent --no-audit --no-fund --prefix $$folder $(TEST_CONFORMANCE); \
-	  echo "$(TEST_CONFORMANCE)" > $$stamp; \
+	stamp=$(FOLDER)/.installed; \
+	if [ "$$(cat $$stamp 2>/dev/null)" != "$(PROGRAMS)" ]; then \
+	  rm -rf $(FOLDER); mkdir -p $(FOLDER); \
+	  npm install --silent --no-audit --no-fund --prefix $(FOLDER) $(PROGRAMS); \
+	  echo "$(PROGRAMS)" > $$stamp; \
 	fi
 
 conformance-mcp: conformance-suite nextest ## the official MCP conformance suite against /mcp, which make test runs too

@@ -144,7 +144,7 @@ pub(crate) enum McpClient {
 #[derive(Debug, Args)]
 pub(crate) struct Mcp {
     /// Use the sandboxes of this server, and not some of one's own, which need root
-    #[arg(long, value_name = "URL", env = "ATOLL_URL")]
+    #[arg(long, value_name = "URL", env = "ATOLL_MCP_SERVER")]
     pub(crate) server: Option<String>,
     /// The key to ask that server with; the environment keeps it out of sight of other users
     #[arg(long, value_name = "KEY", env = "ATOLL_API_KEY", hide_env_values = true)]

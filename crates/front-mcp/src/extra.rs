@@ -204,13 +204,13 @@ impl Extra {
         Self { core, sessions }
     }
 
-    /// Calls one; `base` is the address by which the caller asks, where there is one.
-    pub(crate) async fn call(&self, who: &Who, name: &str, arguments: Value, base: Option<&str>) -> Reply {
+    /// Calls one.
+    pub(crate) async fn call(&self, who: &Who, name: &str, arguments: Value) -> Reply {
         let done = match name {
             START => self.start(who, arguments).await,
             OUTPUT => self.output(who, arguments).await,
             KILL => self.kill(who, arguments).await,
-            _ => self.preview(who, arguments, base).await,
+            _ => self.preview(who, arguments).await,
         };
         done.unwrap_or_else(|wrongs| {
             let value = json!({ "success": false, "error": "INVALID_INPUT", "details": wrongs });
@@ -271,12 +271,12 @@ impl Extra {
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
 
-    async fn preview(&self, who: &Who, arguments: Value, base: Option<&str>) -> Result<Reply, Vec<Wrong>> {
+    async fn preview(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
         let Preview { session_id, port, ttl_seconds } = parse(arguments)?;
         let work = |sandbox: atoll_store::SandboxId| async move {
             let nowhere =
                 "this server listens nowhere, so nothing of it has an address; it is one for a single client";
-            let base = base.ok_or_else(|| Error::new(ErrorCode::Unsupported, nowhere))?;
+            let base = who.address.as_ref().ok_or_else(|| Error::new(ErrorCode::Unsupported, nowhere))?;
             let made = self.core.preview_token(&who.caller, sandbox, Some(port), ttl_seconds).await?;
             let url = format!("{base}/api/v1/sandboxes/{}/ports/{port}~{}/", sandbox.uuid(), made.token);
             json_of(&Address { success: true, url, expires_at: made.expires_at })

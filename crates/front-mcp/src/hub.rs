@@ -1,11 +1,18 @@
 //! Who must hear that a thread's exports changed. Every MCP session that listens to a thread hears of it,
-//! also where another one of the same thread exported.
+//! also where another one of the same thread exported. The call that changed them answers after that: a client may
+//! close its connection on the answer.
 
 use atoll_sessions::Who;
-use tokio::sync::broadcast;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::mpsc, time::timeout};
 
-/// Changes that a slow listener may be behind; one that is behind by more hears of one change for all.
+/// Changes that a slow listener may be behind; of those beyond it hears by the ones before.
 const BEHIND: usize = 64;
+/// How long an answer waits for the listeners to be told.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// An owner's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,47 +27,45 @@ impl Place {
     }
 }
 
-/// Tells listeners.
-#[derive(Debug, Clone)]
-pub(crate) struct Hub(broadcast::Sender<Place>);
+/// A change that a listener tells its client of; dropped when it has.
+pub(crate) type Telling = mpsc::Sender<()>;
 
-impl Default for Hub {
-    fn default() -> Self {
-        Self(broadcast::channel(BEHIND).0)
-    }
-}
+/// Tells listeners.
+#[derive(Debug, Default)]
+pub(crate) struct Hub(Mutex<Vec<(Place, mpsc::Sender<Telling>)>>);
 
 impl Hub {
-    /// The exports of a thread changed.
-    pub(crate) fn changed(&self, who: &Who) {
-        // Nobody needs to listen.
-        let _ = self.0.send(Place::of(who));
+    /// The exports of a thread changed. Returns when those who listen were told, or take too long.
+    pub(crate) async fn changed(&self, who: &Who) {
+        let (telling, mut told) = mpsc::channel(1);
+        {
+            let place = Place::of(who);
+            let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            listeners.retain(|(_, listener)| !listener.is_closed());
+            for (_, listener) in listeners.iter().filter(|(of, _)| *of == place) {
+                // One that is so far behind has changes to tell of yet.
+                let _ = listener.try_send(Telling::clone(&telling));
+            }
+        }
+        drop(telling);
+        let _ = timeout(PATIENCE, told.recv()).await;
     }
 
     /// Hears of a thread from now on.
     pub(crate) fn listen(&self, who: &Who) -> Changes {
-        Changes { place: Place::of(who), heard: self.0.subscribe() }
+        let (listener, heard) = mpsc::channel(BEHIND);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((Place::of(who), listener));
+        Changes(heard)
     }
 }
 
 /// What one listener hears.
-pub(crate) struct Changes {
-    place: Place,
-    heard: broadcast::Receiver<Place>,
-}
+pub(crate) struct Changes(mpsc::Receiver<Telling>);
 
 impl Changes {
     /// Returns at the next change; none when there will be no other.
-    pub(crate) async fn next(&mut self) -> Option<()> {
-        loop {
-            match self.heard.recv().await {
-                Ok(place) if place == self.place => return Some(()),
-                Ok(_) => {}
-                // What was missed may have been ours.
-                Err(broadcast::error::RecvError::Lagged(_)) => return Some(()),
-                Err(broadcast::error::RecvError::Closed) => return None,
-            }
-        }
+    pub(crate) async fn next(&mut self) -> Option<Telling> {
+        self.0.recv().await
     }
 }
 
@@ -68,24 +73,45 @@ impl Changes {
 mod tests {
     use super::*;
     use atoll_core::Caller;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
 
     fn who(thread: &str) -> Who {
-        Who { caller: Caller::local(), thread: thread.parse().unwrap() }
+        Who { caller: Caller::local(), thread: thread.parse().unwrap(), address: None }
     }
 
     #[tokio::test]
-    async fn a_listener_hears_of_its_own_thread() {
-        let hub = Hub::default();
-        hub.changed(&who("nobody"));
+    async fn a_listener_hears_of_its_own_thread_before_the_answer() {
+        let hub = Arc::new(Hub::default());
+        hub.changed(&who("nobody")).await;
         let mut mine = hub.listen(&who("mine"));
-        hub.changed(&who("other"));
-        hub.changed(&who("mine"));
-        assert_eq!(mine.next().await, Some(()));
+        hub.changed(&who("other")).await;
+        assert!(mine.0.is_empty());
+        let told = Arc::new(AtomicBool::new(false));
+        let (hub, done) = (Arc::clone(&hub), Arc::clone(&told));
+        let listening = tokio::spawn(async move {
+            let telling = mine.next().await.unwrap();
+            tokio::task::yield_now().await;
+            done.store(true, Ordering::SeqCst);
+            drop(telling);
+            mine
+        });
+        hub.changed(&who("mine")).await;
+        assert!(told.load(Ordering::SeqCst), "the client was told before the call went on");
+        drop(listening.await.unwrap());
+        hub.changed(&who("mine")).await;
+        assert!(hub.0.lock().unwrap().is_empty(), "who went away is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_that_takes_too_long_holds_nobody_up() {
+        let hub = Hub::default();
+        let mut mine = hub.listen(&who("mine"));
         for _ in 0..BEHIND * 2 {
-            hub.changed(&who("other"));
+            hub.changed(&who("mine")).await;
         }
-        assert_eq!(mine.next().await, Some(()), "it cannot know that none was its own");
-        drop(hub);
-        while mine.next().await.is_some() {}
+        assert!(mine.next().await.is_some());
     }
 }

@@ -87,6 +87,10 @@ impl Log {
             own.remove(session);
             return Some((LoggingLevel::Error, said("session_died", error)));
         }
+        if value["state_lost"] == true {
+            let why = value["error"]["message"].as_str().unwrap_or("it died between two calls");
+            return Some((LoggingLevel::Warning, said("interpreter_restarted", why)));
+        }
         if tool == "stop_session" && value["success"] == true {
             own.remove(session);
             return Some((LoggingLevel::Info, said("session_stopped", "it was asked for")));

@@ -1,6 +1,6 @@
 //! Replies as MCP results: the value as structured content, the same as text, and what can be seen or heard
-//! as content of its own kind. In the text, the bytes of what follows as such are left out: a model would
-//! pay for them twice and can read neither.
+//! as content of its own kind. Those bytes are sent once: in text and structure a notice has their place, because a
+//! model would pay for them twice and can read neither, and clients bound how long an answer may be.
 
 use atoll_sessions::{Image, Reply};
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -27,7 +27,7 @@ fn without(value: &Value, given: &[(String, String)]) -> Value {
         let is_given = given.iter().any(|(mime, data)| mime == mime_of(output) && *data == output["data"]);
         if is_given && let Some(data) = output.get_mut("data") {
             let length = data.as_str().map_or(0, str::len);
-            *data = format!("[{length} characters of base64, given beside this text]").into();
+            *data = format!("[{length} characters of base64, given as content of its own]").into();
         }
     }
     value
@@ -37,18 +37,16 @@ fn without(value: &Value, given: &[(String, String)]) -> Value {
 pub(crate) fn result(reply: Reply) -> CallToolResult {
     let Reply { value, is_error, images } = reply;
     let outputs = value["display_outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let sounds: Vec<(&Value, ContentBlock)> =
-        outputs.iter().filter_map(|output| Some((output, sound(output)?))).take(MOST_SOUNDS).collect();
     let pair =
         |output: &Value| (mime_of(output).to_owned(), output["data"].as_str().unwrap_or_default().to_owned());
+    let heard = outputs.iter().filter_map(|output| Some((pair(output), sound(output)?)));
+    let (heard, sounds): (Vec<_>, Vec<ContentBlock>) = heard.take(MOST_SOUNDS).unzip();
     let seen = images.iter().map(|Image { mime, data }| (mime.clone(), data.clone()));
-    let given: Vec<(String, String)> = seen.chain(sounds.iter().map(|(output, _)| pair(output))).collect();
-    let text = if given.is_empty() { value.to_string() } else { without(&value, &given).to_string() };
+    let given: Vec<(String, String)> = seen.chain(heard).collect();
+    let value = if given.is_empty() { value } else { without(&value, &given) };
     let pictures = images.into_iter().map(|Image { mime, data }| ContentBlock::image(data, mime));
-    let content: Vec<ContentBlock> = std::iter::once(ContentBlock::text(text))
-        .chain(pictures)
-        .chain(sounds.into_iter().map(|(_, block)| block))
-        .collect();
+    let content: Vec<ContentBlock> =
+        std::iter::once(ContentBlock::text(value.to_string())).chain(pictures).chain(sounds).collect();
     let mut result = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
     result.structured_content = Some(value);
     result
@@ -83,14 +81,14 @@ mod tests {
         ]);
         let value = json!({ "success": true, "display_outputs": shown });
         let images = vec![Image { mime: "image/png".into(), data: "cG5n".into() }];
-        let sent = sent(Reply { value: value.clone(), is_error: false, images });
-        assert_eq!(sent["structuredContent"], value, "programs get everything");
+        let sent = sent(Reply { value, is_error: false, images });
         let kinds: Vec<&str> =
             sent["content"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["text", "image", "audio"]);
         assert_eq!(sent["content"][1], json!({ "type": "image", "data": "cG5n", "mimeType": "image/png" }));
         assert_eq!(sent["content"][2], json!({ "type": "audio", "data": "d2F2", "mimeType": "audio/wav" }));
         let text: Value = serde_json::from_str(sent["content"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(sent["structuredContent"], text, "each of them once");
         let data: Vec<&str> =
             text["display_outputs"].as_array().unwrap().iter().map(|o| o["data"].as_str().unwrap()).collect();
         assert!(data[0].starts_with("[4 characters") && data[2].starts_with("[4 characters"), "{data:?}");

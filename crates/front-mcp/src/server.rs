@@ -68,8 +68,8 @@ pub(crate) struct Server {
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) who: Who,
-    /// By which address.
-    pub(crate) base: Option<String>,
+    /// When the client that waits for the answer is known to be gone.
+    pub(crate) gone: CancellationToken,
 }
 
 fn asked(extensions: &rmcp::model::Extensions) -> Option<Asked> {
@@ -103,13 +103,11 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Reply {
         let (heard, stop) = (Heard::new(), CancellationToken::new());
+        let left = asked(&context.extensions).map_or_else(CancellationToken::new, |asked| asked.gone);
         let mut note = |progress| heard.note(&progress);
         let call = async {
             match extra::is_one(name) {
-                true => {
-                    let base = asked(&context.extensions).and_then(|asked| asked.base);
-                    self.face.extra.call(who, name, arguments, base.as_deref()).await
-                }
+                true => self.face.extra.call(who, name, arguments).await,
                 false => self.face.sessions.call_with(who, name, arguments, &mut note, &stop).await,
             }
         };
@@ -120,6 +118,7 @@ impl Server {
             () = self.tell(&heard, context) => {}
             () = context.ct.cancelled() => {}
             () = self.gone.cancelled() => {}
+            () = left.cancelled() => {}
         }
         stop.cancel();
         call.await
@@ -139,13 +138,13 @@ impl Server {
         }
     }
 
-    /// Whether a call may have changed what is exported.
-    fn note_exports(&self, who: &Who, name: &str, reply: &Reply) {
+    /// Tells those who listen where a call may have changed what is exported, before the call answers.
+    async fn note_exports(&self, who: &Who, name: &str, reply: &Reply) {
         let exported = name == "export_files" && !reply.is_error;
         let gone = name == "stop_session" && reply.value["success"] == true;
         let died = reply.value["error"].as_str().is_some_and(|error| error.starts_with("CONTAINER_DIED"));
         if exported || gone || died {
-            self.face.hub.changed(who);
+            self.face.hub.changed(who).await;
         }
     }
 }
@@ -192,7 +191,7 @@ impl ServerHandler for Server {
         let session = arguments["session_id"].as_str().map(str::to_owned);
         let reply = self.run(&who, &tool.name, arguments, &context).await;
         self.log.tell(&context, &tool.name, session.as_deref(), &reply).await;
-        self.note_exports(&who, &tool.name, &reply);
+        self.note_exports(&who, &tool.name, &reply).await;
         Ok(result::result(reply).into())
     }
 
@@ -242,7 +241,7 @@ impl ServerHandler for Server {
             // Nobody says that the connection is gone, so it is looked at.
             match timeout(LOOK, changes.next()).await {
                 Err(_) => {}
-                Ok(Some(())) if context.peer.notify_resource_list_changed().await.is_ok() => {}
+                Ok(Some(_telling)) if context.peer.notify_resource_list_changed().await.is_ok() => {}
                 Ok(_) => break,
             }
         }
@@ -261,7 +260,7 @@ impl ServerHandler for Server {
             let told = tokio::select! {
                 () = context.cancelled() => return Ok(()),
                 changed = changes.next() => match changed {
-                    Some(()) => context.sink().notify_resource_list_changed().await,
+                    Some(_telling) => context.sink().notify_resource_list_changed().await,
                     None => return Ok(()),
                 },
             };

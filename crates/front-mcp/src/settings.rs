@@ -6,6 +6,9 @@ use http::uri::Authority;
 /// How many MCP sessions one key may have open at once.
 pub const SESSIONS_PER_KEY: usize = 64;
 
+/// When a client that left without a word is taken for gone: long enough for a laptop that sleeps for a moment.
+pub const VANISHED_SECONDS: u32 = 300;
+
 /// What the operator decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettings {
@@ -18,6 +21,8 @@ pub struct McpSettings {
     pub allowed_hosts: Vec<String>,
     /// MCP sessions that one key may have open at once.
     pub sessions_per_key: usize,
+    /// After how many seconds without a stream or a request a client that listened before has vanished.
+    pub vanished_seconds: u32,
 }
 
 impl Default for McpSettings {
@@ -27,6 +32,7 @@ impl Default for McpSettings {
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             sessions_per_key: SESSIONS_PER_KEY,
+            vanished_seconds: VANISHED_SECONDS,
         }
     }
 }

@@ -80,7 +80,7 @@ async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
     engine.run(config).await?;
     let face = Face::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
     let thread = super::thread::remembered(options)?;
-    let who = Who { caller: Caller::local().from("mcp", None), thread };
+    let who = Who { caller: Caller::local().from("mcp", None), thread, address: None };
     let served = atoll_front_mcp::serve_stdio(face, who, end).await;
     engine.end().await;
     let _ = fs::remove_file(serve::pid_file(&config.data_dir));

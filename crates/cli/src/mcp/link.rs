@@ -149,7 +149,8 @@ impl Link {
             if message.begins() {
                 self.note_version(&whole);
             }
-            self.give(Bytes::from(whole)).await;
+            // White space before it is a sign of life, and no line of its own.
+            self.give(Bytes::copy_from_slice(whole.trim_ascii())).await;
             return Ok(());
         }
         self.follow(answer, &message, id).await

@@ -1,22 +1,23 @@
-//! Whose MCP sessions there are. The SDK gives a session to whoever knows its id; here it is its key's alone.
+//! Whose MCP sessions there are. The SDK gives a session to whoever knows its id; here it is its key's alone. They are
+//! in the store, so that a server that starts again goes on with them: the SDK asks here how one began.
 
+use super::IDLE;
+use async_trait::async_trait;
 use atoll_core::Caller;
 use atoll_sessions::ThreadId;
+use atoll_store::{McpSession, Millis, Store};
+use atoll_types::Result;
+use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
+use serde_json::Value;
 use std::{
-    collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// MCP sessions of all keys together.
-const MOST: usize = 4096;
-
-/// An MCP session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    holder: String,
-    /// The thread that was named when it began.
-    pub(super) thread: Option<ThreadId>,
-}
+const MOST: u64 = 4096;
+/// How old a note of use may be before it is renewed, in milliseconds.
+const STALE: Millis = 10_000;
 
 /// A key; or an owner where there are no keys.
 fn holder(caller: &Caller) -> String {
@@ -26,34 +27,53 @@ fn holder(caller: &Caller) -> String {
     }
 }
 
-impl Entry {
-    pub(super) fn new(caller: &Caller, thread: Option<ThreadId>) -> Self {
-        Self { holder: holder(caller), thread }
-    }
+fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
+fn oldest() -> Millis {
+    now().saturating_sub(Millis::try_from(IDLE.as_millis()).unwrap_or(Millis::MAX))
 }
 
 /// All of them.
-#[derive(Debug)]
+#[derive(Clone)]
 pub(super) struct Book {
-    per_key: usize,
-    opening: tokio::sync::Mutex<()>,
-    entries: Mutex<HashMap<String, Entry>>,
+    store: Arc<dyn Store>,
+    per_key: u64,
+    /// One begins at a time, so that no key gets more than the limit by asking often at once.
+    opening: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Book {
-    pub(super) fn new(per_key: usize) -> Self {
-        Self { per_key, opening: tokio::sync::Mutex::new(()), entries: Mutex::default() }
+    pub(super) fn new(store: Arc<dyn Store>, per_key: usize) -> Self {
+        Self { store, per_key: per_key as u64, opening: Arc::default() }
     }
 
-    /// The session of this id, if it is the caller's.
-    pub(super) fn find(&self, id: &str, caller: &Caller) -> Option<Entry> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.get(id).filter(|entry| entry.holder == holder(caller)).cloned()
+    /// The session of this id, if it is the caller's and was used not too long ago; it is used now.
+    pub(super) async fn find(&self, id: &str, caller: &Caller) -> Result<Option<McpSession>> {
+        let found = self.store.mcp_session(id).await?.filter(|session| session.holder == holder(caller));
+        let Some(session) = found.filter(|session| session.active_at >= oldest()) else { return Ok(None) };
+        if session.active_at + STALE < now() {
+            self.store.touch_mcp_session(id, now()).await?;
+        }
+        Ok(Some(session))
     }
 
-    /// To begin one; waits for whoever begins one just now.
+    /// To begin one; waits for the one that begins just now.
     pub(super) async fn opening(&self) -> Opening<'_> {
         Opening { book: self, _turn: self.opening.lock().await }
+    }
+
+    /// The session of this id, whoever asks.
+    pub(super) async fn get(&self, id: &str) -> Result<Option<McpSession>> {
+        Ok(self.store.mcp_session(id).await?)
+    }
+
+    /// Forgets one.
+    pub(super) async fn remove(&self, id: &str) -> Result<()> {
+        self.store.remove_mcp_session(id).await?;
+        Ok(())
     }
 }
 
@@ -65,47 +85,46 @@ pub(super) struct Opening<'a> {
 
 impl Opening<'_> {
     /// Whether the caller may have another, after those are forgotten that are no more.
-    pub(super) fn has_room(&mut self, caller: &Caller, alive: &HashSet<Arc<str>>) -> bool {
-        let mut entries = self.book.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|id, _| alive.contains(id.as_str()));
-        let holder = holder(caller);
-        let own = entries.values().filter(|entry| entry.holder == holder).count();
-        own < self.book.per_key && entries.len() < MOST
+    pub(super) async fn has_room(&self, caller: &Caller) -> Result<bool> {
+        let (own, all) = self.book.store.count_mcp_sessions(&holder(caller), oldest()).await?;
+        Ok(own < self.book.per_key && all < MOST)
     }
 
-    pub(super) fn add(&mut self, id: &str, entry: Entry) {
-        let mut entries = self.book.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.insert(id.to_owned(), entry);
+    /// Remembers one, with the parameters of its `initialize`.
+    pub(super) async fn add(
+        &self,
+        id: &str,
+        caller: &Caller,
+        thread: Option<ThreadId>,
+        params: &Value,
+    ) -> Result<()> {
+        let session = McpSession {
+            id: id.to_owned(),
+            holder: holder(caller),
+            owner: caller.owner.clone(),
+            owner_name: caller.owner_name.clone(),
+            thread: thread.map(|thread| thread.to_string()),
+            params: params.to_string(),
+            active_at: now(),
+        };
+        Ok(self.book.store.put_mcp_session(session).await?)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn caller(owner: &str) -> Caller {
-        Caller { owner: owner.into(), ..Caller::local() }
+/// What the SDK asks. Whose a session is was checked before.
+#[async_trait]
+impl SessionStore for Book {
+    async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
+        let Some(session) = self.store.mcp_session(id).await? else { return Ok(None) };
+        Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))
     }
 
-    #[tokio::test]
-    async fn a_session_is_its_holders_alone_and_there_are_not_too_many() {
-        let book = Book::new(2);
-        let (ann, bob) = (caller("ann"), caller("bob"));
-        let mut alive: HashSet<Arc<str>> = HashSet::new();
-        for id in ["1", "2"] {
-            let mut opening = book.opening().await;
-            assert!(opening.has_room(&ann, &alive));
-            opening.add(id, Entry::new(&ann, None));
-            alive.insert(id.into());
-        }
-        assert!(
-            book.find("1", &ann).is_some()
-                && book.find("1", &bob).is_none()
-                && book.find("3", &ann).is_none()
-        );
-        assert!(!book.opening().await.has_room(&ann, &alive) && book.opening().await.has_room(&bob, &alive));
-        alive.remove("1");
-        assert!(book.opening().await.has_room(&ann, &alive), "what has ended leaves its place");
-        assert!(book.find("1", &ann).is_none());
+    /// It is remembered when it is known whose it is.
+    async fn store(&self, _: &str, _: &SessionState) -> Result<(), SessionStoreError> {
+        Ok(())
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
+        Ok(self.remove(id).await?)
     }
 }

@@ -7,28 +7,35 @@
 
 mod book;
 mod gate;
+mod presence;
 mod reply;
+mod single;
 
 use crate::server::{Asked, Face, Server};
 use atoll_core::Caller;
 use atoll_sessions::{CancellationToken, ThreadId, Who};
+use atoll_store::McpSession;
 use atoll_types::Result;
-use book::{Book, Entry};
+use book::Book;
 use bytes::Bytes;
 use gate::{Gate, Page};
 use http::{HeaderMap, Method, Request, StatusCode, header::HeaderName, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
-use reply::{Answer, Refusal, allow, preflight};
+use presence::{Left, Presence};
+use reply::{Answer, Refusal, allow, ended, preflight};
 use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    StreamableHttpServerConfig, StreamableHttpService,
+    session::{SessionManager, local::LocalSessionManager},
 };
 use serde::Deserialize;
+use serde_json::Value;
+use single::{Held, Waiting, single};
 use std::{
     convert::Infallible,
     fmt::Display,
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
     time::Duration,
 };
@@ -55,6 +62,9 @@ struct Inner {
     face: Arc<Face>,
     gate: Gate,
     book: Book,
+    presence: Arc<Presence>,
+    /// What is done when a client may have vanished.
+    left: Left,
     manager: Arc<LocalSessionManager>,
     sdk: StreamableHttpService<Server, LocalSessionManager>,
 }
@@ -67,18 +77,40 @@ impl Http {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(IDLE);
         let manager = Arc::new(manager);
+        let book = Book::new(Arc::clone(face.sessions.store()), face.settings.sessions_per_key);
         // What the SDK would check itself was checked before.
-        let config = StreamableHttpServerConfig::default()
+        let mut config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
+            .with_json_response(true)
             .with_max_request_body_bytes(LARGEST_BODY)
             .with_cancellation_token(end);
-        let (gate, book) = (Gate::new(&face.settings, loopback), Book::new(face.settings.sessions_per_key));
+        config.session_store = Some(Arc::new(book.clone()));
+        let gate = Gate::new(&face.settings, loopback);
         let shared = Arc::clone(&face);
         let make = move || Ok(Server::shared(Arc::clone(&shared)));
         let sdk = StreamableHttpService::new(make, Arc::clone(&manager), config);
-        Self(Arc::new(Inner { face, gate, book, manager, sdk }))
+        Self(Arc::new_cyclic(|inner: &Weak<Inner>| {
+            let left = left(inner.clone(), Duration::from_secs(face.settings.vanished_seconds.into()));
+            Inner { face, gate, book, presence: Arc::default(), left, manager, sdk }
+        }))
     }
+}
+
+/// Ends the session of a client that comes back to nothing of it for so long.
+fn left(inner: Weak<Inner>, patience: Duration) -> Left {
+    Arc::new(move |session, since| {
+        let (inner, Ok(runtime)) = (inner.clone(), tokio::runtime::Handle::try_current()) else { return };
+        runtime.spawn(async move {
+            tokio::time::sleep(patience).await;
+            let Some(inner) = inner.upgrade().filter(|inner| inner.presence.is_gone(&session, since)) else {
+                return;
+            };
+            if let Err(error) = inner.vanished(&session).await {
+                tracing::warn!(%error, "the MCP session of a client that vanished cannot be ended");
+            }
+        });
+    })
 }
 
 impl<B> tower_service::Service<Request<B>> for Http
@@ -101,16 +133,49 @@ where
 }
 
 /// What a body asks for, as far as it matters here.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Peek {
     method: Option<String>,
+    id: Option<Value>,
+    params: Option<PeekParams>,
 }
 
-fn opens(parts: &Parts, body: &[u8]) -> bool {
-    let asks = || serde_json::from_slice::<Peek>(body).ok().and_then(|peek| peek.method);
-    parts.method == Method::POST
-        && !parts.headers.contains_key(SESSION)
-        && asks().as_deref() == Some("initialize")
+#[derive(Deserialize)]
+struct PeekParams {
+    #[serde(rename = "_meta")]
+    meta: Option<PeekMeta>,
+}
+
+#[derive(Deserialize)]
+struct PeekMeta {
+    #[serde(rename = "progressToken")]
+    progress: Option<Value>,
+}
+
+impl Peek {
+    fn of(method: &Method, body: &[u8]) -> Self {
+        if *method == Method::POST {
+            serde_json::from_slice(body).unwrap_or_default()
+        } else {
+            Self::default()
+        }
+    }
+
+    /// Whether the client wants to hear how the request goes.
+    fn wants_progress(&self) -> bool {
+        let meta = self.params.as_ref().and_then(|params| params.meta.as_ref());
+        meta.is_some_and(|meta| meta.progress.is_some())
+    }
+
+    /// The id of a request, whose answer is waited for.
+    fn request(&self) -> Option<Value> {
+        self.id.clone().filter(|id| self.method.is_some() && !id.is_null())
+    }
+}
+
+/// The thread of a session: the one that was named when it began, or its own.
+fn thread_of(session: &McpSession) -> Option<ThreadId> {
+    session.thread.as_ref().unwrap_or(&session.id).parse().ok()
 }
 
 /// A header of one line of text, where it is there.
@@ -130,7 +195,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
 fn base(headers: &HeaderMap) -> Option<String> {
     let host = headers.get(http::header::HOST)?.to_str().ok()?;
     let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    Some(format!("{}://{host}", if https { "https" } else { "http" }))
+    Who::address_of(host, https)
 }
 
 async fn read<B>(body: B) -> Result<Bytes, Refusal>
@@ -177,34 +242,45 @@ impl Inner {
         let Some(caller) = parts.extensions.get::<Caller>().cloned() else {
             return Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "it is not known who asks"));
         };
-        let entry = self.session(&parts, &caller)?;
+        let session = self.session(&parts, &caller).await?;
         let named = self.thread(&parts)?;
-        let thread = named.clone().or_else(|| entry.as_ref().and_then(|entry| entry.thread.clone()));
-        let thread = match (thread, text(&parts.headers, &SESSION)?) {
+        let thread = match (named.clone(), &session) {
             (Some(thread), _) => Some(thread),
-            (None, Some(session)) => session.parse().ok(),
+            (None, Some(session)) => thread_of(session),
             (None, None) => UNNAMED.parse().ok(),
         };
         let Some(thread) = thread else { return Err(no_session()) };
-        let who = Who { caller: caller.clone(), thread };
-        let base = base(&parts.headers);
-        parts.extensions.insert(Asked { who: who.clone(), base });
+        let who = Who { caller: caller.clone(), thread, address: base(&parts.headers) };
+        let (gone, method) = (CancellationToken::new(), parts.method.clone());
+        parts.extensions.insert(Asked { who: who.clone(), gone: gone.clone() });
         let body = read(body).await?;
-        if opens(&parts, &body) {
-            return self.open(parts, body, &caller, named).await;
-        }
-        let ends = parts.method == Method::DELETE;
+        let peek = Peek::of(&method, &body);
+        let Some(session) = session else {
+            if peek.method.as_deref() == Some("initialize") && method == Method::POST {
+                return self.open(parts, body, &caller, named).await;
+            }
+            return Ok(self.sdk.handle(Request::from_parts(parts, Full::new(body))).await);
+        };
+        let here = self.presence.enter(&session.id, method == Method::GET, Arc::clone(&self.left));
+        // The client may go away while the SDK is asked.
+        let waiting = Waiting::new(gone, Some(here));
         let answer = self.sdk.handle(Request::from_parts(parts, Full::new(body))).await;
-        if ends && answer.status().is_success() {
-            self.close(entry, &who).await;
-        }
-        Ok(answer)
+        Ok(match (method, peek.request()) {
+            (Method::DELETE, _) if answer.status().is_success() => {
+                self.presence.forget(&session.id);
+                self.end_thread(&session, &who).await;
+                ended()
+            }
+            (Method::POST, Some(id)) => single(answer, id, peek.wants_progress(), waiting).await,
+            _ => Held::answer(answer, waiting),
+        })
     }
 
     /// The session that is meant, which must be the caller's own.
-    fn session(&self, parts: &Parts, caller: &Caller) -> Result<Option<Entry>, Refusal> {
+    async fn session(&self, parts: &Parts, caller: &Caller) -> Result<Option<McpSession>, Refusal> {
         let Some(id) = text(&parts.headers, &SESSION)? else { return Ok(None) };
-        self.book.find(id, caller).map(Some).ok_or_else(no_session)
+        let found = self.book.find(id, caller).await.map_err(unavailable)?;
+        found.map(Some).ok_or_else(no_session)
     }
 
     /// The thread that is named.
@@ -224,28 +300,49 @@ impl Inner {
         caller: &Caller,
         thread: Option<ThreadId>,
     ) -> Result<Answer, Refusal> {
-        // One at a time, so that nobody gets more than the limit by asking often at once.
-        let mut opening = self.book.opening().await;
-        let alive = self.manager.sessions.read().await.keys().cloned().collect();
-        if !opening.has_room(caller, &alive) {
+        let opening = self.book.opening().await;
+        if !opening.has_room(caller).await.map_err(unavailable)? {
             let message = "this key has too many MCP sessions open; end some with DELETE, or let them be idle for 30 minutes";
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, message));
         }
+        let begin: Value = serde_json::from_slice(&body).unwrap_or_default();
         let answer = self.sdk.handle(Request::from_parts(parts, Full::new(body))).await;
         if let Some(id) = answer.headers().get(SESSION).and_then(|id| id.to_str().ok()) {
-            opening.add(id, Entry::new(caller, thread));
+            opening.add(id, caller, thread, &begin["params"]).await.map_err(unavailable)?;
         }
-        Ok(answer)
+        let waiting = Waiting::new(CancellationToken::new(), None);
+        Ok(single(answer, begin["id"].clone(), false, waiting).await)
     }
 
     /// Ends what belonged to an MCP session alone: nobody could reach its thread again.
-    async fn close(&self, entry: Option<Entry>, who: &Who) {
-        if entry.is_some_and(|entry| entry.thread.is_none())
+    async fn end_thread(&self, session: &McpSession, who: &Who) {
+        if session.thread.is_none()
             && let Err(error) = self.face.sessions.delete_thread(who, "its MCP session was ended").await
         {
             tracing::warn!(%error, "the sessions of an MCP session cannot be ended");
         }
     }
+
+    /// Ends the session of a client that went away without a word.
+    async fn vanished(&self, id: &str) -> Result<()> {
+        self.presence.forget(id);
+        let Some(session) = self.book.get(id).await? else { return Ok(()) };
+        let closed = self.manager.close_session(&id.to_owned().into()).await;
+        if let Err(error) = closed {
+            tracing::debug!(%error, "an MCP session ended by itself");
+        }
+        self.book.remove(id).await?;
+        let Some(thread) = thread_of(&session) else { return Ok(()) };
+        let caller = Caller::lifecycle(&session.owner, &session.owner_name);
+        self.end_thread(&session, &Who { caller, thread, address: None }).await;
+        Ok(())
+    }
+}
+
+/// The store does not answer.
+fn unavailable(error: atoll_types::Error) -> Refusal {
+    tracing::warn!(%error, "MCP sessions cannot be looked up");
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "MCP sessions cannot be looked up at the moment; try again")
 }
 
 /// As the protocol wants it; clients then begin anew.

@@ -44,6 +44,11 @@ impl Refusal {
     }
 }
 
+/// What was to be ended is.
+pub(super) fn ended() -> Answer {
+    answer(StatusCode::NO_CONTENT, String::new())
+}
+
 /// What a browser asks before it lets a page ask.
 pub(super) fn preflight(page: &Page) -> Answer {
     let mut answer = answer(StatusCode::NO_CONTENT, String::new());

@@ -7,6 +7,13 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
 
 SIX = ["create_session", "execute_code", "execute_terminal", "import_files", "export_files", "stop_session"]
+PICTURE = r"""
+import os
+class Picture:
+    def _repr_png_(self):
+        return b"\x89PNG\r\n\x1a\n" + os.urandom(1_200_000)
+display(Picture())
+"""
 notes, progress = [], []
 
 
@@ -33,6 +40,13 @@ async def work(session):
     await call("execute_code", session_id=sid, code="x = 'é' * 3")
     assert (await call("execute_code", session_id=sid, code="x"))["result"]["text/plain"] == "'ééé'"
     assert (await call("execute_terminal", session_id=sid, command="echo $((6*7))"))["stdout"] == "42\n"
+    if os.environ.get("RESTART"):
+        print("restart", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        assert (await call("execute_code", session_id=sid, code="x"))["result"]["text/plain"] == "'ééé'"
+    shown = await session.call_tool("execute_code", {"session_id": sid, "code": PICTURE})
+    picture, = [content for content in shown.content if content.type == "image"]
+    assert len(base64.b64decode(picture.data)) > 1 << 20 and len(str(shown.structuredContent)) < 1000
     await call("import_files", session_id=sid, files=[{"file_name": "a.bin", "file_content": base64.b64encode(b"\0\1").decode(), "encoding": "base64"}])
     assert (await call("export_files", session_id=sid, files=[{"source": "a.bin"}]))["success"]
     resource, = (await session.list_resources()).resources
@@ -44,9 +58,9 @@ async def work(session):
     bad = await session.call_tool("execute_code", {"session_id": sid, "code": ""})
     assert bad.isError and json.loads(bad.content[0].text)["error"] == "INVALID_INPUT", bad
     assert (await call("stop_session", session_id=sid)) == {"success": True}
-    # This client breaks when it is closed while something comes, so the last of it is waited for.
     changed = lambda: [note.method for note in notes].count("notifications/resources/list_changed")
-    for _ in range(200):
+    # Over stdio what is told comes before the answer; over HTTP on a connection of its own.
+    for _ in range(200 if sys.argv[1].startswith("http") else 0):
         if changed() == 2 and sum(note.method == "notifications/message" for note in notes) == 2:
             break
         await asyncio.sleep(0.1)

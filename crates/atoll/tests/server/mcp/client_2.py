@@ -8,6 +8,15 @@ from mcp.client.streamable_http import streamable_http_client
 SIX = ["create_session", "execute_code", "execute_terminal", "import_files", "export_files", "stop_session"]
 
 
+PICTURE = r"""
+import os
+class Picture:
+    def _repr_png_(self):
+        return b"\x89PNG\r\n\x1a\n" + os.urandom(1_200_000)
+display(Picture())
+"""
+
+
 async def work(client, modern):
     assert [tool.name for tool in (await client.list_tools()).tools] == SIX
     progress = []
@@ -24,6 +33,13 @@ async def work(client, modern):
     await call("execute_code", session_id=sid, code="x = 'é' * 3")
     assert (await call("execute_code", session_id=sid, code="x"))["result"]["text/plain"] == "'ééé'"
     assert (await call("execute_terminal", session_id=sid, command="echo $((6*7))"))["stdout"] == "42\n"
+    if os.environ.get("RESTART"):
+        print("restart", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        assert (await call("execute_code", session_id=sid, code="x"))["result"]["text/plain"] == "'ééé'"
+    shown = await client.call_tool("execute_code", {"session_id": sid, "code": PICTURE})
+    picture, = [content for content in shown.content if content.type == "image"]
+    assert len(base64.b64decode(picture.data)) > 1 << 20 and len(str(shown.structured_content)) < 1000
     await call("import_files", session_id=sid, files=[{"file_name": "a.bin", "file_content": base64.b64encode(b"\0\1").decode(), "encoding": "base64"}])
 
     async def exported():

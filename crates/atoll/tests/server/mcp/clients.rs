@@ -5,7 +5,11 @@ use super::{
     super::fixture::{KEY, Server},
     stdio::Place,
 };
-use std::{path::Path, process::Command};
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, Stdio},
+};
 
 /// A program with one of the clients.
 fn client(version: u32, script: &str) -> Command {
@@ -46,10 +50,39 @@ fn version_1_over_stdio() {
     does_all_of_it(command.args([env!("CARGO_BIN_EXE_atoll"), "mcp"]));
 }
 
+/// Does all of it, and in the middle the server is killed and started again.
+fn outlives_the_server(server: &mut Server, command: &mut Command) {
+    let pipes = command.env("RESTART", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = pipes.stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    if line == "restart\n" {
+        let address = server.address;
+        server.kill();
+        server.restart_at(address);
+        stdin.write_all(b"\n").unwrap();
+        line.clear();
+        stdout.read_line(&mut line).unwrap();
+    }
+    let ran = child.wait_with_output().unwrap();
+    assert!(ran.status.success() && line == "all of it\n", "{line}{}", String::from_utf8_lossy(&ran.stderr));
+}
+
 #[test]
 fn version_1_over_http() {
-    let server = Server::start();
-    does_all_of_it(client(1, "client_1.py").args([&format!("http://{}/mcp", server.address), KEY]));
+    let mut server = Server::start();
+    let url = format!("http://{}/mcp", server.address);
+    outlives_the_server(&mut server, client(1, "client_1.py").args([&url, KEY]));
+}
+
+#[test]
+fn version_1_over_a_bridge() {
+    let (server, place) = (Server::start(), Place::new());
+    let mut command = client(1, "client_1.py");
+    placed(&mut command, &place);
+    let url = format!("http://{}", server.address);
+    does_all_of_it(command.args([env!("CARGO_BIN_EXE_atoll"), "mcp", "--server", &url, "--key", KEY]));
 }
 
 #[test]
@@ -64,9 +97,10 @@ fn version_2_over_stdio() {
 
 #[test]
 fn version_2_over_http() {
-    let server = Server::start();
+    let mut server = Server::start();
+    let url = format!("http://{}/mcp", server.address);
     for mode in ["legacy", "auto"] {
-        does_all_of_it(client(2, "client_2.py").args([mode, &format!("http://{}/mcp", server.address), KEY]));
+        outlives_the_server(&mut server, client(2, "client_2.py").args([mode, &url, KEY]));
     }
 }
 

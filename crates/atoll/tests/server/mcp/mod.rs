@@ -8,6 +8,8 @@ mod conformance;
 mod engine;
 mod extra;
 mod files;
+mod inspector;
+mod lasting;
 mod stateless;
 mod stdio;
 mod tools;

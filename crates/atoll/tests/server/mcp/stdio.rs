@@ -55,7 +55,9 @@ impl Place {
         command
             .arg("mcp")
             .args(arguments)
-            .env_remove("ATOLL_URL")
+            // Where the command line asks; nobody is there, and it must not matter here.
+            .env("ATOLL_URL", "http://127.0.0.1:1")
+            .env_remove("ATOLL_MCP_SERVER")
             .env_remove("ATOLL_API_KEY")
             .env("ATOLL_DATA_DIR", self.base())
             .env("XDG_STATE_HOME", self.state())

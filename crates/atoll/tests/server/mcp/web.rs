@@ -47,6 +47,12 @@ impl<'a> Web<'a> {
         Self::open_as(server, KEY, None)
     }
 
+    /// A session that was begun before.
+    pub(super) fn again(server: &'a Server, key: &str, session: &str) -> Self {
+        let (key, session) = (key.to_owned(), session.to_owned());
+        Self { server, key, session, thread: None, next: 1000, notes: Vec::new() }
+    }
+
     pub(super) fn open_as(server: &'a Server, key: &str, thread: Option<&str>) -> Self {
         let mut web = Self {
             server,
@@ -124,6 +130,10 @@ impl Events {
             }
             if let Some(id) = line.strip_prefix("id:") {
                 self.last = Some(id.trim().to_owned());
+            }
+            // An answer of one message is JSON, after white space.
+            if line.starts_with('{') {
+                return Some(serde_json::from_str(&line).unwrap());
             }
             match line.strip_prefix("data:").map(str::trim) {
                 Some(data) if !data.is_empty() => return Some(serde_json::from_str(data).unwrap()),

@@ -162,8 +162,9 @@ impl Speaks for Web {
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
         let body = self.client.ask("POST", "/mcp", &message).await?.expect(200)?;
         let text = String::from_utf8(body)?;
-        let data = text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-        let messages = data.filter(|data| !data.is_empty()).map(serde_json::from_str::<Value>);
+        // One message is JSON; several are events.
+        let data = text.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
+        let messages = data.map(serde_json::from_str::<Value>);
         let found = messages.filter_map(Result::ok).find(|message| message["id"] == id);
         found.ok_or_else(|| format!("no answer: {text}").into())
     }

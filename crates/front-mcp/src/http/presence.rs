@@ -1,0 +1,122 @@
+//! Which clients are there. A client that listens holds a stream open as long as it lives; when that and all its
+//! requests are closed, and nothing new comes for a while, the client has vanished without a word.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What is known of one client's session.
+#[derive(Debug, Default)]
+struct Seen {
+    open: usize,
+    /// Whether it ever listened. One that never did is idle between its requests, and not gone.
+    listened: bool,
+    /// How often something was opened.
+    opened: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Presence(Mutex<HashMap<String, Seen>>);
+
+impl Presence {
+    fn seen(&self) -> MutexGuard<'_, HashMap<String, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something of a session is open until the guard is dropped; `left` is then told how to ask whether the client
+    /// is gone, where it may be.
+    pub(super) fn enter(self: &Arc<Self>, session: &str, listens: bool, left: Left) -> Here {
+        let mut all = self.seen();
+        let seen = all.entry(session.to_owned()).or_default();
+        seen.open += 1;
+        seen.opened += 1;
+        seen.listened |= listens;
+        Here { presence: Arc::clone(self), session: session.to_owned(), left }
+    }
+
+    /// Whether a session's client has opened nothing since.
+    pub(super) fn is_gone(&self, session: &str, since: u64) -> bool {
+        self.seen().get(session).is_some_and(|seen| seen.open == 0 && seen.opened == since)
+    }
+
+    pub(super) fn forget(&self, session: &str) {
+        self.seen().remove(session);
+    }
+}
+
+/// What is done when nothing of a session is open any more: its id, and what to ask [`Presence::is_gone`] with.
+pub(super) type Left = Arc<dyn Fn(String, u64) + Send + Sync>;
+
+/// Something of a session that is open.
+pub(super) struct Here {
+    presence: Arc<Presence>,
+    session: String,
+    left: Left,
+}
+
+/// A client, without being something of it that is open.
+pub(super) struct Client {
+    presence: Arc<Presence>,
+    session: String,
+}
+
+impl Client {
+    /// Whether nothing of it is open.
+    pub(super) fn is_away(&self) -> bool {
+        self.presence.seen().get(&self.session).is_none_or(|seen| seen.open == 0)
+    }
+}
+
+impl Here {
+    /// Ends it; what is left can be asked about its client.
+    pub(super) fn leave(self) -> Client {
+        Client { presence: Arc::clone(&self.presence), session: self.session.clone() }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        let since = {
+            let mut all = self.presence.seen();
+            let Some(seen) = all.get_mut(&self.session) else { return };
+            seen.open = seen.open.saturating_sub(1);
+            match (seen.open, seen.listened) {
+                (0, true) => seen.opened,
+                (0, false) => {
+                    all.remove(&self.session);
+                    return;
+                }
+                _ => return,
+            }
+        };
+        (self.left)(self.session.clone(), since);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn who_listened_and_closed_everything_may_be_gone() {
+        let presence: Arc<Presence> = Arc::default();
+        let told: Arc<AtomicU64> = Arc::default();
+        let noted = Arc::clone(&told);
+        let left: Left = Arc::new(move |_, since| noted.store(since, Ordering::SeqCst));
+        drop(presence.enter("a", false, Arc::clone(&left)));
+        assert!(told.load(Ordering::SeqCst) == 0 && presence.seen().is_empty(), "it only asks");
+        let listening = presence.enter("a", true, Arc::clone(&left));
+        drop(presence.enter("a", false, Arc::clone(&left)));
+        assert_eq!(told.load(Ordering::SeqCst), 0, "it still listens");
+        drop(listening);
+        let since = told.load(Ordering::SeqCst);
+        assert!(since > 0 && presence.is_gone("a", since));
+        let again = presence.enter("a", false, left);
+        assert!(!presence.is_gone("a", since));
+        drop(again);
+        assert!(!presence.is_gone("a", since), "it was there in between");
+    }
+}
