@@ -125,7 +125,7 @@ fn body(method: &str, path: &str) -> &'static str {
         "exec" => r#"{"command":"true"}"#,
         "run" | "execute" => r#"{"code":"1"}"#,
         "find" | "grep" => r#"{"pattern":"nothing"}"#,
-        "dependencies" => r#"{"packages":["six"]}"#,
+        "dependencies" => r#"{"packages":{"python":["six"]}}"#,
         "move" => r#"{"from":"secret.txt","to":"stolen.txt"}"#,
         "remove" => r#"{"path":"secret.txt"}"#,
         "cleanup" => r#"{"older_than_days":1}"#,
