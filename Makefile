@@ -15,6 +15,11 @@ TEST_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell comm
 # What the benchmark stands beside; without it the figures lack a baseline, and say so.
 BENCH_PACKAGES := runc tinyproxy-bin ipython3
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
+# What checks the API's description and makes clients of it; the dates are what the made client reads.
+TEST_CONTRACT := openapi-spec-validator==0.9.0 openapi-python-client==0.29.1 python-dateutil==2.9.0.post0
+TEST_CONTRACT_NODE := openapi-typescript@7.13.0 typescript@5.9.3
+# A web app with hot reload, which a preview must serve as it is.
+TEST_VITE := vite@5.4.21 react@18.3.1 react-dom@18.3.1 @vitejs/plugin-react@4.7.0
 # The official client of MCP, in both versions that are in use.
 TEST_MCP_1 := mcp==1.30.0
 TEST_MCP_2 := mcp==2.3.0
@@ -24,7 +29,7 @@ TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
 TEST_INSPECTOR := @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/sdk@1.32.2
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress setup-tests setup-bench nextest conformance-mcp conformance-suite inspector npm
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,7 +40,7 @@ serve: setup build ## starts the server on 127.0.0.1:7300
 build: ## the release programs in target/release
 	cargo build --release --workspace --bins
 
-test: setup-tests python conformance-suite inspector nextest lint ## every test, as CI runs them
+test: setup-tests python contract-tools conformance-suite inspector nextest lint ## every test, as CI runs them
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --workspace
 	@$(MAKE) --no-print-directory bench-quick
@@ -53,7 +58,8 @@ bench: setup-bench build ## every figure, each beside a baseline of the same run
 
 fuzz-api: build python ## every request that the API's description allows, for longer than make test does
 	cargo build --workspace --bins
-	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_TEST_EXAMPLES=200 cargo nextest run -p atoll no_request_that
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_TEST_EXAMPLES=$${EXAMPLES:-50} \
+	  cargo nextest run --profile long -p atoll -E 'test(no_request_that)' --no-capture
 
 fuzz-egress: nextest ## the parsers of the way out, with many more cases than make test has
 	ATOLL_FUZZ_CASES=$${CASES:-20000} cargo nextest run -p atoll-egress --lib -E 'test(fuzz) | test(hello) | test(socks) | test(answer) | test(host)'
@@ -106,7 +112,20 @@ python:
 	    echo "$$2" > $$stamp; \
 	  fi; \
 	}; \
-	install python "$(TEST_PYTHON)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"
+	install python "$(TEST_PYTHON)"; install python-contract "$(TEST_CONTRACT)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"
+
+# What makes types of the API's description, and a web app to preview.
+contract-tools:
+	@command -v npm >/dev/null || $(MAKE) --no-print-directory setup-tests TEST_PACKAGES="nodejs npm"; \
+	install() { \
+	  folder=target/$$1; stamp=$$folder/.installed; \
+	  if [ "$$(cat $$stamp 2>/dev/null)" != "$$2" ]; then \
+	    rm -rf $$folder; mkdir -p $$folder; \
+	    npm install --silent --no-audit --no-fund --prefix $$folder $$2; \
+	    echo "$$2" > $$stamp; \
+	  fi; \
+	}; \
+	install contract-node "$(TEST_CONTRACT_NODE)"; install vite-app "$(TEST_VITE)"
 
 # Programs from npm, each set in a folder of its own beside the build.
 conformance-suite:

@@ -123,6 +123,9 @@ pub struct Create {
     /// An image, or an alias of one
     #[arg(long, value_name = "NAME")]
     pub(crate) image: Option<String>,
+    /// Who its commands run as and what may be written: default, tools, root or build
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     /// Memory, such as 512m or 2g
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     pub(crate) memory: Option<u64>,

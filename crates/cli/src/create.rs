@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 fn request(options: Create) -> Result<CreateSandbox, Failure> {
     let Create {
         image,
+        profile,
         memory,
         cpus,
         disk,
@@ -32,6 +33,7 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
     };
     Ok(CreateSandbox {
         image,
+        profile,
         idle_timeout_seconds: seconds(idle_timeout, "idle-timeout")?,
         max_lifetime_seconds: seconds(max_lifetime, "max-lifetime")?,
         memory_mb: memory.map(mebibytes),
@@ -101,6 +103,7 @@ mod tests {
         let wanted = serde_json::json!({ "dependencies": { "python": { "pandas": "2.2.3", "six": "" },
             "node": { "@types/node": "^20" } } });
         assert_eq!(sent(line), wanted);
+        assert_eq!(sent("--profile root"), serde_json::json!({ "profile": "root" }));
         assert_eq!(sent("--egress-mode full"), serde_json::json!({ "egress": { "mode": "full" } }));
     }
 }

@@ -52,7 +52,7 @@ fn request(options: Exec) -> Result<ExecRequest, Failure> {
     Ok(ExecRequest {
         arguments: shell.is_none().then_some(command),
         command: shell,
-        timeout_seconds: timeout.map(|time| time.as_secs_f64().ceil() as u64),
+        timeout_seconds: timeout.map(|time| time.as_secs_f64()),
         working_directory: workdir,
         env_vars: pairs::map(env),
         stdin: if wants_stdin { Some(stdin()?) } else { None },

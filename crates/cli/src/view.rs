@@ -41,6 +41,7 @@ fn rendered(s: &Sandbox) -> String {
         ("Id", Some(s.id.to_string())),
         ("Status", Some(status)),
         ("Image", Some(s.image.clone())),
+        ("Profile", (!s.profile.is_empty()).then(|| s.profile.clone())),
         ("Session key", s.session_key.clone()),
         ("Labels", (!s.labels.is_empty()).then(|| labels(s))),
         ("Owner", Some(s.user_name.clone())),

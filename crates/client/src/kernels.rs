@@ -64,7 +64,7 @@ pub struct StartKernel {
 }
 
 /// A cell that is wanted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RunCode {
     /// The code.
     pub code: String,
@@ -73,7 +73,7 @@ pub struct RunCode {
     pub language: Option<String>,
     /// In seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<u64>,
+    pub timeout: Option<f64>,
     /// In which kernel; the default one of the language where there is none.
     #[serde(skip)]
     pub kernel: Option<Uuid>,

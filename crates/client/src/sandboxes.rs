@@ -14,6 +14,9 @@ type Map = BTreeMap<String, String>;
 pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Who its commands run as, and what may be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_seconds: Option<u32>,
     /// How long it may live in all.
@@ -76,6 +79,8 @@ pub struct Sandbox {
     pub user_name: String,
     #[serde(default)]
     pub image: String,
+    #[serde(default)]
+    pub profile: String,
     #[serde(default)]
     pub container_id: Option<String>,
     #[serde(default)]

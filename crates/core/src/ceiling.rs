@@ -3,7 +3,7 @@
 
 use crate::{Caller, Core, live::Quota};
 use atoll_store::{SandboxRecord, Scope};
-use atoll_types::{Ceiling, Limits, Result, Tier};
+use atoll_types::{Ceiling, Error, ErrorCode, Limits, Result, Tier};
 
 const MIB: u64 = 1 << 20;
 
@@ -50,16 +50,52 @@ impl Most {
         Ok(())
     }
 
+    /// Refuses a profile that the tier does not have.
+    pub(crate) fn check_profile(self, name: &str) -> Result<()> {
+        match self.0 {
+            Some((tier, most)) if !most.profiles.has(name) => {
+                let allowed = most.profiles.names();
+                let message = format!(
+                    "the profile {name} is not for keys of the tier {tier}; {} are",
+                    allowed.join(", ")
+                );
+                let error = Error::new(ErrorCode::PermissionDenied, message).at("profile");
+                Err(error.fact("asked", name).fact("allowed", allowed).fact("tier", tier.as_str()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How long a command may run that says so, or says nothing.
-    pub(crate) fn timeout(self, asked: Option<u64>, usual: Option<u64>) -> Result<Option<u64>> {
-        let Some((tier, most)) = self.0 else { return Ok(asked.or(usual)) };
+    pub(crate) fn timeout(self, asked: Option<f64>, usual: Option<u64>) -> Result<Option<f64>> {
+        const FIELD: &str = "timeout_seconds";
+        let seconds = |whole: u64| whole as f64;
+        let Some((tier, most)) = self.0 else { return Ok(asked.or(usual.map(seconds))) };
         match asked {
             Some(seconds) => {
-                tier.check("timeout_seconds", seconds, most.timeout_seconds)?;
+                // A whole number is told as one.
+                match seconds.fract() == 0.0 {
+                    true => tier.check(FIELD, seconds as u64, most.timeout_seconds)?,
+                    false => tier.check(FIELD, seconds, most.timeout_seconds as f64)?,
+                }
                 Ok(asked)
             }
-            None => Ok(Some(usual.unwrap_or(u64::MAX).min(most.timeout_seconds))),
+            None => Ok(Some(seconds(usual.unwrap_or(u64::MAX).min(most.timeout_seconds)))),
         }
+    }
+}
+
+/// The shortest that a command or a cell may ask for.
+const LEAST_TIMEOUT: f64 = 0.001;
+
+/// Refuses a timeout that is none, or longer than anything may run.
+pub(crate) fn check_timeout(field: &str, seconds: Option<f64>, most: u64) -> Result<()> {
+    match seconds {
+        Some(seconds) if !(LEAST_TIMEOUT..=most as f64).contains(&seconds) => {
+            let message = format!("{field} must be between {LEAST_TIMEOUT} and {most}");
+            Err(Error::invalid(field, message))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -72,7 +108,9 @@ impl Core {
     /// holds its files, so that is no reason.
     pub(crate) fn may_start(&self, caller: &Caller, record: &SandboxRecord) -> Result<()> {
         let named = Named { memory: true, cores: true, disk: false, processes: true };
-        self.most(caller).check(&record.limits, named)
+        let most = self.most(caller);
+        most.check_profile(&record.profile.name)?;
+        most.check(&record.limits, named)
     }
 
     /// What the caller's plan allows an owner; nothing bounds an admin.
@@ -113,11 +151,16 @@ mod tests {
             assert_eq!(most.check(&limits, Named::default()), Ok(()));
             assert_eq!(Most::default().check(&limits, all), Ok(()), "an admin has no tier");
         }
+        assert_eq!(most.check_profile("tools"), Ok(()));
+        assert_eq!(most.check_profile("root").unwrap_err().field.as_deref(), Some("profile"));
+        assert_eq!(Most::default().check_profile("root"), Ok(()));
         let time = |asked, usual| most.timeout(asked, usual).map_err(|e| e.field.unwrap_or_default());
-        assert_eq!(time(None, Some(300)), Ok(Some(120)));
-        assert_eq!(time(None, None), Ok(Some(120)));
-        assert_eq!(time(Some(120), None), Ok(Some(120)));
-        assert_eq!(time(Some(121), None), Err("timeout_seconds".into()));
+        assert_eq!(time(None, Some(300)), Ok(Some(120.0)));
+        assert_eq!(time(None, None), Ok(Some(120.0)));
+        assert_eq!(time(Some(120.0), None), Ok(Some(120.0)));
+        assert_eq!(time(Some(0.25), None), Ok(Some(0.25)));
+        assert_eq!(time(Some(120.5), None), Err("timeout_seconds".into()));
+        assert_eq!(time(Some(121.0), None), Err("timeout_seconds".into()));
         assert_eq!(Most::default().timeout(None, None), Ok(None));
     }
 }

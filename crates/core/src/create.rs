@@ -25,6 +25,8 @@ const LIFETIME_SECONDS: std::ops::RangeInclusive<u32> = 1..=365 * 24 * 3600;
 #[allow(missing_docs)]
 pub struct CreateSandbox {
     pub image: Option<String>,
+    /// What is fixed when its container starts; `default` where none is named.
+    pub profile: Option<String>,
     pub idle_timeout_seconds: Option<u32>,
     pub max_lifetime_seconds: Option<u32>,
     pub memory_mb: Option<u64>,
@@ -208,6 +210,9 @@ impl Core {
         if let Some(key) = &request.session_key {
             what = what.and("session_key", key);
         }
+        if let Some(profile) = &request.profile {
+            what = what.and("profile", profile);
+        }
         let act = self.act(caller, what).await?;
         let result = self.create_as(&act, caller, id, request).await;
         act.done(result).await
@@ -225,8 +230,14 @@ impl Core {
         for (language, packages) in &dependencies {
             check_packages(*language, packages).map_err(|e| e.at("dependencies"))?;
         }
+        let profile = request.profile.clone();
         let new = self.new_record(caller, id, request)?;
         let mut created = self.make_and_start(caller, new).await?;
+        if let Some(asked) = profile.filter(|name| *name != created.record.profile.name) {
+            let (id, is) = (created.record.id.uuid(), &created.record.profile.name);
+            let message = format!("the sandbox {id} of this session key has the profile {is}, not {asked}");
+            return Err(Error::new(ErrorCode::Conflict, message).at("profile"));
+        }
         if created.new {
             created.stderr = self.install_all(caller, created.record.id, dependencies).await;
         }
@@ -236,6 +247,7 @@ impl Core {
     fn new_record(&self, caller: &Caller, id: SandboxId, request: CreateSandbox) -> Result<NewSandbox> {
         let CreateSandbox {
             image,
+            profile,
             idle_timeout_seconds,
             max_lifetime_seconds,
             memory_mb,
@@ -253,8 +265,8 @@ impl Core {
         let knobs = self.live.now();
         check_idle(idle_timeout_seconds)?;
         check_lifetime(max_lifetime_seconds, knobs.lifecycle_max_lifetime_seconds)?;
-        check_environment("env_vars", &env_vars)?;
-        check_environment("secrets", &secrets)?;
+        self.check_variables("env_vars", &env_vars)?;
+        self.check_variables("secrets", &secrets)?;
         check_labels(&labels)?;
         if let Some(key) = &session_key {
             check_text("session_key", key, 255)?;
@@ -263,13 +275,15 @@ impl Core {
         let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
         check_text("image", &image, 255)?;
+        let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
+        self.most(caller).check_profile(&profile.name)?;
         let policy = self.gates.asked(caller, &image, network_enabled, egress)?;
         Ok(NewSandbox {
             id,
             owner: caller.owner.clone(),
             owner_name: caller.owner_name.clone(),
             status: Status::Provisioning,
-            profile: self.settings.profile(&image)?,
+            profile,
             image,
             container: None,
             volume: VolumeId::random(),
@@ -283,6 +297,22 @@ impl Core {
             environment: self.vault.seal(&id.to_string(), &Environment::new(env_vars, secrets))?,
             created_at: now(),
         })
+    }
+
+    /// Refuses variables that cannot be, or that the operator's list does not have; an empty list has all.
+    fn check_variables(&self, field: &str, variables: &BTreeMap<String, String>) -> Result<()> {
+        check_environment(field, variables)?;
+        let allowed = &self.live.now().env_allowlist;
+        match variables.keys().find(|name| !allowed.is_empty() && !allowed.contains(*name)) {
+            Some(name) => {
+                let message = format!(
+                    "the variable {name} may not be set here; env_allowlist has {}",
+                    allowed.join(", ")
+                );
+                Err(Error::invalid(field, message))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Changes a sandbox. What its commands start with and what it may use change only while it is not
@@ -324,8 +354,8 @@ impl Core {
             return Err(Error::invalid("disk_mb", "disk_mb is fixed when a sandbox is created"));
         }
         check_idle(idle_timeout_seconds)?;
-        env_vars.as_ref().map_or(Ok(()), |e| check_environment("env_vars", e))?;
-        secrets.as_ref().map_or(Ok(()), |e| check_environment("secrets", e))?;
+        env_vars.as_ref().map_or(Ok(()), |e| self.check_variables("env_vars", e))?;
+        secrets.as_ref().map_or(Ok(()), |e| self.check_variables("secrets", e))?;
         labels.as_ref().map_or(Ok(()), check_labels)?;
         let at_rest_only = memory_mb.is_some()
             || cpu_cores.is_some()

@@ -7,6 +7,7 @@
 
 mod above;
 mod act;
+mod admin;
 mod admission;
 mod caller;
 mod ceiling;
@@ -39,6 +40,7 @@ mod usage;
 mod vault;
 
 pub use above::Deed;
+pub use admin::{BulkAction, BulkOutcome, BulkTarget};
 pub use admission::Machine;
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
 pub use atoll_egress::{

@@ -46,8 +46,13 @@ impl Default for CoreSettings {
 }
 
 impl CoreSettings {
-    /// The profile that an image name means.
+    /// The default profile with the image that a name means.
     pub(crate) fn profile(&self, image: &str) -> Result<Profile> {
+        self.profile_named("default", image)
+    }
+
+    /// A profile that ships, with the image that a name means.
+    pub(crate) fn profile_named(&self, profile: &str, image: &str) -> Result<Profile> {
         let name = self.aliases.get(image).map_or(image, String::as_str);
         let known = || {
             let names: Vec<&str> =
@@ -59,7 +64,11 @@ impl CoreSettings {
         if name != "host" {
             return Err(known());
         }
-        let default = Profile::builtin("default").ok_or_else(|| Error::internal("no default profile"))?;
-        Ok(Profile { image, ..default })
+        let unknown = || {
+            let message =
+                format!("there is no profile {profile:?}; there are {}", Profile::BUILTIN.join(", "));
+            Error::invalid("profile", message)
+        };
+        Ok(Profile { image, ..Profile::builtin(profile).ok_or_else(unknown)? })
     }
 }

@@ -166,7 +166,7 @@ impl Core {
         request: TerminalRequest,
     ) -> Result<(Terminal, Arc<dyn Container>)> {
         let mut command = request.build()?;
-        command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs);
+        command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs_f64);
         let (container, working) = self.desks.lend(act.record()?.id, "a terminal").await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);

@@ -23,12 +23,6 @@ impl Modify for Bearer {
     }
 }
 
-/// Writes the router's `{*path}`, which takes slashes too, as OpenAPI writes a parameter.
-pub(crate) fn plain_paths(document: &mut utoipa::openapi::OpenApi) {
-    let paths = std::mem::take(&mut document.paths.paths);
-    document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
-}
-
 const PAGE: &str = include_str!("docs.html");
 
 /// `/openapi.json` and `/docs`.

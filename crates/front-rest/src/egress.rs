@@ -4,7 +4,7 @@ use crate::{
     App,
     auth::Who,
     error::Failure,
-    parse::{Params, Raw, json, sandbox_id},
+    parse::{Params, Raw, json, required_json, sandbox_id, seconds},
     time::rfc3339,
 };
 use atoll_core::{EgressEntry, EgressPreset, EgressView, ListedEntry, Policy, Refusals};
@@ -142,7 +142,8 @@ impl From<EgressView> for EgressInfo {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EgressTokenBody {
     /// For how long. Four hours, where nothing is said.
-    #[schema(minimum = 1, maximum = 604_800)]
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 604_800)]
+    #[serde(deserialize_with = "seconds")]
     ttl_seconds: Option<u32>,
 }
 
@@ -275,7 +276,7 @@ fn whole(error: Error) -> Error {
     }
 }
 
-/// Replaces what a sandbox may reach. One that runs obeys at once, open connections included.
+/// Replaces what a sandbox may reach; without a body nothing is changed. One that runs obeys at once, open connections included.
 #[utoipa::path(put, path = "/api/v1/sandboxes/{id}/egress", tag = "egress", params(("id" = Uuid, Path)),
     request_body = EgressPolicy,
     responses((status = 200, body = EgressInfo), (status = 403, description = "The key's tier does not allow it"),
@@ -287,7 +288,7 @@ pub(crate) async fn put(
     Raw(body): Raw,
 ) -> Result<Json<EgressInfo>, Failure> {
     let id = sandbox_id(&id)?;
-    let policy: Policy = json(&body)?;
+    let policy: Policy = required_json(&body)?;
     Ok(Json(app.core.set_egress(&caller, id, policy).await.map_err(whole)?.into()))
 }
 

@@ -43,7 +43,7 @@ pub const ERROR_TABLE: &[(ErrorCode, u16)] = &[
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: Error,
-    /// Where the field is: in the body, the query or the path.
+    /// Where the field is: in the body, the query, the path or a header.
     place: &'static str,
     /// Instead of the table's.
     status: Option<StatusCode>,
@@ -64,6 +64,11 @@ impl Failure {
     /// An error about the path.
     pub(crate) fn in_path(error: Error) -> Self {
         Self { error, place: "path", status: None }
+    }
+
+    /// An error about a header.
+    pub(crate) fn in_header(error: Error) -> Self {
+        Self { error, place: "header", status: None }
     }
 
     /// Whether the caller is not known.
@@ -90,6 +95,22 @@ impl Failure {
     }
 }
 
+/// Where a request is wrong. That is the caller's to mend, whatever the reason is, so it is told in the shape
+/// of a validation; an error without such a place has the other shape.
+fn location(place: &'static str, error: &Error) -> Option<Vec<String>> {
+    match (error.code, &error.field) {
+        // The body or the query as a whole; a parameter of the path may be called so.
+        (ErrorCode::InvalidArgument, Some(field)) if field == place && place != "path" => {
+            Some(vec![place.into()])
+        }
+        (ErrorCode::InvalidArgument, None) => Some(vec![place.into()]),
+        (ErrorCode::InvalidArgument | ErrorCode::Unsupported, Some(field)) => {
+            Some(vec![place.into(), field.clone()])
+        }
+        _ => None,
+    }
+}
+
 fn status_of(error: &Error) -> StatusCode {
     let listed = ERROR_TABLE.iter().find(|(code, _)| *code == error.code).map_or(500, |(_, status)| *status);
     StatusCode::from_u16(listed).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -98,19 +119,15 @@ fn status_of(error: &Error) -> StatusCode {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response<Body> {
         let Self { error, place, status } = self;
-        // A wrong field is the caller's to mend, whatever the reason is.
-        let about_field = match (error.code, &error.field) {
-            (ErrorCode::InvalidArgument | ErrorCode::Unsupported, Some(field)) => Some(field.clone()),
-            _ => None,
-        };
+        let found = if status.is_none() { location(place, &error) } else { None };
         let retry_after = error.refusal.as_ref().and_then(|r| r.retry_after_seconds).unwrap_or(1);
-        let mut response = match about_field {
-            Some(field) => {
+        let mut response = match found {
+            Some(loc) => {
                 let kind = match error.code {
                     ErrorCode::Unsupported => "unsupported",
                     _ => "value_error",
                 };
-                let detail = json!({ "loc": [place, field], "msg": error.message, "type": kind });
+                let detail = json!({ "loc": loc, "msg": error.message, "type": kind });
                 (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": [detail] }))).into_response()
             }
             None => {
@@ -152,6 +169,12 @@ pub(crate) async fn no_such_route() -> Failure {
     Error::new(ErrorCode::NotFound, "there is nothing at this path; see /docs").into()
 }
 
+/// The path is there, and not for this method.
+pub(crate) async fn no_such_method() -> Failure {
+    let error = Error::new(ErrorCode::Unsupported, "this path does not take this method; see /docs");
+    Failure { error, place: "header", status: Some(StatusCode::METHOD_NOT_ALLOWED) }
+}
+
 /// A fault of ours, which the log has and the caller need not see.
 pub(crate) fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response<Body> {
     let text = cause.downcast_ref::<String>().map(String::as_str).or(cause.downcast_ref::<&str>().copied());
@@ -162,6 +185,17 @@ pub(crate) fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_request_is_told_by_its_place() {
+        let at = |error: &Error, place| location(place, error).map(|loc| loc.join("/"));
+        assert_eq!(at(&Error::invalid("image", "no"), "body").as_deref(), Some("body/image"));
+        assert_eq!(at(&Error::invalid("Range", "no"), "header").as_deref(), Some("header/Range"));
+        assert_eq!(at(&Error::invalid("body", "cut off"), "body").as_deref(), Some("body"));
+        assert_eq!(at(&Error::new(ErrorCode::InvalidArgument, "no"), "path").as_deref(), Some("path"));
+        assert_eq!(at(&Error::new(ErrorCode::PermissionDenied, "no").at("image"), "body"), None);
+        assert_eq!(at(&Error::new(ErrorCode::Unsupported, "no"), "body"), None);
+    }
 
     #[test]
     fn every_code_has_one_status() {

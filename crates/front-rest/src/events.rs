@@ -87,7 +87,7 @@ impl From<EventRow> for EventItem {
 /// Where a listener that reconnects wants to go on.
 fn last_event(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
     let Some(value) = headers.get("last-event-id").filter(|v| !v.is_empty()) else { return Ok(None) };
-    let wrong = || Error::invalid("Last-Event-ID", "expected the id of an event");
+    let wrong = || Failure::in_header(Error::invalid("Last-Event-ID", "expected the id of an event"));
     Ok(Some(value.to_str().ok().and_then(|text| text.parse().ok()).ok_or_else(wrong)?))
 }
 

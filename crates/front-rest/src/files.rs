@@ -49,7 +49,7 @@ pub(crate) async fn list(
 /// The part of a file that a `Range` header asks for: its first byte and, where it says, its last.
 fn range_of(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>, Failure> {
     let Some(value) = headers.get(header::RANGE) else { return Ok(None) };
-    let wrong = || Error::invalid("Range", "expected bytes=FIRST-LAST or bytes=FIRST-");
+    let wrong = || Failure::in_header(Error::invalid("Range", "expected bytes=FIRST-LAST or bytes=FIRST-"));
     let text = value.to_str().ok().and_then(|v| v.strip_prefix("bytes=")).ok_or_else(wrong)?;
     let (first, last) = text.split_once('-').ok_or_else(wrong)?;
     let first: u64 = first.parse().map_err(|_| wrong())?;
@@ -74,11 +74,12 @@ pub(crate) async fn download(
     let range = range_of(&headers)?;
     let (first, last) = range.unwrap_or((0, None));
     let length = last.map_or(0, |last| last - first + 1);
-    let download = app.core.download(&caller, sandbox_id(&id)?, &path, first, length).await?;
+    let download = app.core.download(&caller, sandbox_id(&id)?, &path, first, length).await;
+    let download = download.map_err(Failure::in_path)?;
     let size = download.entry.size;
     if first > 0 && first >= size {
         let message = format!("the file has {size} bytes");
-        return Err(Error::invalid("Range", message).into());
+        return Err(Failure::in_header(Error::invalid("Range", message)));
     }
     let end = last.map_or(size, |last| size.min(last.saturating_add(1)));
     let left = download.left();
@@ -115,6 +116,7 @@ fn pieces(download: Download) -> impl futures_util::Stream<Item = Result<bytes::
 #[into_params(parameter_in = Query)]
 pub(crate) struct UploadParams {
     /// `force` replaces a file that the sandbox's user may not write.
+    #[param(inline)]
     overwrite: Option<Overwrite>,
 }
 
@@ -138,7 +140,8 @@ pub(crate) async fn upload(
 ) -> Result<StatusCode, Failure> {
     let force = params.overwrite == Some(Overwrite::Force);
     let options = WriteOptions { create_parents: true, force, ..WriteOptions::default() };
-    app.core.upload(&caller, sandbox_id(&id)?, &path, options, steady(body)).await?;
+    let written = app.core.upload(&caller, sandbox_id(&id)?, &path, options, steady(body)).await;
+    written.map_err(Failure::in_path)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

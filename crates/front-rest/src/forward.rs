@@ -51,7 +51,6 @@ pub(crate) struct ForwardParams {
 /// is the end of that direction; the close is the end.
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}/forward", tag = "preview", params(("id" = uuid::Uuid, Path), ForwardParams),
     responses((status = 101, description = "The connection is there"), (status = 404), (status = 409),
-        (status = 422, description = "A parameter is wrong, or the request is no WebSocket"),
         (status = 502, description = "Nothing listens on the port")))]
 pub(crate) async fn forward(
     State(app): State<App>,
@@ -73,7 +72,7 @@ pub(crate) async fn forward(
         Err(error) => {
             // Whoever may not have the port hears that first.
             app.core.port(&caller, id, params.port).await.map_err(Failure::in_query)?;
-            return Err(Error::invalid("Upgrade", format!("expected a WebSocket: {error}")).into());
+            return Err(Failure::no_socket(format!("expected a WebSocket: {error}")));
         }
     };
     let (port, stream) = app.core.forward(&caller, id, params.port).await.map_err(Failure::in_query)?;

@@ -64,11 +64,20 @@ fn is_same_place(origin: &str, host: &str) -> bool {
     theirs.host().eq_ignore_ascii_case(ours.host()) && port(&theirs) == port(&ours)
 }
 
+/// Whether a path can be read as text. What a preview passes on is the app's, as it was sent.
+fn is_text(path: &str) -> bool {
+    percent_encoding::percent_decode_str(path).decode_utf8().is_ok() || preview::is_app_path(path)
+}
+
 /// Refuses what a foreign page sends, and says how answers may be used.
 pub(crate) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
     if app.access == Access::Open && !may_pass(&request) {
         let message = "without keys only this machine may ask, by the name localhost or 127.0.0.1";
         return Failure::from(Error::new(ErrorCode::PermissionDenied, message)).into_response();
+    }
+    if !is_text(request.uri().path()) {
+        let message = "the path is not UTF-8 where it is percent-encoded";
+        return Failure::in_path(Error::new(ErrorCode::InvalidArgument, message)).into_response();
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

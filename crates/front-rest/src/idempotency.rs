@@ -41,7 +41,7 @@ impl Repeat {
             Ok(key) if (1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()) => key,
             _ => {
                 let message = "must be 1 to 255 printable characters without spaces";
-                return Err(Error::invalid("Idempotency-Key", message).into());
+                return Err(Failure::in_header(Error::invalid("Idempotency-Key", message)));
             }
         };
         let mut hash = Sha256::new();
@@ -57,7 +57,7 @@ impl Repeat {
     }
 
     pub(crate) fn mismatch() -> Failure {
-        Error::invalid("Idempotency-Key", "it was used for another request").into()
+        Failure::in_header(Error::invalid("Idempotency-Key", "it was used for another request"))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     App,
     auth::Who,
     error::Failure,
-    parse::{Raw, json, key_id},
+    parse::{Raw, json, key_id, seconds},
     shapes::KeyItem,
 };
 use atoll_core::NewKey;
@@ -33,8 +33,9 @@ pub(crate) struct KeyBody {
     /// is lower.
     tier: Option<String>,
     /// For how long it is worth anything.
-    #[schema(minimum = 1, maximum = 3_153_600_000_u64)]
-    expires_in_seconds: Option<u64>,
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 3_153_600_000_u64)]
+    #[serde(default, deserialize_with = "seconds")]
+    expires_in_seconds: Option<u32>,
 }
 
 /// A new key with its secret, which is shown this once.
@@ -45,7 +46,7 @@ pub(crate) struct NewKeyItem {
     item: KeyItem,
 }
 
-fn expiry(seconds: Option<u64>) -> Result<Option<i64>, Error> {
+fn expiry(seconds: Option<u32>) -> Result<Option<i64>, Error> {
     let Some(seconds) = seconds else { return Ok(None) };
     if !(1..=3_153_600_000).contains(&seconds) {
         return Err(Error::invalid("expires_in_seconds", "must be between 1 and 3153600000"));

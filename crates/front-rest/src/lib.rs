@@ -1,8 +1,10 @@
 //! The REST API of `/api/v1`. Handlers parse into operations of the core and render what comes back;
 //! they decide nothing. Every error goes through one table ([`error`]).
 
+mod admin;
 mod audit;
 mod auth;
+mod describe;
 mod docs;
 mod egress;
 mod error;
@@ -75,6 +77,7 @@ const LARGEST_BODY: usize = 4 << 20;
 #[openapi(
     info(title = "Atoll", description = "A computer of its own for every AI agent.", license(name = "Apache-2.0")),
     paths(preview::open),
+    components(schemas(describe::ErrorBody, describe::ValidationBody)),
     modifiers(&Bearer),
     security(("key" = []))
 )]
@@ -82,6 +85,7 @@ struct Document;
 
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(meta::root))
         .routes(routes!(meta::health))
         .routes(routes!(meta::metrics))
         .routes(routes!(sandboxes::create, sandboxes::list))
@@ -132,6 +136,8 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
+        .routes(routes!(admin::sandboxes))
+        .routes(routes!(admin::bulk_stop))
         .routes(routes!(settings::get, settings::patch))
         .routes(routes!(pool::summary))
         .routes(routes!(pool::get, pool::patch))
@@ -156,9 +162,8 @@ fn routes() -> OpenApiRouter<App> {
 /// The document that describes the API.
 #[must_use]
 pub fn openapi() -> String {
-    let (_, mut document) = routes().split_for_parts();
-    docs::plain_paths(&mut document);
-    document.to_pretty_json().unwrap_or_default()
+    let (_, document) = routes().split_for_parts();
+    serde_json::to_string_pretty(&describe::finish(&document)).unwrap_or_default()
 }
 
 /// The whole API over a core, with whatever else is served beside it.
@@ -171,13 +176,13 @@ pub fn router(
 ) -> Router {
     let preview = Arc::new(Preview::new(preview));
     let app = App { core, sessions, access, metrics: Arc::default(), rates: Arc::default(), preview };
-    let (router, mut document) = routes().split_for_parts();
-    docs::plain_paths(&mut document);
-    let document = document.to_json().unwrap_or_default();
+    let (router, document) = routes().split_for_parts();
+    let document = describe::finish(&document).to_string();
     let router = beside.into_iter().fold(router, |router, mount| router.merge(mount.router()));
     router
         .merge(docs::router(document))
         .fallback(error::no_such_route)
+        .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::count))

@@ -5,8 +5,8 @@ use atoll_types::Error;
 use axum::{
     Json,
     extract::{ConnectInfo, FromRequestParts, Request, State},
-    http::header,
-    response::{IntoResponse, Response},
+    http::{HeaderMap, header},
+    response::{Html, IntoResponse, Response},
 };
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -20,8 +20,63 @@ pub(crate) struct Health {
     version: &'static str,
 }
 
+/// What answers here, and where to go on.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Welcome {
+    #[schema(example = "atoll")]
+    name: &'static str,
+    version: &'static str,
+    links: Links,
+}
+
+/// Paths of this server.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Links {
+    /// The API, which needs a key.
+    api: &'static str,
+    /// Its description for people.
+    docs: &'static str,
+    /// Its description for programs.
+    openapi: &'static str,
+    health: &'static str,
+    /// The Model Context Protocol.
+    mcp: &'static str,
+}
+
+const LINKS: Links = Links {
+    api: "/api/v1/sandboxes",
+    docs: "/docs",
+    openapi: "/openapi.json",
+    health: "/health",
+    mcp: "/mcp",
+};
+
+/// What answers here, for programs as JSON and for browsers as a page. Needs no key.
+#[utoipa::path(get, path = "/", tag = "server", security(()),
+    responses((status = 200, content((Welcome = "application/json"), (String = "text/html")))))]
+pub(crate) async fn root(headers: HeaderMap) -> Response {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !accepted.contains("text/html") {
+        let version = env!("CARGO_PKG_VERSION");
+        return Json(Welcome { name: "atoll", version, links: LINKS }).into_response();
+    }
+    let Links { api: _, docs, openapi, health, mcp } = LINKS;
+    let link = |path: &str, text: &str| format!("<li><a href=\"{path}\">{path}</a>: {text}</li>");
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><title>Atoll</title><h1>Atoll {}</h1>\
+         <p>A computer of its own for every AI agent. Programs ask below /api/v1, with a key.</p><ul>{}{}{}{}</ul>",
+        env!("CARGO_PKG_VERSION"),
+        link(docs, "the API, for people"),
+        link(openapi, "the API, for programs"),
+        link(health, "whether this server works"),
+        link(mcp, "tools for models, over the Model Context Protocol"),
+    );
+    let policy = "default-src 'none'";
+    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(page)).into_response()
+}
+
 /// Whether the server works. Needs no key.
-#[utoipa::path(get, path = "/health", tag = "server", security(()), responses((status = 200, body = Health), (status = 503)))]
+#[utoipa::path(get, path = "/health", tag = "server", security(()), responses((status = 200, body = Health), (status = 503, body = Health)))]
 pub(crate) async fn health(State(app): State<App>) -> Response {
     let version = env!("CARGO_PKG_VERSION");
     match app.core.ready().await {

@@ -9,7 +9,7 @@ use axum::{
     http::request::Parts,
 };
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -59,6 +59,24 @@ pub(crate) fn json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
         .map_err(|e| wrong(e.path().to_string(), e.inner().to_string()))?;
     reader.end().map_err(|e| wrong(".".into(), e.to_string()))?;
     Ok(value)
+}
+
+/// JSON of a body that must be there: to leave it out is a mistake, and not the same as `{}`.
+pub(crate) fn required_json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        let message = "the request has no body; send a JSON object";
+        return Err(Error::invalid("body", message).into());
+    }
+    json(body)
+}
+
+/// Whole seconds of a number that may have a fraction, which counts as a second more.
+pub(crate) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let Some(seconds) = Option::<f64>::deserialize(from)? else { return Ok(None) };
+    match (0.0..=f64::from(u32::MAX)).contains(&seconds) {
+        true => Ok(Some(seconds.ceil() as u32)),
+        false => Err(serde::de::Error::custom(format!("expected seconds from 0 to {}", u32::MAX))),
+    }
 }
 
 /// A query, read strictly.

@@ -8,7 +8,7 @@ use crate::{
     parse::{Params, Raw, json, sandbox_id},
     shapes::{ActivityItem, CreateBody, PatchBody, Sandbox, SandboxPage, status_name, statuses_of},
 };
-use atoll_store::{ListQuery, SortBy};
+use atoll_store::{ListQuery, Page, SortBy};
 use atoll_types::Error;
 use axum::{
     Json,
@@ -74,7 +74,7 @@ fn wrong(field: &str, message: &str) -> Failure {
     Failure::in_query(Error::invalid(field, message))
 }
 
-fn labels_of(text: Option<&str>) -> Result<BTreeMap<String, String>, Failure> {
+pub(crate) fn labels_of(text: Option<&str>) -> Result<BTreeMap<String, String>, Failure> {
     let mut pairs = vec![String::new()];
     let mut letters = text.unwrap_or_default().chars();
     while let Some(letter) = letters.next() {
@@ -93,7 +93,7 @@ fn labels_of(text: Option<&str>) -> Result<BTreeMap<String, String>, Failure> {
 }
 
 impl ListParams {
-    fn query(self) -> Result<(ListQuery, u64, u32), Failure> {
+    pub(crate) fn query(self) -> Result<(ListQuery, u64, u32), Failure> {
         let Self { page, page_size, status, search, image, owner, session_key, labels, sort_by, sort_order } =
             self;
         let (page, size) = (page.unwrap_or(1), page_size.unwrap_or(20));
@@ -143,12 +143,17 @@ pub(crate) async fn list(
 ) -> Reply<SandboxPage> {
     let (query, page, page_size) = params.query()?;
     let found = app.core.list(&caller, query).await.map_err(Failure::in_query)?;
+    Ok(Json(page_of(found, page, page_size)))
+}
+
+/// A page as it is told.
+pub(crate) fn page_of(found: Page, page: u64, page_size: u32) -> SandboxPage {
     let mut status_counts = BTreeMap::new();
     for (status, count) in found.status_counts {
         *status_counts.entry(status_name(status)).or_insert(0) += count;
     }
     let items = found.items.into_iter().map(Sandbox::listed).collect();
-    Ok(Json(SandboxPage { items, total: found.total, page, page_size, status_counts }))
+    SandboxPage { items, total: found.total, page, page_size, status_counts }
 }
 
 /// One sandbox.

@@ -35,8 +35,9 @@ pub(crate) struct SettingsItem {
     config_fallback_image: Value,
     /// The image of a create that names none, instead of the one of the file.
     db_default_image: Option<String>,
-    /// Not supported yet.
-    env_allowlist: Value,
+    /// The variables that a create or a change of a sandbox may set; all where it is empty.
+    #[schema(max_items = 500)]
+    env_allowlist: Vec<String>,
     /// Cannot be changed yet.
     db_active_images: Value,
     /// Not supported yet.
@@ -168,13 +169,17 @@ pub(crate) struct TierItem {
     timeout_seconds: u64,
     /// none, restricted or full.
     network: &'static str,
+    /// Which profiles a sandbox may have.
+    profiles: Vec<&'static str>,
 }
 
 impl From<Ceiling> for TierItem {
     fn from(ceiling: Ceiling) -> Self {
-        let Ceiling { cpu_millis, memory_mb, disk_mb, processes, timeout_seconds, network } = ceiling;
+        let Ceiling { cpu_millis, memory_mb, disk_mb, processes, timeout_seconds, network, profiles } =
+            ceiling;
         let cpu_cores = f64::from(cpu_millis) / 1000.0;
-        Self { cpu_cores, memory_mb, disk_mb, processes, timeout_seconds, network: network.as_str() }
+        let (network, profiles) = (network.as_str(), profiles.names());
+        Self { cpu_cores, memory_mb, disk_mb, processes, timeout_seconds, network, profiles }
     }
 }
 
@@ -191,7 +196,7 @@ impl From<SettingsView> for SettingsItem {
             stopped_retention_seconds: k.stopped_retention_seconds,
             config_fallback_image: fixed("config_fallback_image"),
             db_default_image: k.db_default_image.clone(),
-            env_allowlist: fixed("env_allowlist"),
+            env_allowlist: k.env_allowlist.clone(),
             db_active_images: fixed("db_active_images"),
             k8s_namespace: fixed("k8s_namespace"),
             atoll: OwnSettings {

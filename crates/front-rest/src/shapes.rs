@@ -3,7 +3,7 @@
 
 mod exec;
 
-use crate::{egress::EgressPolicy, time::rfc3339};
+use crate::{egress::EgressPolicy, parse::seconds, time::rfc3339};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
 use atoll_provider::{Entry, EntryKind};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
@@ -23,11 +23,16 @@ pub(crate) struct CreateBody {
     /// An image, or an alias of one.
     #[schema(max_length = 255)]
     image: Option<String>,
-    #[schema(minimum = 10, maximum = 2_592_000)]
+    /// Who its commands run as and what may be written; `default` where none is named. The key's tier says
+    /// which it may have.
+    profile: Option<String>,
+    #[schema(value_type = Option<f64>, minimum = 10, maximum = 2_592_000)]
+    #[serde(deserialize_with = "seconds")]
     idle_timeout_seconds: Option<u32>,
     /// How long it may live in all, stopped or not; then it is destroyed. As long as the server's setting
     /// allows where it is left out.
-    #[schema(minimum = 1, maximum = 31_536_000)]
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 31_536_000)]
+    #[serde(deserialize_with = "seconds")]
     max_lifetime_seconds: Option<u32>,
     #[schema(minimum = 16, maximum = 67_108_864)]
     memory_mb: Option<u64>,
@@ -62,6 +67,7 @@ impl From<CreateBody> for CreateSandbox {
     fn from(body: CreateBody) -> Self {
         let CreateBody {
             image,
+            profile,
             idle_timeout_seconds,
             max_lifetime_seconds,
             memory_mb,
@@ -78,6 +84,7 @@ impl From<CreateBody> for CreateSandbox {
         } = body;
         Self {
             image,
+            profile,
             idle_timeout_seconds,
             max_lifetime_seconds,
             memory_mb,
@@ -99,8 +106,12 @@ impl From<CreateBody> for CreateSandbox {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PatchBody {
+    #[schema(value_type = Option<f64>, minimum = 10, maximum = 2_592_000)]
+    #[serde(deserialize_with = "seconds")]
     idle_timeout_seconds: Option<u32>,
+    #[schema(minimum = 16, maximum = 67_108_864)]
     memory_mb: Option<u64>,
+    #[schema(minimum = 0.01, maximum = 1024.0)]
     cpu_cores: Option<f64>,
     /// Fixed at creation: always refused.
     disk_mb: Option<u64>,
@@ -148,6 +159,8 @@ pub(crate) struct Sandbox {
     /// Why it has that status, where that needs saying.
     status_reason: Option<String>,
     image: String,
+    /// default, tools, root or build.
+    profile: String,
     container_id: Option<String>,
     volume_name: String,
     workspace_path: &'static str,
@@ -220,7 +233,7 @@ impl From<SandboxRecord> for Sandbox {
             status,
             status_reason,
             image,
-            profile: _,
+            profile,
             container,
             volume,
             limits,
@@ -248,6 +261,7 @@ impl From<SandboxRecord> for Sandbox {
             status: status_name(status),
             status_reason,
             image,
+            profile: profile.name,
             container_id: container.map(|c| c.to_string()),
             volume_name: volume.to_string(),
             workspace_path: "/workspace",

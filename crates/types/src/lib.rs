@@ -20,7 +20,8 @@ pub use id::{
 };
 pub use limits::Limits;
 pub use profile::{
-    Capability, ImageName, Isolation, NameError, Profile, RootMode, Seccomp, ShareMount, Storage, TmpfsSizes,
+    Capability, ImageName, Isolation, NameError, Profile, Profiles, RootMode, Seccomp, ShareMount, Storage,
+    TmpfsSizes,
 };
 pub use refusal::Refusal;
 pub use tier::{Ceiling, Network, Tier, TierError, Tiers};

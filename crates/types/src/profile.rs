@@ -145,6 +145,37 @@ pub enum Capability {
     Setfcap,
 }
 
+/// Some of the profiles that ship.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Profiles(u8);
+
+impl Profiles {
+    /// Those whose user is not root.
+    pub const PLAIN: Self = Self(0b0011);
+    /// All of them.
+    pub const ALL: Self = Self(0b1111);
+
+    /// Those with these names; none where one is unknown.
+    #[must_use]
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let bit = |name: &str| Profile::BUILTIN.iter().position(|known| *known == name).map(|at| 1 << at);
+        names.into_iter().try_fold(Self(0), |all, name| Some(Self(all.0 | bit(name)?)))
+    }
+
+    /// Their names.
+    #[must_use]
+    pub fn names(self) -> Vec<&'static str> {
+        let here = |(at, _): &(usize, &&str)| self.0 & (1 << at) != 0;
+        Profile::BUILTIN.iter().enumerate().filter(here).map(|(_, name)| *name).collect()
+    }
+
+    /// Whether this is one of them.
+    #[must_use]
+    pub fn has(self, name: &str) -> bool {
+        self.names().contains(&name)
+    }
+}
+
 /// Everything that is fixed when a container starts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,6 +316,15 @@ impl ShareMount {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_of_profiles_are_told_by_name() {
+        assert_eq!(Profiles::PLAIN.names(), ["default", "tools"]);
+        assert_eq!(Profiles::ALL.names(), Profile::BUILTIN);
+        assert_eq!(Profiles::named(["root", "default"]).unwrap().names(), ["default", "root"]);
+        assert_eq!(Profiles::named(["default", "god"]), None);
+        assert!(Profiles::ALL.has("build") && !Profiles::PLAIN.has("root") && !Profiles::ALL.has(""));
+    }
 
     #[test]
     fn every_profile_that_ships_is_valid() {

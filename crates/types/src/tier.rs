@@ -2,7 +2,7 @@
 //! What is left out of a request is clamped to its key's tier; what is asked for above it is refused.
 //! Nothing here enforces: the core compares, the kernel holds.
 
-use crate::{Error, ErrorCode, Limits, Result};
+use crate::{Error, ErrorCode, Limits, Profiles, Result};
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -75,6 +75,7 @@ impl Tier {
             processes,
             timeout_seconds,
             network: self.network(),
+            profiles: self.profiles(),
         };
         match self {
             Self::Sandbox => of(250, 128, 512, 64, 60),
@@ -92,6 +93,15 @@ impl Tier {
             Self::Sandbox | Self::Restricted => Network::None,
             Self::Standard => Network::Allowlist,
             Self::Elevated | Self::Unrestricted => Network::Full,
+        }
+    }
+
+    /// The profiles that the table lets its sandboxes have.
+    #[must_use]
+    pub fn profiles(self) -> Profiles {
+        match self {
+            Self::Sandbox | Self::Restricted | Self::Standard => Profiles::PLAIN,
+            Self::Elevated | Self::Unrestricted => Profiles::ALL,
         }
     }
 
@@ -141,6 +151,8 @@ pub struct Ceiling {
     pub timeout_seconds: u64,
     /// What may be reached.
     pub network: Network,
+    /// Which profiles a sandbox may have.
+    pub profiles: Profiles,
 }
 
 const MIB: u64 = 1 << 20;
@@ -169,6 +181,9 @@ impl Ceiling {
         }
         if !(1..=7 * 24 * 3600).contains(&self.timeout_seconds) {
             return wrong("timeout_seconds", "must be between 1 and 604800");
+        }
+        if !self.profiles.has("default") {
+            return wrong("profiles", "must name default, which a create has that names none");
         }
         self.clamp(Limits { cpu_millis: u32::MAX, processes: u32::MAX, ..Limits::default() }).validate()
     }
@@ -210,23 +225,24 @@ mod tests {
         let table: Vec<String> = Tier::ALL
             .iter()
             .map(|tier| {
-                let Ceiling { cpu_millis, memory_mb, disk_mb, processes, timeout_seconds, network } =
+                let Ceiling { cpu_millis, memory_mb, disk_mb, processes, timeout_seconds, network, profiles } =
                     tier.ceiling();
                 let cores = f64::from(cpu_millis) / 1000.0;
                 format!(
-                    "{tier} {cores} cores {memory_mb} MB {disk_mb} MB {timeout_seconds}s {} {processes}",
-                    network.as_str()
+                    "{tier} {cores} cores {memory_mb} MB {disk_mb} MB {timeout_seconds}s {} {processes} {}",
+                    network.as_str(),
+                    profiles.names().join(",")
                 )
             })
             .collect();
         assert_eq!(
             table,
             [
-                "sandbox 0.25 cores 128 MB 512 MB 60s none 64",
-                "restricted 0.5 cores 256 MB 1024 MB 120s none 128",
-                "standard 1 cores 512 MB 2048 MB 300s restricted 512",
-                "elevated 2 cores 1024 MB 5120 MB 600s full 1024",
-                "unrestricted 4 cores 2048 MB 10240 MB 1800s full 4096",
+                "sandbox 0.25 cores 128 MB 512 MB 60s none 64 default,tools",
+                "restricted 0.5 cores 256 MB 1024 MB 120s none 128 default,tools",
+                "standard 1 cores 512 MB 2048 MB 300s restricted 512 default,tools",
+                "elevated 2 cores 1024 MB 5120 MB 600s full 1024 default,tools,root,build",
+                "unrestricted 4 cores 2048 MB 10240 MB 1800s full 4096 default,tools,root,build",
             ]
         );
         for tier in Tier::ALL {
@@ -263,6 +279,7 @@ mod tests {
             (Ceiling { cpu_millis: 1, ..of }, "cpu_millis"),
             (Ceiling { processes: 1, ..of }, "processes"),
             (Ceiling { timeout_seconds: 0, ..of }, "timeout_seconds"),
+            (Ceiling { profiles: Profiles::named(["root"]).unwrap(), ..of }, "profiles"),
         ] {
             assert_eq!(ceiling.validate().unwrap_err().field.as_deref(), Some(field));
         }

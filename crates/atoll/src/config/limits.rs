@@ -4,7 +4,7 @@
 
 use super::{variable, wrong};
 use atoll_core::{Knobs, Preset, Source};
-use atoll_types::{Ceiling, Network, Result, Tier, Tiers};
+use atoll_types::{Ceiling, Network, Profile, Profiles, Result, Tier, Tiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -18,19 +18,24 @@ pub(super) struct TierFile {
     processes: Option<u32>,
     timeout_seconds: Option<u64>,
     network: Option<Network>,
+    profiles: Option<Vec<String>>,
 }
 
 impl TierFile {
-    fn over(self, table: Ceiling) -> Ceiling {
-        let Self { cpu_cores, memory_mb, disk_mb, processes, timeout_seconds, network } = self;
-        Ceiling {
+    fn over(self, table: Ceiling) -> Result<Ceiling> {
+        let Self { cpu_cores, memory_mb, disk_mb, processes, timeout_seconds, network, profiles } = self;
+        let unknown = || wrong("profiles", format!("expected some of {}", Profile::BUILTIN.join(", ")));
+        let profiles =
+            profiles.map(|names| Profiles::named(names.iter().map(String::as_str)).ok_or_else(unknown));
+        Ok(Ceiling {
             cpu_millis: cpu_cores.map_or(table.cpu_millis, |cores| (cores * 1000.0).round() as u32),
             memory_mb: memory_mb.unwrap_or(table.memory_mb),
             disk_mb: disk_mb.unwrap_or(table.disk_mb),
             processes: processes.unwrap_or(table.processes),
             timeout_seconds: timeout_seconds.unwrap_or(table.timeout_seconds),
             network: network.unwrap_or(table.network),
-        }
+            profiles: profiles.transpose()?.unwrap_or(table.profiles),
+        })
     }
 }
 
@@ -40,7 +45,7 @@ pub(super) fn tiers(file: BTreeMap<String, TierFile>) -> Result<Tiers> {
     for (name, figures) in file {
         let at = format!("tiers.{name}");
         let tier: Tier = name.parse().map_err(|e| wrong(&at, e))?;
-        let ceiling = figures.over(tier.ceiling());
+        let ceiling = figures.over(tier.ceiling()).map_err(|e| wrong(&at, e))?;
         ceiling.validate().map_err(|e| wrong(&at, e))?;
         tiers.replace(tier, ceiling);
     }

@@ -98,9 +98,13 @@ impl Metrics {
 }
 
 impl Preview {
-    fn settings(self) -> Result<PreviewSettings> {
+    /// Browsers know that every name below `localhost` is their own machine, so a server that only this
+    /// machine reaches has names for previews without being told. An empty domain switches them off.
+    fn settings(self, listen: SocketAddr) -> Result<PreviewSettings> {
         let mut settings = PreviewSettings::default();
-        if let Some(domain) = variable("ATOLL_PREVIEW_DOMAIN").or(self.domain) {
+        let named = std::env::var("ATOLL_PREVIEW_DOMAIN").ok().or(self.domain);
+        let usual = || listen.ip().is_loopback().then(|| "localhost".to_owned());
+        if let Some(domain) = named.or_else(usual).filter(|domain| !domain.is_empty()) {
             settings = settings.with_domain(&domain).map_err(|e| wrong("preview.domain", e.message))?;
         }
         let named = variable("ATOLL_PREVIEW_HEAD_TIMEOUT_SECONDS").map(|text| {
@@ -185,14 +189,15 @@ impl Config {
         }
         core.metrics_interval_seconds = metrics.interval()?.unwrap_or(core.metrics_interval_seconds);
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, 7300));
+        let listen = options.listen.or(listen).unwrap_or(usual);
         let config = Self {
-            listen: options.listen.or(listen).unwrap_or(usual),
+            listen,
             data_dir: options.data.named().or(data_dir).unwrap_or_else(cli::default_data_dir),
             user: options.user.clone().or(user),
             no_auth: options.no_auth || no_auth.unwrap_or(false),
             launcher_patience: launcher.patience()?,
             core,
-            preview: preview.settings()?,
+            preview: preview.settings(listen)?,
             egress: egress.settings()?,
             mcp: mcp.settings()?,
             tools: tools.settings()?,
@@ -261,6 +266,12 @@ mod tests {
         fs::write(file.path(), "[preview]\ndomain = \"Preview.example.com\"\n").unwrap();
         let domain = load(&["--config", file.path().to_str().unwrap()]).unwrap().preview.domain.unwrap();
         assert_eq!(domain.to_string(), "preview.example.com");
+        let domain = |arguments: &[&str]| load(arguments).unwrap().preview.domain.map(|d| d.to_string());
+        assert_eq!(domain(&[]).as_deref(), Some("localhost"), "only this machine reaches it");
+        assert_eq!(domain(&["--listen", "[::1]:80"]).as_deref(), Some("localhost"));
+        assert_eq!(domain(&["--listen", "0.0.0.0:80"]), None);
+        fs::write(file.path(), "[preview]\ndomain = \"\"\n").unwrap();
+        assert_eq!(domain(&["--config", file.path().to_str().unwrap()]), None, "switched off");
         let error = load(&["--no-auth", "--listen", "0.0.0.0:80"]).unwrap_err();
         assert!(error.message.contains("loopback"), "{error}");
         assert!(load(&["--config", "/no/such/file"]).is_err());

@@ -92,6 +92,10 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("patch", "/api/v1/settings/sandbox"),
             ("/api/v1/settings/sandbox".into(), json!({"idle_timeout_seconds":60}), "settings.patch"),
         ),
+        (
+            ("post", "/api/v1/admin/sandboxes/bulk-stop"),
+            ("/api/v1/admin/sandboxes/bulk-stop".into(), json!({"ids":[]}), "sandbox.bulk"),
+        ),
         (("patch", "/api/v1/pool"), ("/api/v1/pool".into(), json!({"enabled":false}), "pool.resize")),
         (("delete", "/threads/{thread_id}"), ("/threads/t1".into(), Value::Null, "thread.delete")),
         (("post", "/api/v1/pool/drain"), ("/api/v1/pool/drain".into(), json!({}), "pool.drain")),

@@ -13,7 +13,7 @@ use std::{
 /// What is Ann's and nobody else's.
 const SECRET: &str = "the-secret-of-ann-4711";
 /// What needs no key.
-const PUBLIC: &[&str] = &["/health", "/metrics"];
+const PUBLIC: &[&str] = &["/", "/health", "/metrics"];
 /// What only reads, whatever its method is called.
 const READS: &[&str] = &["/fs/find", "/fs/grep"];
 /// What would end the thing that the other routes are tried on; these come last.
@@ -133,6 +133,7 @@ fn body(method: &str, path: &str) -> &'static str {
         "mkdir" => r#"{"path":"made"}"#,
         "preview-tokens" => r#"{"port":8000}"#,
         "keys" => r#"{"name":"made"}"#,
+        "bulk-stop" => r#"{"ids":[]}"#,
         "signal" => r#"{"signal":"CONT"}"#,
         _ => "{}",
     }

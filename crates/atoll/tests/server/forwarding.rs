@@ -112,6 +112,21 @@ fn a_preview_is_an_address_for_a_browser() {
     let sandbox = sandbox_with_app(&server);
     let ran = atoll(&server, &["preview", id_of(&sandbox), "8080", "--ttl", "10m"]).output().unwrap();
     let url = String::from_utf8(ran.stdout).unwrap();
+    // Every name below localhost is this machine's own, for curl as for browsers.
+    let name =
+        format!("http://8080-{}.localhost:{}/?", id_of(&sandbox).replace('-', ""), server.address.port());
+    assert!(url.starts_with(&name), "{url}");
+    let page = Command::new("curl").args(["-sf", url.trim()]).output().unwrap();
+    assert!(page.status.success() && !page.stdout.is_empty(), "{page:?}");
+    // By path, as before, and that alone where the name is switched off.
+    let below = format!("http://{}{sandbox}/ports/8080~", server.address);
+    let body = r#"{"port":8080}"#;
+    let made = server.ask("POST", &format!("{sandbox}/preview-tokens"), body).json();
+    assert!(made["url"].as_str().unwrap().starts_with(&below), "{made}");
+    let server = Server::start_in("warn", &[], &[("ATOLL_PREVIEW_DOMAIN", "")]);
+    let sandbox = sandbox_with_app(&server);
+    let ran = atoll(&server, &["preview", id_of(&sandbox), "8080"]).output().unwrap();
+    let url = String::from_utf8(ran.stdout).unwrap();
     let path = url.trim().strip_prefix(&format!("http://{}", server.address)).unwrap();
     assert!(path.starts_with(&format!("{sandbox}/ports/8080~")) && path.ends_with('/'), "{url}");
     assert_eq!(http::request(server.address, "GET", path, &[], b"").unwrap().status, 200);

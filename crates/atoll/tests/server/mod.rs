@@ -3,10 +3,13 @@ mod fixture;
 mod http;
 
 mod access;
+mod admin;
 mod audit;
 mod audited;
 mod chaos;
+mod contract;
 mod crashes;
+mod dev_server;
 mod egress;
 mod events;
 mod every_route;

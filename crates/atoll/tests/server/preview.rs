@@ -416,7 +416,8 @@ fn a_preview_has_a_name_of_its_own_where_there_is_a_domain() {
     };
     assert_eq!(ask(&host, "GET /", "").status, 401);
     // The token is taken once, and kept in a cookie.
-    let welcome = ask(&host, &format!("GET //evil.example/a?x=1&atoll_token={token}&y=2"), "");
+    let welcome =
+        ask(&host, &format!("GET //evil.example/a?x=1&atoll_token={token}&y=2"), "Accept: text/html,*/*\r\n");
     assert_eq!((welcome.status, welcome.header("location")), (303, Some("/evil.example/a?x=1&y=2")));
     let cookie = welcome.header("set-cookie").unwrap();
     for part in

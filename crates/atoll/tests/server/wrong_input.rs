@@ -38,7 +38,7 @@ fn wrong_fields_are_named_and_nothing_is_made() {
         let answer = server.ask("POST", "/api/v1/sandboxes", body);
         assert_eq!(answer.status, 422, "{body}: {}", String::from_utf8_lossy(&answer.body));
         let detail = &answer.json()["detail"][0];
-        assert_eq!(detail["loc"][1], field, "{body}: {detail}");
+        assert_eq!(detail["loc"].as_array().unwrap().last().unwrap(), field, "{body}: {detail}");
         assert!(detail["msg"].as_str().is_some_and(|m| !m.is_empty()));
     }
     assert_eq!(server.ask("GET", "/api/v1/sandboxes", "").json()["total"], 0);
@@ -53,7 +53,6 @@ fn unknown_things_do_not_exist() {
         "/api/v1/sandboxes/%00",
         "/api/v1/sandboxes/00000000-0000-0000-0000-000000000000/exec",
         "/api/v1/nothing",
-        "/",
     ] {
         let method = if path.ends_with("exec") { "POST" } else { "GET" };
         let answer = server.ask(method, path, r#"{"command":"true"}"#);
@@ -63,7 +62,9 @@ fn unknown_things_do_not_exist() {
             "{path}"
         );
     }
-    assert_eq!(server.ask("PUT", "/api/v1/sandboxes", "").status, 405);
+    let wrong = server.ask("PUT", "/api/v1/sandboxes", "");
+    assert_eq!((wrong.status, wrong.json()["error"]["code"].as_str()), (405, Some("unsupported")));
+    assert!(wrong.header("allow").is_some_and(|all| all.contains("POST")), "{wrong:?}");
 }
 
 #[test]
@@ -78,7 +79,8 @@ fn exec_is_as_strict() {
         (r#"{"arguments":[]}"#, "command"),
         (r#"{"command":"a","timeout_seconds":0}"#, "timeout_seconds"),
         (r#"{"command":"a","timeout_seconds":100000}"#, "timeout_seconds"),
-        (r#"{"command":"a","timeout_seconds":1.5}"#, "timeout_seconds"),
+        (r#"{"command":"a","timeout_seconds":-1.5}"#, "timeout_seconds"),
+        (r#"{"command":"a","timeout_seconds":"1"}"#, "timeout_seconds"),
     ] {
         let answer = server.ask("POST", &format!("{path}/exec"), body);
         assert_eq!(
@@ -89,6 +91,84 @@ fn exec_is_as_strict() {
     }
     let user = server.ask("POST", &format!("{path}/exec"), r#"{"command":"id","user":"root"}"#);
     assert_eq!(user.status, 403, "{user:?}");
+}
+
+#[test]
+fn an_error_says_where_it_is() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    let at = |method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
+        let key = ("X-API-Key", KEY);
+        let headers: Vec<(&str, &str)> = headers.iter().copied().chain([key]).collect();
+        let answer = http::request(server.address, method, path, &headers, body.as_bytes()).unwrap();
+        assert_eq!(answer.status, 422, "{method} {path}: {answer:?}");
+        let loc = answer.json()["detail"][0]["loc"].clone();
+        loc.as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part.as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+            .join("/")
+    };
+    let exec = format!("{sandbox}/exec");
+    let run = r#"{"command":"true"}"#;
+    assert_eq!(at("POST", &exec, &[("Idempotency-Key", "a b")], run), "header/Idempotency-Key");
+    let file = format!("{sandbox}/files/a");
+    assert_eq!(at("GET", &file, &[("Range", "bytes=x")], ""), "header/Range");
+    assert_eq!(at("GET", "/api/v1/events", &[("Last-Event-ID", "x")], ""), "header/Last-Event-ID");
+    assert_eq!(at("GET", &format!("{sandbox}/files/%ff"), &[], ""), "path");
+    assert_eq!(at("PUT", &format!("{sandbox}/files/a%00b"), &[], "x"), "path/path");
+    assert_eq!(at("GET", "/threads/%20/sessions", &[], "").split('/').next(), Some("path"));
+    assert_eq!(at("GET", "/api/v1/sandboxes?page=0", &[], ""), "query/page");
+    assert_eq!(at("POST", &exec, &[], "[]"), "body");
+}
+
+#[test]
+fn a_policy_is_not_replaced_by_nothing() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"egress":{"mode":"allowlist","allow":["a.example"]}}"#);
+    let egress = format!("{sandbox}/egress");
+    let before = server.ask("GET", &egress, "").json()["policy"].clone();
+    for body in ["", " \n"] {
+        let answer = server.ask("PUT", &egress, body);
+        assert_eq!((answer.status, &answer.json()["detail"][0]["loc"]), (422, &serde_json::json!(["body"])));
+    }
+    assert_eq!(server.ask("GET", &egress, "").json()["policy"], before);
+}
+
+#[test]
+fn seconds_may_have_fractions() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"idle_timeout_seconds":30.5,"max_lifetime_seconds":3600.0}"#);
+    let shown = server.ask("GET", &sandbox, "").json();
+    assert_eq!((&shown["idle_timeout_seconds"], &shown["max_lifetime_seconds"]), (&31.into(), &3600.into()));
+    let ran =
+        server.ask("POST", &format!("{sandbox}/exec"), r#"{"command":"sleep 100","timeout_seconds":0.25}"#);
+    assert_eq!((ran.status, &ran.json()["timed_out"]), (200, &true.into()), "{ran:?}");
+    let ran = server.ask(
+        "POST",
+        &format!("{sandbox}/run"),
+        r#"{"code":"sleep 100","language":"bash","timeout":0.25}"#,
+    );
+    assert_eq!((ran.status, ran.json()["error"]["type"].as_str()), (200, Some("TIMEOUT")), "{ran:?}");
+    let changed = server.ask("PATCH", &sandbox, r#"{"idle_timeout_seconds":60}"#);
+    assert_eq!((changed.status, &changed.json()["idle_timeout_seconds"]), (200, &60.into()));
+}
+
+#[test]
+fn the_first_page_says_where_to_go_on() {
+    let server = Server::start();
+    let program = http::request(server.address, "GET", "/", &[], b"").unwrap();
+    let said = program.json();
+    assert_eq!((program.status, said["name"].as_str()), (200, Some("atoll")));
+    for (name, path) in said["links"].as_object().unwrap() {
+        let path = path.as_str().unwrap();
+        let answer = http::request(server.address, "GET", path, &[("X-API-Key", KEY)], b"").unwrap();
+        assert!(answer.status != 404, "{name} {path}: {answer:?}");
+    }
+    let browser = http::request(server.address, "GET", "/", &[("Accept", "text/html,*/*")], b"").unwrap();
+    assert!(browser.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{browser:?}");
+    assert!(String::from_utf8_lossy(&browser.body).contains("href=\"/docs\""));
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(crate) async fn run_code(options: RunCodeOptions) -> Result<u8, Failure> {
     let request = RunCode {
         code,
         language: kernel.is_none().then(|| options.language.clone()),
-        timeout: options.timeout.map(|time| time.as_secs_f64().ceil() as u64),
+        timeout: options.timeout.map(|time| time.as_secs_f64()),
         kernel,
     };
     let mut shown = Shown::new(options.display_dir.clone(), options.server.json);

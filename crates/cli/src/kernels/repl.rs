@@ -8,7 +8,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use tokio::sync::mpsc;
 
 /// The longest that a cell of it may run.
-const SECONDS: u64 = 24 * 3600;
+const SECONDS: f64 = 24.0 * 3600.0;
 
 /// Whether more lines belong to what was typed. Only what nobody could take for whole is not: an open
 /// bracket or quote of three, a line that ends with what needs another, or a block that has not ended.

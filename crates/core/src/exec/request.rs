@@ -1,6 +1,9 @@
 //! What is asked for, checked before anything is done.
 
-use crate::{act::What, ceiling::Most};
+use crate::{
+    act::What,
+    ceiling::{Most, check_timeout},
+};
 use atoll_provider::{Command, Guest, Program};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -33,14 +36,14 @@ pub enum ExecMode {
 }
 
 /// What to run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExecCommand {
     /// A line for the shell.
     pub command: Option<String>,
     /// Or a program and its arguments.
     pub arguments: Option<Vec<String>>,
     /// When to end it.
-    pub timeout_seconds: Option<u64>,
+    pub timeout_seconds: Option<f64>,
     /// Where, absolute or relative to /workspace.
     pub working_directory: Option<String>,
     /// On top of the sandbox's own.
@@ -112,11 +115,8 @@ impl ExecCommand {
             ExecMode::Background => (None, MAX_BACKGROUND_SECONDS),
             _ => (Some(DEFAULT_TIMEOUT_SECONDS), MAX_TIMEOUT_SECONDS),
         };
-        if self.timeout_seconds.is_some_and(|seconds| !(1..=most).contains(&seconds)) {
-            let message = format!("timeout_seconds must be between 1 and {most}");
-            return Err(Error::invalid("timeout_seconds", message));
-        }
-        Ok(ceiling.timeout(self.timeout_seconds, default)?.map(Duration::from_secs))
+        check_timeout("timeout_seconds", self.timeout_seconds, most)?;
+        Ok(ceiling.timeout(self.timeout_seconds, default)?.map(Duration::from_secs_f64))
     }
 
     /// What the trail is told before it starts.

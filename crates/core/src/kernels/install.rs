@@ -34,10 +34,10 @@ impl Core {
         let Dependencies { language, packages, timeout_seconds } = wanted;
         // What is wrong is told in the trail too, without a word of it in a command.
         let checked = packages::check(*language, packages);
-        let usual = self.most(caller).timeout(None, Some(DEFAULT_SECONDS))?.unwrap_or(DEFAULT_SECONDS);
+        let usual = self.most(caller).timeout(None, Some(DEFAULT_SECONDS))?;
         let command = ExecCommand {
             arguments: Some(packages::command(*language, packages)),
-            timeout_seconds: Some(timeout_seconds.unwrap_or(usual)),
+            timeout_seconds: timeout_seconds.or(usual),
             env_vars: packages::variables(*language),
             ..ExecCommand::default()
         };

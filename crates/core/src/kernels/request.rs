@@ -1,6 +1,9 @@
 //! What is asked for, checked before anything is done.
 
-use crate::{act::What, ceiling::Most};
+use crate::{
+    act::What,
+    ceiling::{Most, check_timeout},
+};
 use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
 use atoll_provider::Changed;
 use atoll_store::SandboxId;
@@ -59,14 +62,14 @@ pub enum CellTarget {
 }
 
 /// A cell that is wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CellRequest {
     /// Where.
     pub target: CellTarget,
     /// The code.
     pub code: String,
     /// When to interrupt it; 30 where none is given.
-    pub timeout_seconds: Option<u64>,
+    pub timeout_seconds: Option<f64>,
     /// How much of its output is wanted.
     pub limits: OutputLimits,
     /// Of a request that may be repeated: a cell with this id is joined and not run again.
@@ -88,13 +91,10 @@ impl CellRequest {
     }
 
     pub(super) fn timeout(&self, most: Most) -> Result<Duration> {
-        if self.timeout_seconds.is_some_and(|seconds| !(1..=MAX_CELL_SECONDS).contains(&seconds)) {
-            let message = format!("timeout must be between 1 and {MAX_CELL_SECONDS}");
-            return Err(Error::invalid("timeout", message));
-        }
+        check_timeout("timeout", self.timeout_seconds, MAX_CELL_SECONDS)?;
         let seconds =
             most.timeout(self.timeout_seconds, Some(DEFAULT_CELL_SECONDS)).map_err(|e| e.at("timeout"))?;
-        Ok(Duration::from_secs(seconds.unwrap_or(DEFAULT_CELL_SECONDS)))
+        Ok(seconds.map_or(Duration::from_secs(DEFAULT_CELL_SECONDS), Duration::from_secs_f64))
     }
 
     /// The limits, none above what one line can hold.
@@ -147,14 +147,14 @@ pub struct ForkKernel {
 }
 
 /// Packages that are wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Dependencies {
     /// Of which language: pip, npm or R's own.
     pub language: Language,
     /// Versions by name; an empty one is the latest.
     pub packages: BTreeMap<String, String>,
     /// When to give up; 600 where none is given.
-    pub timeout_seconds: Option<u64>,
+    pub timeout_seconds: Option<f64>,
 }
 
 /// What came of it.
@@ -172,7 +172,7 @@ pub struct Installed {
 mod tests {
     use super::*;
 
-    fn cell(code: &str, timeout_seconds: Option<u64>) -> CellRequest {
+    fn cell(code: &str, timeout_seconds: Option<f64>) -> CellRequest {
         CellRequest {
             target: CellTarget::Default(Language::Python),
             code: code.into(),
@@ -187,11 +187,12 @@ mod tests {
         for code in ["", "a\0b", &"x".repeat(LONGEST_CODE + 1)] {
             assert_eq!(cell(code, None).check().unwrap_err().field.as_deref(), Some("code"));
         }
-        for seconds in [0, MAX_CELL_SECONDS + 1] {
+        for seconds in [0.0, -1.0, f64::NAN, MAX_CELL_SECONDS as f64 + 0.5] {
             let error = cell("1", Some(seconds)).timeout(Most::default()).unwrap_err();
             assert_eq!(error.field.as_deref(), Some("timeout"));
         }
         assert_eq!(cell("1", None).timeout(Most::default()), Ok(Duration::from_secs(30)));
+        assert_eq!(cell("1", Some(0.25)).timeout(Most::default()), Ok(Duration::from_millis(250)));
         let wrong = KernelRequest { working_directory: Some("a\0".into()), ..KernelRequest::default() };
         assert_eq!(wrong.check().unwrap_err().field.as_deref(), Some("working_directory"));
     }

@@ -72,6 +72,15 @@ fn each_once(languages: &[Language]) -> Result<(), String> {
     }
 }
 
+fn variable_names(names: &[String]) -> Result<(), String> {
+    let wrong = |name: &&String| name.is_empty() || name.len() > 255 || name.contains(['=', '\0']);
+    match names.iter().find(wrong) {
+        _ if names.len() > 500 => Err("may have 500 names".into()),
+        Some(name) => Err(format!("holds {name:?}, which is no variable's name")),
+        None => Ok(()),
+    }
+}
+
 /// Seconds, or -1 for never.
 fn or_never(least: i64, most: i64) -> impl FnOnce(&i64) -> Result<(), String> {
     move |seconds| match *seconds == -1 || (least..=most).contains(seconds) {
@@ -89,6 +98,8 @@ knobs! {
     "stopped_retention_seconds" stopped_retention_seconds: i64 = 7 * 24 * 3600, or_never(1, YEAR);
     /// The image of a create that names none, where it is not the one of the file.
     "db_default_image" db_default_image: Option<String> = None, |_: &Option<String>| Ok(());
+    /// The variables that a create or a change of a sandbox may set; all of them where it is empty.
+    "env_allowlist" env_allowlist: Vec<String> = Vec::new(), |all: &Vec<String>| variable_names(all);
     /// Sandboxes in all, by the default plan.
     "plan.sandboxes" plan_sandboxes: u32 = 100, within(0..=MILLION);
     /// What their disks may hold in all, by the default plan.

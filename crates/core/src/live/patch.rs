@@ -93,7 +93,6 @@ impl Core {
         [
             ("provider_type", of("native")),
             ("config_fallback_image", of(&self.settings.default_image)),
-            ("env_allowlist", Value::from(Vec::<String>::new())),
             ("db_active_images", Value::from(vec!["host"])),
             ("k8s_namespace", Value::Null),
         ]

@@ -27,7 +27,7 @@ pub(crate) struct CheckpointBody {
 
 /// Remembers a kernel as it is, after the cells that wait (Python). Threads, open connections and what
 /// other processes hold are not in it.
-#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints", tag = "kernels",
+#[utoipa::path(post, operation_id = "kernels_checkpoint_make", path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints", tag = "kernels",
     params(("id" = uuid::Uuid, Path), ("kid" = String, Path)), request_body = CheckpointBody,
     responses((status = 201, body = CheckpointItem), (status = 404), (status = 409, description = "Not running"),
         (status = 429, description = "Too many"), (status = 501, description = "The language cannot")))]
@@ -44,7 +44,7 @@ pub(crate) async fn make(
 }
 
 /// Lists the checkpoints of a kernel, the oldest first.
-#[utoipa::path(get, path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints", tag = "kernels",
+#[utoipa::path(get, operation_id = "kernels_checkpoint_list", path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints", tag = "kernels",
     params(("id" = uuid::Uuid, Path), ("kid" = String, Path)),
     responses((status = 200, body = Vec<CheckpointItem>), (status = 404)))]
 pub(crate) async fn list(
@@ -57,7 +57,7 @@ pub(crate) async fn list(
 }
 
 /// Forgets a checkpoint and frees its memory.
-#[utoipa::path(delete, path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints/{cid}", tag = "kernels",
+#[utoipa::path(delete, operation_id = "kernels_checkpoint_remove", path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints/{cid}", tag = "kernels",
     params(("id" = uuid::Uuid, Path), ("kid" = String, Path), ("cid" = String, Path)),
     responses((status = 204), (status = 404), (status = 409, description = "Not running")))]
 pub(crate) async fn remove(
@@ -71,7 +71,7 @@ pub(crate) async fn remove(
 }
 
 /// Puts a kernel back as it was. Cells that run or wait are ended. The checkpoint stays.
-#[utoipa::path(post, path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints/{cid}/rollback", tag = "kernels",
+#[utoipa::path(post, operation_id = "kernels_checkpoint_rollback", path = "/api/v1/sandboxes/{id}/kernels/{kid}/checkpoints/{cid}/rollback", tag = "kernels",
     params(("id" = uuid::Uuid, Path), ("kid" = String, Path), ("cid" = String, Path)),
     responses((status = 200, body = KernelItem), (status = 404), (status = 409, description = "Not running")))]
 pub(crate) async fn rollback(

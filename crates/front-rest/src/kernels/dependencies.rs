@@ -24,8 +24,8 @@ pub(crate) struct DependenciesBody {
     /// Versions by name; an empty one is the latest.
     packages: BTreeMap<String, String>,
     /// In seconds; 600 where nothing is said.
-    #[schema(minimum = 1, maximum = 86_400)]
-    timeout: Option<u64>,
+    #[schema(minimum = 0.001, maximum = 86_400)]
+    timeout: Option<f64>,
 }
 
 /// What came of it.

@@ -28,9 +28,9 @@ pub(crate) struct ExecuteBody {
     #[schema(min_length = 1, max_length = 1_048_576)]
     code: String,
     /// In seconds; 30 where nothing is said.
-    #[schema(minimum = 1, maximum = 86_400)]
+    #[schema(minimum = 0.001, maximum = 86_400)]
     #[serde(default)]
-    timeout: Option<u64>,
+    timeout: Option<f64>,
     /// Answer with events while it runs.
     #[serde(default)]
     stream: Option<bool>,
@@ -46,9 +46,9 @@ pub(crate) struct RunBody {
     #[serde(default)]
     language: Option<String>,
     /// In seconds; 30 where nothing is said.
-    #[schema(minimum = 1, maximum = 86_400)]
+    #[schema(minimum = 0.001, maximum = 86_400)]
     #[serde(default)]
-    timeout: Option<u64>,
+    timeout: Option<f64>,
     /// Answer with events while it runs.
     #[serde(default)]
     stream: Option<bool>,
@@ -109,7 +109,7 @@ pub(crate) async fn run(
 /// What either asks for.
 struct Wanted {
     code: String,
-    timeout: Option<u64>,
+    timeout: Option<f64>,
     stream: Option<bool>,
     target: CellTarget,
 }

@@ -11,7 +11,10 @@ use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode};
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::PathAndQuery},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header,
+        uri::{Authority, PathAndQuery},
+    },
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -89,6 +92,14 @@ impl Domain {
         }
     }
 
+    /// Whether whoever asked by this host reaches the domain's names: those below `localhost` are each
+    /// machine's own.
+    pub(super) fn is_reached_from(&self, host: &str) -> bool {
+        let name = host.parse::<Authority>().map(|a| a.host().to_ascii_lowercase()).unwrap_or_default();
+        let here = matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]");
+        !self.is_local() || here || name.ends_with(".localhost")
+    }
+
     /// The address of a sandbox's port, on the same scheme and port as the request.
     pub(super) fn url(&self, scheme: &str, host: &str, port: u16, id: SandboxId) -> String {
         let number = host.rsplit_once(':').map(|(_, n)| n).filter(|n| n.bytes().all(|b| b.is_ascii_digit()));
@@ -128,15 +139,14 @@ async fn serve(
     }
     let (token, query) = split_query(request.uri().query());
     let path = request.uri().path();
-    if let Some(token) = token.as_deref().filter(|_| matches!(*request.method(), Method::GET | Method::HEAD))
-    {
+    if let Some(token) = token.as_deref().filter(|_| is_page_load(&request)) {
         let granted = access::by_token(app, token, id, port).await?;
         return Ok(welcome(domain, token, &granted, path, query.as_deref()));
     }
     let granted = grant(app, domain, request.headers(), token.as_deref(), id, port).await?;
     let query = query.map(|q| format!("?{q}")).unwrap_or_default();
     let target = PathAndQuery::try_from(format!("{path}{query}"))
-        .map_err(|_| Error::invalid("path", "this path cannot be passed on"))?;
+        .map_err(|_| Failure::in_path(Error::invalid("path", "this path cannot be passed on")))?;
     let place = Place::Host { secure: !domain.is_local() };
     exchange(app, Exchange { granted, place, target }, request).await
 }
@@ -160,6 +170,14 @@ async fn grant(
         }
     }
     access::by_key(app, headers, id, port).await
+}
+
+/// Whether a browser loads a page, which keeps cookies and would show the token in its address. A program gets
+/// its answer at once.
+fn is_page_load(request: &Request) -> bool {
+    let accepted = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && accepted.is_some_and(|kinds| kinds.contains("text/html"))
 }
 
 /// The token out of a query, and the rest of it as it was.
@@ -272,6 +290,12 @@ mod tests {
             assert_eq!(domain.meaning(name), Meaning::Other, "{name}");
         }
         assert_eq!("localhost".parse::<Domain>().unwrap().meaning("localhost:7300"), Meaning::Other);
+        let local: Domain = "localhost".parse().unwrap();
+        for host in ["localhost:7300", "127.0.0.1:80", "[::1]:7300", "x.localhost"] {
+            assert!(local.is_reached_from(host), "{host}");
+        }
+        assert!(!local.is_reached_from("atoll.example") && !local.is_reached_from("10.0.0.7:7300"));
+        assert!(domain.is_reached_from("atoll.example"));
         for wrong in ["", "a..b", "-a", "a b", "a:80", "a/b", ".a", "*.a"] {
             assert!(wrong.parse::<Domain>().is_err(), "{wrong:?}");
         }

@@ -51,6 +51,11 @@ pub(crate) fn is_tokened(path: &str) -> bool {
     address(path).is_some_and(|a| a.token.is_some())
 }
 
+/// Whether a path leads to a server inside a sandbox.
+pub(crate) fn is_app_path(path: &str) -> bool {
+    address(path).is_some()
+}
+
 /// The page of a port lies below it, so that its relative links do.
 pub(crate) async fn redirect(request: Request) -> Result<Response, Failure> {
     let uri = request.uri();
@@ -105,7 +110,7 @@ async fn pass(app: &App, request: Request) -> Result<Response, Failure> {
     let query = uri.query().map(|q| format!("?{q}")).unwrap_or_default();
     let path = if address.path.is_empty() { "/" } else { address.path };
     let target = PathAndQuery::try_from(format!("{path}{query}"))
-        .map_err(|_| Error::invalid("path", "this path cannot be passed on"))?;
+        .map_err(|_| Failure::in_path(Error::invalid("path", "this path cannot be passed on")))?;
     let place = Place::Path { prefix: address.prefix.to_owned(), tokened };
     exchange(app, Exchange { granted, place, target }, request).await
 }

@@ -4,7 +4,7 @@ use crate::{
     App,
     auth::Who,
     error::Failure,
-    parse::{Raw, json, sandbox_id},
+    parse::{Raw, json, sandbox_id, seconds},
     time::rfc3339,
 };
 use atoll_types::Error;
@@ -24,7 +24,8 @@ pub(crate) struct PreviewTokenBody {
     #[schema(minimum = 1, maximum = 65535)]
     port: Option<u16>,
     /// For how long. An hour, where nothing is said.
-    #[schema(minimum = 1, maximum = 604_800)]
+    #[schema(value_type = Option<f64>, minimum = 1, maximum = 604_800)]
+    #[serde(deserialize_with = "seconds")]
     ttl_seconds: Option<u32>,
 }
 
@@ -36,7 +37,8 @@ pub(crate) struct PreviewTokenItem {
     expires_at: String,
     /// Where the port's page is, below this server's own address. Only with a port.
     url: Option<String>,
-    /// The same by a name of its own. Only with a port, and where there is a preview domain.
+    /// The same by a name of its own. Only with a port, and where there is a preview domain that
+    /// the caller's machine reaches.
     host_url: Option<String>,
 }
 
@@ -56,14 +58,14 @@ pub(crate) async fn create(
     let made = app.core.preview_token(&caller, id, port, ttl_seconds).await?;
     let text = |name| headers.get(name).and_then(|v: &axum::http::HeaderValue| v.to_str().ok());
     let host = text(header::HOST).filter(|h| h.parse::<Authority>().is_ok());
-    let host = host.ok_or_else(|| Error::invalid("Host", "the request names no host"))?;
+    let host = host.ok_or_else(|| Failure::in_header(Error::invalid("Host", "the request names no host")))?;
     // Only the caller is told, and only where to look.
     let https = headers.get("x-forwarded-proto").is_some_and(|v| v == "https");
     let scheme = if https { "https" } else { "http" };
     let token = made.token;
     let path = |port| format!("{scheme}://{host}/api/v1/sandboxes/{}/ports/{port}~{token}/", id.uuid());
     let named = |port| {
-        let domain = app.preview.domain.as_ref()?;
+        let domain = app.preview.domain.as_ref().filter(|domain| domain.is_reached_from(host))?;
         Some(format!("{}/?atoll_token={token}", domain.url(scheme, host, port, id)))
     };
     let (url, host_url) = (port.map(path), port.and_then(named));

@@ -15,8 +15,8 @@ pub(crate) struct ExecBody {
     /// Or a program and its arguments.
     arguments: Option<Vec<String>>,
     /// 300 where nothing is said, and at most a day; in the background none, and at most a week.
-    #[schema(minimum = 1, maximum = 604_800)]
-    timeout_seconds: Option<u64>,
+    #[schema(minimum = 0.001, maximum = 604_800)]
+    timeout_seconds: Option<f64>,
     /// Absolute, or relative to /workspace.
     working_directory: Option<String>,
     env_vars: Option<Map>,

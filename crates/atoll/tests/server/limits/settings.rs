@@ -26,7 +26,7 @@ fn the_fields_of_the_reference_api_are_there_and_ours_beside_them() {
         "orphan_seconds": 300});
     assert_eq!(own["tool_sessions"], wanted);
     let wanted = json!({"cpu_cores": 0.25, "memory_mb": 128, "disk_mb": 512, "processes": 64,
-        "timeout_seconds": 60, "network": "none"});
+        "timeout_seconds": 60, "network": "none", "profiles": ["default", "tools"]});
     assert_eq!(own["tiers"]["sandbox"], wanted);
     let sources: BTreeSet<&str> =
         own["sources"].as_object().unwrap().values().map(|source| source.as_str().unwrap()).collect();
@@ -89,7 +89,8 @@ fn a_wrong_change_changes_nothing() {
         (json!({"atoll": {"pool": {"images": {"none": {"min": 1, "max": 1}}}}}), "atoll.pool.images"),
         (json!({"provider_type": "docker"}), "provider_type"),
         (json!({"config_fallback_image": "x"}), "config_fallback_image"),
-        (json!({"env_allowlist": ["PATH"]}), "env_allowlist"),
+        (json!({"env_allowlist": ["A=B"]}), "env_allowlist"),
+        (json!({"env_allowlist": "PATH"}), "env_allowlist"),
         (json!({"db_active_images": []}), "db_active_images"),
         (json!({"k8s_namespace": "x"}), "k8s_namespace"),
         (json!({"atoll": {"admission": {"wait_seconds": 601}}}), "atoll.admission.wait_seconds"),
@@ -132,6 +133,32 @@ fn what_is_wrong_before_the_start_is_named_and_nothing_starts() {
         assert!(!started && said.contains(named), "{said}");
     }
     assert!(!folder.path().join("data").exists());
+}
+
+#[test]
+fn variables_that_are_not_on_the_list_are_refused_by_field() {
+    let server = Server::start_with(&["--set", r#"env_allowlist=["A","TOKEN"]"#]);
+    for (field, body) in
+        [("env_vars", json!({"env_vars": {"A": "1", "B": "2"}})), ("secrets", json!({"secrets": {"B": "2"}}))]
+    {
+        let refused = server.ask("POST", ROOT, &body.to_string());
+        assert_eq!(
+            (refused.status, &refused.json()["detail"][0]["loc"][1]),
+            (422, &json!(field)),
+            "{refused:?}"
+        );
+        assert!(refused.json()["detail"][0]["msg"].as_str().unwrap().contains(" B "));
+    }
+    let sandbox = server.create(r#"{"env_vars":{"A":"1"},"secrets":{"TOKEN":"t"}}"#);
+    assert_eq!(server.says(&sandbox, "echo $A"), "1");
+    server.ask("POST", &format!("{sandbox}/stop"), "");
+    assert_eq!(server.ask("PATCH", &sandbox, r#"{"env_vars":{"B":"1"}}"#).status, 422);
+    assert_eq!(server.ask("PATCH", SETTINGS, r#"{"env_allowlist":[]}"#).status, 200);
+    assert_eq!(
+        server.ask("PATCH", &sandbox, r#"{"env_vars":{"B":"1"}}"#).status,
+        200,
+        "an empty list is all"
+    );
 }
 
 #[test]

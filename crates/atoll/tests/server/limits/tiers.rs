@@ -108,6 +108,53 @@ fn the_file_replaces_figures_and_commands_end_when_their_tiers_time_is_up() {
 }
 
 #[test]
+fn the_tier_says_which_profiles_and_a_profile_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("atoll.toml");
+    fs::write(&config, "[tiers.restricted]\nprofiles = [\"default\", \"root\"]\n").unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(65530), None).unwrap();
+    let server = Server::start_with(&["--config", config.to_str().unwrap()]);
+    let (standard, elevated) = (key(&server, "ann", "standard"), key(&server, "ann", "elevated"));
+    let root = r#"{"profile":"root","disk_mb":64,"session_key":"s"}"#;
+    let details = refused(&server.ask_as(&standard, "POST", ROOT, root), 403, "permission_denied");
+    let wanted =
+        json!({"field": "profile", "asked": "root", "allowed": ["default", "tools"], "tier": "standard"});
+    assert_eq!(details, wanted);
+    let unknown = server.ask("POST", ROOT, r#"{"profile":"god"}"#);
+    assert_eq!((unknown.status, &unknown.json()["detail"][0]["loc"][1]), (422, &json!("profile")));
+    let sandbox = created(&server, &elevated, root);
+    assert_eq!(server.ask("GET", &sandbox, "").json()["profile"], "root");
+    assert_eq!(server.says(&sandbox, "id -u; touch /etc/kept && echo written"), "0\nwritten");
+    server.ask_as(&elevated, "POST", &format!("{sandbox}/stop"), "");
+    let details = refused(
+        &server.ask_as(&standard, "POST", &format!("{sandbox}/resume"), ""),
+        403,
+        "permission_denied",
+    );
+    assert_eq!(details["field"], "profile");
+    assert_eq!(server.ask_as(&elevated, "POST", &format!("{sandbox}/resume"), "").status, 200);
+    assert_eq!(server.says(&sandbox, "id -u; ls /etc/kept"), "0\n/etc/kept");
+    // The same session key gives the same sandbox, and never one of another kind.
+    let again = server.ask_as(&elevated, "POST", ROOT, r#"{"session_key":"s"}"#);
+    assert_eq!((again.status, &again.json()["profile"]), (200, &json!("root")));
+    assert_eq!(
+        server.ask_as(&elevated, "POST", ROOT, r#"{"session_key":"s","profile":"default"}"#).status,
+        409
+    );
+    let told = server.ask("GET", "/api/v1/audit?kind=sandbox.create&outcome=ok", "").json();
+    assert!(
+        told["entries"].as_array().unwrap().iter().any(|one| one["extra"]["profile"] == "root"),
+        "{told}"
+    );
+    assert_eq!(server.ask("DELETE", &sandbox, "").status, 204);
+    // The file's word for a tier.
+    let low = key(&server, "bob", "restricted");
+    let sandbox = created(&server, &low, r#"{"profile":"root","disk_mb":64}"#);
+    assert_eq!(server.says(&sandbox, "id -u"), "0");
+    assert_eq!(server.ask_as(&low, "POST", ROOT, r#"{"profile":"tools"}"#).status, 403);
+}
+
+#[test]
 fn a_sandbox_of_a_higher_tier_is_not_started_by_a_lower_key() {
     let server = Server::start();
     let (high, low) = (key(&server, "ann", "elevated"), key(&server, "ann", "sandbox"));

@@ -1,0 +1,134 @@
+//! Sandboxes of all owners, for admins.
+
+use crate::{
+    App,
+    auth::Who,
+    error::Failure,
+    parse::{Params, Raw, required_json},
+    sandboxes::{ListParams, labels_of, page_of},
+    shapes::{SandboxPage, statuses_of},
+};
+use atoll_core::{BulkAction, BulkOutcome, BulkTarget};
+use atoll_store::{ListQuery, SandboxId};
+use atoll_types::{Error, ErrorCode};
+use axum::{Json, extract::State};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// Lists sandboxes of all owners, with the same filters as the list of one's own. For admins.
+#[utoipa::path(get, path = "/api/v1/admin/sandboxes", tag = "admin", params(ListParams),
+    responses((status = 200, body = SandboxPage)))]
+pub(crate) async fn sandboxes(
+    State(app): State<App>,
+    Who(caller): Who,
+    Params(params): Params<ListParams>,
+) -> Result<Json<SandboxPage>, Failure> {
+    let (query, page, size) = params.query()?;
+    let found = app.core.list_all(&caller, query).await.map_err(Failure::in_query)?;
+    Ok(Json(page_of(found, page, size)))
+}
+
+/// What is to become of them.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BulkVerb {
+    /// Their containers end; their volumes wait.
+    #[default]
+    Stop,
+    /// They end with their volumes.
+    Destroy,
+}
+
+/// Which sandboxes are meant; all of it must match, and `{}` means every one.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BulkFilter {
+    /// An owner's name or id.
+    owner: Option<String>,
+    /// One or several, separated by commas.
+    status: Option<String>,
+    image: Option<String>,
+    /// `name=value`, several separated by commas.
+    labels: Option<String>,
+}
+
+/// Sandboxes to stop or to destroy: either `ids` or `filter`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BulkBody {
+    #[schema(max_items = 10_000)]
+    ids: Option<Vec<Uuid>>,
+    filter: Option<BulkFilter>,
+    /// stop where nothing is said.
+    #[serde(default)]
+    action: BulkVerb,
+}
+
+/// One that it could not be done to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BulkProblem {
+    id: Uuid,
+    #[schema(value_type = String)]
+    code: ErrorCode,
+    message: String,
+}
+
+/// What became of them.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BulkResult {
+    stopped: u64,
+    destroyed: u64,
+    /// Those that were stopped or destroyed already.
+    skipped: u64,
+    errors: Vec<BulkProblem>,
+}
+
+impl From<BulkOutcome> for BulkResult {
+    fn from(outcome: BulkOutcome) -> Self {
+        let BulkOutcome { stopped, destroyed, skipped, errors } = outcome;
+        let problem = |(id, error): (SandboxId, Error)| BulkProblem {
+            id: id.uuid(),
+            code: error.code,
+            message: error.message,
+        };
+        Self { stopped, destroyed, skipped, errors: errors.into_iter().map(problem).collect() }
+    }
+}
+
+impl BulkFilter {
+    fn query(self) -> Result<ListQuery, Failure> {
+        let Self { owner, status, image, labels } = self;
+        let mut statuses = Vec::new();
+        for name in status.as_deref().unwrap_or_default().split(',').filter(|s| !s.is_empty()) {
+            let found = statuses_of(name);
+            statuses.extend(found.ok_or_else(|| Error::invalid("filter.status", "there is no such status"))?);
+        }
+        let wrong = |_| Error::invalid("filter.labels", "expected name=value, separated by commas");
+        let labels = labels_of(labels.as_deref()).map_err(wrong)?;
+        let owner = owner.as_deref().map(atoll_core::owner_id);
+        Ok(ListQuery { owner, statuses, image, labels, ..ListQuery::default() })
+    }
+}
+
+/// Stops or destroys many sandboxes. Each of them is an operation of its own in the audit trail, and what
+/// cannot be done to one stops nothing. For admins.
+#[utoipa::path(post, path = "/api/v1/admin/sandboxes/bulk-stop", tag = "admin", request_body = BulkBody,
+    responses((status = 200, body = BulkResult)))]
+pub(crate) async fn bulk_stop(
+    State(app): State<App>,
+    Who(caller): Who,
+    Raw(body): Raw,
+) -> Result<Json<BulkResult>, Failure> {
+    let BulkBody { ids, filter, action } = required_json(&body)?;
+    let target = match (ids, filter) {
+        (Some(ids), None) => BulkTarget::Ids(ids.into_iter().map(SandboxId::from_uuid).collect()),
+        (None, Some(filter)) => BulkTarget::Found(Box::new(filter.query()?)),
+        _ => return Err(Error::invalid("ids", "name the sandboxes by ids or by a filter").into()),
+    };
+    let action = match action {
+        BulkVerb::Stop => BulkAction::Stop,
+        BulkVerb::Destroy => BulkAction::Destroy,
+    };
+    Ok(Json(app.core.bulk(&caller, target, action).await?.into()))
+}

@@ -1,0 +1,105 @@
+//! What the document has that no handler can say of itself: unique names of operations, the errors that any
+//! of them may answer with, closed sets of texts, binary bodies, and which bodies may be left out.
+
+mod errors;
+mod sets;
+
+pub(crate) use errors::{ErrorBody, ValidationBody};
+use serde_json::{Map, Value, json};
+use utoipa::openapi::OpenApi;
+
+/// The sections of the document, in the order in which a reader needs them.
+const TAGS: &[(&str, &str)] = &[
+    ("sandboxes", "Making, looking at, changing, stopping and ending sandboxes."),
+    ("exec", "Commands and terminals."),
+    ("files", "Files and folders of a sandbox."),
+    ("kernels", "Live interpreters that keep their variables, and packages for them."),
+    ("preview", "Servers inside a sandbox, seen from outside."),
+    ("egress", "What sandboxes may reach."),
+    ("events", "What happens to sandboxes, as it happens."),
+    ("threads", "The six tools for a model, by plain HTTP."),
+    ("keys", "API keys."),
+    ("admin", "Sandboxes of all owners, for admins."),
+    ("settings", "Settings of the whole server, for admins."),
+    ("pool", "Sandboxes that are kept ready, for admins."),
+    ("audit", "Who did what."),
+    ("server", "The server itself."),
+];
+
+/// Operations whose body counts even though each of its fields may be left out: without one nothing is
+/// changed and the request is refused.
+const NEEDS_BODY: &[&str] = &["egress_put", "exec_exec", "admin_bulk_stop"];
+
+/// The whole document.
+pub(crate) fn finish(document: &OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    document["tags"] = TAGS.iter().map(|(name, text)| json!({"name": name, "description": text})).collect();
+    let schemas = document["components"]["schemas"].take();
+    let mut schemas = match schemas {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    };
+    sets::close(&mut schemas);
+    let Value::Object(paths) = document["paths"].take() else { return document };
+    let mut plain = Map::new();
+    for (path, mut item) in paths {
+        // The router's `{*path}` takes slashes too; OpenAPI has no word for that.
+        let path = path.replace("{*", "{");
+        for operation in item.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
+            name(operation);
+            bodies(operation, &schemas);
+            sets::close_parameters(operation);
+            errors::add(&path, operation);
+        }
+        plain.insert(path, item);
+    }
+    document["paths"] = plain.into();
+    document["components"]["schemas"] = schemas.into();
+    document
+}
+
+/// A function's name, with its section in front: `sandboxes_create`.
+fn name(operation: &mut Value) {
+    let tag = operation["tags"][0].as_str().unwrap_or("other").to_owned();
+    let id = operation["operationId"].as_str().unwrap_or_default();
+    if !id.starts_with(&format!("{tag}_")) {
+        operation["operationId"] = format!("{tag}_{id}").into();
+    }
+}
+
+fn is_binary(media_type: &str) -> bool {
+    matches!(media_type, "application/octet-stream" | "application/x-tar")
+}
+
+fn binary(content: &mut Value) {
+    for (media_type, of) in content.as_object_mut().into_iter().flatten() {
+        if is_binary(media_type) {
+            of["schema"] = json!({"type": "string", "format": "binary"});
+        }
+    }
+}
+
+/// Bytes are bytes and not lists of numbers, and a body without a field that must be there may be left out.
+fn bodies(operation: &mut Value, schemas: &Map<String, Value>) {
+    for answer in operation["responses"].as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
+        if answer.get("content").is_some() {
+            binary(&mut answer["content"]);
+        }
+    }
+    let needs = operation["operationId"].as_str().is_some_and(|id| NEEDS_BODY.contains(&id));
+    let Some(body) = operation.get_mut("requestBody") else { return };
+    binary(&mut body["content"]);
+    if let Some(json) = body["content"].get_mut("application/json") {
+        // `Option<T>` says null too, which a body is not.
+        if let Some(of) = json["schema"]["oneOf"].as_array().and_then(|all| all.last()).cloned() {
+            json["schema"] = of;
+        }
+        let reference = json["schema"]["$ref"].as_str().and_then(|r| r.rsplit('/').next());
+        let required = reference.and_then(|name| schemas.get(name)?.get("required")).is_some();
+        body["required"] = (required || needs).into();
+    } else {
+        // A file may be empty, a form may not.
+        let form = body["content"].get("multipart/form-data").is_some();
+        body["required"] = form.into();
+    }
+}

@@ -1,0 +1,166 @@
+//! Texts that are one of a closed set, as the code has them. A set that is open, or that grows with every
+//! release (kinds of operations and events), is not here.
+
+use crate::shapes::status_name;
+use atoll_core::Language;
+use atoll_store::{ActivityKind, Outcome, Scope, SortBy, Status};
+use atoll_types::{Profile, Tier};
+use serde_json::{Map, Value, json};
+
+type Names = fn() -> Vec<&'static str>;
+
+fn statuses() -> Vec<&'static str> {
+    let mut names: Vec<&str> = Status::ALL.iter().copied().map(status_name).collect();
+    names.dedup();
+    names
+}
+
+fn languages() -> Vec<&'static str> {
+    Language::ALL.iter().copied().map(Language::name).collect()
+}
+
+fn tiers() -> Vec<&'static str> {
+    Tier::ALL.iter().map(|tier| tier.as_str()).collect()
+}
+
+fn scopes() -> Vec<&'static str> {
+    Scope::ALL.iter().map(|scope| scope.as_str()).collect()
+}
+
+fn outcomes() -> Vec<&'static str> {
+    Outcome::ALL.iter().map(|outcome| outcome.as_str()).collect()
+}
+
+fn verdicts() -> Vec<&'static str> {
+    vec!["allowed", "refused"]
+}
+
+fn changes() -> Vec<&'static str> {
+    vec!["created", "modified", "deleted"]
+}
+
+fn entries() -> Vec<&'static str> {
+    vec!["file", "directory", "symlink", "other"]
+}
+
+/// By schema and property.
+const PROPERTIES: &[(&str, &str, Names)] = &[
+    ("ActivityItem", "kind", || ActivityKind::ALL.iter().map(|kind| kind.as_str()).collect()),
+    ("AuditEnd", "outcome", outcomes),
+    ("AuditFile", "action", changes),
+    ("AuditKept", "encoding", || vec!["utf8", "base64"]),
+    ("ChangedFile", "action", changes),
+    ("CreateBody", "profile", || Profile::BUILTIN.to_vec()),
+    ("DependenciesBody", "language", || vec!["python", "node", "r"]),
+    ("EgressItem", "verdict", verdicts),
+    ("EgressPolicy", "mode", || vec!["none", "allowlist", "full"]),
+    ("ExecItem", "status", || vec!["running", "ended"]),
+    ("FileItem", "type", entries),
+    ("FoundItem", "type", entries),
+    ("Health", "status", || vec!["ok", "degraded"]),
+    ("KernelItem", "language", languages),
+    ("KernelItem", "status", || vec!["starting", "idle", "busy", "dead"]),
+    ("KeyBody", "scope", scopes),
+    ("KeyBody", "tier", tiers),
+    ("KeyItem", "scope", scopes),
+    ("LifecycleItem", "on_shutdown", || vec!["keep", "stop"]),
+    ("RunBody", "language", languages),
+    ("Sandbox", "status", statuses),
+    ("SessionItem", "runtime", || vec!["python", "node", "r"]),
+    ("SessionItem", "status", || vec!["starting", "running", "dead"]),
+    ("StartBody", "language", languages),
+    ("TierItem", "network", || vec!["none", "restricted", "full"]),
+    ("WatchItem", "event", || {
+        vec!["ready", "created", "modified", "deleted", "renamed", "overflow", "limit", "error"]
+    }),
+];
+
+/// Query parameters, by operation.
+const PARAMETERS: &[(&str, &str, Names)] = &[
+    ("audit_list", "outcome", outcomes),
+    ("audit_summary", "outcome", outcomes),
+    ("egress_log", "verdict", verdicts),
+    ("sandboxes_list", "sort_by", || SortBy::ALL.iter().map(|sort| sort.as_str()).collect()),
+    ("sandboxes_list", "sort_order", || vec!["asc", "desc"]),
+    ("admin_sandboxes", "sort_by", || SortBy::ALL.iter().map(|sort| sort.as_str()).collect()),
+    ("admin_sandboxes", "sort_order", || vec!["asc", "desc"]),
+];
+
+fn is_nullable(schema: &Value) -> bool {
+    schema["type"].as_array().is_some_and(|types| types.iter().any(|one| one == "null"))
+}
+
+/// Says what the properties of all schemas may be.
+pub(super) fn close(schemas: &mut Map<String, Value>) {
+    for (schema, property, names) in PROPERTIES {
+        let Some(of) = schemas.get_mut(*schema).and_then(|of| of["properties"].get_mut(*property)) else {
+            continue;
+        };
+        let mut allowed: Vec<Value> = names().into_iter().map(Value::from).collect();
+        if is_nullable(of) {
+            allowed.push(Value::Null);
+        }
+        of["enum"] = allowed.into();
+    }
+    for of in schemas.values_mut() {
+        for (name, property) in of.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
+        {
+            let text =
+                property["type"] == "string" || is_nullable(property) && property["type"][0] == "string";
+            if text && (name == "at" || name.ends_with("_at")) {
+                property["format"] = "date-time".into();
+            }
+        }
+    }
+    // Files of a form are bytes.
+    if let Some(files) = schemas.get_mut("UploadBody").and_then(|of| of["properties"].get_mut("files")) {
+        *files = json!({"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}});
+    }
+}
+
+/// Says what the parameters of an operation may be. A query has no null.
+pub(super) fn close_parameters(operation: &mut Value) {
+    let id = operation["operationId"].as_str().unwrap_or_default().to_owned();
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        if parameter["required"] == false && is_nullable(&parameter["schema"]) {
+            let types = parameter["schema"]["type"].as_array().cloned().unwrap_or_default();
+            parameter["schema"]["type"] = types.into_iter().find(|one| one != "null").unwrap_or_default();
+        }
+        let set = PARAMETERS.iter().find(|(of, name, _)| *of == id && parameter["name"] == *name);
+        if let Some((_, _, names)) = set {
+            parameter["schema"]["enum"] = names().into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_set_is_of_something_that_is_described() {
+        let document: Value = serde_json::from_str(&crate::openapi()).unwrap();
+        for (schema, property, _) in PROPERTIES {
+            let of = &document["components"]["schemas"][schema]["properties"][property];
+            assert!(of["enum"].is_array(), "{schema}.{property}");
+        }
+        let operations: Vec<&Value> = document["paths"]
+            .as_object()
+            .unwrap()
+            .values()
+            .flat_map(|item| item.as_object().unwrap().values())
+            .collect();
+        for (id, name, _) in PARAMETERS {
+            let operation = operations.iter().find(|of| of["operationId"] == *id).unwrap();
+            let all = operation["parameters"].as_array().unwrap();
+            let parameter = all.iter().find(|of| of["name"] == *name).unwrap();
+            assert!(parameter["schema"]["enum"].is_array(), "{id} {name}");
+        }
+        let mut ids: Vec<&str> = operations.iter().map(|of| of["operationId"].as_str().unwrap()).collect();
+        ids.sort_unstable();
+        let all = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), all, "two operations of one name");
+    }
+}
