@@ -125,7 +125,7 @@ fn executed(report: CellReport) -> CodeExecuted {
         kind,
         message: match lost {
             true => format!(
-                "{message}; the interpreter was started anew: all variables are lost, the files are there"
+                "{message}; the interpreter was started anew without its variables, the files are there"
             ),
             false => message,
         },

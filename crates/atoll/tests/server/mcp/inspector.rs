@@ -26,10 +26,11 @@ fn node() -> Command {
 fn inspect(server: &Server, arguments: &[&str]) -> Value {
     let program = modules().join("@modelcontextprotocol/inspector/clients/launcher/build/index.js");
     let url = format!("http://{}/mcp", server.address);
+    let home = tempfile::tempdir().unwrap();
     let ran = node()
         .arg(program)
         // It keeps files in its user's home.
-        .env("HOME", server.data())
+        .env("HOME", home.path())
         .args(["--cli", &url, "--transport", "http", "--header"])
         .arg(format!("Authorization: Bearer {KEY}"))
         .args(["--header", "X-Thread-Id: inspected"])

@@ -72,7 +72,7 @@ fn a_session_has_the_network_of_the_policy_or_less() {
             let path = format!("/api/v1/sandboxes/{}/egress", sandbox.as_str().unwrap());
             let policy = server.ask("GET", &path, "").json();
             thread.call("stop_session", &json!({ "session_id": id }));
-            json!([policy["mode"], policy["presets"]])
+            json!([policy["policy"]["mode"], policy["policy"]["presets"]])
         };
         let usual = json!(["allowlist", ["python", "node"]]);
         assert_eq!(policy(&json!({})), usual);
