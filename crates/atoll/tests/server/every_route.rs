@@ -125,7 +125,7 @@ fn body(method: &str, path: &str) -> &'static str {
         "exec" => r#"{"command":"true"}"#,
         "run" | "execute" => r#"{"code":"1"}"#,
         "find" | "grep" => r#"{"pattern":"nothing"}"#,
-        "dependencies" => r#"{"packages":{"python":["six"]}}"#,
+        "dependencies" => r#"{"packages":{"six":"1.16.0"}}"#,
         "move" => r#"{"from":"secret.txt","to":"stolen.txt"}"#,
         "remove" => r#"{"path":"secret.txt"}"#,
         "cleanup" => r#"{"older_than_days":1}"#,
