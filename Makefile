@@ -29,7 +29,7 @@ TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
 TEST_INSPECTOR := @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/sdk@1.32.2
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
+.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,16 @@ chaos: setup-tests nextest ## several clients at work while the server is killed
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_CHAOS_ROUNDS=$${ATOLL_CHAOS_ROUNDS:-20} \
 	  ATOLL_CHAOS_OPERATIONS=$${ATOLL_CHAOS_OPERATIONS:-500} \
 	  cargo nextest run --profile long -p atoll -E 'test(killed_at_any_moment_it_loses_nothing)' --no-capture
+
+brim: setup-tests nextest ## a small disk is filled while server and launcher are killed, 20 rounds
+	cargo build --workspace --bins
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_BRIM_ROUNDS=$${ATOLL_BRIM_ROUNDS:-20} \
+	  cargo nextest run --profile long -p atoll -E 'test(filled_to_the_brim_loses_nothing)' --no-capture
+
+crowd: setup-tests nextest ## 500 empty sandboxes with the usual limits at a time, and what they cost
+	cargo build --workspace --bins
+	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_CROWD=$${ATOLL_CROWD:-500} \
+	  cargo nextest run --profile long -p atoll -E 'test(many_empty_sandboxes_fit)' --no-capture
 
 soak: setup-tests nextest ## 10,000 sandboxes one after the other, which leave nothing
 	cargo build --workspace --bins

@@ -316,7 +316,7 @@ impl Core {
     }
 
     /// Changes a sandbox. What its commands start with and what it may use change only while it is not
-    /// running; the disk limit never.
+    /// running; the disk limit at any time.
     pub async fn patch(
         &self,
         caller: &Caller,
@@ -350,9 +350,6 @@ impl Core {
             network_enabled,
             labels,
         } = request;
-        if disk_mb.is_some() {
-            return Err(Error::invalid("disk_mb", "disk_mb is fixed when a sandbox is created"));
-        }
         check_idle(idle_timeout_seconds)?;
         env_vars.as_ref().map_or(Ok(()), |e| self.check_variables("env_vars", e))?;
         secrets.as_ref().map_or(Ok(()), |e| self.check_variables("secrets", e))?;
@@ -367,8 +364,13 @@ impl Core {
         let egress = changed
             .map(|enabled| self.gates.asked(caller, &record.image, Some(enabled), None))
             .transpose()?;
-        let new_limits = limits(record.limits, memory_mb, cpu_cores, None, None)?;
-        let named = Named { memory: memory_mb.is_some(), cores: cpu_cores.is_some(), ..Named::default() };
+        let new_limits = limits(record.limits, memory_mb, cpu_cores, disk_mb, None)?;
+        let named = Named {
+            memory: memory_mb.is_some(),
+            cores: cpu_cores.is_some(),
+            disk: disk_mb.is_some(),
+            ..Named::default()
+        };
         self.most(caller).check(&new_limits, named)?;
         let environment = match (env_vars, secrets) {
             (None, None) => None,
@@ -383,6 +385,7 @@ impl Core {
         let patch = Patch {
             at_rest_only,
             limits: (new_limits != record.limits).then_some(new_limits),
+            quota: self.quota(caller, &record.owner, &record.owner_name),
             environment,
             labels,
             idle_timeout_seconds,

@@ -7,6 +7,7 @@
 mod claim;
 mod desks;
 mod end;
+mod files;
 mod patch;
 mod pause;
 mod step;
@@ -23,11 +24,12 @@ use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Result};
 pub(crate) use desks::Desks;
+use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::Patch;
 use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, To};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 /// How long a desk waits for work before it closes.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -36,6 +38,11 @@ enum Ask {
     /// Its container, if it runs; one that is paused goes on for this.
     Use {
         by: &'static str,
+        reply: oneshot::Sender<Result<(Arc<dyn Container>, Working)>>,
+    },
+    /// A container for a file request; a sandbox that is stopped gets one for that alone.
+    Files {
+        place: OwnedSemaphorePermit,
         reply: oneshot::Sender<Result<(Arc<dyn Container>, Working)>>,
     },
     /// Its container, as soon as it runs and is not paused; nothing is done about that.
@@ -86,6 +93,7 @@ struct Shared {
     pool: Pool,
     gates: Arc<Gates>,
     works: Arc<Works>,
+    file_containers: FileContainers,
 }
 
 struct Desk {
@@ -100,6 +108,8 @@ struct Desk {
     over: bool,
     /// Who waits until it does not.
     asleep: Vec<oneshot::Sender<Result<Arc<dyn Container>>>>,
+    /// What file requests are answered with while it is stopped.
+    files: Option<FileContainer>,
 }
 
 /// Waits for a container's death; for ever where there is no container.
@@ -119,7 +129,16 @@ pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
 
 impl Desk {
     fn new(shared: Arc<Shared>, id: SandboxId) -> Self {
-        Self { shared, id, container: None, dying: None, paused: false, over: false, asleep: Vec::new() }
+        Self {
+            shared,
+            id,
+            container: None,
+            dying: None,
+            paused: false,
+            over: false,
+            asleep: Vec::new(),
+            files: None,
+        }
     }
 
     async fn serve(mut self, mut questions: mpsc::Receiver<Ask>) {
@@ -142,7 +161,8 @@ impl Desk {
                     None => return,
                 },
                 death = &mut death => self.bury(&death).await,
-                () = tokio::time::sleep(PATIENCE), if present.is_none() => self.over = true,
+                () = tokio::time::sleep(LINGER), if self.files.is_some() => self.end_unused_files().await,
+                () = tokio::time::sleep(PATIENCE), if present.is_none() && self.files.is_none() => self.over = true,
             }
             if self.over {
                 questions.close();
@@ -158,6 +178,7 @@ impl Desk {
         // Nobody minds when the caller has gone.
         match question {
             Ask::Use { by, reply } => _ = reply.send(self.lend(by).await),
+            Ask::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
             Ask::Awake(reply) => self.awake(reply).await,
             Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
             Ask::Claim(claim, reply) => _ = reply.send(self.claim(*claim).await),
@@ -293,6 +314,7 @@ impl Desk {
 
     /// Starts a container for the sandbox, which has none that lives.
     async fn start(&mut self, new: bool) -> Result<SandboxRecord> {
+        self.end_files().await?;
         let record = self.record().await?;
         if let Some(old) = record.container {
             self.shared.provider.destroy(old).await?;
@@ -316,11 +338,7 @@ impl Desk {
             environment: found.chain(environment.variables).collect(),
         };
         let container = self.create(spec).await.map_err(|e| match e.code {
-            // The machine's disk, and not one that the caller has filled.
-            ErrorCode::DiskFull => {
-                let error = Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..e };
-                error.fact("resource", "disk_mb").fact("asked", record.limits.disk_bytes >> 20)
-            }
+            ErrorCode::DiskFull => patch::no_disk(e, record.limits.disk_bytes),
             _ => e,
         })?;
         if let Err(error) = self.shared.gates.open(&record, &container, secrets, new).await {

@@ -93,13 +93,25 @@ impl Core {
     ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
         self.visible(caller, id).await?;
+        self.desks.files(id).await
+    }
+
+    /// The container of a sandbox that runs.
+    pub(crate) async fn reach_running(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        path: &str,
+    ) -> Result<Arc<dyn Container>> {
+        checked(path)?;
+        self.visible(caller, id).await?;
         self.desks.container(id, "a file operation").await
     }
 
     /// The container of an operation that was begun.
     pub(crate) async fn reach_in(&self, act: &Act, paths: &[&str]) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
-        self.desks.container(act.record()?.id, "a file operation").await
+        self.desks.files(act.record()?.id).await
     }
 
     /// What is in a folder, by name.

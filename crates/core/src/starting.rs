@@ -166,6 +166,8 @@ impl Core {
         for record in self.store.list_sandboxes(&all).await?.items {
             self.admission.adopt(&record);
         }
+        // A later pass finds out what cannot be asked now.
+        let _ = self.look_at_disk(&mut false).await;
         Ok(())
     }
 }

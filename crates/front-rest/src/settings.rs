@@ -85,6 +85,8 @@ pub(crate) struct AdmissionItem {
     cpu_ratio: f64,
     /// Times the machine's memory.
     memory_ratio: f64,
+    /// Times what the machine's volumes can hold.
+    disk_ratio: f64,
     /// Times the machine's process table.
     process_ratio: f64,
 }
@@ -212,6 +214,7 @@ impl From<SettingsView> for SettingsItem {
                     wait_seconds: k.admission_wait_seconds,
                     cpu_ratio: k.admission_cpu_ratio,
                     memory_ratio: k.admission_memory_ratio,
+                    disk_ratio: k.admission_disk_ratio,
                     process_ratio: k.admission_process_ratio,
                 },
                 pool: PoolSettings {

@@ -113,7 +113,7 @@ pub(crate) struct PatchBody {
     memory_mb: Option<u64>,
     #[schema(minimum = 0.01, maximum = 1024.0)]
     cpu_cores: Option<f64>,
-    /// Fixed at creation: always refused.
+    /// At any time, within tier and plan, and not below what is used.
     disk_mb: Option<u64>,
     env_vars: Option<Map>,
     /// Variables too, whose values appear in no log, audit row, event or error.

@@ -62,6 +62,8 @@ pub enum Request {
     ListVolumes,
     /// Deletes a volume; fine when there is none, refused while a container uses it. [`Reply::Done`].
     RemoveVolume(VolumeId),
+    /// Gives a volume that no container uses another limit.
+    ResizeVolume(VolumeId, u64),
     /// What the launcher found on this machine. [`Reply::Report`].
     Report,
     /// Destroys every container, unmounts, and ends the launcher and its monitor. [`Reply::Done`].
@@ -187,8 +189,12 @@ pub struct Report {
     pub storage: String,
     /// `simple`, `classic` or `none`.
     pub quota: String,
-    /// Bytes that can still be promised.
+    /// What all volumes together can hold.
+    pub capacity_bytes: u64,
+    /// What of that is free; without simple quotas, what can still be promised.
     pub free_bytes: u64,
+    /// Whether so little is free that no new volume is made.
+    pub disk_low: bool,
     /// OCI runtimes by name.
     pub runtimes: Vec<String>,
     /// What the operator should know.

@@ -32,9 +32,9 @@ pub(crate) fn orphans(context: &Context) {
     for container in cgroup::containers(context).into_iter().filter(|c| !known.contains(c)) {
         let _ = cgroup::remove(context, container);
     }
-    for kind in [TreeKind::Spool, TreeKind::Scratch] {
+    for kind in [TreeKind::Spool, TreeKind::Temporary, TreeKind::Scratch] {
         for tree in context.storage.list(kind).unwrap_or_default() {
-            if let Tree::Spool(container) | Tree::Scratch(container) = tree
+            if let Tree::Spool(container) | Tree::Temporary(container) | Tree::Scratch(container) = tree
                 && !known.contains(&container)
                 && let Err(error) = context.storage.remove(tree)
             {

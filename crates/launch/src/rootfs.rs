@@ -37,8 +37,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) context: &'a Context,
     pub(crate) profile: &'a Profile,
     pub(crate) image: &'a Image,
-    /// The volume's folder, unless the profile has none.
-    pub(crate) volume: Option<&'a Path>,
+    /// The sandbox's files, unless the profile has them in memory.
+    pub(crate) disk: Option<&'a Disk>,
     /// The ids that it shows; without one, those on disk.
     pub(crate) userns: Option<BorrowedFd<'a>>,
     pub(crate) range: Range,
@@ -61,20 +61,28 @@ pub(crate) fn prepare_volume(volume: &Path, profile: &Profile) -> Result<()> {
         chown(&path, Some(uid), Some(gid))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(mode))
     };
-    // What an earlier container left in /tmp is not part of what survives.
-    match fs::remove_dir_all(volume.join("tmp")) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(fault("empty /tmp")(e)),
-        _ => {}
-    }
     make("workspace", 0o755, profile.uid, profile.gid)
         .and_then(|()| make("home", 0o750, profile.uid, profile.gid))
-        .and_then(|()| make("tmp", 0o1777, 0, 0))
         .map_err(fault("prepare the volume"))
 }
 
-/// The folders of a volume and where they appear.
-pub(crate) fn volume_places(profile: &Profile) -> [(&'static str, &'static str); 3] {
-    [("workspace", "/workspace"), ("tmp", "/tmp"), ("home", profile.home())]
+/// Where the files of a sandbox are on this machine.
+pub(crate) struct Disk {
+    /// What survives.
+    pub(crate) volume: PathBuf,
+    /// Its /tmp, a tree of its own: one container's, and gone with it, however much is in it.
+    pub(crate) temporary: PathBuf,
+}
+
+impl Disk {
+    /// The folders, and where they appear.
+    pub(crate) fn places(&self, profile: &Profile) -> [(PathBuf, &'static str); 3] {
+        [
+            (self.volume.join("workspace"), "/workspace"),
+            (self.temporary.clone(), "/tmp"),
+            (self.volume.join("home"), profile.home()),
+        ]
+    }
 }
 
 /// Opens a place below the root to attach to, making the folders that are missing. The root may hold
@@ -159,8 +167,8 @@ impl Parts<'_> {
 
     /// The image under overlays whose upper halves lie on the volume, one for each of its trees.
     fn overlay_layers(&self, stage: &Path) -> Result<Vec<(String, OwnedFd)>> {
-        let volume = self.volume.ok_or_else(|| Error::internal("a writable root without a volume"))?;
-        let uppers = volume.join("root");
+        let disk = self.disk.ok_or_else(|| Error::internal("a writable root without a volume"))?;
+        let uppers = disk.volume.join("root");
         let upper_mount = stage.join("upper");
         fs::create_dir(&upper_mount).map_err(fault("make the stage"))?;
         for number in 0..self.image.trees.len() {
@@ -192,9 +200,9 @@ impl Parts<'_> {
 
     fn attach_volume(&self, root: &OwnedFd) -> Result<()> {
         // A runtime with its own kernel mounts them by itself, from the specification.
-        let (Some(volume), Some(_)) = (self.volume, self.userns) else { return Ok(()) };
-        for (folder, at) in volume_places(self.profile) {
-            attach_at(&self.mapped(&volume.join(folder), WRITABLE)?, root, at.trim_start_matches('/'))?;
+        let (Some(disk), Some(_)) = (self.disk, self.userns) else { return Ok(()) };
+        for (folder, at) in disk.places(self.profile) {
+            attach_at(&self.mapped(&folder, WRITABLE)?, root, at.trim_start_matches('/'))?;
         }
         Ok(())
     }

@@ -28,12 +28,17 @@ use std::{
         fs::{DirBuilderExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
+    time::{Duration, Instant},
 };
 
 /// The exit status that makes the monitor start another one.
 pub(crate) const FAULT: i32 = 70;
 /// Requests at one time.
 const MOST_WORKERS: usize = 1024;
+/// How often it is looked at what the disk below has.
+const GUARD_SECONDS: i64 = 1;
+/// After how long an ephemeral launcher ends that was never asked anything.
+const UNUSED: Duration = Duration::from_secs(30);
 
 /// What the loop keeps.
 struct Server {
@@ -46,6 +51,9 @@ struct Server {
     /// Who keeps the gates.
     keeper: Option<Keeper>,
     served: bool,
+    began: Instant,
+    /// What storage measured when it was last guarded.
+    measured: u64,
     lock: fs::File,
 }
 
@@ -71,8 +79,20 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
         }
     };
     let workers = BTreeSet::new();
-    let (observer, keeper) = (None, None);
-    let mut server = Server { context, listener, signals, workers, observer, keeper, served: false, lock };
+    let (observer, keeper, began) = (None, None, Instant::now());
+    let measured = context.storage.measure();
+    let mut server = Server {
+        context,
+        listener,
+        signals,
+        workers,
+        observer,
+        keeper,
+        served: false,
+        began,
+        measured,
+        lock,
+    };
     // They must not keep whoever waits for the word waiting.
     server.get_observer(ready.as_ref().map(AsFd::as_fd));
     server.get_keeper(ready.as_ref().map(AsFd::as_fd));
@@ -126,11 +146,13 @@ fn refuse(stream: &mut UnixStream, why: &str) {
 impl Server {
     fn serve(mut self) -> i32 {
         loop {
-            let timeout = self.context.options.ephemeral.then_some(Timespec {
-                tv_sec: if self.served { 0 } else { 30 },
-                tv_nsec: if self.served { 50_000_000 } else { 0 },
-            });
-            let woken = self.sleep(timeout.as_ref());
+            let short = self.context.options.ephemeral && self.served;
+            let timeout = Timespec {
+                tv_sec: if short { 0 } else { GUARD_SECONDS },
+                tv_nsec: if short { 50_000_000 } else { 0 },
+            };
+            let woken = self.sleep(Some(&timeout));
+            self.guard_storage();
             let mut terminate = false;
             while let Some(signal) = sys::next_signal(&self.signals) {
                 terminate |= signal != libc::SIGCHLD;
@@ -146,7 +168,8 @@ impl Server {
             while let Ok((stream, _)) = self.listener.accept() {
                 self.admit(stream);
             }
-            if woken == 0 && self.idle() && self.may_retire() {
+            let retires = self.context.options.ephemeral && (self.served || self.began.elapsed() > UNUSED);
+            if woken == 0 && retires && self.idle() && self.may_retire() {
                 return self.clean_up(false);
             }
         }
@@ -174,6 +197,19 @@ impl Server {
             self.in_worker(None, gate::restore_all);
         }
         woken
+    }
+
+    /// Has what volumes may use follow what the disk below has, when that changed.
+    fn guard_storage(&mut self) {
+        let measure = self.context.storage.measure();
+        if measure != self.measured {
+            self.measured = measure;
+            self.in_worker(None, |context| {
+                if let Err(error) = context.storage.guard() {
+                    tracing::error!(%error, "what volumes may use does not follow the disk");
+                }
+            });
+        }
     }
 
     fn idle(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The OCI specification of a container: the one document that says what it may see and do. The
 //! same one is given to libcontainer and to any other runtime.
 
-use crate::{cgroup, context::Context, rootfs::volume_places, runtime::Start, uids::Range};
+use crate::{cgroup, context::Context, rootfs::Disk, runtime::Start, uids::Range};
 use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};
 use atoll_types::{Capability, ContainerId, Error, Limits, Profile, Result, RootMode, Storage, TmpfsSizes};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -19,7 +19,7 @@ pub(crate) struct Parts<'a> {
     /// The user namespace that the container enters, unless its runtime has a kernel of its own.
     pub(crate) userns: Option<BorrowedFd<'a>>,
     pub(crate) root: &'a Path,
-    pub(crate) volume: Option<&'a Path>,
+    pub(crate) disk: Option<&'a Disk>,
     pub(crate) guest: &'a GuestConfig,
     pub(crate) start: &'a Start,
 }
@@ -217,8 +217,8 @@ impl Parts<'_> {
             mounts.push(tmpfs("/tmp", tmp_bytes, "1777", 0, 0));
             mounts.push(tmpfs(self.profile.home(), home_bytes, "750", uid, gid));
         }
-        if let (Some(volume), true) = (self.volume, self.start.own_kernel()) {
-            mounts.extend(volume_places(self.profile).map(|(folder, at)| bind(&volume.join(folder), at)));
+        if let (Some(disk), true) = (self.disk, self.start.own_kernel()) {
+            mounts.extend(disk.places(self.profile).map(|(folder, at)| bind(&folder, at)));
         }
         mounts.extend(self.start.mounts(&self.context.init));
         mounts

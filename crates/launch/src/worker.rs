@@ -115,6 +115,9 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         Request::Unpause(container) => ops::unpause(context, container).map(|()| Reply::Done),
         Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
         Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
+        Request::ResizeVolume(volume, bytes) => {
+            ops::resize_volume(context, volume, bytes).map(|()| Reply::Done)
+        }
         Request::Report => ops::report(context).map(Reply::Report),
         Request::Ports(container) => ops::ports(context, container).map(Reply::Ports),
         Request::Trust(asked) => trust::set(context, &asked.certificate_pem).map(|()| Reply::Done),

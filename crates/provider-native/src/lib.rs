@@ -13,7 +13,7 @@ use atoll_launch_proto::{
     ContainerState, ContainerStatus, CreateRequest, Reply, Report, Request, TrustRequest,
 };
 use atoll_provider::{
-    Capabilities, Container, ContainerSpec, Listed, Provider, State, Trust, Usages, Volumes,
+    Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, State, Trust, Usages, Volumes,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;
@@ -182,5 +182,14 @@ impl Volumes for NativeProvider {
 
     async fn remove_volume(&self, id: VolumeId) -> Result<()> {
         self.launcher.ask(Request::RemoveVolume(id)).await.map(|_| ())
+    }
+
+    async fn room(&self) -> Result<DiskRoom> {
+        let Report { capacity_bytes, free_bytes, disk_low, .. } = self.report().await?;
+        Ok(DiskRoom { capacity_bytes, free_bytes, low: disk_low })
+    }
+
+    async fn resize_volume(&self, id: VolumeId, bytes: u64) -> Result<()> {
+        self.launcher.ask(Request::ResizeVolume(id, bytes)).await.map(|_| ())
     }
 }

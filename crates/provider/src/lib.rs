@@ -270,6 +270,17 @@ pub trait Usages: Send + Sync {
     async fn one(&self, id: ContainerId) -> Result<Usage>;
 }
 
+/// What all volumes together may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// What they can hold.
+    pub capacity_bytes: u64,
+    /// What of that is free.
+    pub free_bytes: u64,
+    /// Whether so little is free that no new volume is made.
+    pub low: bool,
+}
+
 /// The power to keep volumes.
 #[async_trait]
 pub trait Volumes: Send + Sync {
@@ -277,4 +288,8 @@ pub trait Volumes: Send + Sync {
     async fn list_volumes(&self) -> Result<Vec<VolumeId>>;
     /// Deletes a volume. Fine when there is none; a conflict while a container uses it.
     async fn remove_volume(&self, id: VolumeId) -> Result<()>;
+    /// Gives a volume that no container uses another limit; a conflict below what it holds.
+    async fn resize_volume(&self, id: VolumeId, bytes: u64) -> Result<()>;
+    /// What all volumes together may use.
+    async fn room(&self) -> Result<DiskRoom>;
 }

@@ -23,9 +23,9 @@ pub struct StorageConfig {
     pub mount_at: PathBuf,
     /// Which driver to use.
     pub driver: DriverChoice,
-    /// What is never promised of the disk below; by default the larger of 1 GiB and 2 %.
+    /// What is never promised of the disk below; by default 2 %, and at least 1 GiB or a tenth.
     pub reserve_bytes: Option<u64>,
-    /// The size a new loop-backed pool starts with. It is sparse and grows by itself.
+    /// The size a new loop-backed pool starts with. It is sparse and follows what the disk below has.
     pub pool_bytes: u64,
     /// The `mkfs.btrfs` to run; by default the one in the system's folders.
     pub mkfs: Option<PathBuf>,

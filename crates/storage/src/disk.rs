@@ -26,7 +26,7 @@ impl Disk {
     pub(crate) fn free(&self) -> Result<u64> {
         let stat = statvfs(&self.dir).map_err(failed("read the disk's free space"))?;
         let total = stat.f_blocks.saturating_mul(stat.f_frsize);
-        let reserve = self.reserve.unwrap_or_else(|| (total / 50).max(1 << 30));
+        let reserve = self.reserve.unwrap_or_else(|| (total / 50).max((total / 10).min(1 << 30)));
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize).saturating_sub(reserve))
     }
 }

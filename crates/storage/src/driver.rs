@@ -15,18 +15,34 @@ pub(crate) enum Care {
     Exact,
 }
 
-/// What can be promised.
+/// What is left.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Room {
-    /// To new trees.
+    /// What all trees together can hold.
+    pub(crate) capacity: u64,
+    /// What can still be written, or, where disks are not thin, be promised.
     pub(crate) free: u64,
     /// Promised and not used yet; never too low, and right with `Care::Exact`.
     pub(crate) promised: u64,
-    /// What all promises so far need of a pool.
-    pub(crate) needed: u64,
+    /// Where disks are thin: new trees are refused while less than this is free. `None` where the sum of
+    /// all promises has to fit, because the kernel bounds no sum.
+    pub(crate) low: Option<u64>,
 }
 
-/// How trees are made. `create`, `set_limit`, `room` and `make_room` are called under the storage lock.
+impl Room {
+    /// What new trees may be promised.
+    pub(crate) fn for_new(&self) -> u64 {
+        self.free.saturating_sub(self.low.unwrap_or(0))
+    }
+
+    /// Whether a promise of so many bytes can be made.
+    pub(crate) fn fits(&self, asked: u64) -> bool {
+        if self.low.is_some() { self.for_new() > 0 } else { asked <= self.free }
+    }
+}
+
+/// How trees are made. `create`, `create_beside`, `set_limit`, `room` and `guard` are called under the
+/// storage lock.
 pub(crate) trait Driver: Send + Sync {
     fn kind(&self) -> DriverKind;
     fn quota(&self) -> QuotaKind;
@@ -43,6 +59,9 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Makes a tree that is not there. It appears whole, with its limit, or not at all.
     fn create(&self, tree: Tree, limit: u64) -> Result<()>;
+    /// Makes a tree with mode 1777 that counts against the limit of another, where the kernel can count so;
+    /// otherwise it gets a limit of the same size.
+    fn create_beside(&self, tree: Tree, other: Tree) -> Result<()>;
     fn set_limit(&self, tree: Tree, limit: u64) -> Result<()>;
     /// Moves a tree out of sight, then frees it. Not an error where there is none.
     fn remove(&self, tree: Tree) -> Result<()>;
@@ -50,8 +69,11 @@ pub(crate) trait Driver: Send + Sync {
     fn sweep(&self) -> Result<()>;
 
     fn room(&self, care: Care) -> Result<Room>;
-    /// Makes so much more usable; only called for what `room` says is free.
-    fn make_room(&self, room: &Room, bytes: u64) -> Result<()>;
+    /// Compares what the file system may use with what the disk below has, and closes the difference: its
+    /// size, and what all trees together may hold.
+    fn guard(&self) -> Result<()>;
+    /// What `guard` depends on. As long as it is the same there is nothing to do.
+    fn measure(&self) -> u64;
     /// Waits a moment for space that is being freed. Called without the lock.
     fn settle(&self);
 

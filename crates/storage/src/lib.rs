@@ -2,8 +2,8 @@
 //! folder itself or on a loop-backed pool, `dir` everywhere else) and the `host` image.
 //!
 //! Linked only into the root launcher. Everything is synchronous and safe to call from forked workers at
-//! the same time; nothing here knows containers, namespaces or sockets. The invariant: the sum of what
-//! trees may still write never exceeds what the disk below has free.
+//! the same time; nothing here knows containers, namespaces or sockets. The invariant: what all trees
+//! together may write never exceeds what the disk below has, whatever the sum of their limits.
 
 mod btrfs;
 mod config;

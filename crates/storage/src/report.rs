@@ -62,8 +62,12 @@ pub struct StorageReport {
     pub quota: QuotaKind,
     /// Whether a copy of a file can share its blocks.
     pub reflink: bool,
-    /// What can still be promised to new trees.
+    /// What all trees together can hold.
+    pub capacity_bytes: u64,
+    /// What trees can still write; where disks are not thin, what can still be promised.
     pub free_bytes: u64,
+    /// Whether so little is free that no new tree is made.
+    pub low: bool,
     /// What is promised to trees and not used by them yet.
     pub promised_bytes: u64,
     /// Sentences for the operator.

@@ -1,5 +1,6 @@
-//! The public face: promises, then trees. Every promise is made under the lock, so that two workers
-//! cannot both get the last bytes; drivers do the rest.
+//! The public face. Disks are thin where the kernel bounds their sum: a limit is a bound and no
+//! reservation, and a new tree needs only that what is really free is above a watermark. Elsewhere the sum of
+//! all limits has to fit. Either is decided under the lock; drivers do the rest.
 
 use crate::config::StorageConfig;
 use crate::driver::{Care, Driver, Room};
@@ -12,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 const SMALLEST: u64 = 1 << 20;
 const LARGEST: u64 = 1 << 50;
+/// What a start may write to a tree whose limit is reached: folders, and those of an overlay.
+const START_BYTES: u64 = 8 << 20;
 
 /// Trees on this machine.
 pub struct Storage {
@@ -34,6 +37,7 @@ impl Storage {
         let _held = Lock::take(&lock)?;
         let (driver, notes) = crate::open::driver(config)?;
         driver.sweep()?;
+        driver.guard()?;
         Ok(Self { driver, lock, notes })
     }
 
@@ -41,6 +45,36 @@ impl Storage {
     pub fn create(&self, tree: Tree, limit_bytes: u64) -> Result<PathBuf> {
         self.fit(tree, limit_bytes, Missing::Make)?;
         Ok(self.driver.path(tree))
+    }
+
+    /// Makes a /tmp that counts against the limit of another tree. Nothing of it depends on what that tree
+    /// holds or has free.
+    pub fn create_beside(&self, tree: Tree, other: Tree) -> Result<PathBuf> {
+        let _held = Lock::take(&self.lock)?;
+        self.driver.create_beside(tree, other)?;
+        Ok(self.driver.path(tree))
+    }
+
+    /// Sees that trees can use what the disk below has, and never more.
+    pub fn guard(&self) -> Result<()> {
+        let _held = Lock::take(&self.lock)?;
+        self.driver.guard()
+    }
+
+    /// A figure that changes when `guard` has something to do. Cheap, and never waits.
+    #[must_use]
+    pub fn measure(&self) -> u64 {
+        self.driver.measure()
+    }
+
+    /// Lifts the limit of a tree by what a start writes to it. `set_limit` sets it back.
+    pub fn lift(&self, tree: Tree, limit_bytes: u64) -> Result<()> {
+        self.driver.set_limit(tree, limit_bytes.saturating_add(START_BYTES))
+    }
+
+    /// Sets a limit whatever the tree holds: what is above it stays, and grows no more.
+    pub fn lower(&self, tree: Tree, limit_bytes: u64) -> Result<()> {
+        self.driver.set_limit(tree, limit_bytes)
     }
 
     /// What the trees are made of.
@@ -103,7 +137,9 @@ impl Storage {
             driver: self.driver.kind(),
             quota: self.driver.quota(),
             reflink: self.driver.reflink(),
+            capacity_bytes: room.capacity,
             free_bytes: room.free,
+            low: room.low.is_some() && !room.fits(0),
             promised_bytes: room.promised,
             notes,
         })
@@ -129,6 +165,9 @@ impl Storage {
                 self.driver.settle();
             }
             let _held = Lock::take(&self.lock)?;
+            if care == Care::Exact {
+                self.driver.guard()?;
+            }
             let old = self.driver.limit(tree)?;
             if old == Some(limit) {
                 return Ok(());
@@ -136,17 +175,22 @@ impl Storage {
             if old.is_none() && missing == Missing::Refuse {
                 return Err(no_tree());
             }
+            if old.is_some() && missing == Missing::Make {
+                // A start of what is there already depends on nothing.
+                return self.driver.set_limit(tree, limit);
+            }
             asked = limit.saturating_sub(old.unwrap_or(0));
             if asked > 0 {
                 room = self.driver.room(care)?;
-                if asked > room.free {
+                // Output counts by its use: a sandbox that is there may always start.
+                let exempt = room.low.is_some() && tree.kind() == TreeKind::Spool;
+                if !exempt && !room.fits(asked) {
                     continue;
                 }
-                self.driver.make_room(&room, asked)?;
             }
             return if old.is_none() { self.driver.create(tree, limit) } else { self.change(tree, limit) };
         }
-        Err(disk_full(asked, room.free))
+        Err(disk_full(asked, room.for_new()))
     }
 
     fn change(&self, tree: Tree, limit: u64) -> Result<()> {

@@ -11,26 +11,31 @@ pub enum Tree {
     Scratch(ContainerId),
     /// What a container's commands wrote to their output.
     Spool(ContainerId),
+    /// A container's /tmp. It counts against the limit of the tree that it was made beside.
+    Temporary(ContainerId),
 }
 
-/// The three sorts of trees.
+/// The four sorts of trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TreeKind {
     Volume,
     Scratch,
     Spool,
+    Temporary,
 }
 
 impl TreeKind {
     /// Every sort.
-    pub const ALL: [TreeKind; 3] = [TreeKind::Volume, TreeKind::Scratch, TreeKind::Spool];
+    pub const ALL: [TreeKind; 4] =
+        [TreeKind::Volume, TreeKind::Scratch, TreeKind::Spool, TreeKind::Temporary];
 
     pub(crate) fn folder(self) -> &'static str {
         match self {
             TreeKind::Volume => "volumes",
             TreeKind::Scratch => "scratch",
             TreeKind::Spool => "spools",
+            TreeKind::Temporary => "temporary",
         }
     }
 
@@ -40,6 +45,7 @@ impl TreeKind {
             TreeKind::Volume => name.parse().ok().map(Tree::Volume),
             TreeKind::Scratch => name.parse().ok().map(Tree::Scratch),
             TreeKind::Spool => name.parse().ok().map(Tree::Spool),
+            TreeKind::Temporary => name.parse().ok().map(Tree::Temporary),
         }
     }
 }
@@ -52,13 +58,14 @@ impl Tree {
             Tree::Volume(_) => TreeKind::Volume,
             Tree::Scratch(_) => TreeKind::Scratch,
             Tree::Spool(_) => TreeKind::Spool,
+            Tree::Temporary(_) => TreeKind::Temporary,
         }
     }
 
     pub(crate) fn name(self) -> String {
         match self {
             Tree::Volume(id) => id.to_string(),
-            Tree::Scratch(id) | Tree::Spool(id) => id.to_string(),
+            Tree::Scratch(id) | Tree::Spool(id) | Tree::Temporary(id) => id.to_string(),
         }
     }
 

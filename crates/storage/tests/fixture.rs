@@ -136,7 +136,10 @@ pub(crate) fn volume() -> Tree {
 
 /// Writes until it fails or is done; says how much went in, and the error.
 pub(crate) fn fill(file: &Path, bytes: u64) -> (u64, Option<i32>) {
-    let mut out = fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+    let mut out = match fs::OpenOptions::new().create(true).append(true).open(file) {
+        Ok(out) => out,
+        Err(cause) => return (0, cause.raw_os_error()),
+    };
     let block = vec![7_u8; MIB as usize];
     let mut written = 0;
     while written < bytes {

@@ -31,7 +31,9 @@ fn a_tree_is_made_found_and_removed() {
         assert_eq!(storage.usage(tree).unwrap().limit_bytes, 60 * MIB);
         assert_eq!(storage.list(tree.kind()).unwrap(), [tree]);
     }
-    assert!(storage.report().unwrap().promised_bytes > 179 * MIB);
+    // Output counts by its use.
+    let promised = storage.report().unwrap().promised_bytes;
+    assert!((119 * MIB..=120 * MIB).contains(&promised), "{promised}");
     for kind in TreeKind::ALL {
         for tree in storage.list(kind).unwrap() {
             storage.remove(tree).unwrap();
@@ -133,7 +135,7 @@ fn a_nested_subvolume_is_no_way_around_and_goes_with_its_tree() {
 }
 
 #[test]
-fn a_pool_grows_with_its_promises() {
+fn a_pool_grows_with_the_disk_below() {
     let fixture = Fixture::new();
     let config = atoll_storage::StorageConfig { pool_bytes: 256 * MIB, ..fixture.config() };
     let storage = atoll_storage::Storage::open(&config).unwrap();

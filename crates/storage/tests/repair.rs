@@ -100,13 +100,17 @@ fn half_made_and_half_removed_trees_are_swept() {
 fn growing_that_was_cut_off_is_finished() {
     let fixture = Fixture::new();
     let storage = fixture.open();
+    let capacity = storage.report().unwrap().capacity_bytes;
     let file = fs::OpenOptions::new().write(true).open(fixture.pool_file()).unwrap();
-    file.set_len(1100 * MIB).unwrap();
-    storage.create(volume(), 940 * MIB).unwrap();
+    let length = file.metadata().unwrap().len();
+    // The file is longer than its file system, while it is in use and while it is not.
+    file.set_len(length + 100 * MIB).unwrap();
+    storage.create(volume(), 40 * MIB).unwrap();
     storage.close().unwrap();
-    file.set_len(1800 * MIB).unwrap();
+    file.set_len(length + 800 * MIB).unwrap();
     let storage = fixture.open();
-    storage.create(volume(), 600 * MIB).unwrap();
+    storage.create(volume(), 60 * MIB).unwrap();
+    assert!(storage.report().unwrap().capacity_bytes > capacity / 2);
     storage.close().unwrap();
 }
 

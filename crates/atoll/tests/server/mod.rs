@@ -1,3 +1,4 @@
+mod brim;
 mod browser;
 mod fixture;
 mod http;
@@ -9,7 +10,9 @@ mod audited;
 mod chaos;
 mod contract;
 mod crashes;
+mod crowd;
 mod dev_server;
+mod disks;
 mod egress;
 mod events;
 mod every_route;

@@ -55,7 +55,12 @@ impl Tally {
                 .fact("allowed", quota.sandboxes)
                 .fact("when", "when one of them is removed"));
         }
-        let (asked, used) = (disk_bytes >> 20, self.disk_bytes >> 20);
+        Self::may_hold(self.disk_bytes, disk_bytes, quota)
+    }
+
+    /// Whether disks that hold up to so much may hold so much more.
+    fn may_hold(disk_bytes: u64, more: u64, quota: &Quota) -> Result<()> {
+        let (asked, used) = (more >> 20, disk_bytes >> 20);
         if used.saturating_add(asked) > quota.disk_mb {
             let message = format!(
                 "the disks of your sandboxes may hold {} MB in all and hold up to {used}; {asked} MB more do \
@@ -140,6 +145,36 @@ impl Book {
             self.enter(id, owner, disk_bytes);
         }
         self.set_live(id, true);
+        Ok(())
+    }
+
+    /// What the disk of one may hold.
+    pub(super) fn disk(&self, id: SandboxId) -> u64 {
+        self.entries.get(&id).map_or(0, |entry| entry.disk_bytes)
+    }
+
+    /// What all disks together may hold.
+    pub(super) fn disks(&self) -> u64 {
+        self.owners.values().fold(0, |sum, tally| sum.saturating_add(tally.disk_bytes))
+    }
+
+    /// Gives the disk of one another limit, if its owner may have that.
+    pub(super) fn resize_disk(
+        &mut self,
+        id: SandboxId,
+        disk_bytes: u64,
+        quota: Option<&Quota>,
+    ) -> Result<()> {
+        let Some(entry) = self.entries.get_mut(&id) else { return Ok(()) };
+        let tally = self.owners.entry(entry.owner.clone()).or_default();
+        let others = tally.disk_bytes.saturating_sub(entry.disk_bytes);
+        if let Some(quota) = quota
+            && disk_bytes > entry.disk_bytes
+        {
+            Tally::may_hold(others, disk_bytes, quota)?;
+        }
+        tally.disk_bytes = others.saturating_add(disk_bytes);
+        entry.disk_bytes = disk_bytes;
         Ok(())
     }
 

@@ -24,7 +24,10 @@ use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Result};
 use book::Book;
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -44,6 +47,8 @@ struct Inner {
     machine: Machine,
     live: Arc<Live>,
     book: Mutex<Book>,
+    /// What all volumes together can hold; zero until it is known.
+    disk_capacity: AtomicU64,
     /// Somebody waits for what the pool holds.
     crowded: Notify,
 }
@@ -93,6 +98,25 @@ impl Inner {
         self.grant(&mut book);
     }
 
+    /// Whether disks may be promised so much more.
+    fn may_promise(&self, book: &Book, more: u64) -> Result<()> {
+        let (most, ratio) =
+            (self.disk_capacity.load(Ordering::Relaxed), self.live.now().admission_disk_ratio);
+        let (capacity, used) = ((most as f64 * ratio) as u64, book.disks());
+        if most == 0 || used.saturating_add(more) <= capacity {
+            return Ok(());
+        }
+        let (asked, free) = (more >> 20, capacity.saturating_sub(used) >> 20);
+        let message = format!("the machine has no room: disk_mb {asked} was asked for and {free} is free");
+        Err(Error::new(ErrorCode::LimitExceeded, message)
+            .at("disk_mb")
+            .fact("resource", "disk_mb")
+            .fact("asked", asked)
+            .fact("free", free)
+            .fact("capacity", capacity >> 20)
+            .fact("when", "when another sandbox is removed, or with a smaller disk_mb"))
+    }
+
     /// Why there is no room, as of now.
     fn full(&self, need: &Need, waited: Duration) -> Error {
         let (capacity, used) = (self.machine.capacity(&self.live.now()), self.book().used);
@@ -116,7 +140,13 @@ impl Inner {
 
 impl Admission {
     pub(crate) fn new(machine: Machine, live: Arc<Live>) -> Self {
-        Self(Arc::new(Inner { machine, live, book: Mutex::default(), crowded: Notify::new() }))
+        let (book, disk_capacity) = (Mutex::default(), AtomicU64::new(0));
+        Self(Arc::new(Inner { machine, live, book, disk_capacity, crowded: Notify::new() }))
+    }
+
+    /// All volumes together can hold so much.
+    pub(crate) fn set_disk_capacity(&self, bytes: u64) {
+        self.0.disk_capacity.store(bytes, Ordering::Relaxed);
     }
 
     /// Until when a request that comes now waits.
@@ -138,7 +168,10 @@ impl Admission {
         disk_bytes: u64,
         quota: Option<&Quota>,
     ) -> Result<Seat> {
-        self.0.book().place(id, owner, disk_bytes, quota)?;
+        let mut book = self.0.book();
+        self.0.may_promise(&book, disk_bytes)?;
+        book.place(id, owner, disk_bytes, quota)?;
+        drop(book);
         Ok(self.seat(id, owner, true))
     }
 
@@ -146,6 +179,17 @@ impl Admission {
     pub(crate) fn wake(&self, record: &SandboxRecord, quota: Option<&Quota>) -> Result<Seat> {
         self.0.book().wake(record.id, &record.owner, record.limits.disk_bytes, quota)?;
         Ok(self.seat(record.id, &record.owner, false))
+    }
+
+    /// Counts the disk of a sandbox with another limit, if its owner may have that.
+    pub(crate) fn resize_disk(&self, id: SandboxId, disk_bytes: u64, quota: Option<&Quota>) -> Result<()> {
+        let mut book = self.0.book();
+        // Where there is no plan to ask it is what was there before.
+        let more = disk_bytes.saturating_sub(book.disk(id));
+        if more > 0 {
+            self.0.may_promise(&book, more)?;
+        }
+        book.resize_disk(id, disk_bytes, quota)
     }
 
     fn seat(&self, id: SandboxId, owner: &str, new: bool) -> Seat {

@@ -1,6 +1,6 @@
 //! The asking side: where every sandbox's desk is found, and what can be asked of it.
 
-use super::{Ask, Claim, Desk, Patch, Ran, Shared, Step};
+use super::{Ask, Claim, Desk, FileContainers, Patch, Ran, Shared, Step};
 use crate::{
     Vault,
     admission::{Admission, Seat},
@@ -11,7 +11,7 @@ use crate::{
 use atoll_egress::Policy;
 use atoll_provider::{Container, Provider};
 use atoll_store::{SandboxId, SandboxRecord, Store};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -37,7 +37,9 @@ impl Desks {
         pool: Pool,
         works: Arc<Works>,
     ) -> Self {
-        let shared = Arc::new(Shared { store, provider, vault, admission, gates, pool, works });
+        let file_containers = FileContainers::default();
+        let shared =
+            Arc::new(Shared { store, provider, vault, admission, gates, pool, works, file_containers });
         Self { shared, open: Arc::default() }
     }
 
@@ -46,6 +48,23 @@ impl Desks {
     pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
         let (container, working) = self.lend(id, by).await?;
         Ok(Arc::new(Lent::new(container, working)))
+    }
+
+    /// The container for a file request. A sandbox that is stopped stays so.
+    pub(crate) async fn files(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
+        let (container, working) = match self.lend(id, "a file operation").await {
+            Err(error) if error.code == ErrorCode::NotRunning => {
+                let place = self.shared.file_containers.place().await?;
+                self.ask(id, |reply| Ask::Files { place, reply }).await?
+            }
+            lent => lent?,
+        };
+        Ok(Arc::new(Lent::new(container, working)))
+    }
+
+    /// The containers that were made for file requests alone.
+    pub(crate) fn file_containers(&self) -> Vec<ContainerId> {
+        self.shared.file_containers.all()
     }
 
     /// The same, for what goes on when the work is done.
@@ -104,6 +123,7 @@ impl Desks {
         let patch = Patch {
             at_rest_only: false,
             limits: None,
+            quota: None,
             environment: None,
             labels: None,
             idle_timeout_seconds: None,

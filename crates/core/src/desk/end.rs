@@ -11,6 +11,7 @@ use atoll_types::{Error, ErrorCode, Result};
 impl Desk {
     /// Ends the container, whatever state it is in.
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
+        self.end_files().await?;
         self.let_go();
         self.shared.gates.close(self.id).await;
         match record.container {

@@ -2,6 +2,7 @@
 //! reach. What is asked was checked before.
 
 use super::Desk;
+use crate::live::Quota;
 use atoll_egress::{Mode, Policy};
 use atoll_store::{Change, SandboxRecord, Sealed, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result};
@@ -12,6 +13,8 @@ pub(crate) struct Patch {
     /// Whether it may be made only while nothing runs.
     pub(crate) at_rest_only: bool,
     pub(crate) limits: Option<Limits>,
+    /// The plan of its owner, where the caller is bound by it.
+    pub(crate) quota: Option<Quota>,
     pub(crate) environment: Option<Sealed>,
     pub(crate) labels: Option<BTreeMap<String, String>>,
     pub(crate) idle_timeout_seconds: Option<u32>,
@@ -21,7 +24,7 @@ pub(crate) struct Patch {
 
 impl Desk {
     pub(super) async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
-        let Patch { at_rest_only, limits, environment, labels, idle_timeout_seconds, egress } = patch;
+        let Patch { at_rest_only, limits, quota, environment, labels, idle_timeout_seconds, egress } = patch;
         let record = self.whole_record().await?;
         let runs =
             matches!(record.status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused);
@@ -41,11 +44,57 @@ impl Desk {
             egress: text,
             ..Change::default()
         };
-        let record = self.change(&record, change).await?;
+        let disk = limits.map(|limits| limits.disk_bytes).filter(|bytes| *bytes != record.limits.disk_bytes);
+        if let Some(bytes) = disk {
+            self.resize_disk(&record, bytes, quota.as_ref()).await?;
+        }
+        let record = match self.change(&record, change).await {
+            Ok(record) => record,
+            Err(error) => {
+                // The next start sets what the record says, should this fail too.
+                if disk.is_some() {
+                    let _ = self.resize_disk(&record, record.limits.disk_bytes, None).await;
+                }
+                return Err(error);
+            }
+        };
         // Only what is written down is obeyed: a server that dies in between knows it the next time.
         if let Some(policy) = egress {
             self.shared.gates.change(self.id, &policy);
         }
         Ok(record)
     }
+
+    /// Gives the volume another limit, whether the sandbox runs or not: within its owner's plan, and never below
+    /// what it holds. One that is paused stays so.
+    async fn resize_disk(&mut self, record: &SandboxRecord, bytes: u64, quota: Option<&Quota>) -> Result<()> {
+        self.shared.admission.resize_disk(self.id, bytes, quota)?;
+        let limits = Limits { disk_bytes: bytes, ..record.limits };
+        let resized = match record.status {
+            Status::Ready | Status::Running | Status::Paused => self.resize_live(limits).await,
+            _ => self.resize_volume(record, bytes).await,
+        };
+        resized.map_err(|error| {
+            // What was there before had been allowed, so nothing refuses it.
+            let _ = self.shared.admission.resize_disk(self.id, record.limits.disk_bytes, None);
+            match error.code {
+                ErrorCode::DiskFull => no_disk(error, bytes),
+                ErrorCode::Conflict => Error { field: Some("disk_mb".into()), ..error },
+                _ => error,
+            }
+        })
+    }
+
+    async fn resize_live(&mut self, limits: Limits) -> Result<()> {
+        let unable =
+            || Error::new(ErrorCode::Unsupported, "disk_mb changes only while the sandbox is stopped");
+        let container = self.attached().await?;
+        container.live_limits().ok_or_else(unable)?.set_limits(limits).await
+    }
+}
+
+/// The machine's disk is full, and not one that the caller has filled.
+pub(super) fn no_disk(error: Error, asked: u64) -> Error {
+    let error = Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..error };
+    error.fact("resource", "disk_mb").fact("asked", asked >> 20)
 }

@@ -4,6 +4,7 @@
 //! other, and whatever is done is done at the sandbox's desk, under an operation that says why.
 
 mod clock;
+mod disk;
 mod idle;
 mod keys;
 mod lifetime;
@@ -39,6 +40,8 @@ const MOST: usize = 200;
 struct House {
     clock: Clock,
     strangers: orphans::Strangers,
+    /// Whether so little disk is free that nothing new is made.
+    disk_low: bool,
 }
 
 /// What a pass goes by.
@@ -84,8 +87,9 @@ impl Core {
 
     async fn pass(&self, house: &mut House) {
         let knobs: Arc<Knobs> = self.live.now();
-        let House { clock, strangers } = house;
+        let House { clock, strangers, disk_low } = house;
         let look = Look { clock, knobs: &knobs };
+        told("the disk", self.look_at_disk(disk_low).await);
         told("idle sandboxes", self.settle_idle(&look).await);
         told("what lived long enough", self.end_lifetimes(&look).await);
         told("stopped sandboxes", self.end_retention(&look).await);

@@ -118,6 +118,8 @@ knobs! {
     "admission.cpu_ratio" admission_cpu_ratio: f64 = 256.0, within(RATIO);
     /// How many times the machine's memory may be promised.
     "admission.memory_ratio" admission_memory_ratio: f64 = 16.0, within(RATIO);
+    /// How many times what the machine's volumes can hold may be promised. What is really free is guarded apart.
+    "admission.disk_ratio" admission_disk_ratio: f64 = 20.0, within(RATIO);
     /// How many times the machine's processes may be promised.
     "admission.process_ratio" admission_process_ratio: f64 = 16.0, within(RATIO);
     /// Whether sandboxes are kept ready.

@@ -56,7 +56,8 @@ impl Core {
     /// Watches a folder; answers when everything in it is watched.
     pub async fn watch(&self, caller: &Caller, id: SandboxId, request: &Watch) -> Result<WatchStream> {
         request.check()?;
-        let container = self.reach(caller, id, &[&request.path]).await?;
+        // In a sandbox that is stopped nothing changes by itself.
+        let container = self.reach_running(caller, id, &request.path).await?;
         let way = Way { stdin: true, ..Way::default() };
         let tool = Tool::start(&container, "watch", request, way).await?;
         let heart = tokio::spawn(beat(container.guest().clone(), tool.id));

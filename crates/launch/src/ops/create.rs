@@ -9,7 +9,7 @@ use crate::{
     mounts::{self, Attributes},
     observe,
     record::{self, Record},
-    rootfs,
+    rootfs::{self, Disk},
     runtime::Start,
     spec, sys, uids, userns,
 };
@@ -134,11 +134,11 @@ fn launch(
         false => Some(userns::make(range).map_err(fault("make a user namespace"))?),
     };
     let userns = userns.as_ref().map(AsFd::as_fd);
-    let volume = prepare_volume(context, &record)?;
+    let disk = prepare_disk(context, &record)?;
     let inherited = inherit(context, &record, start, userns)?;
-    let volume = volume.as_deref();
+    let disk = disk.as_ref();
     let init = start.own_kernel().then(|| context.init.path().as_path());
-    let parts = rootfs::Parts { context, profile: &record.profile, image, volume, userns, range, init };
+    let parts = rootfs::Parts { context, profile: &record.profile, image, disk, userns, range, init };
     let root = parts.assemble()?;
     let (guest, descriptors) = guest_config(&record, start, &inherited, request);
     let bundle = context.container(container).join("bundle");
@@ -151,7 +151,7 @@ fn launch(
         range,
         userns,
         root: &root,
-        volume,
+        disk,
         guest: &guest,
         start,
     };
@@ -159,6 +159,10 @@ fn launch(
     fs::create_dir(&bundle)
         .and_then(|()| fs::write(bundle.join("config.json"), spec))
         .map_err(fault("write the bundle"))?;
+    if disk.is_some() {
+        // All that a start writes is written.
+        context.storage.lower(record.tree(), record.limits.disk_bytes)?;
+    }
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
@@ -183,15 +187,30 @@ fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Resu
     Ok((record.status(context, None), gate))
 }
 
-fn prepare_volume(context: &Context, record: &Record) -> Result<Option<PathBuf>> {
+/// Finds or makes what the sandbox writes to. Whatever a volume holds, this neither waits for it nor needs space
+/// within its limit.
+fn prepare_disk(context: &Context, record: &Record) -> Result<Option<Disk>> {
     if record.profile.storage != Storage::Volume {
         return Ok(None);
     }
-    let path = context.storage.create(record.tree(), record.limits.disk_bytes)?;
-    rootfs::prepare_volume(&path, &record.profile)?;
+    let (storage, tree) = (&context.storage, record.tree());
+    let volume = storage.create(tree, record.limits.disk_bytes)?;
+    let temporary = storage.create_beside(Tree::Temporary(record.container), tree)?;
+    storage.lift(tree, record.limits.disk_bytes)?;
+    rootfs::prepare_volume(&volume, &record.profile)?;
+    remove_former_tmp(volume.join("tmp"));
     // Before anything runs there: what is not seen from the beginning cannot be told exactly.
     observe::tell(context, ObserveRequest::Watch(record.container));
-    Ok(Some(path))
+    Ok(Some(Disk { volume, temporary }))
+}
+
+/// Volumes made by earlier versions have a /tmp inside.
+fn remove_former_tmp(folder: PathBuf) {
+    if folder.exists()
+        && let Err(error) = fs::remove_dir_all(folder)
+    {
+        tracing::warn!(%error, "what an earlier version left in /tmp cannot be removed");
+    }
 }
 
 fn inherit(

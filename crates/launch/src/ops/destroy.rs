@@ -68,6 +68,7 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     // A socket that is left open would keep the container's network alive.
     gate::forget(context, container);
     context.storage.remove(Tree::Spool(container))?;
+    context.storage.remove(Tree::Temporary(container))?;
     context.storage.remove(Tree::Scratch(container))?;
     remove_folder(&context.container(container)).map_err(fault("the container's folder"))?;
     match record {

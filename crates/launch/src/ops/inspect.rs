@@ -145,7 +145,9 @@ pub(crate) fn report(context: &Context) -> Result<Report> {
         missing_controllers: cgroup::missing(),
         storage: driver.into(),
         quota: quota.into(),
+        capacity_bytes: storage.capacity_bytes,
         free_bytes: storage.free_bytes,
+        disk_low: storage.low,
         runtimes: runtime::found(),
         notes: storage.notes,
     })

@@ -19,4 +19,4 @@ pub(crate) use limits::{claim, current, set_limits};
 pub(crate) use pause::{pause, reclaim, unpause};
 pub(crate) use ports::{ports, sockets};
 pub(crate) use usage::{usage, usages};
-pub(crate) use volumes::{list_volumes, remove_volume};
+pub(crate) use volumes::{list_volumes, remove_volume, resize_volume};

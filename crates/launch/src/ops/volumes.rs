@@ -28,10 +28,21 @@ pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
 
 /// Deletes a volume that no container uses.
 pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
+    refuse_used(context, volume)?;
+    context.storage.remove(Tree::Volume(volume))
+}
+
+/// Gives a volume that no container uses another limit.
+pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> Result<()> {
+    refuse_used(context, volume)?;
+    context.storage.set_limit(Tree::Volume(volume), bytes)
+}
+
+fn refuse_used(context: &Context, volume: VolumeId) -> Result<()> {
     let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
     if let Some(user) = records.into_iter().find(|r| r.volume == Some(volume)) {
         let message = format!("container {} uses the volume", user.container);
         return Err(Error::new(ErrorCode::Conflict, message).at("volume"));
     }
-    context.storage.remove(Tree::Volume(volume))
+    Ok(())
 }

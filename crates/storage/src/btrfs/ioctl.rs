@@ -76,10 +76,10 @@ pub(super) fn destroy_id(any: impl AsFd, id: u64) -> Result<()> {
     unsafe { ioctl(any, request(WRITE, 63, 4096), &mut args) }.map(drop)
 }
 
-/// Grows the file system to the size of its device.
-pub(super) fn grow(any: impl AsFd) -> Result<()> {
+/// Makes the file system so large, which has one device.
+pub(super) fn resize(any: impl AsFd, bytes: u64) -> Result<()> {
     // SAFETY: RESIZE reads one `btrfs_ioctl_vol_args`.
-    match unsafe { ioctl(any, request(WRITE, 3, 4096), &mut VolArgs::named("max")?) }? {
+    match unsafe { ioctl(any, request(WRITE, 3, 4096), &mut VolArgs::named(&bytes.to_string())?) }? {
         0 => Ok(()),
         // A positive code says that a balance or the like is running.
         _ => Err(Errno::BUSY),

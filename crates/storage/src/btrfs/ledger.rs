@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashSet};
 /// Sums over the groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Ledger {
-    /// Limits of the trees, or what they use where that is more.
+    /// Limits of the trees, or what they use where that is more. With simple quotas output has none here: it
+    /// counts by its use.
     pub(super) limits: u64,
     /// What the trees use.
     pub(super) used: u64,
@@ -56,29 +57,9 @@ pub(super) fn chunks(size: u64) -> u64 {
     (16 << 20) + 4 * (size / 10).min(1 << 30)
 }
 
-/// The smallest pool that `needed` bytes fit in.
-pub(super) fn pool_for(needed: u64) -> u64 {
-    let mib = |bytes: u64| bytes.div_ceil(1 << 20) << 20;
-    let (mut low, mut high) = (needed, needed.saturating_mul(2).saturating_add(8 << 30));
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if usable(middle) >= needed { high = middle } else { low = middle + 1 }
-    }
-    mib(low)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pool_is_as_large_as_its_promises_need() {
-        for needed in [1, 50 << 20, 1 << 30, (7 << 30) + 123, 1 << 40] {
-            let pool = pool_for(needed);
-            assert!(usable(pool) >= needed, "{needed}");
-            assert!(usable(pool - (2 << 20)) < needed, "{needed}");
-        }
-    }
 
     #[test]
     fn trees_count_with_their_limits_and_the_rest_with_its_use() {

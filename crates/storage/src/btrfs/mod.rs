@@ -1,6 +1,7 @@
 //! The `btrfs` driver: a tree is a subvolume with a quota, on the data folder's own file system or on a
 //! loop-backed pool. It holds the root open, so a mounted pool cannot be taken away from under it.
 
+mod guard;
 mod ioctl;
 mod ledger;
 mod quota;
@@ -25,7 +26,7 @@ use uuid::Uuid;
 
 const NEW: &str = "new";
 const TRASH: &str = "trash";
-const FOLDERS: [&str; 5] = ["volumes", "scratch", "spools", NEW, TRASH];
+const FOLDERS: [&str; 6] = ["volumes", "scratch", "spools", "temporary", NEW, TRASH];
 /// What a pool without any space left is given, so that something can be removed from it.
 const RESCUE: u64 = 64 << 20;
 
@@ -112,7 +113,7 @@ impl Btrfs {
         match (self.try_discard(path), &self.pool) {
             (Err(error), Some(pool)) if error.code == ErrorCode::DiskFull => {
                 tracing::warn!(%error, "the pool is full; it grows a little so that a volume can be removed");
-                self.grow(pool, self.size()?.saturating_add(RESCUE))?;
+                self.resize(pool, self.size()?.saturating_add(RESCUE))?;
                 self.try_discard(path)?;
                 self.empty_trash()
             }
@@ -120,9 +121,9 @@ impl Btrfs {
         }
     }
 
-    fn grow(&self, pool: &Pool, size: u64) -> Result<()> {
+    fn resize(&self, pool: &Pool, size: u64) -> Result<()> {
         pool.extend(size)?;
-        ioctl::grow(&self.fd).map_err(failed("make the pool larger"))
+        ioctl::resize(&self.fd, size).map_err(failed("change the pool's size"))
     }
 
     fn empty_trash(&self) -> Result<()> {
@@ -150,12 +151,35 @@ impl Btrfs {
         Ok(self.disk.free()?.saturating_add(pool.allocated()?) >> 20 << 20)
     }
 
-    fn stage(&self, name: &str, limit: u64) -> rustix::io::Result<()> {
+    /// Makes a tree out of sight, has it counted, and shows it whole.
+    fn make(&self, tree: Tree, mode: u32, count: impl FnOnce(u64) -> rustix::io::Result<()>) -> Result<()> {
+        self.quota.ready(&self.fd)?;
+        let staged = Uuid::new_v4().simple().to_string();
+        let path = format!("{NEW}/{staged}");
+        let made = self
+            .stage(&staged, mode)
+            .and_then(count)
+            .and_then(|()| renameat(&self.fd, &path, &self.fd, tree.relative()))
+            .map_err(failed("make the volume"));
+        if made.is_err() {
+            // The first failure is the one to report; what stays is swept by the next open.
+            let _ = self.discard(&path);
+        }
+        made
+    }
+
+    fn stage(&self, name: &str, mode: u32) -> rustix::io::Result<u64> {
         let new = open_dir_at(&self.fd, NEW)?;
         ioctl::create(&new, name)?;
         let dir = open_dir_at(&new, name)?;
-        fchmod(&dir, Mode::from(0o755))?;
-        self.quota.set_up(&self.fd, ioctl::subvolume_id(&dir)?, limit)
+        fchmod(&dir, Mode::from(mode))?;
+        ioctl::subvolume_id(&dir)
+    }
+
+    /// The group of a tree that is there.
+    fn group(&self, tree: Tree) -> Result<u64> {
+        let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
+        Ok(self.quota.group(tree.kind(), id))
     }
 }
 
@@ -194,7 +218,8 @@ impl Driver for Btrfs {
 
     fn limit(&self, tree: Tree) -> Result<Option<u64>> {
         let Some(id) = self.subvolume(&tree.relative())? else { return Ok(None) };
-        let group = search::group(&self.fd, self.quota.group(id)).map_err(failed("read the disk quota"))?;
+        let group = search::group(&self.fd, self.quota.group(tree.kind(), id))
+            .map_err(failed("read the disk quota"))?;
         // A tree without a limit counts as one with the limit 0: the next `create` sets it right.
         Ok(Some(group.and_then(|group| group.limit).unwrap_or(0)))
     }
@@ -202,7 +227,7 @@ impl Driver for Btrfs {
     fn usage(&self, tree: Tree) -> Result<Usage> {
         let limit_bytes = self.limit(tree)?.ok_or_else(no_tree)?;
         let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
-        let Some(used_bytes) = self.quota.used(id) else {
+        let Some(used_bytes) = self.quota.used_by(self.quota.group(tree.kind(), id)) else {
             // Somebody removed it between the two looks.
             let gone = self.subvolume(&tree.relative())? != Some(id);
             return Err(if gone { no_tree() } else { Error::internal("the disk use cannot be read") });
@@ -211,27 +236,20 @@ impl Driver for Btrfs {
     }
 
     fn counted(&self, tree: Tree) -> Option<u64> {
-        self.quota.used(self.subvolume(&tree.relative()).ok()??)
+        self.quota.used_by(self.group(tree).ok()?)
     }
 
     fn create(&self, tree: Tree, limit: u64) -> Result<()> {
-        self.quota.ready(&self.fd)?;
-        let staged = Uuid::new_v4().simple().to_string();
-        let path = format!("{NEW}/{staged}");
-        let made = self
-            .stage(&staged, limit)
-            .and_then(|()| renameat(&self.fd, &path, &self.fd, tree.relative()))
-            .map_err(failed("make the volume"));
-        if made.is_err() {
-            // The first failure is the one to report; what stays is swept by the next open.
-            let _ = self.discard(&path);
-        }
-        made
+        self.make(tree, 0o755, |id| self.quota.set_up(&self.fd, tree.kind(), id, limit))
+    }
+
+    fn create_beside(&self, tree: Tree, other: Tree) -> Result<()> {
+        let group = self.group(other)?;
+        self.make(tree, 0o1777, |id| self.quota.join(&self.fd, id, group))
     }
 
     fn set_limit(&self, tree: Tree, limit: u64) -> Result<()> {
-        let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
-        ioctl::limit(&self.fd, self.quota.group(id), limit).map_err(failed("set the disk limit"))
+        ioctl::limit(&self.fd, self.group(tree)?, limit).map_err(failed("set the disk limit"))
     }
 
     fn remove(&self, tree: Tree) -> Result<()> {
@@ -248,30 +266,32 @@ impl Driver for Btrfs {
     }
 
     fn room(&self, care: Care) -> Result<Room> {
+        if self.quota.kind == QuotaKind::Simple {
+            let promised = if care == Care::Exact { self.ledger()?.outstanding() } else { 0 };
+            let (capacity, used) = (self.capacity()?, self.quota.used_by(quota::ALL).unwrap_or(u64::MAX));
+            let low = Some(guard::low(capacity));
+            return Ok(Room { capacity, free: capacity.saturating_sub(used), promised, low });
+        }
+        // Nothing bounds the sum, so all promises have to fit.
         let ledger = self.ledger()?;
-        let promised = ledger.outstanding();
-        let free = match &self.pool {
-            Some(pool) => ledger::usable(self.backed(pool)?).saturating_sub(ledger.needed()),
-            // Uses are as old as the last commit and free space is not: before a commit, count no use.
+        let capacity = match &self.pool {
+            Some(pool) => ledger::usable(self.backed(pool)?.min(self.size()?)),
             None => {
-                let claimed = if care == Care::Quick { ledger.limits } else { promised };
-                let own = ledger::chunks(self.size()?).saturating_add(claimed / 64);
-                self.disk.free()?.saturating_sub(claimed).saturating_sub(own)
+                ledger.used.saturating_add(self.disk.free()?.saturating_sub(ledger::chunks(self.size()?)))
             }
         };
-        Ok(Room { free, promised, needed: ledger.needed() })
+        let free = capacity.saturating_sub(ledger.needed());
+        Ok(Room { capacity, free, promised: ledger.outstanding(), low: None })
     }
 
-    fn make_room(&self, room: &Room, bytes: u64) -> Result<()> {
-        let Some(pool) = &self.pool else { return Ok(()) };
-        let (size, needed) = (self.size()?, room.needed.saturating_add(bytes));
-        if ledger::usable(size) >= needed {
-            return Ok(());
-        }
-        // Half as much again spares growing for each tree; the disk below is the bound.
-        let wanted = ledger::pool_for(needed);
-        let target = wanted.max((size + size / 2).min(self.backed(pool)?)) >> 20 << 20;
-        self.grow(pool, target)
+    fn guard(&self) -> Result<()> {
+        self.close_difference()
+    }
+
+    fn measure(&self) -> u64 {
+        let allocated = self.pool.as_ref().map_or(0, |pool| pool.allocated().unwrap_or(0));
+        // In steps of 64 MiB.
+        (self.disk.free().unwrap_or(0) >> 26) << 32 | (allocated >> 26)
     }
 
     fn settle(&self) {

@@ -2,18 +2,29 @@
 //! subvolume's: the kernel puts whatever subvolume a sandbox makes inside its tree into the same group,
 //! so nesting is no way around the limit. Classic quotas know no such thing; the limit is then on the
 //! subvolume's own group, and only the sandbox's seccomp filter refuses nested subvolumes.
+//!
+//! Simple quotas also bound the sum: all trees' groups are in `VOLUMES` or, for output, in `ALL`, which has
+//! `VOLUMES` too. The kernel checks every group on the way up before it lets a byte be written.
 
 use super::{ioctl, search};
 use crate::error::{failed, unsupported};
 use crate::report::QuotaKind;
+use crate::tree::TreeKind;
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::io::Errno;
+use std::collections::HashSet;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// A level that nobody else uses; the group's number is the subvolume's id.
 pub(super) const OUR_LEVEL: u64 = 0x0A70 << 48;
+/// The same for output, which counts by its use.
+pub(super) const SPOOL_LEVEL: u64 = 0x0A6F << 48;
+/// Every volume together, and what of removed ones is not freed yet.
+pub(super) const VOLUMES: u64 = 0x0A71 << 48;
+/// Everything together.
+pub(super) const ALL: u64 = 0x0A72 << 48;
 /// The first level that is not a subvolume's own.
 pub(super) const LEVEL_1: u64 = 1 << 48;
 
@@ -38,12 +49,19 @@ impl Quota {
             Ok("disabled") => return Err(unsupported("disk quotas cannot be turned on")),
             _ => QuotaKind::Classic,
         };
+        if kind == QuotaKind::Simple {
+            bound_all(any).map_err(failed("bound what all volumes hold"))?;
+        }
         Ok(Self { kind, live })
     }
 
-    /// The group that carries the limit of a subvolume.
-    pub(super) fn group(&self, subvolume: u64) -> u64 {
-        if self.kind == QuotaKind::Simple { OUR_LEVEL | subvolume } else { subvolume }
+    /// The group that carries the limit of a tree's subvolume.
+    pub(super) fn group(&self, kind: TreeKind, subvolume: u64) -> u64 {
+        match (self.kind, kind) {
+            (QuotaKind::Simple, TreeKind::Spool) => SPOOL_LEVEL | subvolume,
+            (QuotaKind::Simple, _) => OUR_LEVEL | subvolume,
+            _ => subvolume,
+        }
     }
 
     /// Refuses new trees while classic quotas do not know what is used, and has them counted anew.
@@ -62,31 +80,56 @@ impl Quota {
     }
 
     /// Limits a subvolume that was just made.
-    pub(super) fn set_up(&self, any: impl AsFd, subvolume: u64, bytes: u64) -> rustix::io::Result<()> {
-        let group = self.group(subvolume);
+    pub(super) fn set_up(
+        &self,
+        any: impl AsFd,
+        kind: TreeKind,
+        subvolume: u64,
+        bytes: u64,
+    ) -> rustix::io::Result<()> {
+        let group = self.group(kind, subvolume);
         if group != subvolume {
             ioctl::group(&any, group, true)?;
             ioctl::assign(&any, subvolume, group, true)?;
+            ioctl::assign(&any, group, above(group), true)?;
         }
         ioctl::limit(any, group, bytes)
+    }
+
+    /// Counts a subvolume that was just made in the group of another; with classic quotas it gets that one's
+    /// limit for its own.
+    pub(super) fn join(&self, any: impl AsFd, subvolume: u64, group: u64) -> rustix::io::Result<()> {
+        if self.kind == QuotaKind::Simple {
+            return ioctl::assign(any, subvolume, group, true);
+        }
+        let limit = search::group(&any, group)?.and_then(|group| group.limit).unwrap_or(0);
+        ioctl::limit(any, subvolume, limit)
     }
 
     /// Gives back what a subvolume was promised and lifts its limit, which would also keep what is inside
     /// from being removed. Repeating it does no harm.
     pub(super) fn take_down(&self, any: impl AsFd, subvolume: u64) -> rustix::io::Result<()> {
-        let group = self.group(subvolume);
-        if group == subvolume {
-            return absent_is_fine(ioctl::limit(any, group, u64::MAX));
+        if self.kind != QuotaKind::Simple {
+            return absent_is_fine(ioctl::limit(any, subvolume, u64::MAX));
         }
-        for member in search::members(&any, group)? {
-            absent_is_fine(ioctl::assign(&any, member, group, false))?;
+        for parent in search::parents(&any, subvolume)?.into_iter().filter(|parent| *parent != VOLUMES) {
+            absent_is_fine(ioctl::assign(&any, subvolume, parent, false))?;
         }
-        absent_is_fine(ioctl::group(any, group, false))
+        for group in [OUR_LEVEL | subvolume, SPOOL_LEVEL | subvolume] {
+            for member in search::members(&any, group)? {
+                absent_is_fine(ioctl::assign(&any, member, group, false))?;
+            }
+            absent_is_fine(ioctl::group(&any, group, false))?;
+        }
+        // What it holds is freed in the background, and counts until then.
+        match ioctl::assign(any, subvolume, VOLUMES, true) {
+            Err(Errno::EXIST | Errno::NOENT) => Ok(()),
+            other => other,
+        }
     }
 
-    /// What a subvolume uses now: what is written, and what waits to be.
-    pub(super) fn used(&self, subvolume: u64) -> Option<u64> {
-        let group = self.group(subvolume);
+    /// What a group uses now: what is written, and what waits to be.
+    pub(super) fn used_by(&self, group: u64) -> Option<u64> {
         let folder = self.live.join(format!("{}_{}", group >> 48, group & (LEVEL_1 - 1)));
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         Some(read("referenced")?.saturating_add(read("rsv_data").unwrap_or(0)))
@@ -97,7 +140,7 @@ impl Quota {
 pub(super) fn sweep(any: impl AsFd, pool: bool) -> rustix::io::Result<()> {
     for group in search::groups(&any)?.into_keys() {
         let (level, subvolume) = (group & !(LEVEL_1 - 1), group & (LEVEL_1 - 1));
-        let ours = level == OUR_LEVEL || (pool && level == 0 && subvolume >= 256);
+        let ours = level == OUR_LEVEL || level == SPOOL_LEVEL || (pool && level == 0 && subvolume >= 256);
         if !ours || search::exists(&any, subvolume)? {
             continue;
         }
@@ -106,6 +149,34 @@ pub(super) fn sweep(any: impl AsFd, pool: bool) -> rustix::io::Result<()> {
         }
         // A group that snapshots still draw on is kept by the kernel.
         let _ = ioctl::group(&any, group, false);
+    }
+    Ok(())
+}
+
+/// The group that bounds the sum of which a tree's group is a part.
+fn above(group: u64) -> u64 {
+    if group & !(LEVEL_1 - 1) == SPOOL_LEVEL { ALL } else { VOLUMES }
+}
+
+/// Makes the groups above all, and puts every tree into them that was made before they were there.
+fn bound_all(any: impl AsFd) -> rustix::io::Result<()> {
+    let groups = search::groups(&any)?;
+    for group in [VOLUMES, ALL] {
+        if !groups.contains_key(&group) {
+            ioctl::group(&any, group, true)?;
+        }
+    }
+    let inside = |parent| search::members(&any, parent).map(HashSet::<u64>::from_iter);
+    let (volumes, all) = (inside(VOLUMES)?, inside(ALL)?);
+    if !all.contains(&VOLUMES) {
+        ioctl::assign(&any, VOLUMES, ALL, true)?;
+    }
+    for group in groups.into_keys() {
+        let level = group & !(LEVEL_1 - 1);
+        let there = volumes.contains(&group) || all.contains(&group);
+        if (level == OUR_LEVEL || level == SPOOL_LEVEL) && !there {
+            ioctl::assign(&any, group, above(group), true)?;
+        }
     }
     Ok(())
 }

@@ -4,14 +4,19 @@
 use super::ioctl::Search;
 use rustix::io::{Errno, Result};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 const ROOT_TREE: u64 = 1;
+const CHUNK_TREE: u64 = 3;
 const QUOTA_TREE: u64 = 8;
 const ORPHANS: u64 = -5_i64 as u64;
 const ORPHAN_ITEM: u32 = 48;
 const ROOT_ITEM: u32 = 132;
 const ROOT_REF: u32 = 156;
+const CHUNK_ITEM: u32 = 228;
+const CHUNKS: u64 = 256;
+const CHUNK_IS_DATA: u64 = 1;
 const GROUP_INFO: u32 = 242;
 const GROUP_LIMIT: u32 = 244;
 const GROUP_RELATION: u32 = 246;
@@ -51,6 +56,38 @@ pub(super) fn members(any: impl AsFd, group: u64) -> Result<Vec<u64>> {
         }
     })?;
     Ok(members)
+}
+
+/// The groups that a group is in.
+pub(super) fn parents(any: impl AsFd, group: u64) -> Result<Vec<u64>> {
+    let mut parents = Vec::new();
+    search(any, Search::new(QUOTA_TREE, group, (GROUP_RELATION, GROUP_RELATION)), |item| {
+        if item.offset > group {
+            parents.push(item.offset);
+        }
+    })?;
+    Ok(parents)
+}
+
+/// A part of the device that is in use.
+pub(super) struct Chunk {
+    pub(super) place: Range<u64>,
+    /// Whether it holds nothing but files' content.
+    pub(super) data: bool,
+}
+
+/// What of the device is in use. There is one device, and one copy of everything on it.
+pub(super) fn chunks(any: impl AsFd) -> Result<Vec<Chunk>> {
+    let mut chunks = Vec::new();
+    search(any, Search::new(CHUNK_TREE, CHUNKS, (CHUNK_ITEM, CHUNK_ITEM)), |item| {
+        // A chunk: its length, owner, stripe length and type, 16 bytes of sizes; then a device's id and the place.
+        let (length, kind, at) = (word(item.data, 0), word(item.data, 24), word(item.data, 56));
+        if let (Some(length), Some(kind), Some(at)) = (length, kind, at) {
+            let data = kind & 7 == CHUNK_IS_DATA;
+            chunks.push(Chunk { place: at..at.saturating_add(length), data });
+        }
+    })?;
+    Ok(chunks)
 }
 
 /// The subvolumes directly inside a subvolume.

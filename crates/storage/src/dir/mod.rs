@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 const NEW: &str = "new";
 const TRASH: &str = "trash";
-const FOLDERS: [&str; 5] = ["volumes", "scratch", "spools", NEW, TRASH];
+const FOLDERS: [&str; 6] = ["volumes", "scratch", "spools", "temporary", NEW, TRASH];
 
 pub(crate) struct Dir {
     root: PathBuf,
@@ -55,6 +55,15 @@ impl Dir {
     fn empty_trash(&self) -> Result<()> {
         let trash = crate::disk::open_dir_at(&self.fd, TRASH).map_err(failed("open the trash"))?;
         remove::empty(&trash).map_err(failed("empty the trash"))
+    }
+
+    fn make(&self, tree: Tree, limit: u64, mode: u32) -> Result<()> {
+        let staged = self.root.join(NEW).join(Uuid::new_v4().simple().to_string());
+        let inside = staged.join("tree");
+        fs::create_dir_all(&inside).map_err(failed("make the volume"))?;
+        chmod(&inside, Mode::from(mode)).map_err(failed("make the volume"))?;
+        fs::write(staged.join("limit"), limit.to_string()).map_err(failed("write down the limit"))?;
+        fs::rename(&staged, self.entry(tree)).map_err(failed("make the volume"))
     }
 
     /// What the trees may still write. Without `exact`, as if they were empty.
@@ -120,12 +129,12 @@ impl Driver for Dir {
     }
 
     fn create(&self, tree: Tree, limit: u64) -> Result<()> {
-        let staged = self.root.join(NEW).join(Uuid::new_v4().simple().to_string());
-        let inside = staged.join("tree");
-        fs::create_dir_all(&inside).map_err(failed("make the volume"))?;
-        chmod(&inside, Mode::from(0o755)).map_err(failed("make the volume"))?;
-        fs::write(staged.join("limit"), limit.to_string()).map_err(failed("write down the limit"))?;
-        fs::rename(&staged, self.entry(tree)).map_err(failed("make the volume"))
+        self.make(tree, limit, 0o755)
+    }
+
+    // Nothing is counted here, so it counts against nothing.
+    fn create_beside(&self, tree: Tree, _other: Tree) -> Result<()> {
+        self.make(tree, 0, 0o1777)
     }
 
     fn set_limit(&self, tree: Tree, limit: u64) -> Result<()> {
@@ -148,11 +157,16 @@ impl Driver for Dir {
 
     fn room(&self, care: Care) -> Result<Room> {
         let promised = self.promised(care == Care::Exact)?;
-        Ok(Room { free: self.disk.free()?.saturating_sub(promised), promised, needed: 0 })
+        let free = self.disk.free()?.saturating_sub(promised);
+        Ok(Room { capacity: free.saturating_add(promised), free, promised, low: None })
     }
 
-    fn make_room(&self, _room: &Room, _bytes: u64) -> Result<()> {
+    fn guard(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn measure(&self) -> u64 {
+        0
     }
 
     fn settle(&self) {}

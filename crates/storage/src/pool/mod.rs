@@ -1,6 +1,6 @@
 //! A loop-backed pool: one sparse file, one loop device, one mount. What is inside is the btrfs
 //! driver's matter. The invariants: the file is attached at most once, the device frees itself with its
-//! last mount, and the pool is never larger than what the disk below could give it.
+//! last mount, and the file system on it is no larger than what the disk below can give it.
 
 mod device;
 mod loop_ioctl;
@@ -11,6 +11,7 @@ use crate::config::StorageConfig;
 use crate::disk::{Disk, private_dir};
 use crate::error::{failed, unsupported};
 use atoll_types::{Error, ErrorCode, Result};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::fs::{File, OpenOptions};
@@ -87,7 +88,7 @@ impl Pool {
         let device = device::attach(&self.file()?)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
         // The device frees itself when its last user goes: hold it until the mount does.
-        match mount(device.path(), &self.mount_at, "btrfs", flags, None) {
+        match mount(device.path(), &self.mount_at, "btrfs", flags, Some(c"discard=async")) {
             Err(Errno::NODEV) => {
                 Err(unsupported("the kernel has no btrfs: load its module, or choose the driver `dir`"))
             }
@@ -99,6 +100,13 @@ impl Pool {
     pub(crate) fn allocated(&self) -> Result<u64> {
         let meta = self.image.metadata().map_err(failed("look at the pool"))?;
         Ok(meta.blocks().saturating_mul(512))
+    }
+
+    /// Gives a range of the file blocks of the disk below, so that writing there cannot fail for want of them.
+    pub(crate) fn back(&self, range: &std::ops::Range<u64>) -> Result<()> {
+        let length = range.end.saturating_sub(range.start);
+        fallocate(self.file()?, FallocateFlags::KEEP_SIZE, range.start, length)
+            .map_err(failed("keep space for the pool's own records"))
     }
 
     /// Makes the device at least this large; the file system on it grows after that.

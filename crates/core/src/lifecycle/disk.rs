@@ -1,0 +1,27 @@
+//! What all volumes together can hold, for admission, and the warning when little of it is left. What is then
+//! refused is refused by the provider, which knows at the moment; this only tells.
+
+use super::retention::system;
+use crate::{Core, act::What};
+use atoll_types::Result;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Core {
+    /// Looks at the disk; `low` is what was seen the last time.
+    pub(crate) async fn look_at_disk(&self, low: &mut bool) -> Result<()> {
+        let Some(volumes) = self.provider.volumes() else { return Ok(()) };
+        let Ok(room) = tokio::time::timeout(PATIENCE, volumes.room()).await else { return Ok(()) };
+        let room = room?;
+        self.admission.set_disk_capacity(room.capacity_bytes);
+        if room.low == std::mem::replace(low, room.low) {
+            return Ok(());
+        }
+        let kind = if room.low { "storage.low" } else { "storage.recovered" };
+        tracing::warn!(free_bytes = room.free_bytes, capacity_bytes = room.capacity_bytes, "{kind}");
+        let what =
+            What::new(kind).and("free_bytes", room.free_bytes).and("capacity_bytes", room.capacity_bytes);
+        self.act(&system(), what).await?.done(Ok(())).await
+    }
+}
