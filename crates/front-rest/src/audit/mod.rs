@@ -90,6 +90,9 @@ impl TryFrom<AuditParams> for OperationQuery {
             let found = Outcome::ALL.iter().copied().find(|outcome| outcome.as_str() == name);
             found.ok_or_else(|| wrong("outcome", "expected ok, failed, refused or lost"))
         });
+        if limit.is_some_and(|limit| !(1..=500).contains(&limit)) {
+            return Err(wrong("limit", "limit must be between 1 and 500"));
+        }
         Ok(Self {
             sandbox: uuid("sandbox_id", sandbox_id.as_deref())?.map(SandboxId::from_uuid),
             owner: owner.as_deref().map(atoll_core::owner_id),

@@ -118,7 +118,8 @@ fn content(status: &str) -> Value {
 
 /// Adds the errors that an operation does not name itself, and the shape of all of them.
 pub(super) fn add(path: &str, operation: &mut Value) {
-    let keyed = operation.get("security").is_none();
+    // One way in beside the key is a way in for some callers only.
+    let keyed = operation.get("security").and_then(Value::as_array).is_none_or(|ways| ways.len() > 1);
     let body = operation.get("requestBody").is_some();
     let Some(answers) = operation["responses"].as_object_mut() else { return };
     let kind = Kind { path, keyed, body, websocket: answers.contains_key("101") };
