@@ -184,7 +184,7 @@ async fn a_fork_bomb_ends_with_its_kernel() {
     let bomb = "import os, time\ntry:\n    while True:\n        if os.fork() == 0:\n            os.setsid()\n            time.sleep(1000)\nexcept OSError as e: print(e.errno)";
     assert_eq!(host.run(kernel, bomb).await.stdout, "11\n");
     let error = host.begin(Language::Bash).await.unwrap_err();
-    assert!(matches!(error.code, ErrorCode::LimitExceeded | ErrorCode::ExecFailed), "{error:?}");
+    assert!(matches!(error.code, ErrorCode::Conflict | ErrorCode::ExecFailed), "{error:?}");
     assert_eq!(host.ask(Ask::Delete { kernel }).await.unwrap(), Answer::Done);
     let again = host.begin(Language::Bash).await.unwrap();
     // The warden, its shim, this shell and its shim, and what asks.

@@ -12,7 +12,6 @@ use command_fds::{CommandFdExt, FdMapping};
 use rustix::process::{Pid, Signal, getpgid, setpgid};
 use std::{
     collections::BTreeMap,
-    fs,
     os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
@@ -20,9 +19,6 @@ use std::{
 };
 
 pub(super) type Variables = BTreeMap<String, String>;
-
-/// When memory runs out the interpreter goes before the warden, which has 500 as every command has.
-const OOM_SCORE: &str = "700";
 
 pub(super) struct Live {
     /// Not known of one that was just forked.
@@ -61,7 +57,6 @@ impl Live {
         }
         let (channels, theirs) = Channels::open(language.forks()).map_err(|e| refused(&e))?;
         let pid = start(&interpreter, directory, &environment, theirs).map_err(|e| refused(&e))?;
-        let _ = fs::write(format!("/proc/{pid}/oom_score_adj"), OOM_SCORE);
         let mut live = Self::adopt(language, Some(pid), Rc::new(channels), environment);
         live.send(language.driver());
         Ok(live)
@@ -159,7 +154,9 @@ pub(super) fn refused(error: &std::io::Error) -> Error {
     let limit = |message| Error::new(ErrorCode::LimitExceeded, message);
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::AGAIN) => {
-            limit("the sandbox's limit of processes is reached: no interpreter can start")
+            let message = "the sandbox's limit of processes is reached, so no interpreter can start: \
+                           kill a command that runs, or stop and resume the sandbox";
+            Error::new(ErrorCode::Conflict, message)
         }
         Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
             limit("the sandbox's limit of open files is reached: no interpreter can start")
