@@ -20,6 +20,8 @@ TEST_CONTRACT := openapi-spec-validator==0.9.0 openapi-python-client==0.29.1 pyt
 TEST_CONTRACT_NODE := openapi-typescript@7.13.0 typescript@5.9.3
 # A web app with hot reload, which a preview must serve as it is.
 TEST_VITE := vite@5.4.21 react@18.3.1 react-dom@18.3.1 @vitejs/plugin-react@4.7.0
+# Inspect, whose checks for sandbox environments are run through examples/inspect_ai.
+TEST_INSPECT := inspect-ai==0.3.285 pytest==9.2.0
 # The official client of MCP, in both versions that are in use.
 TEST_MCP_1 := mcp==1.30.0
 TEST_MCP_2 := mcp==2.3.0
@@ -122,7 +124,7 @@ python:
 	    echo "$$2" > $$stamp; \
 	  fi; \
 	}; \
-	install python "$(TEST_PYTHON)"; install python-contract "$(TEST_CONTRACT)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"
+	install python "$(TEST_PYTHON)"; install python-contract "$(TEST_CONTRACT)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"; install python-inspect "$(TEST_INSPECT)"
 
 # What makes types of the API's description, and a web app to preview.
 contract-tools:

@@ -50,24 +50,27 @@ fn tell(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Sound(report) => {
             if report.last == 0 {
-                println!("sound: nothing was recorded yet");
+                say!("sound: nothing was recorded yet");
                 return 0;
             }
-            println!(
+            say!(
                 "sound: rows {} to {}, {} operations, {} of them not ended",
-                report.first, report.last, report.operations, report.open
+                report.first,
+                report.last,
+                report.operations,
+                report.open
             );
-            report.remarks.iter().for_each(|remark| println!("remark: {remark}"));
-            println!("to compare later: --expect {}:{}", report.last, report.mac);
+            report.remarks.iter().for_each(|remark| say!("remark: {remark}"));
+            say!("to compare later: --expect {}:{}", report.last, report.mac);
             0
         }
         Verdict::Faulty { first, noted } => {
-            println!("NOT SOUND: {}", sentence(first));
-            noted.iter().for_each(|fault| println!("also: {}", sentence(fault)));
+            say!("NOT SOUND: {}", sentence(first));
+            noted.iter().for_each(|fault| say!("also: {}", sentence(fault)));
             FAULTY
         }
         Verdict::Unsure(why) => {
-            println!("it cannot be told: {why}");
+            say!("it cannot be told: {why}");
             UNSURE
         }
     }
@@ -91,7 +94,7 @@ fn tell_programs(verdict: &Verdict) -> u8 {
             (UNSURE, json!({ "sound": false, "first_fault": null, "noted": [], "unsure": why }))
         }
     };
-    println!("{said}");
+    say!("{said}");
     code
 }
 

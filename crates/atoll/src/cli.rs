@@ -55,10 +55,8 @@ impl Data {
 
 /// Root's is the machine's; an ordinary user's lies in its home.
 pub(crate) fn default_data_dir() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let own = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    match own {
-        Some(own) if !rustix::process::geteuid().is_root() => own.join("atoll"),
+    match atoll_cli::state_dir() {
+        Some(own) if !rustix::process::geteuid().is_root() => own,
         _ => PathBuf::from("/var/lib/atoll"),
     }
 }
@@ -97,9 +95,29 @@ pub(crate) struct Run {
     /// Who runs it inside: a name, UID or UID:GID
     #[arg(short, long, value_name = "USER", default_value = "")]
     pub(crate) user: String,
+    /// Let it reach any host but this machine, private networks and metadata services
+    #[arg(long, conflicts_with = "preset")]
+    pub(crate) network: bool,
+    /// Let it reach what this preset lists, such as python, node or github; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Vec<String>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+impl Run {
+    /// What it has in common with a server on the same data folder.
+    pub(crate) fn as_serve(&self) -> Serve {
+        Serve {
+            data: Data { data_dir: Some(self.data.dir()) },
+            listen: None,
+            config: None,
+            user: None,
+            no_auth: false,
+            set: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -27,7 +27,7 @@ pub(crate) async fn run(options: &cli::Down) -> Result<u8> {
         // A data folder that is gone may have left a launcher behind.
         let data = folder.canonicalize().unwrap_or_else(|_| folder.clone());
         match end(&data, options.purge).await {
-            Ok(said) => println!("{}: {said}", data.display()),
+            Ok(said) => say!("{}: {said}", data.display()),
             Err(error) => {
                 eprintln!("atoll: {}: {}", data.display(), error.message);
                 failed += 1;
@@ -35,7 +35,7 @@ pub(crate) async fn run(options: &cli::Down) -> Result<u8> {
         }
     }
     if folders.is_empty() {
-        println!("nothing to end: Atoll has started nothing on this machine");
+        say!("nothing to end: Atoll has started nothing on this machine");
     }
     Ok(u8::from(failed > 0))
 }

@@ -1,6 +1,13 @@
 //! The program. It parses what was asked, puts the parts together and runs them; only here are
 //! concrete providers and stores named.
 
+/// Prints a line. A reader that has gone, as in `atoll doctor | head -1`, is no fault.
+macro_rules! say {
+    ($($what:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($what)*)));
+    }};
+}
+
 mod audit;
 mod cli;
 mod config;
@@ -8,11 +15,12 @@ mod doctor;
 mod down;
 mod mcp;
 mod run;
+mod run_network;
 mod serve;
 
 use atoll_types::Result;
 use clap::{CommandFactory, Parser};
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 /// What went wrong was ours or the machine's, and not the command's.
 const FAULT: u8 = 125;
@@ -29,7 +37,10 @@ fn main() -> ExitCode {
         cli::Command::Serve(options) => serve::start(&options),
         cli::Command::Mcp(options) => mcp::start(&options),
         cli::Command::Completion(options) => {
-            clap_complete::generate(options.shell, &mut cli::Cli::command(), "atoll", &mut std::io::stdout());
+            // Into memory first: the library ends the program where the reader has gone.
+            let mut script = Vec::new();
+            clap_complete::generate(options.shell, &mut cli::Cli::command(), "atoll", &mut script);
+            let _ = std::io::stdout().write_all(&script);
             Ok(0)
         }
         cli::Command::Remote(command) => alone(async { Ok(atoll_cli::run(command).await) }),

@@ -1,7 +1,7 @@
 //! `atoll run`: one throw-away sandbox for one command. Input, output and signals pass through, and
 //! the exit code is the command's. Whatever ends this process ends the sandbox.
 
-use crate::{FAULT, cli};
+use crate::{FAULT, cli, run_network::Network};
 use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecReport, Guest, OutputStream, Provider,
 };
@@ -17,7 +17,12 @@ use tokio::{
 
 /// Runs the command and returns its exit code.
 pub(crate) async fn run(options: cli::Run) -> Result<u8> {
-    let spec = spec(&options)?;
+    let network = Network::prepare(&options).await?;
+    let mut spec = spec(&options)?;
+    if let Some(network) = &network {
+        let given = std::mem::take(&mut spec.environment);
+        spec.environment = network.variables.iter().cloned().chain(given).collect();
+    }
     let command = command(&options);
     let launcher = ensure_launcher(&LaunchOptions {
         data_dir: options.data.dir(),
@@ -30,7 +35,13 @@ pub(crate) async fn run(options: cli::Run) -> Result<u8> {
     let id = spec.id;
     // The sandbox goes with this process, however that ends.
     let (container, held) = provider.create_held(spec).await?;
+    // Before the command begins, so that nothing that it asks for is lost.
+    let served = match &network {
+        Some(network) => Some(network.serve(&container).await?),
+        None => None,
+    };
     let result = follow(container, &command).await;
+    drop(served);
     provider.destroy(id).await?;
     drop(held);
     result.map(|report| explain(&report))

@@ -202,6 +202,9 @@ pub struct Inspect {
 
 /// `exec`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "atoll exec [OPTIONS] <ID> [--] <COMMAND>...\n       atoll exec [OPTIONS] <ID> --shell <LINE>"
+)]
 pub struct Exec {
     /// An id, the start of one, or a session key
     #[arg(value_name = "ID")]
@@ -218,9 +221,13 @@ pub struct Exec {
     /// Who runs it inside: a name, UID or UID:GID
     #[arg(short, long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Read standard input to its end and give it to the command
-    #[arg(long)]
-    pub(crate) stdin: bool,
+    /// Pass standard input on, also where it is a terminal. A pipe or a file is passed on anyway, except with
+    /// --json or --detach
+    #[arg(short, long, alias = "stdin")]
+    pub(crate) interactive: bool,
+    /// Run the command at a terminal, as `atoll shell` does
+    #[arg(short, long, conflicts_with_all = ["timeout", "stream", "detach"])]
+    pub(crate) tty: bool,
     /// Print the output while the command runs; Ctrl-C ends the command
     #[arg(long, conflicts_with = "detach")]
     pub(crate) stream: bool,
@@ -231,7 +238,7 @@ pub struct Exec {
     #[arg(long, value_name = "LINE", conflicts_with = "command")]
     pub(crate) shell: Option<String>,
     /// The command and its arguments
-    #[arg(last = true, required_unless_present = "shell", value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required_unless_present = "shell", value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
     // Last, because its heading holds for what follows.
     #[command(flatten)]
@@ -248,7 +255,7 @@ pub struct Shell {
     /// A line for the shell, instead of the login shell itself
     #[arg(long, value_name = "LINE")]
     pub(crate) command: Option<String>,
-    /// The terminal to attach to, instead of opening one
+    /// The terminal to attach to, instead of opening one: its id, or the start of it
     #[arg(long, value_name = "EXEC", conflicts_with_all = ["command", "cwd", "user"])]
     pub(crate) attach: Option<String>,
     /// Where to start, absolute or relative to /workspace

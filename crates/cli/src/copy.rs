@@ -25,15 +25,23 @@ pub(crate) async fn run(options: Cp) -> Result<u8, Failure> {
         }
         (Place::Inside { id, path }, to) => {
             let sandbox = resolve::sandbox(&client, &id).await?;
-            download(&client, sandbox, &path, to, json).await.map_err(|e| e.about(&id))
+            download(&client, sandbox, &path, to, json).await.map_err(|e| about(e, &id, &path))
         }
         (from, Place::Inside { id, path }) => {
             let sandbox = resolve::sandbox(&client, &id).await?;
-            upload(&client, sandbox, from, &path, json).await.map_err(|e| e.about(&id))
+            upload(&client, sandbox, from, &path, json).await.map_err(|e| about(e, &id, &path))
         }
         _ => Err(Failure::usage("DESTINATION", "one of the two must be in a sandbox, as in ID:/path")),
     }?;
     Ok(0)
+}
+
+/// What is missing is named with its path; everything else is about the sandbox.
+fn about(failure: Failure, id: &str, path: &str) -> Failure {
+    match failure.is_missing() && !path.is_empty() {
+        true => failure.about(&format!("{id}:{path}")),
+        false => failure.about(id),
+    }
 }
 
 /// The last name of a path inside; none for a folder's own names.

@@ -1,11 +1,12 @@
-//! `atoll exec`: the command's output passes through as it is, and its exit code becomes ours.
+//! `atoll exec`: the command's output passes through as it is, and its exit code becomes ours. Standard input
+//! passes too where it is no terminal, or where `-i` says so; with `-t` the command has a terminal.
 
 use crate::{
     Failure,
-    args::Exec,
-    pairs,
+    args::{Exec, Shell},
+    input, pairs,
     print::{Printer, Step},
-    resolve, terminal,
+    resolve, shell, terminal,
 };
 use atoll_client::{Client, ExecRequest, ExecResult, Uuid};
 use std::io::{self, Read, Write};
@@ -16,69 +17,84 @@ const LARGEST_STDIN: u64 = (4 << 20) - (64 << 10);
 /// What a shell shows for a command that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
+/// All of standard input, for a result that is one piece of JSON.
 fn stdin() -> Result<String, Failure> {
     let mut text = Vec::new();
     let read = io::stdin().lock().take(LARGEST_STDIN + 1).read_to_end(&mut text);
     read.map_err(|e| Failure::file("standard input".as_ref(), &e))?;
-    let text = String::from_utf8(text).map_err(|_| {
-        Failure::usage(
-            "stdin",
-            "standard input is not UTF-8 text; copy it in with `atoll cp - ID:FILE` and read it there",
-        )
-    })?;
+    let whole = || Failure::usage("stdin", "with --json input is UTF-8 text of 4 MiB at most; add --stream");
+    let text = String::from_utf8(text).map_err(|_| whole())?;
     let sent = serde_json::to_string(&text).map_or(u64::MAX, |json| json.len() as u64);
     if sent > LARGEST_STDIN {
-        let message =
-            "standard input is longer than 4 MiB; copy it in with `atoll cp - ID:FILE` and read it there";
-        return Err(Failure::usage("stdin", message));
+        return Err(whole());
     }
     Ok(text)
 }
 
-fn request(options: Exec) -> Result<ExecRequest, Failure> {
-    let Exec {
-        id: _,
-        timeout,
-        env,
-        workdir,
-        user,
-        stdin: wants_stdin,
-        stream: _,
-        detach: _,
-        shell,
-        server: _,
-        command,
-    } = options;
+/// Where a command's input comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    None,
+    /// Sent while the command runs.
+    Passed,
+    /// Sent with the request.
+    Whole,
+}
+
+fn input(options: &Exec) -> Input {
+    // One piece of JSON is printed after the command, so nothing else of it happens before.
+    let one_piece = options.server.json && !options.stream;
+    match (options.interactive, one_piece || options.detach) {
+        (true, _) if one_piece && !options.detach => Input::Whole,
+        (true, _) => Input::Passed,
+        (false, false) if input::is_given() => Input::Passed,
+        (false, _) => Input::None,
+    }
+}
+
+fn request(options: Exec, input: Input) -> Result<ExecRequest, Failure> {
+    let Exec { timeout, env, workdir, user, detach, shell, command, .. } = options;
     Ok(ExecRequest {
         arguments: shell.is_none().then_some(command),
         command: shell,
         timeout_seconds: timeout.map(|time| time.as_secs_f64()),
         working_directory: workdir,
         env_vars: pairs::map(env),
-        stdin: if wants_stdin { Some(stdin()?) } else { None },
-        stdin_open: false,
+        stdin: if input == Input::Whole { Some(stdin()?) } else { None },
+        stdin_open: input == Input::Passed,
+        // In a pipeline a slow reader must not cost output; a command in the background has no reader.
+        lossless: input == Input::Passed && !detach,
         user,
     })
 }
 
 pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
+    if options.tty {
+        return shell::run(at_terminal(options)).await;
+    }
     let client = options.server.client()?;
     let (json, typed) = (options.server.json, options.id.clone());
     let id = resolve::sandbox(&client, &typed).await?;
-    let (streams, detaches) = (options.stream, options.detach);
-    let request = request(options)?;
-    if streams {
-        return stream(&client, id, &request, json).await.map_err(|e| e.about(&typed));
-    }
+    let about = |failure: Failure| failure.about(&typed);
+    let input = input(&options);
+    let (streams, detaches) = (options.stream || input == Input::Passed, options.detach);
+    let request = request(options, input)?;
     if detaches {
-        let exec = client.exec_background(id, &request).await.map_err(|e| Failure::from(e).about(&typed))?;
+        let exec = client.exec_background(id, &request).await.map_err(|e| about(e.into()))?;
         match json {
             true => terminal::print_json(&exec.json)?,
             false => terminal::print(&format!("{}\n", exec.exec_id.simple()))?,
         }
+        if input == Input::Passed {
+            let sent = client.exec_stdin(id, exec.exec_id, input::pieces()).await;
+            sent.map_err(|e| about(e.into()))?;
+        }
         return Ok(0);
     }
-    let result = client.exec(id, &request).await.map_err(|e| Failure::from(e).about(&typed))?;
+    if streams {
+        return stream(&client, id, &request, json).await.map_err(about);
+    }
+    let result = client.exec(id, &request).await.map_err(|e| about(e.into()))?;
     if json {
         quietly(terminal::print_json(&result.json))?;
     } else {
@@ -89,11 +105,33 @@ pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
     Ok(u8::try_from(result.exit_code).unwrap_or(u8::MAX))
 }
 
-/// Prints while the command runs. Whoever interrupts us ends the command; a connection that breaks does so
-/// too, unless it is the server that is gone.
+/// The same command as a terminal runs it, which takes a line for the shell.
+fn at_terminal(options: Exec) -> Shell {
+    let Exec { id, env, workdir, user, shell, command, server, .. } = options;
+    let set = env.iter().map(|pair| format!("export {}={}; ", pair.name, quoted(&pair.value)));
+    let line = shell.unwrap_or_else(|| {
+        let words: Vec<String> = command.iter().map(|word| quoted(word)).collect();
+        format!("exec {}", words.join(" "))
+    });
+    let line = set.chain([line]).collect();
+    Shell { id, command: Some(line), attach: None, cwd: workdir, user, server }
+}
+
+/// One word of a shell, whatever is in it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Prints while the command runs. Ctrl-C ends the command; a connection that breaks does so too, unless the
+/// server itself is gone.
 async fn stream(client: &Client, id: Uuid, request: &ExecRequest, json: bool) -> Result<u8, Failure> {
     let mut events = client.exec_stream(id, request).await?;
     let mut printer = Printer::new(0, json);
+    let mut feeding = None;
     loop {
         let event = tokio::select! {
             event = events.next() => event?,
@@ -105,7 +143,13 @@ async fn stream(client: &Client, id: Uuid, request: &ExecRequest, json: bool) ->
                 return Ok(INTERRUPTED);
             }
         };
-        match printer.print(event)? {
+        let step = printer.print(event)?;
+        if let (None, true, Some(exec)) = (&feeding, request.stdin_open, printer.exec()) {
+            let client = client.clone();
+            // A command that ends or closes its input before all of it is read is no fault; the events tell.
+            feeding = Some(tokio::spawn(async move { client.exec_stdin(id, exec, input::pieces()).await }));
+        }
+        match step {
             Step::More => {}
             Step::Exit(exec) => return Ok(exit_code(&exec)),
             Step::Broken(reason) => {
@@ -120,7 +164,7 @@ fn exit_code(exec: &atoll_client::Exec) -> u8 {
     exec.exit_code.map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// That nobody reads does not change how the command went.
+/// A closed output does not change how the command went.
 fn quietly(printed: Result<(), Failure>) -> Result<(), Failure> {
     match printed {
         Err(failure) if failure.is_broken_pipe() => Ok(()),
@@ -138,5 +182,47 @@ fn explain(result: &ExecResult) {
     }
     if result.truncated {
         terminal::note("some of the output is missing, because there was too much of it");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Remote;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(subcommand)]
+        command: Remote,
+    }
+
+    fn exec(line: &[&str]) -> Exec {
+        let words = ["atoll", "exec"].iter().chain(line);
+        let Remote::Exec(options) = Cli::parse_from(words).command else { panic!("another command") };
+        options
+    }
+
+    #[test]
+    fn a_command_is_typed_with_and_without_dashes() {
+        let plain = exec(&["3f2a", "ls", "-la", "--stream"]);
+        assert_eq!(
+            (plain.command, plain.stream),
+            (vec!["ls".into(), "-la".into(), "--stream".into()], false)
+        );
+        let dashes = exec(&["3f2a", "--stream", "--", "ls", "-la"]);
+        assert_eq!((dashes.command, dashes.stream), (vec!["ls".to_owned(), "-la".into()], true));
+        let both = exec(&["-it", "3f2a", "bash"]);
+        assert!(both.interactive && both.tty && both.command == ["bash"]);
+        assert!(exec(&["-ti", "3f2a", "bash"]).tty && exec(&["3f2a", "-d", "--shell", "x y"]).detach);
+    }
+
+    #[test]
+    fn a_terminal_gets_the_same_words() {
+        let shell =
+            at_terminal(exec(&["-t", "-e", "A=it's", "-w", "src", "3f2a", "bash", "-c", "echo $A 'x'"]));
+        let line = r"export A='it'\''s'; exec bash -c 'echo $A '\''x'\'''";
+        assert_eq!((shell.command.as_deref(), shell.cwd.as_deref()), (Some(line), Some("src")));
+        assert_eq!(at_terminal(exec(&["-t", "3f2a", "--shell", "a | b"])).command.as_deref(), Some("a | b"));
     }
 }

@@ -12,6 +12,7 @@ mod events;
 mod exec;
 mod failure;
 mod forward;
+mod input;
 mod kernels;
 mod keys;
 mod life;
@@ -30,6 +31,7 @@ mod server;
 mod settings;
 mod shell;
 pub mod size;
+mod state;
 mod stats;
 mod table;
 mod terminal;
@@ -45,6 +47,7 @@ pub use audit::{
 use failure::Failure;
 pub use mcp::bridge as bridge_mcp;
 pub use server::Secret;
+pub use state::state_dir;
 
 /// Carries out a command and returns the exit code: 0, 1 when the server says no, 2 for what cannot be
 /// asked, 125 when no server answers, and for

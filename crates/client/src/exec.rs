@@ -24,6 +24,9 @@ pub struct ExecRequest {
     pub stdin: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stdin_open: bool,
+    /// With a stream: the command waits for its reader.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lossless: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }

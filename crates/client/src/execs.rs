@@ -4,13 +4,16 @@ use crate::{
     ApiError, Client, Error, ExecRequest, Reply, Result,
     client::{empty, root_cause},
     encode::query,
+    files::streamed,
     sandboxes::at,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use futures_util::Stream;
 use http_body_util::BodyExt;
 use hyper::{Method, body::Incoming};
 use serde::{Deserialize, Serialize};
+use std::io;
 use uuid::Uuid;
 
 /// A command, running or ended.
@@ -270,6 +273,18 @@ impl Client {
         let query = query(&[("from", Some(from.to_string())), ("follow", Some(follow.to_string()))]);
         let path = one(id, exec, &format!("/output{query}"));
         Ok(ExecEvents::new(self.send(Method::GET, &path, None, empty()).await?.into_body()))
+    }
+
+    /// Gives a command all of its input. Answers when the command has taken it, or takes no more.
+    pub async fn exec_stdin(
+        &self,
+        id: Uuid,
+        exec: Uuid,
+        input: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<()> {
+        let body = streamed(input);
+        let path = one(id, exec, "/stdin?close=true");
+        self.send(Method::POST, &path, Some("application/octet-stream"), body).await.map(drop)
     }
 
     /// Sends a signal, by name or number, to a command's own processes.

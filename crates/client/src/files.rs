@@ -5,7 +5,7 @@ use crate::{
     client::{empty, root_cause},
     encode::{path as escaped, query},
     sandboxes::at,
-    transport::BoxError,
+    transport::{Body, BoxError},
 };
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
@@ -86,6 +86,12 @@ fn file_at(id: Uuid, path: &str) -> String {
     at(id, &format!("/files/{}", escaped(path)))
 }
 
+/// A body that is sent while it is made.
+pub(crate) fn streamed(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Body {
+    let frames = pieces.map_ok(Frame::data).map_err(BoxError::from);
+    BodyExt::boxed_unsync(StreamBody::new(frames))
+}
+
 impl Client {
     /// What is in a folder.
     pub async fn list_files(&self, id: Uuid, path: &str) -> Result<Reply<Vec<FileItem>>> {
@@ -112,10 +118,8 @@ impl Client {
         path: &str,
         body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     ) -> Result<()> {
-        let frames = body.map_ok(Frame::data).map_err(BoxError::from);
-        let body = BodyExt::boxed_unsync(StreamBody::new(frames));
         let content = Some("application/octet-stream");
-        self.send(Method::PUT, &file_at(id, path), content, body).await.map(drop)
+        self.send(Method::PUT, &file_at(id, path), content, streamed(body)).await.map(drop)
     }
 
     /// Makes a folder.

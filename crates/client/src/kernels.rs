@@ -49,6 +49,22 @@ pub struct Checkpoint {
     pub threads_lost: u32,
 }
 
+/// How code could go on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Completion {
+    #[serde(default)]
+    pub matches: Vec<String>,
+    /// What each match replaces, in characters.
+    #[serde(default)]
+    pub cursor_start: usize,
+    #[serde(default)]
+    pub cursor_end: usize,
+    /// complete, incomplete, invalid or unknown.
+    #[serde(default)]
+    pub status: String,
+}
+
 /// A kernel that is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)]
@@ -244,6 +260,11 @@ impl Client {
     /// The kernels of a sandbox, the oldest first.
     pub async fn kernels(&self, id: Uuid) -> Result<Reply<Vec<Kernel>>> {
         self.ask(Method::GET, &at(id, "/kernels")).await
+    }
+
+    /// How code could go on at its end, and whether it is whole.
+    pub async fn complete_code(&self, id: Uuid, kernel: Uuid, code: &str) -> Result<Reply<Completion>> {
+        self.tell(Method::POST, &one(id, kernel, "/complete"), &serde_json::json!({ "code": code })).await
     }
 
     /// Interrupts the running cell.

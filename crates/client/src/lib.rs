@@ -44,7 +44,8 @@ pub use folders::{
 };
 pub use hyper::Method;
 pub use kernels::{
-    CellError, CellEvent, CellEvents, CellResult, Checkpoint, Display, Kernel, RunCode, StartKernel,
+    CellError, CellEvent, CellEvents, CellResult, Checkpoint, Completion, Display, Kernel, RunCode,
+    StartKernel,
 };
 pub use keys::{CreateKey, IssuedKey, Key};
 pub use mcp::{McpAnswer, McpEvent, McpHeaders};

@@ -48,8 +48,8 @@ pub use atoll_egress::{
     presets::{Listed as ListedEntry, Preset as EgressPreset},
 };
 pub use atoll_kernels::{
-    CellError, CellEvent, CellReport, CellStream, CheckpointInfo, Display, KernelInfo, KernelStatus,
-    Language, OutputLimits,
+    CellError, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion, Display,
+    KernelInfo, KernelStatus, Language, OutputLimits,
 };
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};

@@ -111,6 +111,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(kernels::get, kernels::remove))
         .routes(routes!(kernels::execute::execute))
         .routes(routes!(kernels::interrupt))
+        .routes(routes!(kernels::complete::complete))
         .routes(routes!(kernels::restart))
         .routes(routes!(kernels::fork))
         .routes(routes!(kernels::checkpoints::make, kernels::checkpoints::list))

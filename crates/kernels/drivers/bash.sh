@@ -74,6 +74,26 @@ __atoll_wrap() {
     __atoll_code="{ $first; $__atoll_code"$'\n'"}"
 }
 
+# Says how a text could go on, for a person who types; in a shell of its own, so that nothing of it stays.
+__atoll_complete() {
+    local word=${2##*[[:space:]\;\|\&\(\)\<\>=\`\"\']} before what= list= status=complete said
+    before=${2%"$word"}
+    before=${before%"${before##*[![:space:]]}"}
+    if [[ $word == '$'* ]]; then what=v
+    elif [[ ! $before || $before == *[\;\|\&\(\`] ]]; then what=c; fi
+    while IFS= builtin read -r said; do
+        list+=${list:+,}\"$(__atoll_text "$said")\"
+    done < <(
+        if [[ $what == v ]]; then compgen -v -P '$' -- "${word#\$}"
+        elif [[ $word ]]; then { if [[ $what == c ]]; then compgen -c -- "$word"; fi; compgen -f -- "$word"; }
+        fi | LC_ALL=C sort -u | head -n 1000
+    )
+    said=$(LC_ALL=C "$BASH" -n <<<"$2" 2>&1) || status=invalid
+    if [[ $said == *'unexpected end of file'* || $said == *'unexpected EOF'* || $2 == *\\ ]]; then status=incomplete; fi
+    builtin printf '{"event":"completion","id":%s,"prefix":"%s","matches":[%s],"status":"%s"}\n' \
+        "$1" "$(__atoll_text "$word")" "$list" "$status" >&251
+}
+
 # Waits for the next cell.
 __atoll_next() {
     local op id length
@@ -82,6 +102,9 @@ __atoll_next() {
         [[ $id =~ ^[0-9]{1,19}$ && $length =~ ^[0-9]{1,8}$ ]] || continue
         if [[ $op == variables ]]; then
             __atoll_variables "$length"
+        elif [[ $op == complete ]]; then
+            IFS= LC_ALL=C builtin read -r -N "$length" -u 250 __atoll_code || (( length == 0 )) || exit 0
+            ( __atoll_complete "$id" "$__atoll_code" )
         elif [[ $op == execute ]]; then
             IFS= LC_ALL=C builtin read -r -N "$length" -u 250 __atoll_code || (( length == 0 )) || exit 0
             __atoll_id=$id

@@ -68,6 +68,7 @@
     let request;
     try { request = JSON.parse(line); } catch { return; }
     if (request?.op === 'execute') execute(request.id, String(request.code));
+    else if (request?.op === 'complete') complete(request.id, String(request.code));
     else if (request?.op === 'variables') {
       for (const name of request.unset ?? []) delete process.env[name];
       for (const [name, value] of Object.entries(request.set ?? {})) process.env[name] = value;
@@ -278,6 +279,65 @@
     const parts = names.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ');
     if (whole) return `let ${whole} = ${call}${parts ? `, {${parts}} = ${whole}` : ''};`;
     return parts ? `let {${parts}} = ${call};` : `${call};`;
+  }
+
+  // ---- For a person who types ----
+
+  // How a text could go on. Nothing of the cell's is called for it: what an expression stands for is asked of V8,
+  // which refuses where finding out would change something.
+  function complete(id, code) {
+    const answer = { event: 'completion', id, prefix: '', matches: [], status: status(code) };
+    const [typed] = /[\w$][\w$.]*$|$/.exec(code);
+    try {
+      if (typed) Object.assign(answer, { prefix: typed, matches: matching(typed) });
+    } catch { /* an object that cannot be looked at has nothing to offer */ }
+    send(answer);
+  }
+
+  function matching(typed) {
+    const dot = typed.lastIndexOf('.');
+    const [owner, start] = [typed.slice(0, Math.max(dot, 0)), typed.slice(dot + 1)];
+    const found = dot < 0 ? [...lexicalNames(), ...namesOf(global)] : namesOf(valueOf(owner));
+    const fits = name => name.startsWith(start) && /^[A-Za-z_$][\w$]*$/.test(name) && name.length < 200;
+    const all = [...new Set(found.filter(fits))].sort().slice(0, 1000);
+    return all.map(name => owner ? `${owner}.${name}` : name);
+  }
+
+  function valueOf(expression) {
+    let value;
+    const how = { expression, silent: true, throwOnSideEffect: true, timeout: 500, objectGroup: 'cell' };
+    session.post('Runtime.evaluate', how, (fault, reply) => {
+      if (!fault && !reply.exceptionDetails) value = real(reply.result);
+    });
+    return value;
+  }
+
+  function namesOf(value) {
+    const found = [];
+    for (let owner = value, depth = 0; owner !== null && owner !== undefined && depth < 20; depth++) {
+      owner = Object(owner);
+      found.push(...Object.getOwnPropertyNames(owner));
+      owner = Object.getPrototypeOf(owner);
+    }
+    return found;
+  }
+
+  // Whether a text is whole, as Node's own prompt decides it: one that only lacks its end goes on.
+  function status(code) {
+    try {
+      const { parse } = builtin('internal/deps/acorn/acorn/dist/acorn');
+      const anywhere = { allowImportExportEverywhere: true, allowAwaitOutsideFunction: true, allowHashBang: true };
+      try {
+        parse(code, { ecmaVersion: 'latest', ...anywhere });
+        return 'complete';
+      } catch (error) {
+        const open = /^Unterminated (template|comment)/.test(error.message);
+        const ended = /^Unexpected token/.test(error.message) && error.pos >= code.trimEnd().length;
+        return open || ended || /\\$/.test(code) ? 'incomplete' : 'invalid';
+      }
+    } catch {
+      return 'unknown';
+    }
   }
 
   // Modules are looked for from the working directory, wherever that is by now, then in $HOME/.node_modules.

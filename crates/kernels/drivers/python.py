@@ -99,6 +99,8 @@ def write_json(value):
         return "null"
     if isinstance(value, dict):
         return "{" + ",".join(quote(key) + ":" + write_json(item) for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(write_json, value)) + "]"
     return quote(value) if isinstance(value, str) else str(int(value))
 
 
@@ -204,8 +206,13 @@ def fork(request):
     make_fork(request)
 
 
+def complete(request):
+    part("complete")
+    answer_completion(request)
+
+
 OPERATIONS = {"execute": lambda request: execute(request), "variables": variables, "checkpoint": checkpoint,
-              "fork": fork}
+              "fork": fork, "complete": complete}
 
 
 def open_requests():

@@ -235,6 +235,37 @@ execute <- function(id, code) {
   send_done(id, if (is.null(failure)) result, failure)
 }
 
+# ---- For a person who types ----
+
+# R's own completion, as its prompt has it.
+completions <- function(code) {
+  line <- utils::tail(strsplit(code, "\n", fixed = TRUE)[[1L]], 1L)
+  if (length(line) == 0L || endsWith(code, "\n")) return(list(prefix = "", matches = character()))
+  ask <- function(name) get(name, asNamespace("utils"))
+  ask(".assignLinebuffer")(line)
+  ask(".assignEnd")(nchar(line))
+  prefix <- ask(".guessTokenFromLine")()
+  ask(".completeToken")()
+  matches <- ask(".retrieveCompletions")()
+  list(prefix = if (is.null(prefix)) "" else prefix, matches = utils::head(matches[nzchar(matches)], 1000L))
+}
+
+status <- function(code) tryCatch({
+  parse(text = code, encoding = "UTF-8")
+  "complete"
+}, error = function(error) {
+  if (grepl("unexpected end of input|INCOMPLETE_STRING", conditionMessage(error))) "incomplete" else "invalid"
+})
+
+complete <- function(id, code) {
+  found <- tryCatch(allowInterrupts(completions(code)),
+    error = function(error) NULL, interrupt = function(condition) NULL)
+  if (is.null(found)) found <- list(prefix = "", matches = character())
+  send("{\"event\":\"completion\",\"id\":", id, ",\"prefix\":", quoted(found$prefix),
+    ",\"matches\":[", paste(vapply(found$matches, quoted, ""), collapse = ","), "],\"status\":",
+    quoted(status(code)), "}")
+}
+
 # The machine's repository, where none is set: R asks a person otherwise.
 use_repository <- function() {
   ours <- Sys.getenv("ATOLL_R_REPOSITORY")
@@ -293,7 +324,9 @@ suspendInterrupts(repeat {
   Encoding(text) <- "UTF-8"
   # One that came while nothing ran is for nobody.
   tryCatch(allowInterrupts(Sys.sleep(0)), interrupt = function(condition) NULL)
-  if (header[[1L]] == "execute" && grepl("^[0-9]{1,19}$", header[[2L]])) execute(header[[2L]], text)
+  numbered <- grepl("^[0-9]{1,19}$", header[[2L]])
+  if (header[[1L]] == "execute" && numbered) execute(header[[2L]], text)
+  else if (header[[1L]] == "complete" && numbered) complete(header[[2L]], text)
   else if (header[[1L]] == "variables") variables(text)
 })
 base::quit(save = "no", status = 0L, runLast = FALSE)

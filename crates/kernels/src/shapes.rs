@@ -132,6 +132,14 @@ pub enum Ask {
         /// Which.
         kernel: KernelId,
     },
+    /// How the text before a cursor could go on, and whether it is a whole piece of code. Refused while the
+    /// kernel works. [`Answer::Completion`].
+    Complete {
+        /// Where.
+        kernel: KernelId,
+        /// The text before the cursor.
+        code: String,
+    },
     /// Ends it and everything that it started.
     Delete {
         /// Which.
@@ -250,6 +258,8 @@ pub enum Answer {
     Kernels(Vec<KernelInfo>),
     /// A checkpoint was made.
     Checkpoint(CheckpointInfo),
+    /// How a text could go on.
+    Completion(Completion),
     /// A cell waits, runs or has run.
     Queued {
         /// Whether it was known before.
@@ -257,6 +267,36 @@ pub enum Answer {
     },
     /// It is done.
     Done,
+}
+
+/// Most ways in which a text could go on.
+pub const MOST_MATCHES: usize = 1000;
+
+/// How a text could go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Completion {
+    /// The end of the text that each match replaces.
+    pub prefix: String,
+    /// What could stand there, in order.
+    pub matches: Vec<String>,
+    /// Whether the text is a whole piece of code.
+    pub status: CodeStatus,
+}
+
+/// Whether a text is a whole piece of code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CodeStatus {
+    /// It can be run.
+    Complete,
+    /// More lines have to follow.
+    Incomplete,
+    /// No line that follows can make it right.
+    Invalid,
+    /// The interpreter cannot tell.
+    #[default]
+    Unknown,
 }
 
 /// How a kernel is.

@@ -20,6 +20,12 @@ pub struct Envelope {
 pub enum Request {
     /// Who are you? Answered in every protocol.
     Hello,
+    /// Stay when the last container and the last connection are gone, also if started to end then, and
+    /// obey these users too, which only root may say. [`Reply::Done`].
+    Stay {
+        /// By their numbers.
+        client_uids: Vec<u32>,
+    },
     /// Makes and starts a container. [`Reply::Created`] with the descriptors of its gate.
     Create(Box<CreateRequest>),
     /// Ends a container and frees all that it had; fine when there is none. [`Reply::Done`].

@@ -27,6 +27,7 @@ mod runtime;
 mod server;
 mod socket_guard;
 mod spec;
+mod staying;
 mod sys;
 mod trust;
 mod uids;

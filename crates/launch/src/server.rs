@@ -10,7 +10,7 @@ use crate::{
     observer::Observer,
     ops,
     options::Options,
-    reap, record, repair, sys, wire, worker,
+    reap, record, repair, staying, sys, wire, worker,
 };
 use atoll_launch_proto::{Answer, Layout};
 use atoll_storage::{Storage, StorageConfig};
@@ -120,7 +120,9 @@ fn open(options: &Options) -> Result<Context, String> {
     let init = InitProgram::lay_out(&folders.layout).map_err(|e| format!("atoll-init: {e}"))?;
     ceilings::raise();
     cgroup::prepare(&folders).map_err(|e| format!("cgroups: {e}"))?;
-    Ok(Context { options: options.clone(), folders, storage, init, images })
+    let mut options = options.clone();
+    staying::apply(&folders, &mut options);
+    Ok(Context { options, folders, storage, init, images })
 }
 
 /// Listens. Anyone may knock; who may come in is decided by the user that the kernel names.
@@ -258,11 +260,12 @@ impl Server {
 
     /// Sees children end. Some: a worker has ended everything, with this status, and so must we.
     fn reap(&mut self) -> Option<i32> {
-        let (mut end, mut crashed) = (None, false);
+        let (mut end, mut crashed, mut stay) = (None, false, false);
         while let Ok(Some(ended)) = sys::reap_one(-1, false) {
             if self.workers.remove(&ended.pid) {
                 end = end.max(ended.exit_status.filter(|s| [worker::SHUT_DOWN, worker::PURGE].contains(s)));
                 crashed |= ended.signal.is_some();
+                stay |= ended.exit_status == Some(worker::STAY);
             } else {
                 reap::note(&self.context, &ended);
             }
@@ -270,6 +273,12 @@ impl Server {
         if crashed {
             tracing::warn!("a worker was killed; looking for what it left");
             self.in_worker(None, repair::half_made);
+        }
+        if stay {
+            let Context { options, folders, .. } = &mut self.context;
+            staying::apply(folders, options);
+            // The observer has a copy of the users that may ask; one with an older copy is replaced.
+            self.get_observer(None);
         }
         end
     }

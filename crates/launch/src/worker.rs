@@ -1,6 +1,6 @@
 //! One request, in a process of its own: read it, do it, answer it, end.
 
-use crate::{context::Context, ops, trust, wire};
+use crate::{context::Context, ops, staying, trust, wire};
 use atoll_launch_proto::{Answer, Envelope, Launcher, MAX_PROTOCOL, MIN_PROTOCOL, Reply, Request};
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::fd::OwnedFd;
@@ -10,6 +10,8 @@ use std::os::unix::net::UnixStream;
 pub(crate) const SHUT_DOWN: i32 = 77;
 /// The same, and the launcher deletes all that it kept.
 pub(crate) const PURGE: i32 = 78;
+/// The exit status of a worker after which the launcher does what [`staying`] remembers.
+pub(crate) const STAY: i32 = 79;
 
 /// Serves one connection and returns the worker's exit status.
 pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
@@ -75,6 +77,11 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
             wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
             return code;
         }
+        Request::Stay { client_uids } => {
+            let result = staying::remember(context, wire::peer_uid(&stream).ok(), &client_uids);
+            wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
+            return STAY;
+        }
         request => wire::write_answer(&mut stream, &answer(context, request).into()),
     }
     0
@@ -129,6 +136,7 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         | Request::Connect(_)
         | Request::Pause(_)
         | Request::Sockets(_)
+        | Request::Stay { .. }
         | Request::Shutdown
         | Request::Purge => Err(Error::internal("this request is served elsewhere")),
     }

@@ -5,6 +5,7 @@ use atoll_launch_proto::{Layout, Request};
 use atoll_types::{Error, ErrorCode, Result};
 use std::{
     ffi::OsString,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -38,7 +39,9 @@ pub async fn ensure_launcher(options: &LaunchOptions) -> Result<Started> {
     if let Ok(data) = options.data_dir.canonicalize() {
         let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
         if client.ask(Request::Hello).await.is_ok() {
-            return Ok(Started { client, new: false });
+            if options.ephemeral || stays(&client, options).await {
+                return Ok(Started { client, new: false });
+            }
         }
     }
     start(options).await?;
@@ -46,6 +49,21 @@ pub async fn ensure_launcher(options: &LaunchOptions) -> Result<Started> {
     let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
     client.ask(Request::Hello).await?;
     Ok(Started { client, new: true })
+}
+
+/// Asks a launcher that may have been started for one `atoll run` to outlast it. One that ended before it was
+/// asked is replaced; an older release, which does not know the request, does what it was started for.
+async fn stays(client: &LauncherClient, options: &LaunchOptions) -> bool {
+    let client_uids = options.client_uids.clone();
+    client.ask(Request::Stay { client_uids }).await.is_ok() || client.ask(Request::Hello).await.is_ok()
+}
+
+/// Makes the data folder as this user, before the launcher does as root: what lies in a user's home stays
+/// that user's. Where this user may not, the launcher makes it.
+fn make_data_folder(folder: &Path) {
+    if !rustix::process::geteuid().is_root() {
+        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    }
 }
 
 fn cannot(why: impl std::fmt::Display) -> Error {
@@ -63,6 +81,7 @@ fn helper() -> Result<PathBuf> {
 
 async fn start(options: &LaunchOptions) -> Result<()> {
     let me = rustix::process::getuid();
+    make_data_folder(&options.data_dir);
     let helper = helper()?;
     let mut command = if me.is_root() {
         let mut direct = Command::new(&helper);

@@ -58,7 +58,7 @@ pub(crate) async fn run(options: &cli::Doctor) -> Result<u8> {
     let code = u8::from(findings.iter().any(|f| f.verdict == Verdict::Bad));
     if options.json {
         let report = serde_json::json!({ "can_run": code == 0, "findings": findings });
-        println!("{report:#}");
+        say!("{report:#}");
     } else {
         print(&findings);
     }
@@ -73,9 +73,9 @@ fn print(findings: &[Finding]) {
             Verdict::Lacking => "warn",
             Verdict::Bad => "FAIL",
         };
-        println!("{mark}  {name:width$}  {seen}");
+        say!("{mark}  {name:width$}  {seen}");
         if let Some(fix) = fix {
-            println!("      {:width$}  -> {fix}", "");
+            say!("      {:width$}  -> {fix}", "");
         }
     }
 }

@@ -5,10 +5,7 @@ use crate::cli;
 use atoll_sessions::ThreadId;
 use atoll_types::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
 const NAME: &str = "mcp-thread.json";
 
@@ -17,18 +14,12 @@ struct Remembered {
     thread_id: String,
 }
 
-fn folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let state = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-    state.map(|state| state.join("atoll"))
-}
-
 /// The thread that was named, or the one that is remembered.
 pub(super) fn remembered(options: &cli::Mcp) -> Result<ThreadId> {
     if let Some(named) = options.thread.as_deref().filter(|name| !name.is_empty()) {
         return named.parse();
     }
-    let Some(folder) = folder() else { return Ok(ThreadId::random()) };
+    let Some(folder) = atoll_cli::state_dir() else { return Ok(ThreadId::random()) };
     recall(&folder).or_else(|error| {
         // A home that cannot be written to is no reason to serve nobody.
         eprintln!("atoll: the thread cannot be remembered: {}", error.message);

@@ -31,7 +31,8 @@ pub(crate) fn find() -> Option<String> {
     serde_json::to_string(&found).ok().filter(|text| text.len() <= LARGEST)
 }
 
-fn found() -> Findings {
+/// What package managers of the machine say, to whoever may read it.
+pub(crate) fn found() -> Findings {
     let passed = std::env::var(FOUND).ok().and_then(|text| serde_json::from_str(&text).ok());
     let look = || match Place::machine() {
         Ok(place) => presets::learn(&place),
@@ -51,11 +52,7 @@ pub(super) async fn parts(
     listen: SocketAddr,
     provider: &dyn Provider,
 ) -> Result<EgressParts> {
-    let own = own_addresses().into_iter().chain([listen.ip()]);
-    let reach = own.fold(config.reach(), |reach, address| match address.to_string().parse::<Net>() {
-        Ok(net) => reach.without(net),
-        Err(_) => reach,
-    });
+    let reach = reach(config, [listen.ip()]);
     let authority = Authority::load_or_create(folder)?;
     let trust = tell(provider, authority.certificate_pem()).await?;
     let findings = tokio::task::spawn_blocking(found).await.map_err(|e| Error::internal(e.to_string()))?;
@@ -79,6 +76,15 @@ pub(super) async fn parts(
         ceilings,
         tiers: config.tiers.clone(),
         variables,
+    })
+}
+
+/// What sandboxes may reach at all: neither what the operator says, nor this machine.
+pub(crate) fn reach(config: &EgressConfig, more: impl IntoIterator<Item = IpAddr>) -> Reach {
+    let own = own_addresses().into_iter().chain(more);
+    own.fold(config.reach(), |reach, address| match address.to_string().parse::<Net>() {
+        Ok(net) => reach.without(net),
+        Err(_) => reach,
     })
 }
 

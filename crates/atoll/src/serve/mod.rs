@@ -168,15 +168,15 @@ pub(crate) fn told_to_end() -> Result<impl Future<Output = ()>> {
 
 /// What a person wants to see first.
 fn greet(address: SocketAddr, config: &Config, first: Option<&IssuedKey>, alive: usize) {
-    println!("Atoll listens on http://{address} (docs: http://{address}/docs, MCP: http://{address}/mcp)");
-    println!("data folder: {}; sandboxes that live: {alive}", config.data_dir.display());
+    say!("Atoll listens on http://{address} (docs: http://{address}/docs, MCP: http://{address}/mcp)");
+    say!("data folder: {}; sandboxes that live: {alive}", config.data_dir.display());
     let key = match first {
         Some(issued) => {
-            println!("first key (admin; shown this once): {}", issued.secret);
+            say!("first key (admin; shown this once): {}", issued.secret);
             issued.secret.clone()
         }
         None => "$ATOLL_API_KEY".to_owned(),
     };
-    println!("try:");
-    println!("  curl -sX POST http://{address}/api/v1/sandboxes -H 'Authorization: Bearer {key}' -d '{{}}'");
+    say!("try:");
+    say!("  curl -sX POST http://{address}/api/v1/sandboxes -H 'Authorization: Bearer {key}' -d '{{}}'");
 }

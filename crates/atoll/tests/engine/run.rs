@@ -178,3 +178,38 @@ fn several_at_once_share_one_launcher() {
     }
     assert_nothing_left(data.path());
 }
+
+/// Answers every request with one word, beside the machine's usual loopback address. Ends with the test.
+fn serves_a_word() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ =
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\nwithin");
+        }
+    });
+    port
+}
+
+#[test]
+fn only_what_a_preset_lists_is_reached() {
+    let data = tempfile::tempdir().unwrap();
+    let port = serves_a_word();
+    let listed = format!(r#"{{"mine":["127.0.0.2:{port}"]}}"#);
+    let asks = |arguments: &[&str]| {
+        let line = format!("curl -s http://127.0.0.2:{port}/");
+        let all: Vec<&str> = arguments.iter().copied().chain(["--", "sh", "-c", &line]).collect();
+        let mut command = atoll(data.path(), &all);
+        command.env("ATOLL_EGRESS_PRESETS", &listed).env("ATOLL_EGRESS_ASK_INDEXES", "false");
+        text(&command.output().unwrap().stdout)
+    };
+    assert_eq!(asks(&["--preset", "mine"]), "within");
+    assert!(!asks(&[]).contains("within"));
+    let everything = asks(&["--network"]);
+    assert!(everything.contains("127.0.0.2") && !everything.contains("within"), "{everything}");
+    let wrong = output(data.path(), &["--preset", "pyhton", "--", "true"]);
+    assert!(wrong.status.code() == Some(125) && text(&wrong.stderr).contains("pyhton"), "{wrong:?}");
+    assert_nothing_left(data.path());
+}

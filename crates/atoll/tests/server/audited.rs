@@ -113,6 +113,10 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             ("post", id!("/kernels/{kid}/execute")),
             (kernel("/execute"), json!({"code":"1"}), "kernel.execute"),
         ),
+        (
+            ("post", id!("/kernels/{kid}/complete")),
+            (kernel("/complete"), json!({ "code": "pri" }), "kernel.complete"),
+        ),
         (("post", id!("/kernels/{kid}/interrupt")), (kernel("/interrupt"), Value::Null, "kernel.interrupt")),
         (("post", id!("/kernels/{kid}/restart")), (kernel("/restart"), Value::Null, "kernel.restart")),
         (("post", id!("/kernels/{kid}/fork")), (kernel("/fork"), json!({}), "kernel.fork")),

@@ -17,14 +17,14 @@ use std::{
 };
 
 /// A shell in a mount namespace where /run/atoll and /var/lib are empty.
-struct Apart {
+pub(super) struct Apart {
     shell: Child,
     say: Option<ChildStdin>,
     folder: tempfile::TempDir,
 }
 
 impl Apart {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
         let out = fs::File::create(folder.path().join("said")).unwrap();
         let mut shell = Command::new("unshare")
@@ -47,19 +47,24 @@ impl Apart {
         apart
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join(name)
     }
 
-    fn say(&mut self, line: &str) {
+    pub(super) fn say(&mut self, line: &str) {
         writeln!(self.say.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Starts a server whose words go to a file; returns where it listens.
-    fn serve(&mut self, name: &str, how: &str) -> SocketAddr {
-        let (data, file) = (self.path(name), self.path(&format!("{name}.out")));
-        let (data, words) = (data.display(), file.display());
-        self.say(&format!("{how} serve --listen 127.0.0.1:0 --data-dir {data} >{words} 2>&1 &"));
+    pub(super) fn serve(&mut self, name: &str, how: &str) -> SocketAddr {
+        let data = self.path(name);
+        self.serve_with(&format!("{how} serve --listen 127.0.0.1:0 --data-dir {}", data.display()), name)
+    }
+
+    /// Starts a server by a whole line; what it says goes to a file of this name.
+    pub(super) fn serve_with(&mut self, line: &str, name: &str) -> SocketAddr {
+        let file = self.path(&format!("{name}.out"));
+        self.say(&format!("{line} >{} 2>&1 &", file.display()));
         let address = || {
             let text = fs::read_to_string(&file).unwrap_or_default();
             text.split("http://").nth(1)?.split([' ', '\n']).next()?.parse().ok()
@@ -69,7 +74,7 @@ impl Apart {
     }
 
     /// Lets the shell come to its end and returns what it said.
-    fn end(&mut self) -> String {
+    pub(super) fn end(&mut self) -> String {
         self.say = None;
         self.shell.wait().unwrap();
         fs::read_to_string(self.path("said")).unwrap()
@@ -144,7 +149,7 @@ fn a_data_folder_has_one_server() {
 }
 
 /// The programs where everybody can reach them, as an installation has them.
-fn install(into: &Path) {
+pub(super) fn install(into: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let built = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
     fs::create_dir(into).unwrap();
@@ -152,38 +157,6 @@ fn install(into: &Path) {
         fs::copy(built.join(name), into.join(name)).unwrap();
     }
     fs::set_permissions(into.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-#[test]
-fn an_ordinary_user_needs_sudo_for_the_launcher_only() {
-    let mut apart = Apart::new();
-    install(&apart.path("bin"));
-    let home = apart.path("home");
-    fs::create_dir(&home).unwrap();
-    std::os::unix::fs::chown(&home, Some(54321), Some(54321)).unwrap();
-    // An ordinary user who may use sudo without a password, on this test's own view of /etc.
-    apart.say("mkdir upper && mount -t tmpfs none upper && mkdir upper/u upper/w");
-    apart.say("mount -t overlay -o lowerdir=/etc,upperdir=upper/u,workdir=upper/w none /etc");
-    apart.say(&format!("echo 'ordinary:x:54321:54321::{}:/bin/sh' >>/etc/passwd", home.display()));
-    apart.say("echo 'ordinary:x:54321:' >>/etc/group; echo 'ordinary:*:19000:0:99999:7:::' >>/etc/shadow");
-    apart.say("printf 'Defaults !authenticate\\nordinary ALL=(ALL) NOPASSWD: ALL\\n' >/etc/sudoers");
-    apart.say("chmod 0440 /etc/sudoers; rm -rf /etc/sudoers.d");
-    let user = format!(
-        "setpriv --reuid=54321 --regid=54321 --clear-groups env HOME={} {}/atoll",
-        home.display(),
-        apart.path("bin").display()
-    );
-    let address = apart.serve("home/data", &user);
-    let headers = [("Authorization", "Bearer bootstrap-key-of-a-test")];
-    let path = format!("/api/v1/sandboxes/{}/exec", create(address));
-    let ran = http::request(address, "POST", &path, &headers, br#"{"command":"id -u"}"#).unwrap();
-    assert_eq!(ran.json()["stdout"], "1000\n", "{ran:?}");
-    apart.say("echo server $(stat -c %u /proc/$!)");
-    apart.say(&format!("{user} down --purge --data-dir {}/data; echo down said $?", home.display()));
-    let said = apart.end();
-    assert!(said.contains("server 54321") && said.contains("down said 0"), "{said}");
-    assert!(!home.join("data").exists());
-    eventually("the end of everything", || leftovers_of(&home.join("data")).is_empty());
 }
 
 /// The containers of a data folder, by their cgroups.

@@ -4,7 +4,7 @@ use super::fixture::{KEY, Server};
 use std::{fs, path::Path, process::Command};
 
 /// The sessions: for each, its commands with what the README says that they print.
-fn sessions() -> Vec<Vec<(String, String)>> {
+pub(super) fn sessions() -> Vec<Vec<(String, String)>> {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
     let blocks = readme.split("```console session\n").skip(1).map(|b| b.split("```").next().unwrap());
     let read = |block: &str| {
@@ -20,6 +20,21 @@ fn sessions() -> Vec<Vec<(String, String)>> {
     blocks.map(read).collect()
 }
 
+/// A session for one shell, in which each command's output goes to a file of its own.
+pub(super) fn script(session: &[(String, String)]) -> String {
+    let lines = session.iter().enumerate();
+    let lines = lines.map(|(number, (command, _))| format!("exec > out{number}\n{command}\n"));
+    format!("set -eu\n{}", lines.collect::<String>())
+}
+
+/// That each command printed what the README says, in the folder where the script was run.
+pub(super) fn check(session: &[(String, String)], folder: &Path) {
+    for (number, (command, expected)) in session.iter().enumerate() {
+        let printed = fs::read_to_string(folder.join(format!("out{number}"))).unwrap();
+        assert_eq!(printed, *expected, "{command}");
+    }
+}
+
 #[test]
 fn every_line_does_what_the_readme_says() {
     let server = Server::start();
@@ -28,11 +43,7 @@ fn every_line_does_what_the_readme_says() {
     assert_eq!(sessions.len(), 8);
     for session in sessions {
         let folder = tempfile::tempdir().unwrap();
-        // Each command's output goes to a file of its own, in one shell.
-        let mut script = String::from("set -eu\n");
-        for (number, (command, _)) in session.iter().enumerate() {
-            script.push_str(&format!("exec > out{number}\n{command}\n"));
-        }
+        let script = script(&session);
         let ran = Command::new("bash")
             .args(["-c", &script])
             .current_dir(folder.path())
@@ -42,10 +53,7 @@ fn every_line_does_what_the_readme_says() {
             .output()
             .unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        for (number, (command, expected)) in session.iter().enumerate() {
-            let printed = fs::read_to_string(folder.path().join(format!("out{number}"))).unwrap();
-            assert_eq!(printed, *expected, "{command}");
-        }
+        check(&session, folder.path());
     }
 }
 

@@ -41,10 +41,24 @@ fn bare(server: &Server, sandbox: &str, arguments: &[&str]) -> Command {
 }
 
 fn complete(mut command: Command, server: &Server, sandbox: &str, arguments: &[&str]) -> Command {
-    let id = sandbox.rsplit('/').next().unwrap();
-    command.args(["shell", id]).args(arguments);
+    command.args(["shell", id(sandbox)]).args(arguments);
+    asks(command, server)
+}
+
+fn id(sandbox: &str) -> &str {
+    sandbox.rsplit('/').next().unwrap()
+}
+
+fn asks(mut command: Command, server: &Server) -> Command {
     command.env("ATOLL_URL", format!("http://{}", server.address)).env("ATOLL_API_KEY", KEY);
     command
+}
+
+/// Any command, as a person at a terminal starts it.
+fn at_terminal(server: &Server, arguments: &[&str]) -> Command {
+    let mut command = Command::new("/usr/bin/setsid");
+    command.args(["--ctty", env!("CARGO_BIN_EXE_atoll")]).args(arguments);
+    asks(command, server)
 }
 
 fn modes(slave: &OwnedFd) -> String {
@@ -291,4 +305,77 @@ fn pipes_work_too() {
     output.read_to_string(&mut said).unwrap();
     let code = child.wait().unwrap().code();
     assert!(code == Some(0) && said.contains("61 10 11 62"), "{code:?} {said}");
+}
+
+#[test]
+fn a_command_runs_at_a_terminal_as_people_type_it() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    let mut person =
+        Person::sits(&mut at_terminal(&server, &["exec", "-it", id(&sandbox), "bash", "--norc"]));
+    person.types("tty >/dev/null && echo $((40 + 2))\r");
+    person.until("42");
+    person.types("exit 3\r");
+    assert_eq!(person.end().0.code(), Some(3));
+    // The start of an id is enough to come back.
+    let mut person = Person::sits(&mut shell(&server, &sandbox, &["--command", "read x; exit $x"]));
+    person.until("");
+    while !person.is_raw() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    person.types("\x10");
+    thread::sleep(Duration::from_millis(800));
+    person.types("\x11");
+    let (status, screen) = person.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    let exec = attach_hint(&screen);
+    let mut person = Person::sits(&mut shell(&server, &sandbox, &["--attach", &exec[..8]]));
+    while !person.is_raw() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    person.types("5\r");
+    assert_eq!(person.end().0.code(), Some(5));
+}
+
+#[test]
+fn a_prompt_edits_completes_remembers_and_continues() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    let state = tempfile::tempdir().unwrap();
+    let sits = |arguments: &[&str]| {
+        let all: Vec<&str> = ["repl", id(&sandbox)].into_iter().chain(arguments.iter().copied()).collect();
+        Person::sits(at_terminal(&server, &all).env("XDG_STATE_HOME", state.path()).env("TERM", "xterm"))
+    };
+    let mut person = sits(&[]);
+    person.until(">>> ");
+    person.types("abcdef = 41\r");
+    // The tabulator asks the kernel; ctrl-a goes to the beginning.
+    person.types("abcd\t + 1\x01(1 + \x05)\r");
+    person.until("43");
+    person.types("def f():\r");
+    person.until("... ");
+    person.types("    return 7000 + 7\r\rf()\r");
+    person.until("7007");
+    person.types("while True: pass\r\r");
+    thread::sleep(Duration::from_millis(500));
+    person.types("\x03");
+    person.until("KeyboardInterrupt");
+    person.types("\x04");
+    assert_eq!(person.end().0.code(), Some(0));
+    let mut person = sits(&[]);
+    person.until(">>> ");
+    // What was typed in the session before comes back.
+    person.types("\x12abcdef =\r");
+    person.types("abcdef * 100\r");
+    person.until("4100");
+    person.types("\x04");
+    person.end();
+    let mut person = sits(&["--language", "bash"]);
+    person.until("$ ");
+    person.types("for i in 1 2; do\r");
+    person.until("> ");
+    person.types("echo n$((i * 21))\rdone\r");
+    person.until("n42");
+    person.types("\x04");
+    person.end();
 }

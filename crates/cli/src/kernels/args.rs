@@ -6,6 +6,9 @@ use std::{path::PathBuf, time::Duration};
 
 /// `run-code`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "atoll run-code [OPTIONS] <ID> <CODE>\n       atoll run-code [OPTIONS] <ID> --file <FILE>"
+)]
 pub struct RunCodeOptions {
     /// An id, the start of one, or a session key
     #[arg(value_name = "ID")]

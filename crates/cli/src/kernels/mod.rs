@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod control;
+mod editor;
 mod repl;
 mod show;
 

@@ -1,10 +1,15 @@
 //! `atoll repl`: lines from a terminal, a cell for each piece of code that is whole. The kernel keeps its
 //! variables when it is left.
 
-use super::{args::Repl, follow, show::Shown};
+use super::{
+    args::Repl,
+    editor::{Editor, Read},
+    follow,
+    show::Shown,
+};
 use crate::{Failure, resolve, terminal};
-use atoll_client::RunCode;
-use std::io::{self, BufRead, IsTerminal, Write};
+use atoll_client::{RunCode, StartKernel};
+use std::io::{self, BufRead, IsTerminal};
 use tokio::sync::mpsc;
 
 /// The longest that a cell of it may run.
@@ -69,8 +74,15 @@ fn unfinished_shell(code: &str) -> bool {
         || quotes('\'')
 }
 
-/// Lines as they are typed. Reading blocks, so it has a thread of its own.
-fn lines() -> mpsc::Receiver<String> {
+/// Where lines come from.
+enum Lines {
+    /// A person at a terminal.
+    Typed(Editor),
+    /// A file or a pipe. Reading blocks, so it has a thread of its own.
+    Given(mpsc::Receiver<String>),
+}
+
+fn given() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -82,9 +94,15 @@ fn lines() -> mpsc::Receiver<String> {
     receiver
 }
 
-fn prompt(text: &str, shown: bool) {
-    if shown {
-        let _ = io::stderr().write_all(text.as_bytes()).and_then(|()| io::stderr().flush());
+impl Lines {
+    async fn next(&mut self, before: &str) -> Read {
+        match self {
+            Self::Typed(editor) => editor.line(before).await,
+            Self::Given(lines) => tokio::select! {
+                line = lines.recv() => line.map_or(Read::End, Read::Line),
+                _ = tokio::signal::ctrl_c() => Read::Interrupted,
+            },
+        }
     }
 }
 
@@ -92,21 +110,36 @@ fn prompt(text: &str, shown: bool) {
 pub(crate) async fn run(options: Repl) -> Result<u8, Failure> {
     let client = options.server.client()?;
     let id = resolve::sandbox(&client, &options.id).await?;
-    let interactive = io::stdin().is_terminal();
     let language = options.language.to_lowercase();
+    let interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let mut lines = match interactive {
+        true => {
+            let wanted =
+                StartKernel { language: Some(language.clone()), default: true, ..StartKernel::default() };
+            let kernel =
+                client.start_kernel(id, &wanted).await.map_err(|e| Failure::from(e).about(&options.id))?;
+            terminal::note(&format!("{}; ctrl-d leaves, and the variables stay", kernel.interpreter));
+            Lines::Typed(Editor::start(client.clone(), id, kernel.kernel_id, &kernel.language))
+        }
+        false => Lines::Given(given()),
+    };
     let mut shown = Shown::new(options.display_dir.clone(), options.server.json);
-    let (mut lines, mut code, mut well) = (lines(), String::new(), true);
+    let (mut code, mut well) = (String::new(), true);
+    let request = |code: String| RunCode {
+        code,
+        language: Some(options.language.clone()),
+        timeout: Some(SECONDS),
+        kernel: None,
+    };
     loop {
-        prompt(if code.is_empty() { ">>> " } else { "... " }, interactive);
-        let line = tokio::select! {
-            line = lines.recv() => line,
-            _ = tokio::signal::ctrl_c() => {
-                prompt("\n", interactive);
+        let line = match lines.next(&code).await {
+            Read::Line(line) => line,
+            Read::Interrupted => {
                 code.clear();
                 continue;
             }
+            Read::End => break,
         };
-        let Some(line) = line else { break };
         if !code.is_empty() {
             code.push('\n');
         }
@@ -115,25 +148,29 @@ pub(crate) async fn run(options: Repl) -> Result<u8, Failure> {
             code.clear();
             continue;
         }
-        if is_open(&language, &code) {
+        if is_open_at(&lines, &language, &code).await {
             continue;
         }
-        let request = RunCode {
-            code: std::mem::take(&mut code),
-            language: Some(options.language.clone()),
-            timeout: Some(SECONDS),
-            kernel: None,
-        };
-        well = cell(&client, id, &request, &mut shown, &options.id).await?;
+        well = cell(&client, id, &request(std::mem::take(&mut code)), &mut shown, &options.id).await?;
     }
-    prompt("\n", interactive);
     if !code.trim().is_empty() {
-        let request =
-            RunCode { code, language: Some(options.language.clone()), timeout: Some(SECONDS), kernel: None };
-        well = cell(&client, id, &request, &mut shown, &options.id).await?;
+        well = cell(&client, id, &request(code), &mut shown, &options.id).await?;
     }
-    // Of a script the last cell counts; who typed has seen it.
+    // Of a script the last cell counts; a person has seen it.
     Ok(u8::from(!well && !interactive))
+}
+
+/// Whether more lines belong to the code: the interpreter knows, where it can be asked.
+async fn is_open_at(lines: &Lines, language: &str, code: &str) -> bool {
+    let status = match lines {
+        Lines::Typed(editor) => editor.status(code).await,
+        Lines::Given(_) => None,
+    };
+    match status.as_deref() {
+        Some("incomplete") => true,
+        Some("complete" | "invalid") => false,
+        _ => is_open(language, code),
+    }
 }
 
 /// One cell. What the server refuses is said, and the next may be better.

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 const CONTROL_C: u8 = 3;
 const CONTROL_P: u8 = 16;
 const CONTROL_Q: u8 = 17;
-/// How long the first of the two keys waits for the second before it is sent.
+/// How long the first of the two keys waits for the second before it is sent. The second detaches also later,
+/// as long as nothing else is typed between them.
 const HOLD: Duration = Duration::from_millis(500);
 const READ: usize = 64 * 1024;
 
@@ -22,12 +23,21 @@ pub(super) enum Typed {
     End,
 }
 
+/// What became of the first of the two keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum First {
+    /// It was not typed last.
+    #[default]
+    No,
+    Held,
+    Sent,
+}
+
 pub(super) struct Keys {
     input: mpsc::Receiver<Bytes>,
     /// Only a person's keys mean something here; other input passes as it is.
     person: bool,
-    /// A control-p is held back.
-    held: bool,
+    first: First,
     /// Both keys came, and what was typed before them is on its way.
     leaving: bool,
     /// Typed while there was nobody to send it to.
@@ -38,7 +48,7 @@ impl Keys {
     pub(super) fn new(person: bool) -> Self {
         let (sender, input) = mpsc::channel(16);
         std::thread::spawn(move || read(&sender));
-        Self { input, person, held: false, leaving: false, waiting: Vec::new() }
+        Self { input, person, first: First::No, leaving: false, waiting: Vec::new() }
     }
 
     pub(super) async fn next(&mut self) -> Typed {
@@ -49,11 +59,11 @@ impl Keys {
             if !self.waiting.is_empty() {
                 return Typed::Input(std::mem::take(&mut self.waiting).into());
             }
-            let received = if self.held {
+            let received = if self.first == First::Held {
                 match tokio::time::timeout(HOLD, self.input.recv()).await {
                     Ok(received) => received,
                     Err(_) => {
-                        self.held = false;
+                        self.first = First::Sent;
                         return Typed::Input(Bytes::from_static(&[CONTROL_P]));
                     }
                 }
@@ -74,20 +84,15 @@ impl Keys {
         }
         let mut out = Vec::with_capacity(bytes.len() + 1);
         for byte in bytes {
-            match (std::mem::take(&mut self.held), byte) {
-                (true, CONTROL_Q) => {
-                    self.leaving = true;
-                    break;
-                }
-                (true, CONTROL_P) => {
-                    out.push(CONTROL_P);
-                    self.held = true;
-                }
-                (false, CONTROL_P) => self.held = true,
-                (held, byte) => {
-                    out.extend(held.then_some(CONTROL_P));
-                    out.push(byte);
-                }
+            let first = std::mem::take(&mut self.first);
+            if first != First::No && byte == CONTROL_Q {
+                self.leaving = true;
+                break;
+            }
+            out.extend((first == First::Held).then_some(CONTROL_P));
+            match byte {
+                CONTROL_P => self.first = First::Held,
+                byte => out.push(byte),
             }
         }
         (!out.is_empty()).then(|| Typed::Input(out.into()))
@@ -129,7 +134,7 @@ mod tests {
 
     fn keys(person: bool) -> (mpsc::Sender<Bytes>, Keys) {
         let (sender, input) = mpsc::channel(16);
-        (sender, Keys { input, person, held: false, leaving: false, waiting: Vec::new() })
+        (sender, Keys { input, person, first: First::No, leaving: false, waiting: Vec::new() })
     }
 
     async fn all(person: bool, pieces: &[&'static [u8]]) -> (Vec<u8>, Typed) {
@@ -162,7 +167,17 @@ mod tests {
         let (sender, mut keys) = keys(true);
         sender.send(Bytes::from_static(b"\x10")).await.unwrap();
         assert_eq!(keys.next().await, Typed::Input(Bytes::from_static(b"\x10")));
+        sender.send(Bytes::from_static(b"x\x11")).await.unwrap();
+        assert_eq!(keys.next().await, Typed::Input(Bytes::from_static(b"x\x11")));
+    }
+
+    #[tokio::test]
+    async fn two_keys_detach_whatever_the_pause_between_them() {
+        let (sender, mut keys) = keys(true);
+        sender.send(Bytes::from_static(b"\x10")).await.unwrap();
+        assert_eq!(keys.next().await, Typed::Input(Bytes::from_static(b"\x10")));
+        tokio::time::sleep(HOLD).await;
         sender.send(Bytes::from_static(b"\x11")).await.unwrap();
-        assert_eq!(keys.next().await, Typed::Input(Bytes::from_static(b"\x11")));
+        assert_eq!(keys.next().await, Typed::Detach);
     }
 }

@@ -60,8 +60,12 @@ pub(crate) async fn run(options: Shell) -> Result<u8, Failure> {
     let sandbox = resolve::sandbox(&client, &typed).await?;
     let about = |e: Error| Failure::from(e).about(&typed);
     let size = tty::size();
-    let opened = match &attach {
-        Some(exec_id) => client.attach_terminal(sandbox, exec_id, None, size).await,
+    let attach = match attach {
+        Some(text) => Some(resolve::exec(&client, sandbox, &text).await.map_err(|f| f.about(&typed))?),
+        None => None,
+    };
+    let opened = match attach {
+        Some(exec) => client.attach_terminal(sandbox, &exec.simple().to_string(), None, size).await,
         None => {
             let request = OpenTerminal { command, working_directory: cwd, user, size };
             client.open_terminal(sandbox, &request).await

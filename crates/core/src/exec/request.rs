@@ -54,6 +54,8 @@ pub struct ExecCommand {
     pub stdin: Option<Bytes>,
     /// Whether its stdin stays open for more.
     pub stdin_open: bool,
+    /// Whether a streamed command waits for its reader, instead of losing the oldest of its output.
+    pub lossless: bool,
     /// Who: a name, UID or UID:GID.
     pub user: Option<String>,
     /// Of a request that may be repeated: a command with this id is joined and not run again, and it
@@ -75,6 +77,11 @@ impl ExecCommand {
             let message = "nobody could write to it: stdin_open needs stream or background";
             return Err(Error::invalid("stdin_open", message));
         }
+        if self.lossless && mode != ExecMode::Streamed {
+            let message = "there is no reader to wait for: lossless needs stream, and no background";
+            return Err(Error::invalid("lossless", message));
+        }
+        command.lossless = self.lossless;
         // Who reads a result wants its beginning; who follows wants what comes now.
         command.keep_newest = mode != ExecMode::Foreground;
         Ok(command)

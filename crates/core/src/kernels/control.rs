@@ -10,7 +10,7 @@ use crate::{
     act::{Act, What},
     lifecycle::Working,
 };
-use atoll_kernels::{Answer, Ask, CheckpointInfo, Fork, KernelInfo, Start};
+use atoll_kernels::{Answer, Ask, CheckpointInfo, Completion, Fork, KernelInfo, Start};
 use atoll_store::SandboxId;
 use atoll_types::{CheckpointId, Error, ErrorCode, KernelId, Result};
 use std::sync::Arc;
@@ -131,6 +131,23 @@ impl Core {
     ) -> Result<()> {
         let what = What::to("kernel.interrupt", sandbox).and("kernel_id", kernel);
         self.ask_kernel(caller, what, Ask::Interrupt { kernel, cell: None }, done).await
+    }
+
+    /// How the text before a cursor could go on, and whether it is a whole piece of code.
+    pub async fn complete_code(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        kernel: KernelId,
+        code: String,
+    ) -> Result<Completion> {
+        self.take_exec(caller)?;
+        let what = What::to("kernel.complete", sandbox).and("kernel_id", kernel);
+        let read = |answer| match answer {
+            Answer::Completion(found) => Ok(found),
+            _ => other_answer(),
+        };
+        self.ask_kernel(caller, what, Ask::Complete { kernel, code }, read).await
     }
 
     /// A fresh interpreter under the same id.

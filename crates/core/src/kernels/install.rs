@@ -5,7 +5,8 @@ use super::{
     packages,
     request::{Dependencies, Installed},
 };
-use crate::{Caller, Core, ExecCommand};
+use crate::{Caller, Core, EgressView, ExecCommand};
+use atoll_egress::Mode;
 use atoll_kernels::Language;
 use atoll_store::SandboxId;
 use atoll_types::{Error, Result};
@@ -60,14 +61,29 @@ impl Core {
             stderr.push_str(line);
             stderr.push('\n');
         };
+        let success = report.shell_code() == 0;
         let not_there = report.failure.as_ref().is_some_and(|failure| failure.errno == 2);
         match packages::hint(*language, &String::from_utf8_lossy(&outcome.stderr), not_there) {
             Some(hint) => add(hint),
             None if report.timed_out => add("it took longer than allowed"),
             None if report.oom_killed => add("the sandbox's memory was not enough for it"),
+            None if !success && self.has_no_way_out(caller, sandbox, *language).await => {
+                let preset = packages::preset(*language);
+                add(&format!(
+                    "the sandbox may not reach the packages: create it with `--preset {preset}`, or allow it now \
+                     with `atoll egress set {sandbox} --preset {preset}`"
+                ));
+            }
             None => {}
         }
-        Ok(Installed { success: report.shell_code() == 0, stdout: tail(&outcome.stdout), stderr })
+        Ok(Installed { success, stdout: tail(&outcome.stdout), stderr })
+    }
+
+    /// Whether a sandbox's policy allows nothing at all, or neither the packages' preset nor anything else.
+    async fn has_no_way_out(&self, caller: &Caller, sandbox: SandboxId, language: Language) -> bool {
+        let Ok(EgressView { policy, allow, .. }) = self.egress(caller, sandbox).await else { return false };
+        let listed = policy.presets.iter().any(|name| name == packages::preset(language));
+        policy.mode == Mode::None || policy.mode == Mode::Allowlist && !listed && allow.is_empty()
     }
 
     /// Installs what a new sandbox is to have; what could not be is said and is no reason to have none.

@@ -119,11 +119,19 @@ pub(super) fn command(language: Language, packages: &BTreeMap<String, String>) -
 /// What the manager needs to be told besides.
 pub(super) fn variables(language: Language) -> BTreeMap<String, String> {
     let all: &[(&str, &str)] = match language {
-        // Debian keeps its own packages apart; an older pip does not know the rule, nor this.
-        Language::Python => &[("PIP_BREAK_SYSTEM_PACKAGES", "1"), ("PIP_NO_INPUT", "1")],
+        Language::Python => &[("PIP_NO_INPUT", "1")],
         _ => &[],
     };
     all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// The preset with which a language's packages can be had.
+pub(super) fn preset(language: Language) -> &'static str {
+    match language {
+        Language::Python => "python",
+        Language::Node => "node",
+        Language::R | Language::Bash => "r",
+    }
 }
 
 /// What is to be done where the manager is not there.

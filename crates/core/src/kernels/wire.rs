@@ -1,12 +1,16 @@
 //! Lines from a warden. Whatever is in the sandbox could have written them, so their length is bounded,
 //! what is no line of ours is passed over, and of an answer only what can be shown is kept.
 
-use atoll_kernels::{Answer, CheckpointInfo, KernelInfo, LONGEST_LINE, MOST_CHECKPOINTS, MOST_KERNELS};
+use atoll_kernels::{
+    Answer, CheckpointInfo, Completion, KernelInfo, LONGEST_LINE, MOST_CHECKPOINTS, MOST_KERNELS,
+    MOST_MATCHES,
+};
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::BytesMut;
 
 const LONGEST_MESSAGE: usize = 2000;
 const LONGEST_NAME: usize = 200;
+const LONGEST_MATCH: usize = 500;
 
 /// Fields that a warden may blame.
 const FIELDS: &[&str] =
@@ -101,6 +105,10 @@ pub(super) fn believed(result: std::result::Result<Answer, Error>) -> Result<Ans
         Answer::Kernels(all) if all.len() > MOST_KERNELS => Err(hostile()),
         Answer::Kernels(all) => all.into_iter().map(kernel).collect::<Result<Vec<_>>>().map(Answer::Kernels),
         Answer::Checkpoint(info) => Ok(Answer::Checkpoint(checkpoint(info))),
+        Answer::Completion(Completion { prefix, matches, status }) => {
+            let matches = matches.iter().take(MOST_MATCHES).map(|text| shown(text, LONGEST_MATCH)).collect();
+            Ok(Answer::Completion(Completion { prefix: shown(&prefix, LONGEST_MESSAGE), matches, status }))
+        }
         answer @ (Answer::Queued { .. } | Answer::Done) => Ok(answer),
     }
 }

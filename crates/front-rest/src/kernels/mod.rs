@@ -2,6 +2,7 @@
 //! [`checkpoints`], packages in [`dependencies`].
 
 pub(crate) mod checkpoints;
+pub(crate) mod complete;
 pub(crate) mod dependencies;
 pub(crate) mod execute;
 mod shapes;

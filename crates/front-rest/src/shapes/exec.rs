@@ -27,6 +27,9 @@ pub(crate) struct ExecBody {
     stdin: Option<String>,
     /// Whether more input may follow: only with `stream` or `background`.
     stdin_open: Option<bool>,
+    /// With `stream`: the command waits for the reader of its events instead of losing its oldest output. What
+    /// was read is not kept.
+    lossless: Option<bool>,
     /// A name, UID or UID:GID.
     user: Option<String>,
     /// Answer with events while it runs.
@@ -56,6 +59,7 @@ impl From<ExecBody> for ExecCommand {
             secrets,
             stdin,
             stdin_open,
+            lossless,
             user,
             stream: _,
             background: _,
@@ -69,6 +73,7 @@ impl From<ExecBody> for ExecCommand {
             secrets: secrets.unwrap_or_default(),
             stdin: stdin.map(bytes::Bytes::from),
             stdin_open: stdin_open.unwrap_or(false),
+            lossless: lossless.unwrap_or(false),
             user,
             id: None,
         }

@@ -9,6 +9,15 @@ pub(crate) type Variables = BTreeMap<String, String>;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Where programs are looked for: first where pip, npm and cargo install them for the user.
+fn path(user: &User) -> String {
+    let home = user.home.trim_end_matches('/');
+    match home.starts_with('/') && !home.contains(':') {
+        true => format!("{home}/.local/bin:{home}/.cargo/bin:{PATH}"),
+        false => PATH.to_owned(),
+    }
+}
+
 /// Refuses names and values that no environment can hold.
 pub(crate) fn validate<'a>(variables: impl IntoIterator<Item = (&'a String, &'a String)>) -> Result<()> {
     for (name, value) in variables {
@@ -31,15 +40,22 @@ pub(crate) fn assemble<'a>(
     sandbox: &'a Variables,
     request: impl IntoIterator<Item = (&'a String, &'a String)>,
 ) -> Variables {
+    let (path, npm) = (path(user), format!("{}/.local", user.home));
     let defaults = [
-        ("PATH", PATH),
+        ("PATH", path.as_str()),
         ("HOME", &user.home),
         ("USER", &user.name),
         ("LOGNAME", &user.name),
         ("LANG", "C.UTF-8"),
+        // The sandbox is the user's own: pip and uv may install beside the packages of the image's distribution.
+        // PIP_USER is not needed, since pip turns to the home where it may not write, and would break a venv.
+        ("PIP_BREAK_SYSTEM_PACKAGES", "1"),
+        ("UV_BREAK_SYSTEM_PACKAGES", "1"),
         ("TERM", if terminal_shell.is_some() { "xterm-256color" } else { "dumb" }),
     ];
     let defaults = defaults.into_iter().chain(terminal_shell.map(|shell| ("SHELL", shell)));
+    // `npm install -g` goes where the user may write; root keeps npm's own place.
+    let defaults = defaults.chain((user.uid != 0).then_some(("NPM_CONFIG_PREFIX", npm.as_str())));
     let mut all: Variables = defaults.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     all.extend(sandbox.iter().chain(request).map(|(k, v)| (k.clone(), v.clone())));
     all
@@ -67,6 +83,20 @@ mod tests {
         assert_eq!((all["TERM"].as_str(), all["SHELL"].as_str()), ("xterm-256color", "/bin/sh"));
         let all = assemble(&user, Some("/bin/sh"), &sandbox, &pair("TERM", "vt100"));
         assert_eq!(all["TERM"], "vt100");
+    }
+
+    #[test]
+    fn what_is_installed_for_the_user_is_found_first() {
+        let user =
+            |uid, home: &str| User { uid, gid: 1, groups: vec![], name: "u".into(), home: home.into() };
+        let none = Variables::new();
+        let own = assemble(&user(1000, "/home/u"), None, &none, &none);
+        assert!(own["PATH"].starts_with("/home/u/.local/bin:/home/u/.cargo/bin:/usr/local/sbin:"));
+        assert_eq!(own["NPM_CONFIG_PREFIX"], "/home/u/.local");
+        assert!(!assemble(&user(0, "/root"), None, &none, &none).contains_key("NPM_CONFIG_PREFIX"));
+        for odd in ["/", "", "relative", "/a:b"] {
+            assert_eq!(assemble(&user(1000, odd), None, &none, &none)["PATH"], PATH, "{odd}");
+        }
     }
 
     #[test]

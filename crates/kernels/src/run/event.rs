@@ -30,6 +30,15 @@ pub(super) enum Event {
         #[serde(default)]
         lengths: Lengths,
     },
+    Completion {
+        id: u64,
+        #[serde(default)]
+        prefix: String,
+        #[serde(default)]
+        matches: Vec<String>,
+        #[serde(default)]
+        status: crate::CodeStatus,
+    },
     Checkpoint {
         id: u64,
         pid: Option<i32>,

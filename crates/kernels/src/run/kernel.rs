@@ -46,6 +46,10 @@ pub(super) enum Control {
         tag: ExecId,
         cell: Option<CellId>,
     },
+    Complete {
+        tag: ExecId,
+        code: String,
+    },
     Restart {
         tag: ExecId,
     },
@@ -92,6 +96,7 @@ pub(super) enum Doing {
     Nothing,
     Starting { countdown: Countdown },
     Cell(Box<Running>),
+    Completing { id: u64, tag: ExecId, code: String, countdown: Countdown },
     Checkpoint { id: u64, tag: ExecId, checkpoint: CheckpointId, name: String, countdown: Countdown },
     Forking { id: u64, tag: ExecId, new: KernelId, channels: Rc<Channels>, countdown: Countdown },
     Restoring { tag: ExecId, checkpoint: CheckpointId, countdown: Countdown },
@@ -351,9 +356,10 @@ impl Kernel {
             (Doing::Starting { .. } | Doing::Restoring { .. }, _) => KernelStatus::Starting,
             (_, None) => KernelStatus::Dead,
             (Doing::Nothing, Some(_)) => KernelStatus::Idle,
-            (Doing::Cell(_) | Doing::Checkpoint { .. } | Doing::Forking { .. }, Some(_)) => {
-                KernelStatus::Busy
-            }
+            (
+                Doing::Cell(_) | Doing::Completing { .. } | Doing::Checkpoint { .. } | Doing::Forking { .. },
+                Some(_),
+            ) => KernelStatus::Busy,
         };
         info.running = running;
         info.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
@@ -454,6 +460,7 @@ async fn time_up(doing: &mut Doing) {
         Doing::Nothing => std::future::pending().await,
         Doing::Cell(running) => &mut running.countdown,
         Doing::Starting { countdown }
+        | Doing::Completing { countdown, .. }
         | Doing::Checkpoint { countdown, .. }
         | Doing::Forking { countdown, .. }
         | Doing::Restoring { countdown, .. } => countdown,

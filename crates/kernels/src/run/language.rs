@@ -12,6 +12,8 @@ const PYTHON: &str = concat!(
     include_str!("../../drivers/python.py"),
     "\n#### cell\n",
     include_str!("../../drivers/python/cell.py"),
+    "\n#### complete\n",
+    include_str!("../../drivers/python/complete.py"),
     "\n#### copy\n",
     include_str!("../../drivers/python/copy.py"),
     "\n#### errors\n",
@@ -114,11 +116,18 @@ impl Language {
 
     /// A request to run a cell.
     pub(super) fn execute(self, id: u64, code: &str) -> Vec<u8> {
+        self.about_code("execute", id, code)
+    }
+
+    /// A request to say how a text could go on.
+    pub(super) fn complete(self, id: u64, code: &str) -> Vec<u8> {
+        self.about_code("complete", id, code)
+    }
+
+    fn about_code(self, op: &str, id: u64, code: &str) -> Vec<u8> {
         match self {
-            Self::Python | Self::Node => {
-                line(&serde_json::json!({ "op": "execute", "id": id, "code": code }))
-            }
-            Self::R | Self::Bash => format!("execute {id} {}\n{code}", code.len()).into_bytes(),
+            Self::Python | Self::Node => line(&serde_json::json!({ "op": op, "id": id, "code": code })),
+            Self::R | Self::Bash => format!("{op} {id} {}\n{code}", code.len()).into_bytes(),
         }
     }
 

@@ -30,6 +30,7 @@ impl Kernel {
                 }
             }
             Control::Interrupt { tag, cell } => self.stop_cell(tag, cell),
+            Control::Complete { tag, code } => self.complete(tag, code),
             Control::Restart { tag } => return self.restart(tag).await,
             Control::Delete { tag } => {
                 self.end_work("the kernel was deleted", false);
@@ -81,6 +82,17 @@ impl Kernel {
         self.answer(tag, Ok(Answer::Done));
     }
 
+    /// Asks the driver how a text could go on; a kernel that works answers no such question.
+    fn complete(&mut self, tag: ExecId, code: String) {
+        let idle = matches!(self.doing, Doing::Nothing) && self.queue.is_empty();
+        let busy = || Error::new(ErrorCode::Conflict, "the kernel runs a cell; ask when it has ended");
+        let may = self.plan.language.check(&code).and_then(|()| self.may_queue());
+        match may.and_then(|()| if idle { Ok(()) } else { Err(busy()) }) {
+            Ok(()) => self.begin_completion(tag, code),
+            Err(error) => self.answer(tag, Err(error)),
+        }
+    }
+
     async fn restart(&mut self, tag: ExecId) -> Going {
         self.end_work("the kernel was restarted", true);
         self.kill(true).await;
@@ -105,7 +117,7 @@ impl Kernel {
                 let (record, report) = running.lost(&self.warden.out, why, None, restarted);
                 self.warden.journal.end(&self.warden.out, &record, report);
             }
-            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } => {
+            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } | Doing::Completing { tag, .. } => {
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
             }
             Doing::Restoring { tag, checkpoint, .. } => {
@@ -249,6 +261,7 @@ impl Kernel {
                 }
                 Control::Delete { tag } => self.answer(tag, Ok(Answer::Done)),
                 Control::Interrupt { tag, .. }
+                | Control::Complete { tag, .. }
                 | Control::Restart { tag }
                 | Control::Checkpoint { tag, .. }
                 | Control::Rollback { tag, .. }

@@ -10,7 +10,7 @@ use super::{
     processes::{self, Process},
     reaper::Ended,
 };
-use crate::{Answer, CellStream, CheckpointInfo, Execute, Language};
+use crate::{Answer, CellStream, CheckpointInfo, Completion, Execute, Language, MOST_MATCHES};
 use atoll_types::{CheckpointId, Death, Error, ErrorCode, ExecId, KernelId};
 use rustix::process::Signal;
 use std::{rc::Rc, time::Duration};
@@ -19,6 +19,8 @@ use std::{rc::Rc, time::Duration};
 /// interrupt may be lost, or be taken by something that the cell has started.
 const GRACE: Duration = Duration::from_millis(500);
 pub(super) const REPEATS: u32 = 9;
+/// How long a driver may think about how a text could go on.
+const COMPLETION: Duration = Duration::from_secs(5);
 
 impl Kernel {
     /// Begins what waits, when nothing else is done.
@@ -71,6 +73,12 @@ impl Kernel {
         self.doing = Doing::Cell(running);
     }
 
+    pub(super) fn begin_completion(&mut self, tag: ExecId, code: String) {
+        let id = self.new_id();
+        self.send(self.plan.language.complete(id, &code));
+        self.doing = Doing::Completing { id, tag, code, countdown: Countdown::new(COMPLETION) };
+    }
+
     fn begin_fork(&mut self, tag: ExecId, new: KernelId) {
         let opened = Channels::open(true).and_then(|(channels, theirs)| {
             let live = self.live.as_ref().ok_or(std::io::ErrorKind::NotConnected)?;
@@ -106,6 +114,18 @@ impl Kernel {
                         self.warden.journal.end(&self.warden.out, &record, report);
                         self.touch();
                     }
+                }
+            }
+            Event::Completion { id, prefix, mut matches, status } => {
+                if let Doing::Completing { id: asked, tag, code, .. } = &self.doing
+                    && *asked == id
+                {
+                    let tag = *tag;
+                    // What does not end the text cannot be replaced.
+                    let prefix = if code.ends_with(prefix.as_str()) { prefix } else { String::new() };
+                    matches.truncate(MOST_MATCHES);
+                    self.doing = Doing::Nothing;
+                    self.answer(tag, Ok(Answer::Completion(Completion { prefix, matches, status })));
                 }
             }
             Event::Checkpoint { id, pid, threads_lost, error } => {
@@ -240,7 +260,7 @@ impl Kernel {
             Doing::Starting { .. } | Doing::Restoring { .. } => {
                 return self.give_up("it took too long").await;
             }
-            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } => {
+            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } | Doing::Completing { tag, .. } => {
                 let tag = *tag;
                 self.doing = Doing::Nothing;
                 self.answer(tag, Err(Error::new(ErrorCode::Timeout, "the interpreter did not answer")));
@@ -348,7 +368,9 @@ impl Kernel {
                     return Going::Gone;
                 }
             }
-            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } => self.answer(tag, Err(error)),
+            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } | Doing::Completing { tag, .. } => {
+                self.answer(tag, Err(error));
+            }
             Doing::Restoring { tag, checkpoint, .. } => {
                 self.forget(checkpoint);
                 self.answer(tag, Err(error.clone()));

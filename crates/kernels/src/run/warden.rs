@@ -73,6 +73,7 @@ impl Warden {
             Ask::Execute(execute) => self.execute(tag, execute),
             Ask::Follow { cell } => self.follow(tag, cell),
             Ask::Interrupt { kernel, cell } => self.interrupt(tag, kernel, cell),
+            Ask::Complete { kernel, code } => self.complete(tag, kernel, code),
             Ask::Restart { kernel } => self.send(kernel, Control::Restart { tag }),
             Ask::Delete { kernel } => self.send(kernel, Control::Delete { tag }),
             Ask::List => {
@@ -188,10 +189,7 @@ impl Warden {
             }
             return Ok(());
         }
-        if execute.code.len() > LONGEST_CODE {
-            let message = format!("code must have at most {LONGEST_CODE} bytes");
-            return Err(Error::new(ErrorCode::TooLarge, message).at("code"));
-        }
+        check_length(&execute.code)?;
         let (cell, kernel) = (execute.cell, execute.kernel);
         let record = self.journal.insert(cell, kernel, execute.stream);
         let sent = self.send(kernel, Control::Execute { tag, execute: Box::new(execute), record });
@@ -199,6 +197,11 @@ impl Warden {
             self.journal.forget(cell);
         }
         sent
+    }
+
+    fn complete(&self, tag: ExecId, kernel: KernelId, code: String) -> Result<()> {
+        check_length(&code)?;
+        self.send(kernel, Control::Complete { tag, code })
     }
 
     fn follow(&self, tag: ExecId, cell: CellId) -> Result<()> {
@@ -243,6 +246,14 @@ impl Warden {
             control.closed().await;
         }
     }
+}
+
+fn check_length(code: &str) -> Result<()> {
+    if code.len() > LONGEST_CODE {
+        let message = format!("code must have at most {LONGEST_CODE} bytes");
+        return Err(Error::new(ErrorCode::TooLarge, message).at("code"));
+    }
+    Ok(())
 }
 
 fn no_cell() -> Error {

@@ -191,3 +191,71 @@ fn a_stream_that_nobody_reads_ends() {
     child.wait().unwrap();
     eventually("its end", || server.says(&path, "pgrep -c '^yes$' || true") == "0");
 }
+
+/// Runs a command with this on its standard input.
+fn fed(server: &Server, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = atoll(server.address, arguments).stdin(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_vec());
+    let writing = thread::spawn(move || _ = stdin.write_all(&input));
+    let output = child.wait_with_output().unwrap();
+    writing.join().unwrap();
+    output
+}
+
+#[test]
+fn input_passes_into_a_command_whatever_it_is() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let id = id(&path);
+    assert_eq!(fed(&server, &["exec", id, "--", "cat"], b"hello\n").stdout, b"hello\n");
+    assert_eq!(fed(&server, &["exec", "-i", id, "cat"], b"hello").stdout, b"hello");
+    // Far more than a request may hold, and no text.
+    let large: Vec<u8> = (0..12_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let back = fed(&server, &["exec", "--stream", id, "--", "cat"], &large);
+    assert!(back.status.success() && back.stdout == large, "{} bytes came back", back.stdout.len());
+    let ended = fed(&server, &["exec", id, "--shell", "head -c 3; exit 5"], &large);
+    assert_eq!((&ended.stdout[..], ended.status.code()), (&large[..3], Some(5)));
+    let whole = fed(&server, &["exec", "-i", "--json", id, "--", "cat"], b"text");
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&whole.stdout).unwrap()["stdout"], "text");
+    let job = fed(&server, &["exec", "-id", id, "--", "wc", "-c"], &large);
+    let job = String::from_utf8(job.stdout).unwrap();
+    assert_eq!(run(&server, &["logs", "-f", id, job.trim()]).stdout, b"12000000\n");
+}
+
+#[test]
+fn input_that_never_ends_holds_up_no_command() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let (reader, _writer) = io::pipe().unwrap();
+    let ran =
+        atoll(server.address, &["exec", id(&path), "--", "echo", "done"]).stdin(reader).output().unwrap();
+    assert_eq!((ran.status.code(), &ran.stdout[..]), (Some(0), &b"done\n"[..]));
+}
+
+#[test]
+fn a_closed_pipe_ends_a_command_quietly() {
+    let server = Server::start();
+    let path = server.create("{}");
+    for arguments in [
+        &["ls"][..],
+        &["doctor", "--data-dir", "/nonexistent/x"],
+        &["completion", "bash"],
+        &["exec", id(&path), "--stream", "--", "yes"],
+        &["settings", "show"],
+    ] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let ran = atoll(server.address, arguments).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(!said.contains("panicked") && ran.status.code().is_some(), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_copy_names_what_is_missing() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let said = run(&server, &["cp", &format!("{}:no/such.txt", id(&path)), "-"]);
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("no/such.txt"), "{said}");
+}

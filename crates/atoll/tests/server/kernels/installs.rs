@@ -52,12 +52,54 @@ fn node_packages_are_found_from_everywhere() {
 }
 
 #[test]
+fn pip_works_as_people_type_it() {
+    if !Path::new("/usr/bin/pip3").exists() {
+        return eprintln!("skipped: there is no pip3 on this machine");
+    }
+    let server = Server::start();
+    let sandbox = server.create(&format!("{{{PYTHON}}}"));
+    let ran = server.exec(&sandbox, "pip install -q iniconfig && python3 -c 'import iniconfig'");
+    assert_eq!(ran["exit_code"], 0, "{ran}");
+    // A program that it brings is found, and a venv is none of this.
+    assert_eq!(server.exec(&sandbox, "pip install -q pyjokes && pyjokes >/dev/null")["exit_code"], 0);
+    let venv = "python3 -m venv --without-pip v && v/bin/python -c 'import sys; print(sys.prefix)'";
+    assert_eq!(server.says(&sandbox, venv), "/workspace/v");
+    let in_cell = |code: &str| {
+        let report = python(&server, &sandbox, code);
+        assert_eq!(report["success"], true, "{report}");
+    };
+    if run(&server, &sandbox, "python", "import IPython")["success"] == true {
+        in_cell("!pip install -q toposort");
+        in_cell("%pip install -q ordered-set");
+        in_cell("import toposort, ordered_set");
+    }
+}
+
+#[test]
+fn programs_that_are_installed_for_the_user_are_found() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    let put = r#"for d in .local/bin .cargo/bin; do
+        mkdir -p ~/$d; f=~/$d/tool-$(echo $d | tr -d ./); printf '#!/bin/sh\necho from %s\n' $d >$f; chmod +x $f
+    done"#;
+    assert_eq!(server.exec(&sandbox, put)["exit_code"], 0);
+    for (tool, from) in [("tool-localbin", "from .local/bin"), ("tool-cargobin", "from .cargo/bin")] {
+        assert_eq!(server.says(&sandbox, tool), from);
+        assert_eq!(server.says(&sandbox, &format!("bash -lc {tool}")), from);
+        assert_eq!(run(&server, &sandbox, "bash", tool)["stdout"], format!("{from}\n"));
+    }
+    if Path::new("/usr/bin/npm").exists() {
+        assert_eq!(server.says(&sandbox, "npm prefix -g"), server.says(&sandbox, "echo ~/.local"));
+    }
+}
+
+#[test]
 fn what_cannot_be_installed_fails_no_creation() {
     let server = Server::start();
     let answer = server.ask("POST", "/api/v1/sandboxes", r#"{"dependencies":{"python":{"iniconfig":""}}}"#);
     assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
     let made = answer.json();
-    assert!(made["stderr"].as_str().unwrap().contains("python"), "{made}");
+    assert!(made["stderr"].as_str().unwrap().contains("--preset python"), "{made}");
     assert_eq!(made["status"], "running");
     let path = format!("/api/v1/sandboxes/{}", made["id"].as_str().unwrap());
     assert_eq!(value(&python(&server, &path, "1 + 1")), "2");

@@ -3,6 +3,7 @@
 mod cells;
 mod checkpoints;
 mod cli;
+mod complete;
 mod deaths;
 mod installs;
 mod life;
