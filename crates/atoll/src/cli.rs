@@ -28,6 +28,9 @@ pub(crate) enum Command {
     /// The record of who did what.
     #[command(subcommand, arg_required_else_help = true)]
     Audit(Audit),
+    /// Makes, lists and revokes API keys
+    #[command(subcommand, arg_required_else_help = true)]
+    Keys(Keys),
     /// Prints a completion script for a shell.
     Completion(Completion),
     #[command(flatten)]
@@ -226,6 +229,15 @@ pub(crate) enum Audit {
     Verify(AuditVerify),
     #[command(flatten)]
     Remote(atoll_cli::Audit),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Keys {
+    /// Makes a new admin key in the data folder of a server that does not run, for when the others are lost
+    /// or revoked, and prints its secret. The audit trail tells of it
+    Recover(Data),
+    #[command(flatten)]
+    Remote(atoll_cli::Keys),
 }
 
 #[derive(Debug, Args)]

@@ -13,6 +13,7 @@ mod cli;
 mod config;
 mod doctor;
 mod down;
+mod keys;
 mod mcp;
 mod run;
 mod run_network;
@@ -33,6 +34,10 @@ fn main() -> ExitCode {
         cli::Command::Audit(cli::Audit::Verify(options)) => alone(audit::verify(&options)),
         cli::Command::Audit(cli::Audit::Remote(command)) => {
             alone(async { Ok(atoll_cli::run_audit(command).await) })
+        }
+        cli::Command::Keys(cli::Keys::Recover(data)) => alone(keys::recover(&data.dir())),
+        cli::Command::Keys(cli::Keys::Remote(command)) => {
+            alone(async { Ok(atoll_cli::run_keys(command).await) })
         }
         cli::Command::Serve(options) => serve::start(&options),
         cli::Command::Mcp(options) => mcp::start(&options),

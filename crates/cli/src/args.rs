@@ -69,8 +69,6 @@ pub enum Remote {
     Events(Events),
     /// Shows and changes what sandboxes may reach, and lists what they asked for
     Egress(Egress),
-    /// Makes, lists and revokes API keys
-    Keys(Keys),
     /// Shows and changes the server's settings; for admins
     Settings(settings::Settings),
     /// Shows and changes what is kept ready; for admins
@@ -106,11 +104,6 @@ impl Remote {
             | Self::Events(Events { server, .. }) => server.json,
             Self::Kernel(kernel) => kernel.json(),
             Self::Egress(egress) => egress.command.json(),
-            Self::Keys(keys) => match &keys.command {
-                KeysCommand::Create(KeysCreate { server, .. })
-                | KeysCommand::Ls(KeysLs { server })
-                | KeysCommand::Revoke(KeysRevoke { server, .. }) => server.json,
-            },
             Self::Settings(settings) => settings.json(),
             Self::Pool(pool) => pool.json(),
         }
@@ -390,15 +383,9 @@ pub struct PortForward {
     pub(crate) server: Server,
 }
 
-/// `keys`.
-#[derive(Debug, Args)]
-pub struct Keys {
-    #[command(subcommand)]
-    pub(crate) command: KeysCommand,
-}
-
+/// What `keys` asks a server for.
 #[derive(Debug, Subcommand)]
-pub(crate) enum KeysCommand {
+pub enum Keys {
     /// Makes a key and prints its secret, which is never shown again
     Create(KeysCreate),
     /// Lists keys, without their secrets
@@ -407,8 +394,20 @@ pub(crate) enum KeysCommand {
     Revoke(KeysRevoke),
 }
 
+impl Keys {
+    /// Whether programs read the output.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Create(KeysCreate { server, .. })
+            | Self::Ls(KeysLs { server })
+            | Self::Revoke(KeysRevoke { server, .. }) => server.json,
+        }
+    }
+}
+
+/// `keys create`.
 #[derive(Debug, Args)]
-pub(crate) struct KeysCreate {
+pub struct KeysCreate {
     /// What to call it
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -428,14 +427,16 @@ pub(crate) struct KeysCreate {
     pub(crate) server: Server,
 }
 
+/// `keys ls`.
 #[derive(Debug, Args)]
-pub(crate) struct KeysLs {
+pub struct KeysLs {
     #[command(flatten)]
     pub(crate) server: Server,
 }
 
+/// `keys revoke`.
 #[derive(Debug, Args)]
-pub(crate) struct KeysRevoke {
+pub struct KeysRevoke {
     /// An id, the start of one, a name, or the characters that `keys ls` shows
     #[arg(value_name = "KEY")]
     pub(crate) key: String,

@@ -2,17 +2,20 @@
 
 use crate::{
     Failure,
-    args::{KeysCommand, KeysCreate, KeysLs, KeysRevoke},
+    args::{Keys, KeysCreate, KeysLs, KeysRevoke},
     resolve, table, terminal, when,
 };
 use atoll_client::{CreateKey, Key};
 
-pub(crate) async fn run(command: KeysCommand) -> Result<u8, Failure> {
-    match command {
-        KeysCommand::Create(options) => create(options).await,
-        KeysCommand::Ls(options) => list(options).await,
-        KeysCommand::Revoke(options) => revoke(options).await,
-    }
+/// Carries out a command about keys and returns the exit code. Errors are already printed.
+pub async fn run(command: Keys) -> u8 {
+    let json = command.json();
+    let result = match command {
+        Keys::Create(options) => create(options).await,
+        Keys::Ls(options) => list(options).await,
+        Keys::Revoke(options) => revoke(options).await,
+    };
+    result.unwrap_or_else(|failure| failure.report(json))
 }
 
 async fn create(options: KeysCreate) -> Result<u8, Failure> {

@@ -39,12 +39,13 @@ mod view;
 mod watch;
 mod when;
 
-pub use args::Remote;
+pub use args::{Keys, Remote};
 pub use audit::{
     args::{Ask as AskAudit, Audit},
     run as run_audit, verify as verify_audit,
 };
 use failure::Failure;
+pub use keys::run as run_keys;
 pub use mcp::bridge as bridge_mcp;
 pub use server::Secret;
 pub use state::state_dir;
@@ -87,7 +88,6 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Events(options) => events::run(options).await,
         Remote::Egress(options) => egress::run(options.command).await,
-        Remote::Keys(options) => keys::run(options.command).await,
         Remote::Settings(options) => settings::run(options.command).await,
         Remote::Pool(options) => pool::run(options.command).await,
     }

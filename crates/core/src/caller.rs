@@ -1,7 +1,16 @@
 //! Who asks, and what that allows.
 
-use atoll_store::{ApiKey, KeyId, Scope};
+use atoll_store::{ApiKey, KeyId, Millis, Scope};
 use atoll_types::{Error, ErrorCode, Result, Tier};
+
+/// Scopes in their order: a wider one is above a narrower one.
+fn rank(scope: Scope) -> u8 {
+    match scope {
+        Scope::ReadOnly => 0,
+        Scope::User => 1,
+        Scope::Admin => 2,
+    }
+}
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +25,8 @@ pub struct Caller {
     pub scope: Scope,
     /// What its requests may ask for at most; an admin has none.
     pub tier: Option<Tier>,
+    /// When its key expires.
+    pub expires_at: Option<Millis>,
     /// By which front it asks.
     pub front: &'static str,
     /// From which address.
@@ -33,6 +44,7 @@ impl Caller {
             scope: key.scope,
             // A name that is no tier, of a key from before there were tiers, is worth the least.
             tier: (key.scope != Scope::Admin).then(|| key.tier.parse().unwrap_or(Tier::Sandbox)),
+            expires_at: key.expires_at,
             front: "",
             address: None,
         }
@@ -47,6 +59,7 @@ impl Caller {
             owner_name: "local".into(),
             scope: Scope::Admin,
             tier: None,
+            expires_at: None,
             front: "",
             address: None,
         }
@@ -61,6 +74,7 @@ impl Caller {
             owner_name: owner_name.to_owned(),
             scope: Scope::Admin,
             tier: None,
+            expires_at: None,
             front: "lifecycle",
             address: None,
         }
@@ -78,6 +92,24 @@ impl Caller {
         self.scope == Scope::Admin || self.owner == owner
     }
 
+    /// Whether a key is the caller's own or not above it: of an owner that it may see, with no wider scope, no
+    /// higher tier and no later expiry. Only such keys are shown to the caller, and only such it may make or
+    /// revoke.
+    pub(crate) fn covers(&self, key: &ApiKey) -> bool {
+        let other = Self::of(key);
+        let ceiling = |caller: &Self| caller.tier.unwrap_or(Tier::Unrestricted);
+        let own = self.key == Some(key.id);
+        own || (self.may_see(&key.owner)
+            && rank(self.scope) >= rank(other.scope)
+            && ceiling(self) >= ceiling(&other)
+            && self.outlives(other.expires_at))
+    }
+
+    /// Whether its key lasts at least as long as one that expires then.
+    pub(crate) fn outlives(&self, expires_at: Option<Millis>) -> bool {
+        self.expires_at.is_none_or(|own| expires_at.is_some_and(|other| other <= own))
+    }
+
     pub(crate) fn must_write(&self) -> Result<()> {
         match self.scope {
             Scope::Admin | Scope::User => Ok(()),
@@ -92,5 +124,50 @@ impl Caller {
                 Err(Error::new(ErrorCode::PermissionDenied, "this needs an admin key"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_store::KeyHash;
+
+    fn key(owner: &str, scope: Scope, tier: &str, expires_at: Option<Millis>) -> ApiKey {
+        ApiKey {
+            id: KeyId::random(),
+            name: "key".into(),
+            owner: owner.into(),
+            owner_name: owner.into(),
+            scope,
+            tier: tier.into(),
+            prefix: "atoll_".into(),
+            hash: KeyHash([0; 32]),
+            created_at: 0,
+            expires_at,
+            revoked_at: None,
+            last_used_at: None,
+        }
+    }
+
+    #[test]
+    fn what_is_above_a_key_in_anything_is_out_of_its_reach() {
+        let own = key("ann", Scope::User, "standard", Some(10));
+        let caller = Caller::of(&own);
+        assert!(caller.covers(&own));
+        assert!(caller.covers(&key("ann", Scope::User, "standard", Some(10))));
+        assert!(caller.covers(&key("ann", Scope::ReadOnly, "sandbox", Some(9))));
+        for above in [
+            key("bob", Scope::ReadOnly, "sandbox", Some(9)),
+            key("ann", Scope::Admin, "sandbox", Some(9)),
+            key("ann", Scope::User, "elevated", Some(9)),
+            key("ann", Scope::User, "standard", Some(11)),
+            key("ann", Scope::User, "standard", None),
+        ] {
+            assert!(!caller.covers(&above), "{above:?}");
+        }
+        let admin = Caller::of(&key("ann", Scope::Admin, "standard", None));
+        assert!(admin.covers(&key("bob", Scope::User, "unrestricted", None)));
+        let expiring = Caller::of(&key("ann", Scope::Admin, "standard", Some(10)));
+        assert!(!expiring.covers(&key("bob", Scope::User, "standard", None)), "it would outlive the admin");
     }
 }

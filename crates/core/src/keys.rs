@@ -5,7 +5,8 @@ use crate::{
     act::{Act, What},
     now,
 };
-use atoll_store::{ApiKey, KeyHash, KeyId, Scope};
+use atoll_audit::Ledger;
+use atoll_store::{Admins, ApiKey, Begin, Detail, End, KeyHash, KeyId, Millis, Outcome, Scope, Store};
 use atoll_types::{Error, ErrorCode, Result, Tier};
 use sha2::{Digest, Sha256};
 use std::{
@@ -159,6 +160,54 @@ fn tier_of(caller: &Caller, asked: Option<&str>) -> Result<Tier> {
         .fact("tier", own.as_str()))
 }
 
+/// When a new key expires: with its maker's key, unless it says earlier. A key never makes one that outlives it.
+fn expiry_of(caller: &Caller, asked: Option<Millis>) -> Result<Option<Millis>> {
+    let Some(at) = asked else { return Ok(caller.expires_at) };
+    if at <= now() {
+        return Err(Error::invalid("expires_at", "expires_at must lie in the future"));
+    }
+    if caller.outlives(asked) {
+        return Ok(asked);
+    }
+    let message = "a key makes no key that expires later than itself";
+    let refused = Error::new(ErrorCode::PermissionDenied, message).at("expires_in_seconds");
+    Err(caller.expires_at.into_iter().fold(refused, |refused, own| refused.fact("allowed_until", own)))
+}
+
+/// Makes an admin key where no server runs: of the owner and with the rights of the first key. Its making lies
+/// between two rows of the audit trail like every other.
+pub async fn recover_admin(store: &dyn Store, ledger: &Ledger) -> Result<IssuedKey> {
+    let (key, secret) = admin_key("recovered key", None);
+    let begin = Begin {
+        front: "cli".into(),
+        key: None,
+        owner: key.owner.clone(),
+        address: None,
+        kind: "key.recover".into(),
+        sandbox: None,
+        detail: Detail::new(&key.name),
+        directory: None,
+        variables: Vec::new(),
+        extra: [("key_id".to_owned(), key.id.to_string())].into(),
+    };
+    let operation = ledger.start(begin).await?;
+    let made = store.insert_key(key.clone()).await.map_err(Error::from);
+    let mut end = End::new(Outcome::Ok, operation.elapsed_us());
+    if let Err(error) = &made {
+        end.outcome = Outcome::Failed;
+        end = end.because(error.into());
+    }
+    operation.end(end, Vec::new(), Vec::new()).await?;
+    made.map(|()| IssuedKey { key, secret })
+}
+
+/// A key with every right, and its secret.
+fn admin_key(name: &str, secret: Option<String>) -> (ApiKey, String) {
+    let secret = secret.unwrap_or_else(random_secret);
+    let new = NewKey { name: name.into(), owner: None, scope: Scope::Admin, tier: None, expires_at: None };
+    (assemble(&new, Tier::Unrestricted, "admin", &secret), secret)
+}
+
 impl Core {
     /// Who sends this key.
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
@@ -198,16 +247,14 @@ impl Core {
         if let Some(owner) = &new.owner {
             checked("owner", owner, 100)?;
         }
-        if new.expires_at.is_some_and(|at| at <= now()) {
-            return Err(Error::invalid("expires_at", "expires_at must lie in the future"));
-        }
+        let expires_at = expiry_of(caller, new.expires_at)?;
         let owner = new.owner.clone().unwrap_or_else(|| caller.owner_name.clone());
         if new.scope == Scope::Admin || owner != caller.owner_name {
             caller.must_administer()?;
         }
         let tier = tier_of(caller, new.tier.as_deref())?;
         let secret = random_secret();
-        let key = assemble(&new, tier, &owner, &secret);
+        let key = assemble(&NewKey { expires_at, ..new }, tier, &owner, &secret);
         self.store.insert_key(key.clone()).await?;
         Ok(IssuedKey { key, secret })
     }
@@ -220,26 +267,19 @@ impl Core {
             let message = "the bootstrap key must be at least 16 printable characters without spaces";
             return Err(Error::invalid("ATOLL_BOOTSTRAP_KEY", message));
         }
-        let secret = secret.unwrap_or_else(random_secret);
-        let new = NewKey {
-            name: "first key".into(),
-            owner: None,
-            scope: Scope::Admin,
-            tier: None,
-            expires_at: None,
-        };
-        let key = assemble(&new, Tier::Unrestricted, "admin", &secret);
+        let (key, secret) = admin_key("first key", secret);
         let first = self.store.insert_first_key(key.clone()).await?;
         Ok(first.then_some(IssuedKey { key, secret }))
     }
 
-    /// The keys that the caller may see: its owner's, or everybody's.
+    /// The keys that the caller may see: its owner's, or everybody's, and none that is above its own.
     pub async fn list_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>> {
         let owner = (caller.scope != Scope::Admin).then_some(caller.owner.as_str());
-        Ok(self.store.list_keys(owner).await?)
+        let keys = self.store.list_keys(owner).await?;
+        Ok(keys.into_iter().filter(|key| caller.covers(key)).collect())
     }
 
-    /// Makes a key worthless.
+    /// Makes a key worthless, unless it is above the caller's own or the last admin's.
     pub async fn revoke_key(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
         let act = self.act(caller, What::new("key.revoke").with(id.to_string())).await?;
         let result = async {
@@ -248,7 +288,7 @@ impl Core {
             if !mine {
                 return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
             }
-            let revoked = self.store.revoke_key(id, now()).await;
+            let revoked = self.store.revoke_key(id, now(), Admins::Keep).await;
             self.known_keys.forget();
             Ok(revoked?)
         }

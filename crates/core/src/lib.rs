@@ -64,7 +64,7 @@ pub use kernels::{
     CellFollow, CellGrip, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed,
     KernelRequest, MAX_CELL_SECONDS,
 };
-pub use keys::{IssuedKey, NewKey, owner_id};
+pub use keys::{IssuedKey, NewKey, owner_id, recover_admin};
 pub use lifecycle::Clock;
 pub use live::{Knobs, OnShutdown, Plan, PoolSize, Preset, SettingsView, Source};
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};

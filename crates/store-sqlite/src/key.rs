@@ -2,7 +2,7 @@
 
 use crate::{SqliteStore, error::failed, row};
 use async_trait::async_trait;
-use atoll_store::{ApiKey, KeyHash, KeyId, Keys, Millis, Result, StoreError, Thing};
+use atoll_store::{Admins, ApiKey, Clash, KeyHash, KeyId, Keys, Millis, Result, StoreError, Thing};
 use sqlx::SqliteConnection;
 use std::collections::BTreeMap;
 
@@ -56,7 +56,26 @@ async fn insert_first(conn: &mut SqliteConnection, key: ApiKey) -> Result<bool> 
     Ok(!any)
 }
 
-async fn revoke(conn: &mut SqliteConnection, id: KeyId, now: Millis) -> Result<ApiKey> {
+/// Whether an admin key is usable and no other would do in its place.
+async fn is_last_admin(conn: &mut SqliteConnection, id: KeyId, now: Millis) -> Result<bool> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT 1 FROM keys AS this WHERE this.id = ?1 AND this.scope = 'admin' \
+         AND this.revoked_at IS NULL AND (this.expires_at IS NULL OR this.expires_at > ?2) \
+         AND NOT EXISTS (SELECT 1 FROM keys AS other WHERE other.id <> ?1 AND other.scope = 'admin' \
+         AND other.revoked_at IS NULL AND (other.expires_at IS NULL \
+         OR (this.expires_at IS NOT NULL AND other.expires_at > ?2))))",
+    )
+    .bind(&id.uuid().as_bytes()[..])
+    .bind(now)
+    .fetch_one(conn)
+    .await
+    .map_err(failed(DOING))
+}
+
+async fn revoke(conn: &mut SqliteConnection, id: KeyId, now: Millis, admins: Admins) -> Result<ApiKey> {
+    if admins == Admins::Keep && is_last_admin(conn, id, now).await? {
+        return Err(StoreError::Conflict(Clash::LastAdmin));
+    }
     let changed =
         sqlx::query("UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ? RETURNING *")
             .bind(now)
@@ -126,8 +145,8 @@ impl Keys for SqliteStore {
         rows.iter().map(row::key).collect()
     }
 
-    async fn revoke_key(&self, id: KeyId, now: Millis) -> Result<ApiKey> {
-        let key = self.writer.write(DOING, move |conn| Box::pin(revoke(conn, id, now))).await?;
+    async fn revoke_key(&self, id: KeyId, now: Millis, admins: Admins) -> Result<ApiKey> {
+        let key = self.writer.write(DOING, move |conn| Box::pin(revoke(conn, id, now, admins))).await?;
         self.reach_disk().await?;
         Ok(key)
     }

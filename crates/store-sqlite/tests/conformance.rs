@@ -43,6 +43,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::FindsExpiredKeys, "a_key_is_found_while_it_is_usable"),
     (Fault::FindsRevokedKeys, "a_revoked_key_stays_revoked"),
     (Fault::RevokesAnew, "a_revoked_key_stays_revoked"),
+    (Fault::RevokesTheLastAdmin, "the_last_admin_is_not_revoked"),
     (Fault::AllowsTheSameHash, "a_hash_is_unique"),
     (Fault::AllowsManyFirstKeys, "the_first_key_is_first_only_once"),
     (Fault::OpensTheDoorAgain, "the_first_key_is_first_only_once"),

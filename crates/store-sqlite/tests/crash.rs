@@ -64,7 +64,7 @@ async fn write(store: SqliteStore) {
         if round % 8 == 0 {
             let key = key();
             store.insert_key(key.clone()).await.unwrap();
-            store.revoke_key(key.id, NOW).await.unwrap();
+            store.revoke_key(key.id, NOW, atoll_store::Admins::Keep).await.unwrap();
             println!("revoked {}", key.id);
         }
     }

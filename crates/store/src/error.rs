@@ -83,6 +83,8 @@ pub enum Clash {
     Ended,
     /// An operation among those to be removed has no end yet.
     Open,
+    /// Without this key there would be no admin.
+    LastAdmin,
 }
 
 /// Why a database cannot be used now.
@@ -119,6 +121,7 @@ impl fmt::Display for Clash {
             Clash::Chain => "the audit trail ends elsewhere than expected: another program wrote to it",
             Clash::Ended => "the operation has ended already",
             Clash::Open => "an operation that has not ended cannot be removed",
+            Clash::LastAdmin => "it is the last admin key that lasts; make another one first",
         })
     }
 }
@@ -144,7 +147,12 @@ impl From<StoreError> for atoll_types::Error {
             StoreError::NotFound(thing) => new(ErrorCode::NotFound, &format!("no such {thing}")),
             StoreError::Conflict(Clash::Taken) => new(ErrorCode::AlreadyExists, &Clash::Taken.to_string()),
             StoreError::Conflict(
-                clash @ (Clash::Revision | Clash::Destroyed | Clash::Overtaken | Clash::Ended | Clash::Open),
+                clash @ (Clash::Revision
+                | Clash::Destroyed
+                | Clash::Overtaken
+                | Clash::Ended
+                | Clash::Open
+                | Clash::LastAdmin),
             ) => new(ErrorCode::Conflict, &clash.to_string()),
             StoreError::Conflict(Clash::Chain) => new(
                 ErrorCode::Unavailable,

@@ -63,6 +63,15 @@ impl ApiKey {
     }
 }
 
+/// What becomes of an installation's last admin key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admins {
+    /// It stays: revoking it is refused.
+    Keep,
+    /// It has expired by its own time, and revoking it only writes that down.
+    Expire,
+}
+
 /// The keys. A key that was added or revoked stays so after a power cut.
 #[async_trait]
 pub trait Keys: Send + Sync {
@@ -74,8 +83,10 @@ pub trait Keys: Send + Sync {
     async fn key_by_hash(&self, hash: KeyHash, now: Millis) -> Result<Option<ApiKey>>;
     /// Every key of an owner, or of all, usable or not, the newest first.
     async fn list_keys(&self, owner: Option<&str>) -> Result<Vec<ApiKey>>;
-    /// Makes a key worthless and returns it. Fine when it is already: the first time counts.
-    async fn revoke_key(&self, id: KeyId, now: Millis) -> Result<ApiKey>;
+    /// Makes a key worthless and returns it. Fine when it is already: the first time counts. With
+    /// [`Admins::Keep`] a usable admin key is revoked only where another usable one is left that lasts: one
+    /// that never expires where this one does not, any where this one expires; `Conflict(LastAdmin)` otherwise.
+    async fn revoke_key(&self, id: KeyId, now: Millis, admins: Admins) -> Result<ApiKey>;
     /// Notes when keys were last used, many in one write. Never moves back; unknown keys are passed over.
     async fn touch_keys(&self, used: &BTreeMap<KeyId, Millis>) -> Result<()>;
     /// Forgets the keys that were revoked at this time or before, but never the one that was added last: that

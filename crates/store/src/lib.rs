@@ -38,7 +38,7 @@ pub use event::{EVENTS_KEPT, EventPage, EventQuery, EventRow, Events, NewEvent, 
 pub use idempotency::{
     Attempt, Begun, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLY_BYTES, Reply, Ticket,
 };
-pub use key::{ApiKey, KeyHash, Keys, Scope};
+pub use key::{Admins, ApiKey, KeyHash, Keys, Scope};
 pub use list::{ListQuery, Page, SortBy};
 pub use mcp::{McpSession, McpSessions};
 pub use sandbox::{Change, Inserted, NewSandbox, SandboxRecord, Sandboxes, Status, StatusChange};

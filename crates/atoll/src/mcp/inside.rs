@@ -72,7 +72,7 @@ async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
         ending.cancel();
     });
     let provider = Arc::new(serve::launcher(config, Vec::new()).await?);
-    let ground = serve::engine::Ground::open(config).await?;
+    let ground = serve::engine::Ground::open(&config.data_dir).await?;
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut engine = ground.build(config, provider, nowhere).await?;
     fs::write(serve::pid_file(&config.data_dir), std::process::id().to_string())

@@ -4,12 +4,12 @@
 use super::{audit_head, claim, database, egress, folder, secret, secret_key};
 use crate::config::Config;
 use atoll_audit::{AuditKey, Ledger};
-use atoll_core::{Core, Vault};
+use atoll_core::{Core, IssuedKey, Vault};
 use atoll_provider_native::NativeProvider;
 use atoll_sessions::{SessionSettings, Sessions};
 use atoll_store_sqlite::SqliteStore;
 use atoll_types::{Error, Result};
-use std::{fs, net::SocketAddr, sync::Arc};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 use tokio::task::JoinHandle;
 
 /// What lies in the data folder, opened; nobody else has it open.
@@ -33,19 +33,19 @@ pub(crate) struct Engine {
 
 impl Ground {
     /// Opens it, if nobody else has.
-    pub(crate) async fn open(config: &Config) -> Result<Self> {
-        let own = folder(&config.data_dir);
+    pub(crate) async fn open(data_dir: &Path) -> Result<Self> {
+        let own = folder(data_dir);
         fs::create_dir_all(&own)
             .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
         let only = claim(&own)?;
-        let store = SqliteStore::open(&database(&config.data_dir)).await.map_err(|e| {
+        let store = SqliteStore::open(&database(data_dir)).await.map_err(|e| {
             // The operator may know what the caller may not.
             tracing::error!(error = %e, "the database");
             Error::internal(e.to_string())
         })?;
-        let secret = secret::load_or_make(&secret_key(&config.data_dir))?;
+        let secret = secret::load_or_make(&secret_key(data_dir))?;
         let (store, key) = (Arc::new(store), AuditKey::from_secret(&secret));
-        let head = audit_head(&config.data_dir);
+        let head = audit_head(data_dir);
         let (ledger, opened) = Ledger::open(Arc::clone(&store) as _, key, &head).await?;
         for fault in &opened.evidence {
             tracing::error!(
@@ -55,6 +55,14 @@ impl Ground {
             );
         }
         Ok(Self { store, ledger, secret, _only: only })
+    }
+
+    /// Makes an admin key without a server, and closes what was opened.
+    pub(crate) async fn recover_admin(self) -> Result<IssuedKey> {
+        let issued = atoll_core::recover_admin(&*self.store, &self.ledger).await;
+        self.ledger.close().await;
+        self.store.close().await;
+        issued
     }
 
     /// Puts the parts together. `address` is where the API listens.

@@ -89,7 +89,7 @@ async fn serve(config: &Config) -> Result<()> {
     })?;
     let provider = Arc::new(launcher(config, Vec::new()).await?);
     descriptors::raise();
-    let ground = Ground::open(config).await?;
+    let ground = Ground::open(&config.data_dir).await?;
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;

@@ -26,6 +26,7 @@ mod hostile_page;
 mod inspect_ai;
 mod installs;
 mod kernels;
+mod key_limits;
 mod lifecycle;
 mod lifecycle_ends;
 mod lifecycle_idle;

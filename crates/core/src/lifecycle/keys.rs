@@ -3,7 +3,7 @@
 
 use super::{Look, MOST, period, retention::system};
 use crate::{Caller, Core, act::What};
-use atoll_store::ApiKey;
+use atoll_store::{Admins, ApiKey};
 use atoll_types::Result;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl Core {
         let caller = Caller::lifecycle(&key.owner, &key.owner_name);
         let what = What::new("key.revoke").with(key.id.to_string()).and("reason", "it has expired");
         let act = self.act(&caller, what).await?;
-        let revoked = self.store.revoke_key(key.id, at).await;
+        let revoked = self.store.revoke_key(key.id, at, Admins::Expire).await;
         self.known_keys.forget();
         act.done(revoked.map(drop).map_err(Into::into)).await
     }

@@ -45,6 +45,7 @@ pub(crate) enum Fault {
     FindsExpiredKeys,
     FindsRevokedKeys,
     RevokesAnew,
+    RevokesTheLastAdmin,
     AllowsTheSameHash,
     AllowsManyFirstKeys,
     OpensTheDoorAgain,

@@ -3,8 +3,8 @@
 use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
-    ApiKey, Begun, Clash, Idempotency, KeyHash, KeyId, Keys, Millis, REPLY_BYTES, Reply, Result, Settings,
-    Store, StoreError, Ticket,
+    Admins, ApiKey, Begun, Clash, Idempotency, KeyHash, KeyId, Keys, Millis, REPLY_BYTES, Reply, Result,
+    Settings, Store, StoreError, Ticket,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -42,8 +42,9 @@ impl Keys for Broken {
         self.inner.list_keys(owner.filter(|_| !self.is(Fault::ListsEverybodysKeys))).await
     }
 
-    async fn revoke_key(&self, id: KeyId, now: Millis) -> Result<ApiKey> {
-        let key = self.inner.revoke_key(id, now).await?;
+    async fn revoke_key(&self, id: KeyId, now: Millis, admins: Admins) -> Result<ApiKey> {
+        let admins = if self.is(Fault::RevokesTheLastAdmin) { Admins::Expire } else { admins };
+        let key = self.inner.revoke_key(id, now, admins).await?;
         Ok(if self.is(Fault::RevokesAnew) { ApiKey { revoked_at: Some(now), ..key } } else { key })
     }
 

@@ -1,7 +1,7 @@
 //! Keys.
 
 use super::{NOW, Outcome, Shared, clashes, crowd, ensure, same};
-use crate::{ApiKey, Clash, KeyHash, KeyId, Scope, StoreError, Thing};
+use crate::{Admins, ApiKey, Clash, KeyHash, KeyId, Scope, StoreError, Thing};
 
 fn key() -> ApiKey {
     let id = KeyId::random();
@@ -45,12 +45,31 @@ pub(super) async fn a_revoked_key_stays_revoked(store: Shared) -> Outcome {
     store.insert_key(one.clone()).await?;
     store.insert_key(other.clone()).await?;
     let revoked = ApiKey { revoked_at: Some(NOW), ..one.clone() };
-    same("the answer", store.revoke_key(one.id, NOW).await?, revoked.clone())?;
-    same("again", store.revoke_key(one.id, NOW + 5).await?, revoked)?;
+    same("the answer", store.revoke_key(one.id, NOW, Admins::Keep).await?, revoked.clone())?;
+    same("again", store.revoke_key(one.id, NOW + 5, Admins::Keep).await?, revoked)?;
     same("by hash", store.key_by_hash(one.hash, NOW).await?, None)?;
     same("another", store.key_by_hash(other.hash, NOW).await?, Some(other))?;
-    let nobody = store.revoke_key(KeyId::random(), NOW).await;
+    let nobody = store.revoke_key(KeyId::random(), NOW, Admins::Keep).await;
     ensure(matches!(nobody, Err(StoreError::NotFound(Thing::Key))), || format!("unknown: {nobody:?}"))
+}
+
+pub(super) async fn the_last_admin_is_not_revoked(store: Shared) -> Outcome {
+    let admin = |expires_at, revoked_at| ApiKey { scope: Scope::Admin, expires_at, revoked_at, ..key() };
+    let (lasting, expiring, gone) = (admin(None, None), admin(Some(NOW + 9), None), admin(None, Some(1)));
+    for one in [&lasting, &expiring, &gone, &admin(Some(NOW), None), &key()] {
+        store.insert_key(one.clone()).await?;
+    }
+    let revoke = async |key: &ApiKey| store.revoke_key(key.id, NOW, Admins::Keep).await;
+    clashes("before one that expires", revoke(&lasting).await, Clash::LastAdmin)?;
+    same("it stays", store.key_by_hash(lasting.hash, NOW).await?, Some(lasting.clone()))?;
+    same("gone already", revoke(&gone).await?, gone)?;
+    revoke(&expiring).await?;
+    let next = admin(None, None);
+    store.insert_key(next.clone()).await?;
+    revoke(&lasting).await?;
+    clashes("the next one", revoke(&next).await, Clash::LastAdmin)?;
+    let own_time = store.revoke_key(next.id, NOW, Admins::Expire).await?;
+    same("by its own time", own_time.revoked_at, Some(NOW))
 }
 
 pub(super) async fn a_hash_is_unique(store: Shared) -> Outcome {
@@ -72,7 +91,7 @@ pub(super) async fn the_first_key_is_first_only_once(store: Shared) -> Outcome {
     let keys = store.list_keys(None).await?;
     same("keys", keys.len(), 1)?;
     // Or else whoever revokes the last key opens the door.
-    store.revoke_key(keys[0].id, NOW).await?;
+    store.revoke_key(keys[0].id, NOW, Admins::Keep).await?;
     same("after revoking", store.insert_first_key(key()).await?, false)
 }
 
@@ -113,7 +132,7 @@ pub(super) async fn old_keys_go_but_never_the_last(store: Shared) -> Outcome {
     same("left", left.len(), 3)?;
     ensure(!left.contains(&old.id), || "the old one is there".into())?;
     same("again", store.purge_keys(NOW).await?, 1)?;
-    store.revoke_key(used.id, NOW).await?;
+    store.revoke_key(used.id, NOW, Admins::Keep).await?;
     same("and again", store.purge_keys(NOW).await?, 1)?;
     same("the last", store.list_keys(None).await?, vec![last])?;
     same("the door", store.insert_first_key(key()).await?, false)

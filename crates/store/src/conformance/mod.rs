@@ -108,6 +108,7 @@ checks![
     events::who_listens_is_woken,
     keys::a_key_is_found_while_it_is_usable,
     keys::a_revoked_key_stays_revoked,
+    keys::the_last_admin_is_not_revoked,
     keys::a_hash_is_unique,
     keys::the_first_key_is_first_only_once,
     keys::a_key_is_listed_for_its_owner,
