@@ -280,6 +280,11 @@ impl Trail {
         self.redactor.text(text)
     }
 
+    /// What takes secret values out of texts that are kept.
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.redactor.clone()
+    }
+
     /// Takes what was printed.
     pub(crate) fn take(&mut self, stream: OutputStream, offset: u64, data: &[u8]) {
         let to = match stream {

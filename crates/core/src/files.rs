@@ -15,6 +15,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+/// The most entries of a folder that one answer lists.
+pub const FILES_PER_PAGE: usize = 10_000;
+
 /// A file on its way out. What was read is noted when it goes.
 pub struct Download {
     /// What is being read.
@@ -114,11 +117,20 @@ impl Core {
         self.desks.files(act.record()?.id).await
     }
 
-    /// What is in a folder, by name.
-    pub async fn list_files(&self, caller: &Caller, id: SandboxId, path: &str) -> Result<Vec<Entry>> {
-        let mut entries = self.reach(caller, id, &[path]).await?.guest().list_dir(path).await?;
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
+    /// What is in a folder, by name, after a name; and whether there is more.
+    pub async fn list_files(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        path: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<Entry>, bool)> {
+        if !(1..=FILES_PER_PAGE).contains(&limit) {
+            let message = format!("limit must be between 1 and {FILES_PER_PAGE}");
+            return Err(Error::invalid("limit", message));
+        }
+        self.reach(caller, id, &[path]).await?.guest().list_page(path, after, limit).await
     }
 
     /// What a path stands for.

@@ -195,7 +195,7 @@ pub async fn recover_admin(store: &dyn Store, ledger: &Ledger) -> Result<IssuedK
     let mut end = End::new(Outcome::Ok, operation.elapsed_us());
     if let Err(error) = &made {
         end.outcome = Outcome::Failed;
-        end = end.because(error.into());
+        end = end.because(error);
     }
     operation.end(end, Vec::new(), Vec::new()).await?;
     made.map(|()| IssuedKey { key, secret })

@@ -9,6 +9,7 @@ mod above;
 mod act;
 mod admin;
 mod admission;
+mod answers;
 mod caller;
 mod ceiling;
 mod changes;
@@ -42,6 +43,7 @@ mod vault;
 pub use above::Deed;
 pub use admin::{BulkAction, BulkOutcome, BulkTarget};
 pub use admission::Machine;
+pub use answers::{ConnectionLimits, HeldAnswer};
 pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
 pub use atoll_egress::{
     Entry as EgressEntry, Mode, Policy,
@@ -60,6 +62,7 @@ pub use exec::{
     MAX_TIMEOUT_SECONDS, OutputTail,
 };
 pub use files::Download;
+pub use files::FILES_PER_PAGE;
 pub use kernels::{
     CellFollow, CellGrip, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed,
     KernelRequest, MAX_CELL_SECONDS,
@@ -105,6 +108,7 @@ pub struct Core {
     usage: Arc<usage::Book>,
     health: Arc<tokio::sync::Mutex<Option<Health>>>,
     known_keys: Arc<keys::Known>,
+    answers: Arc<answers::Answers>,
     live: Arc<live::Live>,
     admission: admission::Admission,
     turns: Arc<admission::Turns>,
@@ -178,6 +182,7 @@ impl Core {
             usage: Arc::default(),
             health: Arc::default(),
             known_keys: Arc::default(),
+            answers: Arc::default(),
             live,
             admission,
             turns: Arc::default(),

@@ -1,4 +1,5 @@
-//! Encryption of what must not lie in the database in plain: the environments of sandboxes. And the keys
+//! Encryption of what must not lie in the database in plain: the environments of sandboxes, and answers that are
+//! kept for a repetition. And the keys
 //! that tokens are signed with, which are derived from the same secret.
 
 use crate::preview::{PreviewKey, derived};
@@ -78,23 +79,32 @@ impl Vault {
     /// Seals an environment for one sandbox: it opens for no other.
     pub fn seal(&self, sandbox: &str, environment: &Environment) -> Result<Sealed> {
         let plain = serde_json::to_vec(environment).map_err(|e| Error::internal(e.to_string()))?;
-        let nonce = ChaCha20Poly1305::generate_nonce(&mut OsRng);
-        let payload = Payload { msg: &plain, aad: sandbox.as_bytes() };
-        let sealed = self
-            .cipher
-            .encrypt(&nonce, payload)
-            .map_err(|_| Error::internal("cannot seal an environment"))?;
-        Ok(Sealed([nonce.as_slice(), &sealed].concat()))
+        self.seal_bytes(sandbox, &plain)
     }
 
     /// Opens what was sealed for this sandbox.
     pub fn open(&self, sandbox: &str, sealed: &Sealed) -> Result<Environment> {
-        let broken = || Error::internal("an environment cannot be opened; was the secret key replaced?");
-        let (nonce, sealed) = sealed.0.split_at_checked(NONCE).ok_or_else(broken)?;
-        let payload = Payload { msg: sealed, aad: sandbox.as_bytes() };
-        let plain = self.cipher.decrypt(nonce.into(), payload).map_err(|_| broken())?;
-        serde_json::from_slice(&plain).map_err(|_| broken())
+        serde_json::from_slice(&self.open_bytes(sandbox, sealed)?).map_err(|_| broken())
     }
+
+    /// Seals bytes for one context: they open in no other.
+    pub(crate) fn seal_bytes(&self, context: &str, plain: &[u8]) -> Result<Sealed> {
+        let nonce = ChaCha20Poly1305::generate_nonce(&mut OsRng);
+        let payload = Payload { msg: plain, aad: context.as_bytes() };
+        let sealed = self.cipher.encrypt(&nonce, payload).map_err(|_| Error::internal("cannot seal"))?;
+        Ok(Sealed([nonce.as_slice(), &sealed].concat()))
+    }
+
+    /// Opens what was sealed for this context.
+    pub(crate) fn open_bytes(&self, context: &str, sealed: &Sealed) -> Result<Vec<u8>> {
+        let (nonce, sealed) = sealed.0.split_at_checked(NONCE).ok_or_else(broken)?;
+        let payload = Payload { msg: sealed, aad: context.as_bytes() };
+        self.cipher.decrypt(nonce.into(), payload).map_err(|_| broken())
+    }
+}
+
+fn broken() -> Error {
+    Error::internal("what is sealed in the database cannot be opened; was the secret key replaced?")
 }
 
 #[cfg(test)]

@@ -93,6 +93,8 @@ const USUAL: &[&str] = &[
     "240.0.0.0/4",
     "::",
     "::1",
+    // Local-use NAT64: where in it an operator's translator reads the IPv4 address is not known here.
+    "64:ff9b:1::/48",
     "100::/64",
     "fc00::/7",
     "fe80::/10",
@@ -174,13 +176,14 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
         [0, 0, 0, 0, 0, 0xffff | 0] | [0, 0, 0, 0, 0xffff, 0] if address != Ipv6Addr::LOCALHOST => {
             Some(v4(g, h))
         }
-        // NAT64, both prefixes.
+        // NAT64 by the well-known prefix.
         [0x64, 0xff9b, 0, 0, 0, 0] => Some(v4(g, h)),
-        [0x64, 0xff9b, 1, ..] => Some(v4(g, h)),
         // 6to4.
         [0x2002, high, low, ..] => Some(v4(high, low)),
         // Teredo carries it inverted.
         [0x2001, 0, ..] => Some(v4(!g, !h)),
+        // ISATAP, in any prefix.
+        [.., 0 | 0x200, 0x5efe] => Some(v4(g, h)),
         _ => None,
     }
 }
@@ -225,6 +228,11 @@ mod tests {
             "::127.0.0.1",
             "64:ff9b::a9fe:a9fe",
             "64:ff9b:1::7f00:1",
+            "64:ff9b:1:7f00:0:100::",
+            "64:ff9b:1:a9:fe:a9fe::",
+            "64:ff9b:1::808:808",
+            "2001:db8::5efe:7f00:1",
+            "2001:db8::200:5efe:a9fe:a9fe",
             "2002:7f00:1::",
             "2001:0:1:2:3:4:80ff:fffe",
             "::ffff:0:10.0.0.1",

@@ -1,6 +1,6 @@
 //! Who asks: the key in the request, or, where the server was started so, whoever is on this machine.
 
-use crate::{App, error::Failure};
+use crate::{App, error::Failure, unsent::OwnerSlot};
 use atoll_core::Caller;
 use axum::{
     extract::{ConnectInfo, FromRef, FromRequestParts},
@@ -84,6 +84,11 @@ pub(crate) async fn identify(app: &App, parts: &Parts, key: Option<&str>) -> Res
     };
     if !app.may_ask(&caller.owner) {
         return Err(Failure::too_many());
+    }
+    // An owner whose unread answers hold all that they may gets no further one.
+    drop(app.core.hold_answer(&caller.owner)?);
+    if let Some(slot) = parts.extensions.get::<OwnerSlot>() {
+        slot.set(&caller.owner);
     }
     let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_string());
     Ok(caller.from("rest", address))

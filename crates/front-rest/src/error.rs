@@ -88,6 +88,18 @@ impl Failure {
         Self { error, place: "header", status: Some(StatusCode::UPGRADE_REQUIRED) }
     }
 
+    /// The caller's answers that are not yet read leave no room for this one.
+    pub(crate) fn too_large_unread() -> Self {
+        let message = "your answers that are not yet read leave no room for this one; read them first";
+        Self { error: Error::new(ErrorCode::LimitExceeded, message), place: "body", status: None }
+    }
+
+    /// Too many connections, of all clients or of this one's address.
+    pub(crate) fn too_many_connections() -> Self {
+        let message = "too many connections; close some, or wait a second";
+        Self { error: Error::new(ErrorCode::LimitExceeded, message), place: "body", status: None }
+    }
+
     /// Too many requests.
     pub(crate) fn too_many() -> Self {
         let message = "too many requests; wait a second";

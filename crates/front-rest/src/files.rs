@@ -8,14 +8,14 @@ use crate::{
     parse::{Params, Raw, json, sandbox_id},
     shapes::FileItem,
 };
-use atoll_core::Download;
+use atoll_core::{Download, FILES_PER_PAGE};
 use atoll_provider::WriteOptions;
 use atoll_types::{Error, ErrorCode};
 use axum::{
     Json,
     body::Body,
     extract::{Path, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use futures_util::{Stream, StreamExt};
@@ -29,21 +29,38 @@ use utoipa::{IntoParams, ToSchema};
 pub(crate) struct PathParams {
     /// Absolute, or relative to /workspace.
     path: Option<String>,
+    /// Most entries.
+    #[param(minimum = 1, maximum = 10_000, default = 10_000)]
+    limit: Option<usize>,
+    /// Only names after this one.
+    after: Option<String>,
 }
 
-/// Lists a folder.
+/// Says that a listing has not all there is; to go on, ask again with `after` and the last name.
+const TRUNCATED: HeaderName = HeaderName::from_static("atoll-truncated");
+
+/// Lists a folder, by name. Where there is more than one answer lists, it has the header `Atoll-Truncated: true`, and
+/// `after` with the last name goes on.
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}/files", tag = "files",
     params(("id" = uuid::Uuid, Path), PathParams),
-    responses((status = 200, body = Vec<FileItem>), (status = 400), (status = 404), (status = 409)))]
+    responses((status = 200, body = Vec<FileItem>, headers(("Atoll-Truncated" = bool, description = "There is more"))),
+        (status = 400), (status = 404), (status = 409), (status = 422), (status = 429)))]
 pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
     Params(params): Params<PathParams>,
-) -> Result<Json<Vec<FileItem>>, Failure> {
-    let path = params.path.unwrap_or_else(|| "/workspace".into());
-    let entries = app.core.list_files(&caller, sandbox_id(&id)?, &path).await.map_err(Failure::in_query)?;
-    Ok(Json(entries.into_iter().map(|entry| FileItem::inside(&path, entry)).collect()))
+) -> Result<Response, Failure> {
+    let PathParams { path, limit, after } = params;
+    let (path, limit) = (path.as_deref().unwrap_or("/workspace"), limit.unwrap_or(FILES_PER_PAGE));
+    let listed = app.core.list_files(&caller, sandbox_id(&id)?, path, after.as_deref(), limit).await;
+    let (entries, more) = listed.map_err(Failure::in_query)?;
+    let items: Vec<FileItem> = entries.into_iter().map(|entry| FileItem::inside(path, entry)).collect();
+    let told = more.then_some([(TRUNCATED, HeaderValue::from_static("true"))]);
+    Ok(match told {
+        Some(told) => (told, Json(items)).into_response(),
+        None => Json(items).into_response(),
+    })
 }
 
 /// The part of a file that a `Range` header asks for: its first byte and, where it says, its last.

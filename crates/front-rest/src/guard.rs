@@ -33,12 +33,17 @@ fn is_cross_site(request: &Request) -> bool {
     !link && !matches!(text(headers, "sec-fetch-site"), None | Some("same-origin" | "none"))
 }
 
+/// Whether the server is asked by a name of this machine.
+pub(crate) fn has_local_host(request: &Request) -> bool {
+    let host = text(request.headers(), header::HOST);
+    host.or_else(|| request.uri().authority().map(Authority::as_str)).is_some_and(is_local)
+}
+
 fn may_pass(request: &Request) -> bool {
     let headers = request.headers();
-    let host = text(headers, header::HOST).or_else(|| request.uri().authority().map(Authority::as_str));
     // It is the token that lets in a page below it, whose origin is none.
     let ours = preview::is_tokened(request.uri().path()) || (is_own_page(headers) && !is_cross_site(request));
-    host.is_some_and(is_local) && ours
+    has_local_host(request) && ours
 }
 
 /// Whether a page may open a WebSocket here. Browsers let any page try, with whatever key it has or has

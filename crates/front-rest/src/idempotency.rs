@@ -17,6 +17,24 @@ use sha2::{Digest, Sha256};
 /// What an operation answers.
 pub(crate) type Answer<T> = Result<(StatusCode, T), Failure>;
 
+/// What becomes an answer.
+pub(crate) trait Rendered: Send + 'static {
+    /// The body as it is kept for a repetition, without secret values; none where it is too large to keep.
+    fn kept(&self) -> Option<Vec<u8>>;
+    /// The answer itself.
+    fn respond(self, status: StatusCode) -> Response;
+}
+
+impl<T: Serialize + Send + 'static> Rendered for T {
+    fn kept(&self) -> Option<Vec<u8>> {
+        serde_json::to_vec(self).ok()
+    }
+
+    fn respond(self, status: StatusCode) -> Response {
+        (status, axum::Json(self)).into_response()
+    }
+}
+
 /// A request that may be repeated.
 pub(crate) struct Repeat {
     pub(crate) key: String,
@@ -71,19 +89,19 @@ pub(crate) async fn once<T, F>(
     work: F,
 ) -> Result<Response, Failure>
 where
-    T: Serialize + Send + 'static,
+    T: Rendered,
     F: Future<Output = Answer<T>> + Send + 'static,
 {
     let Some(repeat) = repeat else {
         let (status, value) = work.await?;
-        return Ok((status, axum::Json(value)).into_response());
+        return Ok(value.respond(status));
     };
     let (app, caller) = (app.clone(), caller.clone());
     let done = tokio::spawn(async move { carry_out(&app, &caller, &repeat, busy, work).await });
     done.await.map_err(|_| Failure::from(Error::internal("the request was not carried out to its end")))?
 }
 
-async fn carry_out<T: Serialize>(
+async fn carry_out<T: Rendered>(
     app: &App,
     caller: &Caller,
     repeat: &Repeat,
@@ -102,11 +120,10 @@ async fn carry_out<T: Serialize>(
     };
     match (work.await, ticket) {
         (Ok((status, value)), ticket) => {
-            let body = serde_json::to_vec(&value).map_err(|e| Error::internal(e.to_string()))?;
             if let Some(ticket) = ticket {
-                app.core.finish_idempotent(&ticket, status.as_u16(), body.clone()).await;
+                app.core.finish_idempotent(&ticket, status.as_u16(), value.kept()).await;
             }
-            Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
+            Ok(value.respond(status))
         }
         (Err(failure), ticket) => {
             if let Some(ticket) = ticket {
@@ -141,7 +158,7 @@ pub(crate) async fn once_streamed<T>(
     match (work.await, ticket) {
         (Ok((id, followed)), ticket) => {
             if let Some(ticket) = ticket {
-                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), id.into_bytes()).await;
+                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), Some(id.into_bytes())).await;
             }
             Ok(followed)
         }
@@ -163,7 +180,7 @@ fn replay(reply: atoll_store::Reply) -> Response {
     match reply.body {
         Some(body) => (status, headers, body).into_response(),
         None => {
-            let message = "the request was carried out, but its answer was too large to keep";
+            let message = "the request was carried out, but its answer is not kept: it was too large, or others needed the room";
             Failure::from(Error::new(ErrorCode::Conflict, message)).into_response()
         }
     }

@@ -23,6 +23,7 @@ mod meta;
 mod metrics;
 mod mount;
 mod parse;
+mod peers;
 mod pool;
 mod preview;
 mod sandboxes;
@@ -31,6 +32,7 @@ mod shapes;
 mod terminal;
 mod threads;
 mod time;
+mod unsent;
 mod usage;
 
 use atoll_core::{Core, Rate, Rates};
@@ -185,6 +187,7 @@ pub fn router(
         .fallback(error::no_such_route)
         .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn_with_state(app.clone(), unsent::count))
         .layer(middleware::from_fn_with_state(app.clone(), guard::check))
         .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
         // Outside of all that is the API's.

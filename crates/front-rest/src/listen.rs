@@ -1,29 +1,35 @@
 //! Accepting connections, with an end to everything that a client could draw out: the head of a request,
-//! its size, the body of a command, and the number of connections.
+//! its size, the body of a command, an answer that is not read, and the number of connections, of all and of one peer.
 
 use crate::{
     error::Failure,
     linger::{Lingering, Told, Unread},
+    peers::{PeerPlace, Peers, Reserve},
 };
+use atoll_core::ConnectionLimits;
 use atoll_types::Error;
 use axum::{
     Router,
     body::Body,
     extract::{ConnectInfo, FromRequestParts},
     http::{Request, request::Parts},
+    response::IntoResponse,
 };
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// How long a client may take to send the head of a request, an idle connection included.
-const HEAD: Duration = Duration::from_secs(75);
+/// How long a connection may be idle between two requests, the head of the second included.
+const IDLE: Duration = Duration::from_secs(75);
+/// How long a connection beyond the limits may take in all, and how large its head may be.
+const RESERVED: Duration = Duration::from_secs(5);
+const RESERVED_HEAD_BYTES: usize = 16 * 1024;
 /// The largest head, and the most lines in it.
 const HEAD_BYTES: usize = 64 * 1024;
 const HEAD_LINES: usize = 100;
@@ -49,7 +55,7 @@ impl Ending {
 #[derive(Clone)]
 pub(crate) struct Life {
     /// Its place among all connections, free when the last holder is gone.
-    _place: Arc<OwnedSemaphorePermit>,
+    _place: Arc<(OwnedSemaphorePermit, PeerPlace)>,
     ending: Ending,
 }
 
@@ -70,19 +76,32 @@ impl<S: Send + Sync> FromRequestParts<S> for Ending {
     }
 }
 
-/// Serves until `end` comes about, and then lets what has begun finish, within limits.
-pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output = ()>) {
+/// Serves until `end` comes about, and then lets what has begun finish, within limits. `limits` says what a new
+/// connection may do.
+pub async fn serve(
+    listener: TcpListener,
+    app: Router,
+    limits: impl Fn() -> ConnectionLimits,
+    end: impl Future<Output = ()>,
+) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let (peers, mut reserve) = (Peers::default(), Reserve::default());
     let ending = CancellationToken::new();
     let mut end = std::pin::pin!(end);
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         tokio::select! {
             () = &mut end => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
+                    let limits = limits();
+                    let place = Arc::clone(&room).try_acquire_owned().ok();
+                    let place = place.and_then(|place| Some((place, peers.take(peer, limits.per_peer)?)));
+                    let Some(place) = place else {
+                        tokio::spawn(reserved(stream, app.clone(), reserve.enter()));
+                        continue;
+                    };
                     let life = Life { _place: Arc::new(place), ending: Ending(ending.clone()) };
-                    tokio::spawn(connection(stream, peer, app.clone(), life));
+                    tokio::spawn(connection(stream, peer, app.clone(), life, limits));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -98,11 +117,14 @@ pub async fn serve(listener: TcpListener, app: Router, end: impl Future<Output =
 }
 
 /// Serves one connection until it closes, or has become a WebSocket, which holds its life from then on.
-async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life) {
+async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life, limits: ConnectionLimits) {
     let _ = stream.set_nodelay(true);
     let unread = Unread::default();
     let (held, told) = (life.clone(), unread.clone());
+    let asked = Arc::new(Notify::new());
+    let first = Arc::clone(&asked);
     let service = service_fn(move |request: Request<Incoming>| {
+        first.notify_one();
         let (app, life) = (app.clone(), held.clone());
         let mut request = request.map(|body| Body::new(Told::new(body, &told)));
         async move {
@@ -117,14 +139,21 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(IDLE)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEAD_LINES);
-    let connection =
-        builder.serve_connection(TokioIo::new(Lingering::new(stream, unread)), service).with_upgrades();
+    let io = TokioIo::new(Lingering::new(stream, unread, limits.write_timeout));
+    let connection = builder.serve_connection(io, service).with_upgrades();
     let mut connection = std::pin::pin!(connection);
+    let silent = async {
+        if tokio::time::timeout(limits.head_timeout, asked.notified()).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+    };
     let served = tokio::select! {
         served = connection.as_mut() => served,
+        // It has asked for nothing, so there is nothing to answer.
+        () = silent => return,
         () = life.ending() => {
             // What has begun may end.
             connection.as_mut().graceful_shutdown();
@@ -134,5 +163,30 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life
     // A client that breaks off is no fault of ours.
     if let Err(error) = served {
         tracing::debug!(%error, %peer, "a connection broke");
+    }
+}
+
+/// Serves one request of a connection beyond the limits: whether the server is well can still be asked, and everything
+/// else is told to come back.
+async fn reserved(stream: TcpStream, app: Router, evicted: CancellationToken) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let app = app.clone();
+        async move {
+            if request.uri().path() != "/health" {
+                let failure = Failure::too_many_connections();
+                return Ok::<_, Infallible>(failure.into_response());
+            }
+            match app.oneshot(request.map(Body::new)).await {
+                Ok(response) => Ok(response),
+                Err(never) => match never {},
+            }
+        }
+    });
+    let mut builder = http1::Builder::new();
+    builder.keep_alive(false).max_buf_size(RESERVED_HEAD_BYTES).max_headers(HEAD_LINES);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        _ = tokio::time::timeout(RESERVED, connection) => {}
+        () = evicted.cancelled() => {}
     }
 }

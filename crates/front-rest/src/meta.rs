@@ -1,6 +1,6 @@
 //! About the server itself.
 
-use crate::{App, auth::Who, error::Failure};
+use crate::{App, auth::Who, error::Failure, guard};
 use atoll_types::Error;
 use axum::{
     Json,
@@ -89,11 +89,20 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
     }
 }
 
-/// Figures for Prometheus. Needs a key, unless asked from this machine.
+/// Whether this machine asks by a name of its own: not a page whose name was made to lead here, nor a proxy that
+/// passes on what others ask.
+fn asked_here(request: &Request) -> bool {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|c| c.0);
+    let forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+    peer.is_some_and(|p| p.ip().is_loopback())
+        && guard::has_local_host(request)
+        && !forwarded.iter().any(|name| request.headers().contains_key(*name))
+}
+
+/// Figures for Prometheus. Needs a key, unless asked from this machine by the name localhost or a loopback address.
 #[utoipa::path(get, path = "/metrics", tag = "server", responses((status = 200, body = String, content_type = "text/plain")))]
 pub(crate) async fn metrics(State(app): State<App>, request: Request) -> Result<Response, Failure> {
-    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|c| c.0);
-    if !peer.is_some_and(|p| p.ip().is_loopback()) {
+    if !asked_here(&request) {
         let (mut parts, _) = request.into_parts();
         Who::from_request_parts(&mut parts, &app).await?;
     }

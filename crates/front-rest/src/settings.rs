@@ -59,6 +59,7 @@ pub(crate) struct OwnSettings {
     pool: PoolSettings,
     lifecycle: LifecycleItem,
     tool_sessions: ToolSessionsItem,
+    http: HttpItem,
     /// What keys of each tier may ask for. From the configuration file.
     tiers: BTreeMap<&'static str, TierItem>,
     /// Where each value comes from: default, file, environment, flag or stored. The last wins.
@@ -89,6 +90,19 @@ pub(crate) struct AdmissionItem {
     disk_ratio: f64,
     /// Times the machine's process table.
     process_ratio: f64,
+}
+
+/// What connections may hold, and for how long.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HttpItem {
+    /// What the answers of one owner that are not yet sent may hold of the server's memory.
+    owner_answers_mb: u32,
+    /// How long a client may leave an answer unread before its connection is closed.
+    write_timeout_seconds: u32,
+    /// How long a new connection may take to send the head of its first request.
+    head_timeout_seconds: u32,
+    /// Connections of one peer address at a time.
+    connections_per_peer: u32,
 }
 
 /// How many sandboxes are kept ready.
@@ -216,6 +230,12 @@ impl From<SettingsView> for SettingsItem {
                     memory_ratio: k.admission_memory_ratio,
                     disk_ratio: k.admission_disk_ratio,
                     process_ratio: k.admission_process_ratio,
+                },
+                http: HttpItem {
+                    owner_answers_mb: k.http_owner_answers_mb,
+                    write_timeout_seconds: k.http_write_timeout_seconds,
+                    head_timeout_seconds: k.http_head_timeout_seconds,
+                    connections_per_peer: k.http_connections_per_peer,
                 },
                 pool: PoolSettings {
                     min: k.pool_min,

@@ -7,7 +7,7 @@ use crate::{egress::EgressPolicy, parse::seconds, time::rfc3339};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
 use atoll_provider::{Entry, EntryKind};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
-pub(crate) use exec::{ChangedFile, ExecBody, ExecResult, exit_code};
+pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult, exit_code};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

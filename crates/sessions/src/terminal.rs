@@ -31,7 +31,16 @@ impl Sessions {
 }
 
 fn executed(outcome: &ExecOutcome, seconds: u32) -> CommandExecuted {
-    let ExecOutcome { report, stdout, stderr, truncated: _, tails: [out, err], changed: _ } = outcome;
+    let ExecOutcome {
+        report,
+        stdout,
+        stderr,
+        truncated: _,
+        tails: [out, err],
+        changed: _,
+        held: _,
+        redactor: _,
+    } = outcome;
     let stdout = shown(stdout, out, STDOUT);
     let mut stderr = shown(stderr, err, STDERR);
     let notice = match (report.timed_out, report.oom_killed) {

@@ -3,7 +3,8 @@
 use crate::{SqliteStore, error::failed, row};
 use async_trait::async_trait;
 use atoll_store::{
-    Attempt, Begun, Clash, EXPIRES_AFTER_MS, Idempotency, Millis, Reply, Result, StoreError, Ticket,
+    Attempt, Begun, Clash, EXPIRES_AFTER_MS, Idempotency, Millis, REPLIES_PER_OWNER, REPLY_BYTES_PER_OWNER,
+    Reply, Result, StoreError, Ticket,
 };
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 use uuid::Uuid;
@@ -68,10 +69,31 @@ async fn finish(conn: &mut SqliteConnection, ticket: Ticket, reply: Reply) -> Re
             .bind(&ticket.owner)
             .bind(&ticket.key)
             .bind(&ticket.attempt.as_bytes()[..])
-            .execute(conn)
+            .execute(&mut *conn)
             .await
             .map_err(failed(DOING))?;
-    if done.rows_affected() == 0 { Err(StoreError::Conflict(Clash::Overtaken)) } else { Ok(()) }
+    if done.rows_affected() == 0 {
+        return Err(StoreError::Conflict(Clash::Overtaken));
+    }
+    cap(conn, &ticket.owner).await
+}
+
+/// Makes room for an owner's newest answers.
+async fn cap(conn: &mut SqliteConnection, owner: &str) -> Result<()> {
+    const NEWEST: &str = "ORDER BY begun_at DESC, rowid DESC";
+    let forget = format!(
+        "DELETE FROM idempotent WHERE rowid IN (SELECT rowid FROM idempotent WHERE owner = ?1 \
+         AND status IS NOT NULL {NEWEST} LIMIT -1 OFFSET ?2)"
+    );
+    let empty = format!(
+        "UPDATE idempotent SET body = NULL WHERE rowid IN (SELECT rowid FROM (SELECT rowid, \
+         sum(length(body)) OVER ({NEWEST}) AS total FROM idempotent \
+         WHERE owner = ?1 AND body IS NOT NULL) WHERE total > ?2)"
+    );
+    for (statement, most) in [(forget, i64::from(REPLIES_PER_OWNER)), (empty, REPLY_BYTES_PER_OWNER as i64)] {
+        sqlx::query(&statement).bind(owner).bind(most).execute(&mut *conn).await.map_err(failed(DOING))?;
+    }
+    Ok(())
 }
 
 async fn abandon(conn: &mut SqliteConnection, ticket: Ticket) -> Result<()> {

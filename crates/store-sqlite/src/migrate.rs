@@ -13,6 +13,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0004_lifetime.sql"),
     include_str!("../migrations/0005_tools.sql"),
     include_str!("../migrations/0006_mcp.sql"),
+    include_str!("../migrations/0007_sealed_replies.sql"),
 ];
 
 /// The version that this release writes.

@@ -54,6 +54,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MovesActivityTooFar, "what_was_done_last_never_moves_back"),
     (Fault::TakesAnyRequest, "a_request_is_carried_out_once"),
     (Fault::KeepsNoAnswer, "a_request_is_carried_out_once"),
+    (Fault::KeepsNoAnswer, "an_owners_oldest_answers_make_room"),
     (Fault::BeginsForEverybody, "of_many_who_begin_one_carries_out"),
     (Fault::AbandonsNothing, "an_abandoned_request_begins_again"),
     (Fault::NeverGivesUp, "a_lost_attempt_is_taken_over_and_cannot_answer"),

@@ -15,6 +15,12 @@ pub const GIVEN_UP_AFTER_MS: Millis = 3600 * 1000;
 /// The largest answer that is kept.
 pub const REPLY_BYTES: usize = 1024 * 1024;
 
+/// Answers that are kept of one owner.
+pub const REPLIES_PER_OWNER: u32 = 10_000;
+
+/// What the answers of one owner may have together.
+pub const REPLY_BYTES_PER_OWNER: usize = 32 * 1024 * 1024;
+
 /// The right to answer a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
@@ -31,7 +37,8 @@ pub struct Ticket {
 pub struct Reply {
     /// Its status.
     pub status: u16,
-    /// Its body; `None` when it was larger than [`REPLY_BYTES`]: the work is done, the answer lost.
+    /// Its body; `None` when it was larger than [`REPLY_BYTES`], or newer ones needed its room: the work is done,
+    /// the answer lost.
     pub body: Option<Vec<u8>>,
 }
 
@@ -95,7 +102,9 @@ pub trait Idempotency: Send + Sync {
         request_hash: [u8; 32],
         now: Millis,
     ) -> Result<Begun>;
-    /// Keeps the answer. `Conflict(Overtaken)` when the ticket is not the present one.
+    /// Keeps the answer. `Conflict(Overtaken)` when the ticket is not the present one. Where the owner has more
+    /// answers than [`REPLIES_PER_OWNER`], the oldest requests that are done are forgotten; where they have more
+    /// than [`REPLY_BYTES_PER_OWNER`], the oldest lose their bodies, and are still not carried out again.
     async fn finish_idempotent(&self, ticket: &Ticket, reply: Reply) -> Result<()>;
     /// Gives the key back, so that the request can be repeated. Fine when the ticket is not the present
     /// one.

@@ -95,10 +95,10 @@ async fn serve(config: &Config) -> Result<()> {
         .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
     let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
     let mut engine = ground.build(config, provider, address).await?;
-    let first = engine
-        .core
-        .create_first_key(std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty()))
-        .await?;
+    let given = std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty());
+    // The operator has what it gave, and standard output may end in a log.
+    let shown = given.is_none();
+    let first = engine.core.create_first_key(given).await?.filter(|_| shown);
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     let end = told_to_end()?;
@@ -119,7 +119,8 @@ async fn serve(config: &Config) -> Result<()> {
         // Clients that only listen would stay for ever.
         ending.cancel();
     };
-    atoll_front_rest::serve(listener, app, end).await;
+    let core = engine.core.clone();
+    atoll_front_rest::serve(listener, app, move || core.connection_limits(), end).await;
     engine.end().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())

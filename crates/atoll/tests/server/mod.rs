@@ -33,6 +33,7 @@ mod lifecycle_idle;
 mod limits;
 mod machine;
 mod mcp;
+mod memory;
 mod metrics;
 mod ordinary_user;
 mod pause;

@@ -226,6 +226,7 @@ impl Gates {
 
     /// The rules of a policy, for a sandbox of this image.
     pub(super) fn rules(&self, policy: &Policy, image: &str) -> Result<Rules> {
+        self.parts.book.note_use(&policy.presets);
         // Most name none, and every create asks.
         let presets =
             if policy.presets.is_empty() { Presets::default() } else { self.parts.book.presets(Some(image)) };

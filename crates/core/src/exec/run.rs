@@ -6,7 +6,8 @@ use super::{
     start::{Ready, started},
     watch::activity_of,
 };
-use crate::{Caller, Core, act::Trail};
+use crate::{Caller, Core, HeldAnswer, act::Trail};
+use atoll_audit::Redactor;
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, OutputStream};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -54,16 +55,25 @@ pub struct ExecOutcome {
     pub tails: [OutputTail; 2],
     /// Which files changed since the command before; none where nobody can tell.
     pub changed: Option<Changed>,
+    /// The outputs' part of what the owner's answers may hold.
+    pub held: Arc<HeldAnswer>,
+    /// Takes secret values out of a copy that is kept.
+    pub redactor: Redactor,
 }
 
+/// The most by which the memory of an output grows ahead of what was printed.
+const AHEAD: usize = 1 << 20;
+
 /// What was printed so far.
-#[derive(Default)]
 struct Printed {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     tails: [OutputTail; 2],
     next: u64,
     truncated: bool,
+    held: HeldAnswer,
+    /// The owner may hold no more: what comes is the tail's, so that nothing is missing in the middle.
+    full: bool,
 }
 
 impl Printed {
@@ -73,7 +83,15 @@ impl Printed {
             OutputStream::Stdout => (&mut self.stdout, out),
             OutputStream::Stderr => (&mut self.stderr, err),
         };
-        let room = LARGEST_OUTPUT.saturating_sub(to.len()).min(data.len());
+        let mut room = LARGEST_OUTPUT.saturating_sub(to.len()).min(data.len());
+        // The rest stays in the sandbox's spool, where the caller can read it by the command's id.
+        self.full |= !self.full && !self.held.grow(room);
+        if self.full {
+            room = 0;
+        }
+        if to.len() + room > to.capacity() {
+            to.reserve_exact(room.max(to.len().min(AHEAD)));
+        }
         let (head, beyond) = data.split_at(room);
         to.extend_from_slice(head);
         tail.add(head, beyond);
@@ -81,10 +99,19 @@ impl Printed {
         self.next = offset + data.len() as u64;
     }
 
-    fn end(self, report: ExecReport) -> ExecOutcome {
-        let Self { stdout, stderr, tails, next, truncated } = self;
+    fn end(self, report: ExecReport, redactor: Redactor) -> ExecOutcome {
+        let Self { stdout, stderr, tails, next, truncated, held, full: _ } = self;
         let truncated = truncated || report.dropped_bytes > 0 || next < report.output_bytes;
-        ExecOutcome { report, stdout, stderr, truncated, tails, changed: None }
+        ExecOutcome {
+            report,
+            stdout,
+            stderr,
+            truncated,
+            tails,
+            changed: None,
+            held: Arc::new(held),
+            redactor,
+        }
     }
 }
 
@@ -111,6 +138,7 @@ impl Core {
     ) -> Result<ExecOutcome> {
         // Before the trail hears of it: a flood must not fill that.
         self.take_exec(caller)?;
+        let held = self.hold_answer(&caller.owner)?;
         let id = request.id.unwrap_or_else(ExecId::random);
         let (kind, shown) = told.unwrap_or_else(|| ("exec", request.shown()));
         let what = request.what(kind, sandbox, ExecMode::Foreground, id).with(&shown);
@@ -126,7 +154,7 @@ impl Core {
         let container = Arc::clone(&ready.container);
         let mut trail = act.follow();
         let shown = trail.redacted(&shown);
-        let (mut outcome, note) = match self.run(sandbox, ready, request, shown, &mut trail).await {
+        let (mut outcome, note) = match self.run(sandbox, ready, request, shown, (&mut trail, held)).await {
             Ok(ran) => ran,
             Err(error) => return trail.failed(error).await,
         };
@@ -154,7 +182,7 @@ impl Core {
         ready: Ready,
         request: &ExecCommand,
         shown: String,
-        trail: &mut Trail,
+        (trail, held): (&mut Trail, HeldAnswer),
     ) -> Result<(ExecOutcome, Option<Note>)> {
         let Ready { id, command, container, joined } = ready;
         // One that was begun before is noted by whoever began it, or by the server's start.
@@ -168,13 +196,21 @@ impl Core {
         if !joined {
             request.feed(container.guest(), id);
         }
-        let outcome = collect(events, trail).await?;
+        let outcome = collect(events, trail, held).await?;
         Ok((outcome, leash.take_note()))
     }
 }
 
-async fn collect(mut events: ExecStream, trail: &mut Trail) -> Result<ExecOutcome> {
-    let mut printed = Printed::default();
+async fn collect(mut events: ExecStream, trail: &mut Trail, held: HeldAnswer) -> Result<ExecOutcome> {
+    let mut printed = Printed {
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+        tails: Default::default(),
+        next: 0,
+        truncated: false,
+        held,
+        full: false,
+    };
     loop {
         match events.next().await? {
             Some(ExecEvent::Started(_)) => {}
@@ -182,7 +218,7 @@ async fn collect(mut events: ExecStream, trail: &mut Trail) -> Result<ExecOutcom
                 trail.take(stream, offset, &data);
                 printed.add(stream, offset, &data);
             }
-            Some(ExecEvent::Ended(report)) => return Ok(printed.end(report)),
+            Some(ExecEvent::Ended(report)) => return Ok(printed.end(report, trail.redactor())),
             None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }
     }

@@ -122,6 +122,14 @@ knobs! {
     "admission.disk_ratio" admission_disk_ratio: f64 = 20.0, within(RATIO);
     /// How many times the machine's processes may be promised.
     "admission.process_ratio" admission_process_ratio: f64 = 16.0, within(RATIO);
+    /// What the answers of one owner that are not yet sent may hold of the server's memory.
+    "http.owner_answers_mb" http_owner_answers_mb: u32 = 64, within(1..=MILLION);
+    /// How long a client may leave an answer unread before its connection is closed.
+    "http.write_timeout_seconds" http_write_timeout_seconds: u32 = 60, within(1..=3600);
+    /// How long a new connection may take to send the head of its first request.
+    "http.head_timeout_seconds" http_head_timeout_seconds: u32 = 10, within(1..=600);
+    /// Connections of one peer address at a time; of an IPv6 address, of its /64.
+    "http.connections_per_peer" http_connections_per_peer: u32 = 4096, within(1..=8192);
     /// Whether sandboxes are kept ready.
     "warm_pool_enabled" warm_pool_enabled: bool = true, |_: &bool| Ok(());
     /// How many are kept ready of an image even when nobody asks.

@@ -11,12 +11,12 @@ use super::{
 use crate::{Entry, Presets, Reach};
 use atoll_types::Result;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Between two rounds of questions.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -28,6 +28,8 @@ const MOST_ASKED: usize = 64;
 const MOST_IMAGES: usize = 1024;
 
 struct State {
+    /// The ecosystems whose presets some policy has named.
+    used: BTreeSet<Ecosystem>,
     images: BTreeMap<String, Arc<Findings>>,
     links: Links,
 }
@@ -40,6 +42,8 @@ pub struct Book {
     file: Option<PathBuf>,
     state: Mutex<State>,
     changes: watch::Sender<u64>,
+    /// Wakes who asks indexes.
+    asked_for: Notify,
 }
 
 impl Book {
@@ -52,8 +56,16 @@ impl Book {
         file: Option<PathBuf>,
     ) -> Self {
         let links = file.as_deref().map(Links::load).unwrap_or_default();
-        let state = Mutex::new(State { images: BTreeMap::new(), links });
-        Self { machine, operator, reach, file, state, changes: watch::Sender::new(0) }
+        let state = Mutex::new(State { used: BTreeSet::new(), images: BTreeMap::new(), links });
+        Self {
+            machine,
+            operator,
+            reach,
+            file,
+            state,
+            changes: watch::Sender::new(0),
+            asked_for: Notify::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -94,6 +106,21 @@ impl Book {
         Presets(self.list(image).into_iter().map(|preset| (preset.name.clone(), entries(preset))).collect())
     }
 
+    /// Notes which presets a policy names: from then on their indexes are asked. A server whose sandboxes use none
+    /// asks no index.
+    pub fn note_use<'a>(&self, names: impl IntoIterator<Item = &'a String>) {
+        let named: BTreeSet<&String> = names.into_iter().collect();
+        let used = Ecosystem::ALL.into_iter().filter(|e| named.iter().any(|name| *name == e.as_str()));
+        let mut state = self.state();
+        let before = state.used.len();
+        state.used.extend(used);
+        let more = state.used.len() > before;
+        drop(state);
+        if more {
+            self.asked_for.notify_one();
+        }
+    }
+
     /// Told of each change of the presets.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
@@ -102,13 +129,16 @@ impl Book {
 
     /// The indexes that can be asked for links, of the machine and of every image.
     fn to_ask(&self) -> Vec<Index> {
-        let images: Vec<Arc<Findings>> = self.state().images.values().cloned().collect();
+        let (images, used_now): (Vec<Arc<Findings>>, _) = {
+            let state = self.state();
+            (state.images.values().cloned().collect(), state.used.clone())
+        };
         let places: Vec<Option<&Findings>> =
             [None].into_iter().chain(images.iter().map(|i| Some(&**i))).collect();
         let mut asked: Vec<Index> = Vec::new();
         for ecosystem in Ecosystem::ALL {
             // Nobody looks at what is learned where the operator wrote the list.
-            if self.operator.contains_key(ecosystem.as_str()) {
+            if self.operator.contains_key(ecosystem.as_str()) || !used_now.contains(&ecosystem) {
                 continue;
             }
             for image in &places {
@@ -150,25 +180,35 @@ impl Book {
         }
     }
 
-    /// Asks at once, every hour, sooner where something failed, and when an image was added. It never ends;
-    /// drop it.
+    /// Whether an index of a preset that is in use has not answered yet, in this run or one before it.
+    fn lacks_answers(&self) -> bool {
+        let indexes = self.to_ask();
+        let state = self.state();
+        indexes.iter().any(|index| !state.links.knows(&index.url))
+    }
+
+    /// Asks the indexes of presets that are in use: at once where one has never answered, else every hour, and sooner
+    /// where something failed. It never ends; drop it.
     pub async fn keep_fresh(&self, fetch: &dyn Fetch, mut failed: impl FnMut(atoll_types::Error)) {
         let mut changes = self.changes();
-        let mut soon = SOON;
+        let (mut soon, mut pause) = (SOON, INTERVAL);
         loop {
             let images = self.state().images.len();
+            if !self.lacks_answers() || pause < INTERVAL {
+                let added =
+                    async { while changes.changed().await.is_ok() && self.state().images.len() <= images {} };
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = added => if !self.lacks_answers() { continue },
+                    () = self.asked_for.notified() => if !self.lacks_answers() { continue },
+                }
+            }
             let all = self.refresh(fetch).await.unwrap_or_else(|error| {
                 failed(error);
                 true
             });
-            let pause = if all { INTERVAL } else { soon };
+            pause = if all { INTERVAL } else { soon };
             soon = if all { SOON } else { (soon * 2).min(INTERVAL) };
-            let added =
-                async { while changes.changed().await.is_ok() && self.state().images.len() <= images {} };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = added => {}
-            }
         }
     }
 }

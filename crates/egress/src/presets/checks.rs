@@ -40,7 +40,9 @@ impl Fetch for Index {
 
 fn book(trial: &Trial, file: Option<&Path>) -> Book {
     let machine = learn(&trial.machine(&[]));
-    Book::new(machine, BTreeMap::new(), Arc::default(), file.map(Path::to_owned))
+    let book = Book::new(machine, BTreeMap::new(), Arc::default(), file.map(Path::to_owned));
+    book.note_use(&["python".to_owned(), "debian".to_owned()]);
+    book
 }
 
 fn preset(book: &Book, image: Option<&str>, name: &str) -> Preset {
@@ -81,6 +83,33 @@ async fn links_are_asked_for_kept_over_a_failure_and_over_a_start() {
     assert!(presets.0["github"].len() > 5);
     fs::write(&file, "nonsense").unwrap();
     assert_eq!(shown(&preset(&book(&trial, Some(&file)), None, "python")), [alone]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_is_asked_when_its_preset_is_first_used_and_remembered_after() {
+    let trial = Trial::new(&[(PIP, SOURCE)]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("links.json");
+    let index = Index::default();
+    index.set("https://index.example.com/simple/six/", "<html><a href='https://files.example.com/six.whl'>");
+    let asked = || index.1.lock().unwrap().len();
+    let machine = || learn(&trial.machine(&[]));
+    let run = async |book: &Book, seconds: u64| {
+        let fresh = book.keep_fresh(&index, |error| panic!("{error}"));
+        tokio::time::timeout(std::time::Duration::from_secs(seconds), fresh).await.unwrap_err();
+    };
+    let first = Book::new(machine(), BTreeMap::new(), Arc::default(), Some(file.clone()));
+    run(&first, 3 * 3600).await;
+    assert_eq!(asked(), 0, "no policy names the preset");
+    first.note_use(&["github".to_owned(), "python".to_owned()]);
+    run(&first, 60).await;
+    assert_eq!(asked(), 1);
+    let second = Book::new(machine(), BTreeMap::new(), Arc::default(), Some(file));
+    second.note_use(&["python".to_owned()]);
+    run(&second, 60).await;
+    assert_eq!(asked(), 1, "a start remembers the answer");
+    run(&second, 3700).await;
+    assert_eq!(asked(), 2, "what is in use is asked for again after an hour");
 }
 
 #[tokio::test]
@@ -145,6 +174,7 @@ async fn the_operator_has_the_last_word() {
     let r = preset(&book, None, "r");
     assert!(r.entries.is_empty() && !r.notes.is_empty());
     let index = Index::default();
+    book.note_use(&["python".to_owned()]);
     assert!(book.refresh(&index).await.unwrap());
     assert_eq!(index.1.lock().unwrap().len(), 0);
     let json = serde_json::to_value(preset(&book, None, "ours")).unwrap();

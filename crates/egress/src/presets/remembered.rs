@@ -34,6 +34,11 @@ impl Links {
         self.hosts.get(index).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether an index has answered.
+    pub(super) fn knows(&self, index: &Url) -> bool {
+        self.hosts.contains_key(index)
+    }
+
     /// Why an index could not be asked.
     pub(super) fn failure(&self, index: &Url) -> Option<&str> {
         self.failures.get(index).map(String::as_str)

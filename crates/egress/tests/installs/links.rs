@@ -26,6 +26,7 @@ async fn the_server_asks_an_index_by_its_guarded_dialer_only() {
     let set = ("PIP_INDEX_URL".to_owned(), format!("http://index.example.com:{port}/simple"));
     let place = Place::image(root.path(), BTreeMap::from([set])).unwrap();
     let book = Book::new(learn(&place), BTreeMap::new(), Arc::default(), None);
+    book.note_use(&["python".to_owned()]);
     let egress = |reach| {
         let nameservers = vec![serve::names(at)];
         Egress::new(EgressSettings { reach, nameservers, ..EgressSettings::default() }).unwrap()

@@ -10,6 +10,7 @@ use crate::shapes::ChangedFile;
 use atoll_provider::{Changed, ExecReport, OutputStream};
 use atoll_types::{Error, ErrorCode};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -246,6 +247,25 @@ impl Encoder {
         STANDARD.encode_string(data, out);
         out.push_str("\"}\n\n");
     }
+}
+
+/// How much of an output is encoded at a time.
+const PIECE: usize = 32 << 10;
+
+/// Bytes as the inside of a JSON string, piece by piece; what is not UTF-8 becomes the replacement character, as
+/// it would in the whole.
+pub(crate) fn json_pieces(bytes: Vec<u8>) -> impl Stream<Item = String> {
+    stream::iter(std::iter::successors(Some((0, String::new())), move |(from, _)| {
+        let rest = bytes.get(*from..).filter(|rest| !rest.is_empty())?;
+        let mut piece = &rest[..rest.len().min(PIECE)];
+        if piece.len() < rest.len() {
+            piece = &piece[..piece.len() - cut_at_end(piece)];
+        }
+        let mut out = String::with_capacity(piece.len() + piece.len() / 8);
+        escape(&mut out, &String::from_utf8_lossy(piece));
+        Some((from + piece.len(), out))
+    }))
+    .map(|(_, piece)| piece)
 }
 
 /// Text as the inside of a JSON string.

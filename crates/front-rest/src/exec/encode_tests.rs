@@ -165,3 +165,25 @@ proptest! {
         prop_assert!(reader.dropped.is_empty());
     }
 }
+
+/// Cut anywhere, the pieces are what the whole would be: plain text, characters of several bytes, control characters,
+/// bytes that are no text and a character that ends too early.
+#[tokio::test]
+async fn pieces_of_json_are_the_whole() {
+    for unit in [
+        &b"plain text\n"[..],
+        "\u{0}\u{1}\"\\\u{7f}".as_bytes(),
+        "a\u{e4}\u{20ac}\u{1f600}".as_bytes(),
+        b"\xff\xc3(\xe2\x82",
+    ] {
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, PIECE + 2, PIECE + 3, 3 * PIECE + 5] {
+            let bytes: Vec<u8> = unit.iter().copied().cycle().take(length).collect();
+            let whole = String::from_utf8_lossy(&bytes).into_owned();
+            let pieces: String = json_pieces(bytes).collect().await;
+            assert!(
+                serde_json::from_str::<String>(&format!("\"{pieces}\"")).unwrap() == whole,
+                "{unit:?} {length}"
+            );
+        }
+    }
+}

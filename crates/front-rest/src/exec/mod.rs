@@ -14,7 +14,7 @@ use crate::{
     idempotency::{Busy, Repeat, once, once_streamed},
     listen::Ending,
     parse::{Raw, json, sandbox_id},
-    shapes::{ExecBody, ExecResult},
+    shapes::{ExecAnswer, ExecBody, ExecResult},
 };
 use atoll_core::{Caller, Core, ExecCommand, ExecMode};
 use atoll_store::SandboxId;
@@ -24,6 +24,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
+pub(crate) use encode::json_pieces;
 use shapes::ExecItem;
 
 /// Runs a command: to its end, with `stream` as events while it runs (see the output of a command), with
@@ -73,7 +74,7 @@ pub(crate) async fn exec(
     }
     let work = async move {
         let outcome = core.exec(&asker, sandbox, &command).await?;
-        Ok((StatusCode::OK, ExecResult::from(outcome)))
+        Ok((StatusCode::OK, ExecAnswer::from(outcome)))
     };
     once(&app, &caller, repeat, Busy::Join, work).await
 }

@@ -1,8 +1,16 @@
 //! A command and what came of it.
 
 use super::Map;
+use crate::{exec::json_pieces, idempotency::Rendered};
 use atoll_core::{ExecCommand, ExecOutcome};
 use atoll_provider::{Changed, ExecReport, FileAction, FileChange};
+use axum::{
+    body::Body,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -135,27 +143,84 @@ pub(crate) fn exit_code(report: &ExecReport) -> i32 {
     }
 }
 
-impl From<ExecOutcome> for ExecResult {
-    fn from(outcome: ExecOutcome) -> Self {
-        let ExecOutcome { report, stdout, stderr, truncated, tails: _, changed } = outcome;
-        let changed = changed.unwrap_or(Changed { files: Vec::new(), truncated: true });
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let mut stderr = text(stderr);
-        if let Some(failure) = &report.failure {
-            stderr.push_str(&failure.message);
-        }
-        Self {
+/// The answer to a command. Outputs of some size are encoded while they are sent: as JSON they can be six times as
+/// large, and a client may read slowly.
+pub(crate) struct ExecAnswer(pub(crate) ExecOutcome);
+
+/// The largest outputs of an answer that is encoded at once.
+const AT_ONCE: usize = 64 << 10;
+
+impl ExecAnswer {
+    /// The answer with these texts as its outputs.
+    fn result(&self, stdout: String, stderr: String) -> ExecResult {
+        let ExecOutcome { report, truncated, changed, .. } = &self.0;
+        let changed = changed.clone().unwrap_or(Changed { files: Vec::new(), truncated: true });
+        ExecResult {
             exec_id: report.id.to_string(),
-            exit_code: exit_code(&report),
-            stdout: text(stdout),
+            exit_code: exit_code(report),
+            stdout,
             stderr,
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
             timed_out: report.timed_out,
             oom_killed: report.oom_killed,
             signal: report.signal,
-            truncated,
+            truncated: *truncated,
             files_changed: changed.files.into_iter().map(ChangedFile::from).collect(),
             files_changed_truncated: changed.truncated,
         }
+    }
+
+    fn whole(&self) -> ExecResult {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        self.result(text(&self.0.stdout), text(&self.0.stderr))
+    }
+
+    /// The JSON before the outputs' texts, between them and after them.
+    fn around(&self) -> (String, String) {
+        const EMPTY: &str = r#""stdout":"","stderr":"""#;
+        let json = serde_json::to_string(&self.result(String::new(), String::new())).unwrap_or_default();
+        let (before, after) = json.split_once(EMPTY).unwrap_or_default();
+        (format!("{before}\"stdout\":\""), format!("\"{after}"))
+    }
+}
+
+impl From<ExecOutcome> for ExecAnswer {
+    fn from(mut outcome: ExecOutcome) -> Self {
+        if let Some(failure) = &outcome.report.failure {
+            outcome.stderr.extend_from_slice(failure.message.as_bytes());
+        }
+        Self(outcome)
+    }
+}
+
+impl Rendered for ExecAnswer {
+    fn kept(&self) -> Option<Vec<u8>> {
+        let ExecOutcome { stdout, stderr, redactor, .. } = &self.0;
+        if stdout.len() + stderr.len() > atoll_store::REPLY_BYTES {
+            return None;
+        }
+        let text = |bytes: &[u8]| redactor.text(&String::from_utf8_lossy(bytes));
+        serde_json::to_vec(&self.result(text(stdout), text(stderr))).ok()
+    }
+
+    fn respond(self, status: StatusCode) -> Response {
+        if self.0.stdout.len() + self.0.stderr.len() <= AT_ONCE {
+            return (status, axum::Json(self.whole())).into_response();
+        }
+        let (before, after) = self.around();
+        let ExecOutcome { stdout, stderr, held, .. } = self.0;
+        let fixed = |text: String| stream::once(async move { text });
+        let pieces = fixed(before)
+            .chain(json_pieces(stdout))
+            .chain(fixed("\",\"stderr\":\"".into()))
+            .chain(json_pieces(stderr))
+            .chain(fixed(after))
+            .map(move |piece| {
+                // Until the last piece is taken, or the connection has gone.
+                let _ = &held;
+                Ok::<_, std::convert::Infallible>(Bytes::from(piece))
+            });
+        let body = Body::from_stream(pieces);
+        (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
 }

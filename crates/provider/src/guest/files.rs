@@ -8,6 +8,7 @@ use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use rustix::process::{Resource, getrlimit};
+use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
 
@@ -148,14 +149,34 @@ impl Guest {
 
     /// What is in a folder.
     pub async fn list_dir(&self, path: &str) -> Result<Vec<Entry>> {
+        Ok(self.list_page(path, None, usize::MAX).await?.0)
+    }
+
+    /// The first entries by name after one, and whether there are more. However many there are, no more are held.
+    pub async fn list_page(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<Entry>, bool)> {
         let reply = self.client().list_dir(v1::ListDirRequest { path: path.into() }).await;
         let mut stream = self.check_at(path, reply).await?.into_inner();
-        let mut entries = Vec::new();
+        let (mut entries, mut more, mut seen) = (BTreeMap::new(), false, 0_u64);
         loop {
             let message = stream.message().await;
-            match self.check_at(path, message).await? {
-                Some(entry) => entries.push(Entry::read(entry)?),
-                None => return Ok(entries),
+            let Some(entry) = self.check_at(path, message).await? else {
+                return Ok((entries.into_values().collect(), more));
+            };
+            let entry = Entry::read(entry)?;
+            if after.is_some_and(|after| entry.name.as_str() <= after) {
+                continue;
+            }
+            // Names that are no text may look the same.
+            seen += 1;
+            entries.insert((entry.name.clone(), seen), entry);
+            if entries.len() > limit {
+                entries.pop_last();
+                more = true;
             }
         }
     }

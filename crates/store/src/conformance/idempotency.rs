@@ -1,7 +1,9 @@
 //! Requests that may be repeated.
 
 use super::{Failure, NOW, Outcome, Shared, clashes, crowd, same};
-use crate::{Begun, Clash, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, REPLY_BYTES, Reply, Ticket};
+use crate::{
+    Begun, Clash, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, REPLY_BYTES, REPLY_BYTES_PER_OWNER, Reply, Ticket,
+};
 
 const HASH: [u8; 32] = [7; 32];
 
@@ -91,4 +93,22 @@ pub(super) async fn an_answer_too_large_is_done_without_its_body(store: Shared) 
     store.finish_idempotent(&mine, too_large).await?;
     let done = Begun::Done(Reply { status: 200, body: None });
     same("one more", begin(&store, NOW).await? == done, true)
+}
+
+pub(super) async fn an_owners_oldest_answers_make_room(store: Shared) -> Outcome {
+    let whole = Reply { status: 200, body: Some(vec![1; REPLY_BYTES]) };
+    let most = REPLY_BYTES_PER_OWNER / REPLY_BYTES;
+    let begin = async |owner: &'static str, n: usize| {
+        store.begin_idempotent(owner, &n.to_string(), HASH, NOW + n as i64).await
+    };
+    for (owner, n) in [("other", 0)].into_iter().chain((0..=most).map(|n| ("owner", n))) {
+        let Begun::New(mine) = begin(owner, n).await? else {
+            return Err(Failure(format!("{owner} {n} was begun before")));
+        };
+        store.finish_idempotent(&mine, whole.clone()).await?;
+    }
+    let gone = Begun::Done(Reply { status: 200, body: None });
+    same("the oldest is done without its body", begin("owner", 0).await? == gone, true)?;
+    same("the next stays", begin("owner", 1).await? == Begun::Done(whole.clone()), true)?;
+    same("another's stays", begin("other", 0).await? == Begun::Done(whole), true)
 }

@@ -115,6 +115,7 @@ checks![
     keys::a_touch_never_moves_back,
     keys::old_keys_go_but_never_the_last,
     idempotency::a_request_is_carried_out_once,
+    idempotency::an_owners_oldest_answers_make_room,
     idempotency::of_many_who_begin_one_carries_out,
     idempotency::an_abandoned_request_begins_again,
     idempotency::a_lost_attempt_is_taken_over_and_cannot_answer,

@@ -1,0 +1,141 @@
+//! What a client that does not read, or that only connects, can make the server hold.
+
+use super::fixture::{KEY, Server};
+use crate::engine::fixture::eventually;
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+/// Resident memory of the server, in MiB.
+fn resident(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+}
+
+/// A request whose answer is not read.
+fn unread(server: &Server, method: &str, path: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    stream
+}
+
+const CONTROLS: &str = "head -c 8388608 /dev/zero | tr '\\0' '\\1' | tee /dev/stderr";
+
+#[test]
+fn unread_answers_hold_no_more_than_an_owner_may() {
+    let server =
+        Server::start_with(&["--set", "http.owner_answers_mb=32", "--set", "http.write_timeout_seconds=5"]);
+    let path = server.create("{}");
+    // One that is read is whole, and right.
+    let told = server.exec(&path, CONTROLS);
+    let all = "\u{1}".repeat(8 << 20);
+    assert!(told["stdout"] == all && told["stderr"] == all && told["truncated"] == false);
+    drop((told, all));
+    let before = resident(&server);
+    let body = serde_json::json!({ "command": CONTROLS, "timeout_seconds": 60 }).to_string();
+    let waiting: Vec<_> = (0..6).map(|_| unread(&server, "POST", &format!("{path}/exec"), &body)).collect();
+    let mut most = 0;
+    eventually("an answer to be refused for want of room", || {
+        most = most.max(resident(&server));
+        let answer = server.ask("POST", &format!("{path}/exec"), r#"{"command":"head -c 100000 /dev/zero"}"#);
+        answer.status == 429 && answer.header("retry-after").is_some() || answer.json()["truncated"] == true
+    });
+    assert!(most < before + 200, "{before} MiB before, {most} MiB with six unread answers");
+    // Who does not read is given up on, and the room is free again.
+    eventually("room again", || {
+        let answer = server.ask("POST", &format!("{path}/exec"), r#"{"command":"head -c 100000 /dev/zero"}"#);
+        answer.status == 200 && answer.json()["truncated"] == false
+    });
+    drop(waiting);
+}
+
+#[test]
+fn a_large_folder_is_listed_page_by_page() {
+    let server = Server::start();
+    let path = server.create("{}");
+    server.exec(&path, "mkdir many && cd many && seq -f %06g 1 12000 | xargs touch");
+    let page = |query: &str| {
+        let answer = server.ask("GET", &format!("{path}/files?path=many{query}"), "");
+        assert_eq!(answer.status, 200);
+        let names: Vec<String> = answer
+            .json()
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|f| f["name"].as_str().unwrap().to_owned())
+            .collect();
+        (names, answer.header("atoll-truncated").is_some())
+    };
+    let (names, more) = page("");
+    assert_eq!(
+        (names.len(), names[0].as_str(), names[9999].as_str(), more),
+        (10_000, "000001", "010000", true)
+    );
+    let (names, more) = page("&after=010000");
+    assert_eq!((names.len(), names[1999].as_str(), more), (2000, "012000", false));
+    assert_eq!(page("&limit=2&after=000003"), (vec!["000004".into(), "000005".into()], true));
+    for wrong in ["limit=0", "limit=10001", "limit=x"] {
+        assert_eq!(server.ask("GET", &format!("{path}/files?{wrong}"), "").status, 422, "{wrong}");
+    }
+}
+
+#[test]
+fn idle_connections_without_a_key_silence_nothing() {
+    let server = Server::start_with(&[
+        "--set",
+        "http.connections_per_peer=200",
+        "--set",
+        "http.head_timeout_seconds=2",
+    ]);
+    let mut idle: Vec<_> = (0..400).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    for _ in 0..5 {
+        let health = super::http::request(server.address, "GET", "/health", &[], b"").unwrap();
+        assert_eq!(health.status, 200);
+    }
+    // Those that ask for nothing are closed, and then there is room for all.
+    idle[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
+    eventually("room again", || {
+        super::http::request(server.address, "GET", "/openapi.json", &[], b"").is_ok_and(|a| a.status == 200)
+    });
+}
+
+#[test]
+fn figures_need_a_key_unless_this_machine_asks_by_its_own_name() {
+    let server = Server::start();
+    let ask = |host: &str, extra: &str| {
+        let text = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n{extra}Connection: close\r\n\r\n");
+        super::http::send(server.address, text.as_bytes()).unwrap().status
+    };
+    assert_eq!((ask("localhost", ""), ask("127.0.0.1:1", "")), (200, 200));
+    assert_eq!((ask("attacker.example", ""), ask("localhost", "X-Forwarded-For: 192.0.2.1\r\n")), (401, 401));
+    assert_eq!(ask("attacker.example", &format!("Authorization: Bearer {KEY}\r\n")), 200);
+}
+
+#[test]
+fn kept_replies_are_sealed_and_hold_no_secret() {
+    let server = Server::start();
+    let path = server.create(r#"{"secrets":{"TOKEN":"hunter2-in-the-environment"}}"#);
+    let ask = || {
+        let headers = [("Authorization", "Bearer bootstrap-key-of-a-test"), ("Idempotency-Key", "one")];
+        let body = br#"{"command":"echo $TOKEN; echo printed-in-the-clear"}"#;
+        super::http::request(server.address, "POST", &format!("{path}/exec"), &headers, body).unwrap()
+    };
+    let (first, again) = (ask(), ask());
+    assert!(first.json()["stdout"].as_str().unwrap().contains("hunter2"));
+    let kept = again.json()["stdout"].as_str().unwrap().to_owned();
+    assert!(kept.contains("printed-in-the-clear") && !kept.contains("hunter2"), "{kept}");
+    for file in fs::read_dir(server.data().join("server")).unwrap().flatten() {
+        let content = fs::read(file.path()).unwrap();
+        let clear = br#""stdout":"#;
+        assert!(!content.windows(clear.len()).any(|w| w == clear), "{:?}", file.path());
+    }
+}

@@ -1,0 +1,128 @@
+//! What answers that are not yet sent hold of the server's memory, by owner. Whatever keeps an answer of a size
+//! that its caller decides takes a [`HeldAnswer`] for it and drops that with the answer.
+
+use crate::Core;
+use atoll_types::{Error, ErrorCode, Result};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// When to ask again. A client that reads makes room at once; one that does not is cut off by the write timeout.
+const RETRY_SECONDS: u32 = 5;
+
+/// Bytes held, by owner; owners that hold none are not in it.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(Mutex<HashMap<String, u64>>);
+
+impl Answers {
+    fn held(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one answer holds, until it is dropped.
+#[derive(Debug)]
+pub struct HeldAnswer {
+    answers: Arc<Answers>,
+    owner: String,
+    bytes: u64,
+    most: u64,
+}
+
+impl HeldAnswer {
+    /// Holds so many bytes more, unless that is above what the owner may hold.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let mut held = self.answers.held();
+        let used = held.get(&self.owner).copied().unwrap_or_default();
+        let after = used.saturating_add(bytes as u64);
+        if after > self.most {
+            return false;
+        }
+        held.insert(self.owner.clone(), after);
+        self.bytes += bytes as u64;
+        true
+    }
+}
+
+impl HeldAnswer {
+    /// Holds all that is left, for an answer that must be given though it is above what the owner may hold.
+    pub fn fill(&mut self) {
+        let used = self.answers.held().get(&self.owner).copied().unwrap_or_default();
+        let left = self.most.saturating_sub(used);
+        self.grow(usize::try_from(left).unwrap_or(usize::MAX));
+    }
+}
+
+impl Drop for HeldAnswer {
+    fn drop(&mut self) {
+        let mut held = self.answers.held();
+        let left = held.get(&self.owner).copied().unwrap_or_default().saturating_sub(self.bytes);
+        if left == 0 {
+            held.remove(&self.owner);
+        } else {
+            held.insert(self.owner.clone(), left);
+        }
+    }
+}
+
+/// What a connection may do, as is set now.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionLimits {
+    /// How long an answer may stay unread.
+    pub write_timeout: Duration,
+    /// How long the head of the first request may take.
+    pub head_timeout: Duration,
+    /// Connections of one peer.
+    pub per_peer: usize,
+}
+
+impl Core {
+    /// What a connection may do, as is set now.
+    #[must_use]
+    pub fn connection_limits(&self) -> ConnectionLimits {
+        let knobs = self.live.now();
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        ConnectionLimits {
+            write_timeout: seconds(knobs.http_write_timeout_seconds),
+            head_timeout: seconds(knobs.http_head_timeout_seconds),
+            per_peer: knobs.http_connections_per_peer as usize,
+        }
+    }
+
+    /// An answer to this owner, which holds nothing yet; refused where the owner's unread answers hold all that
+    /// they may.
+    pub fn hold_answer(&self, owner: &str) -> Result<HeldAnswer> {
+        let most = u64::from(self.live.now().http_owner_answers_mb) << 20;
+        let answers = Arc::clone(&self.answers);
+        let used = answers.held().get(owner).copied().unwrap_or_default();
+        if used >= most {
+            let message =
+                "your answers that are not yet read hold all the memory that they may; read them first";
+            return Err(Error::new(ErrorCode::LimitExceeded, message)
+                .fact("limit", "http.owner_answers_mb")
+                .fact("allowed", most >> 20)
+                .retry_after(RETRY_SECONDS));
+        }
+        Ok(HeldAnswer { answers, owner: owner.to_owned(), bytes: 0, most })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_holds_no_more_than_it_may_and_what_is_dropped_is_free() {
+        let answers = Arc::new(Answers::default());
+        let answer =
+            |owner: &str| HeldAnswer { answers: answers.clone(), owner: owner.into(), bytes: 0, most: 10 };
+        let (mut one, mut two, mut other) = (answer("ann"), answer("ann"), answer("bob"));
+        assert!(one.grow(6) && two.grow(4) && !two.grow(1) && other.grow(10));
+        drop(one);
+        assert!(two.grow(6) && !two.grow(1));
+        drop((two, other));
+        assert!(answers.held().is_empty());
+    }
+}

@@ -1,0 +1,103 @@
+//! How many connections a peer has, and the few that are kept back for asking whether the server is well.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Connections by peer; those without any are not in it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+/// Who a peer is: its address, or of an IPv6 address its /64, of which one machine has all.
+fn peer_of(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+impl Peers {
+    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more connection of this peer, unless it has so many.
+    pub(crate) fn take(&self, peer: SocketAddr, most: usize) -> Option<PeerPlace> {
+        let peer = peer_of(peer);
+        let mut counts = self.counts();
+        let count = counts.entry(peer).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(PeerPlace { peers: self.clone(), peer })
+    }
+}
+
+/// One of a peer's connections, until it is dropped.
+pub(crate) struct PeerPlace {
+    peers: Peers,
+    peer: IpAddr,
+}
+
+impl Drop for PeerPlace {
+    fn drop(&mut self) {
+        let mut counts = self.peers.counts();
+        if let Some(count) = counts.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// Connections beyond the limits at a time.
+const RESERVED: usize = 64;
+
+/// The connections beyond the limits, the oldest first. One more than there may be ends the oldest: whether the server
+/// is well is asked and answered within moments, and idle connections do not keep others out.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve(VecDeque<CancellationToken>);
+
+impl Reserve {
+    /// One more. The token is cancelled when it has to go.
+    pub(crate) fn enter(&mut self) -> CancellationToken {
+        if self.0.len() >= RESERVED
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.cancel();
+        }
+        let token = CancellationToken::new();
+        self.0.push_back(token.clone());
+        token
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_no_more_connections_than_it_may() {
+        let peers = Peers::default();
+        let take = |peer: &str| peers.take(peer.parse().unwrap(), 2);
+        let held = (take("192.0.2.1:1"), take("[::ffff:192.0.2.1]:2"));
+        assert!(held.0.is_some() && held.1.is_some() && take("192.0.2.1:3").is_none());
+        assert!(take("192.0.2.2:1").is_some());
+        let net = (take("[2001:db8::1]:1"), take("[2001:db8::2]:1"));
+        assert!(net.1.is_some() && take("[2001:db8::3]:1").is_none() && take("[2001:db8:0:1::]:1").is_some());
+        drop((held, net));
+        assert!(peers.counts().is_empty());
+    }
+
+    #[test]
+    fn the_oldest_beyond_the_limits_makes_room() {
+        let mut reserve = Reserve::default();
+        let all: Vec<_> = (0..=RESERVED).map(|_| reserve.enter()).collect();
+        assert!(all[0].is_cancelled() && !all[1].is_cancelled());
+    }
+}
