@@ -79,7 +79,7 @@ fn the_last_admin_that_lasts_cannot_be_revoked() {
     let (next, _) = make(&server, KEY, r#"{"name":"n","owner":"bea","scope":"admin"}"#);
     assert_eq!(revoke(&server, &next, &first), 200);
     assert_eq!(server.ask("GET", "/api/v1/sandboxes", "").status, 401);
-    assert_eq!(server.ask_as(&next, "GET", "/api/v1/settings", "").status, 200);
+    assert_eq!(server.ask_as(&next, "GET", "/api/v1/settings/sandbox", "").status, 200);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_lost_admin_is_recovered_from_the_stopped_data_folder_and_audited() {
     assert!(recovered.status.success(), "{recovered:?}");
     let secret = String::from_utf8(recovered.stdout).unwrap().trim().to_owned();
     server.restart();
-    assert_eq!(server.ask_as(&secret, "GET", "/api/v1/settings", "").status, 200, "it is an admin's");
+    assert_eq!(server.ask_as(&secret, "GET", "/api/v1/settings/sandbox", "").status, 200, "it is an admin's");
     let rows = server.ask("GET", "/api/v1/audit?kind=key.recover", "").json();
     assert!(rows.to_string().contains(r#""ok""#), "{rows}");
     assert!(!rows.to_string().contains(&secret));
