@@ -488,13 +488,12 @@ mod tests {
             "ls --sort colour",
             "ls --sort created:up",
             "ls --label a=b,c",
-            "keys create x --scope god",
         ] {
             let kind = parse(line).unwrap_err();
             assert!(matches!(kind, ErrorKind::ValueValidation | ErrorKind::InvalidValue), "{line}: {kind:?}");
         }
         assert_eq!(parse("exec abcd --stream -d -- ls").unwrap_err(), ErrorKind::ArgumentConflict);
-        for line in ["logs a", "ps", "kill a", "rm", "keys create", "cp a", "inspect"] {
+        for line in ["logs a", "ps", "kill a", "rm", "cp a", "inspect"] {
             assert_eq!(parse(line).unwrap_err(), ErrorKind::MissingRequiredArgument, "{line}");
         }
     }

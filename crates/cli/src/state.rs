@@ -6,7 +6,7 @@ use std::{
 };
 
 /// The user's state folder for Atoll, `$XDG_STATE_HOME/atoll` or `~/.local/state/atoll`; none where it would lie in
-/// somebody else's home, as after `sudo` with the caller's variables: what root makes there would be root's.
+/// another user's home, as after `sudo` with the caller's variables: what root makes there would be root's.
 #[must_use]
 pub fn state_dir() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);

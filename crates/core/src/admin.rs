@@ -32,7 +32,7 @@ impl BulkAction {
 /// Which sandboxes are meant.
 #[derive(Debug, Clone)]
 pub enum BulkTarget {
-    /// These, of whoever they are.
+    /// These, of any owner.
     Ids(Vec<SandboxId>),
     /// All that are found so.
     Found(Box<ListQuery>),

@@ -226,7 +226,8 @@ impl Desk {
         let record = self.whole_record().await?;
         let not_running = || {
             let why = record.status_reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
-            let message = format!("the sandbox is {}{why}; resume it first", record.status);
+            let help = if record.status == Status::Destroyed { "" } else { "; resume it first" };
+            let message = format!("the sandbox is {}{why}{help}", record.status);
             Error::new(ErrorCode::NotRunning, message)
         };
         match (record.status, record.container) {

@@ -143,7 +143,7 @@ impl From<EgressView> for EgressInfo {
 pub(crate) struct EgressTokenBody {
     /// For how long. Four hours, where nothing is said.
     #[schema(value_type = Option<f64>, minimum = 1, maximum = 604_800)]
-    #[serde(deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "seconds")]
     ttl_seconds: Option<u32>,
 }
 

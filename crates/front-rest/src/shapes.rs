@@ -27,12 +27,12 @@ pub(crate) struct CreateBody {
     /// which it may have.
     profile: Option<String>,
     #[schema(value_type = Option<f64>, minimum = 10, maximum = 2_592_000)]
-    #[serde(deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "seconds")]
     idle_timeout_seconds: Option<u32>,
     /// How long it may live in all, stopped or not; then it is destroyed. As long as the server's setting
     /// allows where it is left out.
     #[schema(value_type = Option<f64>, minimum = 1, maximum = 31_536_000)]
-    #[serde(deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "seconds")]
     max_lifetime_seconds: Option<u32>,
     #[schema(minimum = 16, maximum = 67_108_864)]
     memory_mb: Option<u64>,
@@ -107,7 +107,7 @@ impl From<CreateBody> for CreateSandbox {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PatchBody {
     #[schema(value_type = Option<f64>, minimum = 10, maximum = 2_592_000)]
-    #[serde(deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "seconds")]
     idle_timeout_seconds: Option<u32>,
     #[schema(minimum = 16, maximum = 67_108_864)]
     memory_mb: Option<u64>,

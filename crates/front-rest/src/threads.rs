@@ -284,7 +284,9 @@ pub(crate) async fn upload(
         if kept.len() >= MOST_FILES {
             return Err(Error::invalid("files", format!("an upload may have {MOST_FILES} files")).into());
         }
-        let name = field.file_name().unwrap_or_default().to_owned();
+        let Some(name) = field.file_name().map(ToOwned::to_owned) else {
+            return Err(Error::invalid("files", "a part without a file name is no file").into());
+        };
         kept.push(UploadItem::from(app.sessions.upload(&who, &name, chunks(field)).await?));
     }
     match kept.is_empty() {

@@ -77,11 +77,13 @@ pub(crate) fn prepare_process(config: &GuestConfig) -> Result<OwnedFd, String> {
 ///
 /// Nothing inside leaves a core: a file would have to be larger than the limit of one byte, and with exactly
 /// this limit the kernel does not start the program of a piped `core_pattern` either, which it would with 0.
-/// The system call filter keeps it from being changed.
+/// The system call filter keeps it from being changed. Where PID 1 inherited a hard limit of 0, as from sudo, it
+/// cannot raise it and keeps that.
 fn set_limits() -> rustix::io::Result<()> {
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum })?;
-    setrlimit(Resource::Core, Rlimit { current: Some(1), maximum: Some(1) })
+    let core = getrlimit(Resource::Core).maximum.map_or(1, |most| most.min(1));
+    setrlimit(Resource::Core, Rlimit { current: Some(core), maximum: Some(core) })
 }
 
 /// Runs a tool. The user's other processes are kept from looking into it; what it says is believed no

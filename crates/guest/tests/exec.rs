@@ -51,10 +51,13 @@ async fn the_environment_is_ours_and_nothing_leaks() {
             "LANG=C.UTF-8",
             "LOGNAME=user",
             "MINE=1",
-            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "NPM_CONFIG_PREFIX=/home/user/.local",
+            "PATH=/home/user/.local/bin:/home/user/.cargo/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PIP_BREAK_SYSTEM_PACKAGES=1",
             "SANDBOX=yes",
             "TERM=xterm",
             "USER=user",
+            "UV_BREAK_SYSTEM_PACKAGES=1",
         ]
     );
 }

@@ -2,6 +2,7 @@
 //! neighbours and the server would get nothing. What they count is bounded for each sandbox by its memory
 //! and its processes, so they can be high; they are raised and never lowered.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{fs, io};
 
 /// Below /proc/sys. The first two are what systemd sets.
@@ -10,10 +11,20 @@ const CEILINGS: [(&str, u64); 3] =
 
 /// Raises them. A machine that does not allow it keeps its own.
 pub(crate) fn raise() {
+    raise_core_limit();
     for (name, wanted) in CEILINGS {
         if let Err(error) = raise_one(&format!("/proc/sys/{name}"), wanted) {
             tracing::warn!(name, %error, "a ceiling of the machine cannot be raised");
         }
+    }
+}
+
+/// PID 1 sets a core limit of one byte, which it cannot where the launcher was started with a hard limit of 0, as
+/// sudo may do. Only a launcher with CAP_SYS_RESOURCE can raise it; without it PID 1 keeps 0.
+fn raise_core_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Core);
+    if maximum == Some(0) && setrlimit(Resource::Core, Rlimit { current, maximum: Some(1) }).is_err() {
+        tracing::warn!("the limit of core files stays 0: a piped core_pattern sees the crashes of sandboxes");
     }
 }
 

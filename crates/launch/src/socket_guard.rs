@@ -1,5 +1,5 @@
 //! Memory that a sandbox's sockets hold and no cgroup counts: connections that wait to be accepted are made
-//! by the kernel on nobody's account, and so are its answers on netlink. No setting bounds their sum, so it
+//! by the kernel and charged to no cgroup, and so are its answers on netlink. No setting bounds their sum, so it
 //! is looked at, and where it is more than a quarter of the sandbox's memory its commands are ended; the
 //! sandbox itself lives on.
 

@@ -31,7 +31,7 @@ pub(crate) fn find() -> Option<String> {
     serde_json::to_string(&found).ok().filter(|text| text.len() <= LARGEST)
 }
 
-/// What package managers of the machine say, to whoever may read it.
+/// What the machine's package managers are set to use, as far as this process may read it.
 pub(crate) fn found() -> Findings {
     let passed = std::env::var(FOUND).ok().and_then(|text| serde_json::from_str(&text).ok());
     let look = || match Place::machine() {

@@ -54,7 +54,7 @@ assert sandboxes_list.sync(client=client).total == 1
 gone = sandboxes_destroy.sync_detailed(made.id, client=client)
 assert gone.status_code == 204, gone
 missing = exec_exec.sync(made.id, client=client, body=ExecBody(command="true"))
-assert isinstance(missing, Error) and missing.error.code.value == "not_found", missing
+assert isinstance(missing, Error) and missing.error.code.value == "not_running", missing
 stranger = AuthenticatedClient(base_url=sys.argv[1], token="nothing")
 assert sandboxes_get.sync_detailed(made.id, client=stranger).status_code == 401
 print("all of it")

@@ -67,7 +67,7 @@ fn files_of_a_stopped_sandbox_can_be_listed_read_and_deleted() {
     assert_eq!(status(&server, &path), "stopped");
     // A start and an end do not wait for it.
     assert_eq!(server.ask("POST", &format!("{path}/resume"), "").status, 200);
-    assert_eq!(server.says(&path, "cat new; ls"), "new\nnew\nsite");
+    assert_eq!(server.says(&path, "cat new; echo; ls"), "new\nnew\nsite");
     server.ask("POST", &format!("{path}/stop"), "");
     assert_eq!(names(), ["new", "site"]);
     assert_eq!(server.ask("DELETE", &path, "").status, 204);

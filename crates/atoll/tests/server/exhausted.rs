@@ -15,7 +15,9 @@ const PROCESSES: &str = "import os, time\nwhile True:\n  try:\n    if os.fork() 
 /// Has as many files open as it may, in as many processes as it may.
 const DESCRIPTORS: &str = "import os, time\nfiles = []\nfor n in range(8):\n  if os.fork() == 0: break\n\
                            while True:\n  try: files.append(os.open('/dev/null', 0))\n  \
-                           except OSError: open('/workspace/full', 'w'); time.sleep(5000)";
+                           except OSError: break\n\
+                           os.close(files.pop()); open('/workspace/full', 'w').close()\n\
+                           files.append(os.open('/dev/null', 0)); time.sleep(5000)";
 /// Is killed for its memory again and again, by processes that would rather have others killed.
 const MEMORY: &str = "import os, time\n\
     def spare(pid, score):\n  try: open(f'/proc/{pid}/oom_score_adj', 'w').write(str(score))\n  except OSError: pass\n\

@@ -105,6 +105,18 @@ impl Person {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Types when a prompt waits: the line editor has the terminal, and nothing more is printed.
+    fn types_at_prompt(&mut self, text: &str) {
+        loop {
+            match self.arrives.recv_timeout(Duration::from_millis(500)) {
+                Ok(bytes) => self.seen.extend(bytes),
+                Err(_) if self.is_raw() => break,
+                Err(_) => {}
+            }
+        }
+        self.types(text);
+    }
+
     /// It is raw while the sandbox has it.
     fn is_raw(&self) -> bool {
         !tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ICANON)
@@ -318,7 +330,8 @@ fn a_command_runs_at_a_terminal_as_people_type_it() {
     person.types("exit 3\r");
     assert_eq!(person.end().0.code(), Some(3));
     // The start of an id is enough to come back.
-    let mut person = Person::sits(&mut shell(&server, &sandbox, &["--command", "read x; exit $x"]));
+    let mut person =
+        Person::sits(&mut shell(&server, &sandbox, &["--command", "read x; exit ${x##*[!0-9]}"]));
     person.until("");
     while !person.is_raw() {
         thread::sleep(Duration::from_millis(10));
@@ -348,34 +361,37 @@ fn a_prompt_edits_completes_remembers_and_continues() {
     };
     let mut person = sits(&[]);
     person.until(">>> ");
-    person.types("abcdef = 41\r");
+    person.types_at_prompt("abcdef = 41\r");
     // The tabulator asks the kernel; ctrl-a goes to the beginning.
-    person.types("abcd\t + 1\x01(1 + \x05)\r");
+    person.types_at_prompt("abcd\t + 1\x01(1 + \x05)\r");
     person.until("43");
-    person.types("def f():\r");
+    person.types_at_prompt("def f():\r");
     person.until("... ");
-    person.types("    return 7000 + 7\r\rf()\r");
+    person.types_at_prompt("    return 7000 + 7\r");
+    person.types_at_prompt("\r");
+    person.types_at_prompt("f()\r");
     person.until("7007");
-    person.types("while True: pass\r\r");
-    thread::sleep(Duration::from_millis(500));
+    person.types_at_prompt("print('be' + 'gun', flush=True); exec('while True: pass')\r");
+    person.until("begun");
     person.types("\x03");
     person.until("KeyboardInterrupt");
-    person.types("\x04");
+    person.types_at_prompt("\x04");
     assert_eq!(person.end().0.code(), Some(0));
     let mut person = sits(&[]);
     person.until(">>> ");
     // What was typed in the session before comes back.
-    person.types("\x12abcdef =\r");
-    person.types("abcdef * 100\r");
+    person.types_at_prompt("\x12abcdef =\r");
+    person.types_at_prompt("abcdef * 100\r");
     person.until("4100");
-    person.types("\x04");
+    person.types_at_prompt("\x04");
     person.end();
     let mut person = sits(&["--language", "bash"]);
     person.until("$ ");
-    person.types("for i in 1 2; do\r");
+    person.types_at_prompt("for i in 1 2; do\r");
     person.until("> ");
-    person.types("echo n$((i * 21))\rdone\r");
+    person.types_at_prompt("echo n$((i * 21))\r");
+    person.types_at_prompt("done\r");
     person.until("n42");
-    person.types("\x04");
+    person.types_at_prompt("\x04");
     person.end();
 }

@@ -348,6 +348,6 @@ fn a_sandbox_has_its_share_of_terminals_and_no_more() {
     holder.until("held");
     let path = format!("{sandbox}/terminal");
     let (code, body) = connect(&server, &path, &[("authorization", &bearer(KEY))]).map(drop).unwrap_err();
-    assert!(code == 429 && body.contains("terminals"), "{code} {body}");
+    assert!(code == 409 && body.contains("terminals"), "{code} {body}");
     assert_eq!(server.says(&sandbox, "echo others"), "others");
 }

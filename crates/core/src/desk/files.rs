@@ -1,5 +1,5 @@
 //! Files of a sandbox that has no container. Its volume is reached through a container that is made for file
-//! requests alone: PID 1 and nothing else, no environment, and nobody serves its way out. The record knows nothing
+//! requests alone: PID 1 and nothing else, no environment, and its egress sockets are not served. The record knows nothing
 //! of it: the status stays, and neither its plan nor its idle time is touched. It ends a few seconds after the last
 //! request, and before the sandbox is started, changed or destroyed.
 

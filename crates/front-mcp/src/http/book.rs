@@ -1,4 +1,4 @@
-//! Whose MCP sessions there are. The SDK gives a session to whoever knows its id; here it is its key's alone. They are
+//! Whose MCP sessions there are. The SDK gives a session to every client that knows its id; here it is its key's alone. They are
 //! in the store, so that a server that starts again goes on with them: the SDK asks here how one began.
 
 use super::IDLE;
@@ -65,7 +65,7 @@ impl Book {
         Opening { book: self, _turn: self.opening.lock().await }
     }
 
-    /// The session of this id, whoever asks.
+    /// The session of this id, of any key.
     pub(super) async fn get(&self, id: &str) -> Result<Option<McpSession>> {
         Ok(self.store.mcp_session(id).await?)
     }

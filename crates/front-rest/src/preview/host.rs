@@ -92,7 +92,7 @@ impl Domain {
         }
     }
 
-    /// Whether whoever asked by this host reaches the domain's names: those below `localhost` are each
+    /// Whether a client that asked by this host reaches the domain's names: those below `localhost` are each
     /// machine's own.
     pub(super) fn is_reached_from(&self, host: &str) -> bool {
         let name = host.parse::<Authority>().map(|a| a.host().to_ascii_lowercase()).unwrap_or_default();

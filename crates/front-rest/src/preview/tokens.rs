@@ -25,7 +25,7 @@ pub(crate) struct PreviewTokenBody {
     port: Option<u16>,
     /// For how long. An hour, where nothing is said.
     #[schema(value_type = Option<f64>, minimum = 1, maximum = 604_800)]
-    #[serde(deserialize_with = "seconds")]
+    #[serde(default, deserialize_with = "seconds")]
     ttl_seconds: Option<u32>,
 }
 

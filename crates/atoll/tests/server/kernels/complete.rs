@@ -42,7 +42,7 @@ fn a_kernel_that_works_completes_nothing() {
     let kernel = start(&server, &sandbox, &json!({}));
     let body = json!({ "code": "import time; print(1, flush=True); time.sleep(60)", "stream": true });
     let mut cell = super::stream(&server, &format!("{kernel}/execute"), &body, &[]);
-    while super::event(&mut cell).unwrap()["type"] != "stdout" {}
+    while super::event(&mut cell).unwrap()["type"] != "output" {}
     let refused = server.ask("POST", &format!("{kernel}/complete"), r#"{"code":"pri"}"#);
     assert_eq!(refused.status, 409, "{refused:?}");
     let wrong = server.ask("POST", &format!("{kernel}/complete"), r#"{"code":"pri","cursor":4}"#);

@@ -21,7 +21,7 @@ fn wrong_fields_are_named() {
         ("run", json!({ "code": ["1"] }), "code"),
         ("run", json!({ "code": "1", "timeout": 0 }), "timeout"),
         ("run", json!({ "code": "1", "timeout": 100_000 }), "timeout"),
-        ("run", json!({ "code": "1", "timeout": 1.5 }), "timeout"),
+        ("run", json!({ "code": "1", "timeout": -1.5 }), "timeout"),
         ("run", json!({ "code": "1", "language": "basic" }), "language"),
         ("dependencies", json!({}), "packages"),
         ("dependencies", json!({ "packages": { "-r": "" } }), "packages"),
