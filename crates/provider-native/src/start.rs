@@ -38,10 +38,9 @@ pub struct Started {
 pub async fn ensure_launcher(options: &LaunchOptions) -> Result<Started> {
     if let Ok(data) = options.data_dir.canonicalize() {
         let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
-        if client.ask(Request::Hello).await.is_ok() {
-            if options.ephemeral || stays(&client, options).await {
-                return Ok(Started { client, new: false });
-            }
+        let alive = client.ask(Request::Hello).await.is_ok();
+        if alive && (options.ephemeral || stays(&client, options).await) {
+            return Ok(Started { client, new: false });
         }
     }
     start(options).await?;

@@ -84,6 +84,7 @@ fn every_command_works_in_any_order_on_a_fresh_home() {
     fs::create_dir(&folder).unwrap();
     chown(&folder, Some(USER), Some(USER)).unwrap();
     fs::write(folder.join("script"), readme::script(session)).unwrap();
+    chown(folder.join("script"), Some(USER), Some(USER)).unwrap();
     person.line(
         "session",
         &format!("env -C {0} ATOLL_URL=http://{address} ATOLL_API_KEY={KEY} bash script", folder.display()),

@@ -70,7 +70,7 @@ expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "413", "42
 /// Lets schemathesis ask whatever it makes up of the description, with one key.
 fn ask_everything(server: &Server, key: &str, operations: usize) {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-    let examples = std::env::var("ATOLL_TEST_EXAMPLES").unwrap_or_else(|_| "2".into());
+    let examples = std::env::var("ATOLL_TEST_EXAMPLES").unwrap_or_else(|_| "1".into());
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("schemathesis.toml"), SETTINGS).unwrap();
     let ran = python("schemathesis")
@@ -81,7 +81,7 @@ fn ask_everything(server: &Server, key: &str, operations: usize) {
         .args(["--header", &format!("Authorization: Bearer {key}")])
         .args(["--checks", "all", "--max-examples", &examples, "--suppress-health-check", "all"])
         // An interpreter may take its time to start on a busy machine.
-        .args(["--request-timeout", "60"])
+        .args(["--request-timeout", "60", "--exclude-checks", "max_response_time"])
         // What a server inside answers, or that there is none, is not the API's doing; and a listener to
         // events waits for ever.
         .args(["--exclude-path-regex", EXCLUDED])

@@ -77,7 +77,7 @@ fn unfinished_shell(code: &str) -> bool {
 /// Where lines come from.
 enum Lines {
     /// A person at a terminal.
-    Typed(Editor),
+    Typed(Box<Editor>),
     /// A file or a pipe. Reading blocks, so it has a thread of its own.
     Given(mpsc::Receiver<String>),
 }
@@ -119,7 +119,7 @@ pub(crate) async fn run(options: Repl) -> Result<u8, Failure> {
             let kernel =
                 client.start_kernel(id, &wanted).await.map_err(|e| Failure::from(e).about(&options.id))?;
             terminal::note(&format!("{}; ctrl-d leaves, and the variables stay", kernel.interpreter));
-            Lines::Typed(Editor::start(client.clone(), id, kernel.kernel_id, &kernel.language))
+            Lines::Typed(Box::new(Editor::start(client.clone(), id, kernel.kernel_id, &kernel.language)))
         }
         false => Lines::Given(given()),
     };
