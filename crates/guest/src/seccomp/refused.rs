@@ -97,15 +97,15 @@ pub(super) fn rules(profile: Seccomp) -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-/// Every family but those of the list, and of netlink all but the table of addresses and routes.
+/// Every family but those of the list.
 fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
-    let foreign = all(FAMILIES.map(|family| (0, Ne, family as u64)))?;
-    let netlink = all([(0, Eq, libc::AF_NETLINK as u64), (2, Ne, libc::NETLINK_ROUTE as u64)])?;
-    Ok(vec![foreign, netlink])
+    Ok(vec![all(FAMILIES.map(|family| (0, Ne, family as u64)))?])
 }
 
 /// Sockets of the internet that are neither TCP, UDP, ICMP nor raw (which needs a capability): the transports
-/// that few programs use and whose code is the more seldom looked at. MPTCP, UDP-Lite, SCTP, DCCP.
+/// that few programs use and whose code is the more seldom looked at. MPTCP, UDP-Lite, SCTP, DCCP. Of netlink all
+/// but the table of addresses and routes: programs that add users ask for the kernel's audit, take this error for
+/// a kernel without it and go on, where they would end with any other.
 pub(super) fn transports() -> Result<Rules, BackendError> {
     const PROTOCOLS: [libc::c_int; 6] = [
         libc::IPPROTO_IP,
@@ -117,7 +117,7 @@ pub(super) fn transports() -> Result<Rules, BackendError> {
     ];
     // Protocol 0 means whatever the type has: SCTP, DCCP.
     const TYPES: [libc::c_int; 2] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP];
-    let mut rules = Vec::new();
+    let mut rules = vec![all([(0, Eq, libc::AF_NETLINK as u64), (2, Ne, libc::NETLINK_ROUTE as u64)])?];
     for family in [libc::AF_INET, libc::AF_INET6] {
         let family = (0, Eq, family as u64);
         rules.push(all([family.clone()].into_iter().chain(PROTOCOLS.map(|p| (2, Ne, p as u64))))?);
