@@ -6,7 +6,7 @@
 
 use crate::{Failure, place::Place, progress, terminal::note};
 use atoll_client::{Client, Uuid};
-use atoll_tools::{
+use atoll_guest_tools::{
     Unpacked,
     archive::{self, Links},
 };

@@ -4,7 +4,7 @@
 use crate::tools::tool;
 use atoll_core::{Core, ExecCommand, ExecUpdate};
 use atoll_provider::{ExecReport, OutputStream};
-use atoll_sessions::{
+use atoll_tool_sessions::{
     Hints, Reply, Sessions, Who,
     tools::check::{Checked, Wrong, parse},
 };

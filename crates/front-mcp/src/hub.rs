@@ -2,7 +2,7 @@
 //! also where another one of the same thread exported. The call that changed them answers after that: a client may
 //! close its connection on the answer.
 
-use atoll_sessions::Who;
+use atoll_tool_sessions::Who;
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,

@@ -3,7 +3,7 @@
 //! request by request.
 #![expect(deprecated, reason = "clients of every version that is in use can ask for it")]
 
-use atoll_sessions::Reply;
+use atoll_tool_sessions::Reply;
 use rmcp::{
     RoleServer,
     model::{LoggingLevel, LoggingMessageNotificationParam, ProtocolVersion},

@@ -1,7 +1,7 @@
 //! A call that takes long, told as it goes: for how long it runs, how much it has printed, and its last line.
 //! What it tells is for people; a model gets the whole at the end.
 
-use atoll_sessions::Progress;
+use atoll_tool_sessions::Progress;
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},

@@ -1,7 +1,7 @@
 //! Exported files as MCP resources: `atoll://session/<session><absolute path>`. A folder is a tar archive; what
 //! lies in an exported folder can be read by its own address, which the template tells of.
 
-use atoll_sessions::{Export, Sessions, Who};
+use atoll_tool_sessions::{Export, Sessions, Who};
 use atoll_types::{Error, ErrorCode};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rmcp::{

@@ -2,7 +2,7 @@
 //! as content of its own kind. Those bytes are sent once: in text and structure a notice has their place, because a
 //! model would pay for them twice and can read neither, and clients bound how long an answer may be.
 
-use atoll_sessions::{Image, Reply};
+use atoll_tool_sessions::{Image, Reply};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
 

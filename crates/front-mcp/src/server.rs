@@ -12,7 +12,7 @@ use crate::{
     tools,
 };
 use atoll_core::Core;
-use atoll_sessions::{CancellationToken, Reply, Sessions, Who};
+use atoll_tool_sessions::{CancellationToken, Reply, Sessions, Who};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{

@@ -2,7 +2,7 @@
 //! ever written to stdout.
 
 use crate::server::{Face, Server};
-use atoll_sessions::{CancellationToken, Who};
+use atoll_tool_sessions::{CancellationToken, Who};
 use atoll_types::{Error, ErrorCode, Result};
 use rmcp::{
     RoleServer,

@@ -1,7 +1,7 @@
 //! The tools as clients are told of them: names, words, schemas of what goes in and comes out, and hints.
 
 use crate::extra;
-use atoll_sessions::{Hints, describe};
+use atoll_tool_sessions::{Hints, describe};
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

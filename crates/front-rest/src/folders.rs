@@ -10,7 +10,7 @@ use crate::{
     time::rfc3339,
 };
 use atoll_core::{Archive, Findings, Matches, WatchStream};
-use atoll_tools::{
+use atoll_guest_tools::{
     EntryKind, EventKind, Find, Found, Grep, KindFilter, Match, Pack, Unpack, Unpacked, Watch, WatchEvent,
 };
 use atoll_types::Error;

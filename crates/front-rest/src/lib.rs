@@ -36,7 +36,7 @@ mod unsent;
 mod usage;
 
 use atoll_core::{Core, Rate, Rates};
-use atoll_sessions::Sessions;
+use atoll_tool_sessions::Sessions;
 pub use auth::Access;
 use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
 use docs::Bearer;

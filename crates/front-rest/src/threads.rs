@@ -3,7 +3,7 @@
 
 use crate::{App, auth::Who, error::Failure, parse::Params};
 use atoll_core::Caller;
-use atoll_sessions::{
+use atoll_tool_sessions::{
     Export, ExportBody, ThreadId, Uploaded,
     tools::output::{ActiveSession, SessionStatus},
 };
@@ -32,16 +32,16 @@ const MOST_FILES: usize = 100;
 /// How long an upload may stand still, and how long a call may take to arrive.
 const STILL: Duration = Duration::from_secs(60);
 
-fn who(caller: Caller, thread: &str) -> Result<atoll_sessions::Who, Failure> {
+fn who(caller: Caller, thread: &str) -> Result<atoll_tool_sessions::Who, Failure> {
     let thread: ThreadId = thread.parse().map_err(Failure::in_path)?;
-    Ok(atoll_sessions::Who { caller, thread, address: None })
+    Ok(atoll_tool_sessions::Who { caller, thread, address: None })
 }
 
 /// The address by which this server was asked.
 fn address(headers: &header::HeaderMap) -> Option<String> {
     let host = headers.get(header::HOST)?.to_str().ok()?;
     let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    atoll_sessions::Who::address_of(host, https)
+    atoll_tool_sessions::Who::address_of(host, https)
 }
 
 /// A tool.
@@ -57,14 +57,14 @@ pub(crate) struct ToolItem {
 /// The six tools, as a model is told of them.
 #[utoipa::path(get, path = "/tools", tag = "threads", responses((status = 200, body = Vec<ToolItem>)))]
 pub(crate) async fn tools(Who(_caller): Who) -> Json<Vec<ToolItem>> {
-    let item = |tool: &atoll_sessions::ToolDescription| ToolItem {
+    let item = |tool: &atoll_tool_sessions::ToolDescription| ToolItem {
         name: tool.name,
         title: tool.title,
         description: tool.description,
         input_schema: Value::Object(tool.input.clone()),
         output_schema: Value::Object(tool.output.clone()),
     };
-    Json(atoll_sessions::describe().iter().map(item).collect())
+    Json(atoll_tool_sessions::describe().iter().map(item).collect())
 }
 
 /// Calls one of the six tools. The answer is always 200: an error of a tool is an answer for the model.

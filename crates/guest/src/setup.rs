@@ -93,7 +93,7 @@ pub(crate) fn run_tool(name: &str, request: &str) -> u8 {
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
     match name == atoll_kernels::run::NAME {
         true => atoll_kernels::run::main(request),
-        false => atoll_tools::run::main(name, request),
+        false => atoll_guest_tools::run::main(name, request),
     }
 }
 

@@ -6,7 +6,7 @@ use atoll_core::Caller;
 use atoll_front_mcp::Face;
 use atoll_launch_proto::{Layout, Request};
 use atoll_provider_native::LauncherClient;
-use atoll_sessions::{CancellationToken, Who};
+use atoll_tool_sessions::{CancellationToken, Who};
 use atoll_types::{Error, Result};
 use rustix::{
     fs::{FlockOperation, flock},

@@ -92,7 +92,7 @@ impl Own {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(base).map_err(|e| fault(base, &e))?;
         // Nobody sweeps while a folder has no lock yet.
         let _turn = lock(base, FlockOperation::LockExclusive).map_err(|e| fault(base, &e))?;
-        let name = atoll_sessions::ThreadId::random().to_string();
+        let name = atoll_tool_sessions::ThreadId::random().to_string();
         let folder = base.join(&name[..8]);
         fs::DirBuilder::new().mode(0o755).create(&folder).map_err(|e| fault(&folder, &e))?;
         let alive = lock(&folder, FlockOperation::NonBlockingLockShared).map_err(|e| fault(&folder, &e))?;

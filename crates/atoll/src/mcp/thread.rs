@@ -2,7 +2,7 @@
 //! state folder, so that what was exported keeps its address.
 
 use crate::cli;
-use atoll_sessions::ThreadId;
+use atoll_tool_sessions::ThreadId;
 use atoll_types::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::{fs, io, path::Path};

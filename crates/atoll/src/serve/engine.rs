@@ -6,7 +6,7 @@ use crate::config::Config;
 use atoll_audit::{AuditKey, Ledger};
 use atoll_core::{Core, IssuedKey, Vault};
 use atoll_provider_native::NativeProvider;
-use atoll_sessions::{SessionSettings, Sessions};
+use atoll_tool_sessions::{SessionSettings, Sessions};
 use atoll_store_sqlite::SqliteStore;
 use atoll_types::{Error, Result};
 use std::{fs, net::SocketAddr, path::Path, sync::Arc};

@@ -13,7 +13,7 @@ use atoll_core::IssuedKey;
 use atoll_front_mcp::{Face, Http};
 use atoll_front_rest::{Access, Mount};
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
-use atoll_sessions::CancellationToken;
+use atoll_tool_sessions::CancellationToken;
 use atoll_types::{Error, ErrorCode, Result};
 use engine::{Engine, Ground};
 use std::{

@@ -1,7 +1,7 @@
 //! Lines of JSON from a tool, of a bounded length.
 
 use super::Tool;
-use atoll_tools::{LONGEST_LINE, LONGEST_PATH};
+use atoll_guest_tools::{LONGEST_LINE, LONGEST_PATH};
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::BytesMut;
 use serde::de::DeserializeOwned;

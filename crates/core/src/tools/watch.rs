@@ -7,7 +7,7 @@ use super::{
 use crate::{Caller, Core};
 use atoll_provider::{Guest, about_path};
 use atoll_store::SandboxId;
-use atoll_tools::{Watch, WatchEvent};
+use atoll_guest_tools::{Watch, WatchEvent};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! before it as a sign of life. Where progress is told, it stays a stream of events.
 
 use super::{presence::Here, reply::Answer};
-use atoll_sessions::CancellationToken;
+use atoll_tool_sessions::CancellationToken;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame};

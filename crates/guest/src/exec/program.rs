@@ -2,7 +2,7 @@
 //! person would type it.
 
 use atoll_guest_proto::v1::{Arguments, Tool, exec_request};
-use atoll_tools::run;
+use atoll_guest_tools::run;
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::fs::Access;
 use std::ffi::CString;

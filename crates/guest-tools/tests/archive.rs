@@ -1,7 +1,7 @@
 //! Archives in both directions: what is packed comes out the same, and what is hostile stays inside.
 #![allow(clippy::unwrap_used)]
 
-use atoll_tools::{
+use atoll_guest_tools::{
     Unpacked,
     archive::{Links, pack, unpack},
 };

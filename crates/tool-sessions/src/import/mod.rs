@@ -16,7 +16,7 @@ use crate::{
 use atoll_core::{Archive, Download};
 use atoll_provider::{EntryKind, WriteOptions};
 use atoll_store::ToolSession;
-use atoll_tools::{Pack, Unpack};
+use atoll_guest_tools::{Pack, Unpack};
 use atoll_types::{Error, ErrorCode, Result};
 use base64::Engine;
 use bytes::Bytes;
