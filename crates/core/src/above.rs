@@ -4,7 +4,7 @@
 use crate::{
     Caller, Core, CreateSandbox, Created, SessionNetwork,
     act::What,
-    desk::{Step, To},
+    actor::{Step, StepTarget},
 };
 use atoll_store::SandboxId;
 use atoll_types::{ErrorCode, Limits, Result};
@@ -85,7 +85,7 @@ impl Core {
         if record.destroyed_at.is_some() {
             return Ok(());
         }
-        let step = Step { to: To::Destroyed, reason: reason.to_owned(), revision: None, idle: None };
+        let step = Step { to: StepTarget::Destroyed, reason: reason.to_owned(), revision: None, idle: None };
         match self.take_step(&record, step).await {
             Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::Conflict) => Ok(()),
             result => result,

@@ -1,10 +1,10 @@
-//! Making sandboxes and changing them: what is asked is checked here, and done at the sandbox's desk.
+//! Making sandboxes and changing them: what is asked is checked here, and done at the sandbox's actor.
 
 use crate::{
     Caller, Core, Environment,
     act::{Act, What},
+    actor::Patch,
     ceiling::{Most, Named},
-    desk::Patch,
     kernels::check_packages,
     now,
 };
@@ -391,7 +391,7 @@ impl Core {
             idle_timeout_seconds,
             egress,
         };
-        self.desks.patch(id, patch).await
+        self.registry.patch(id, patch).await
     }
 
     /// One sandbox.
@@ -405,7 +405,7 @@ impl Core {
         let result = async {
             act.record()?;
             self.forget_changes(id);
-            self.desks.stop(id).await
+            self.registry.stop(id).await
         }
         .await;
         act.done(result).await
@@ -416,7 +416,7 @@ impl Core {
         let act = self.act(caller, What::to("sandbox.pause", id)).await?;
         let result = async {
             act.record()?;
-            self.desks.pause(id, "paused by request".into()).await
+            self.registry.pause(id, "paused by request".into()).await
         }
         .await;
         act.done(result).await
@@ -442,7 +442,7 @@ impl Core {
                 return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
             }
             self.forget_changes(id);
-            self.desks.destroy(id).await.map(|_| ())
+            self.registry.destroy(id).await.map(|_| ())
         }
         .await;
         act.done(result).await

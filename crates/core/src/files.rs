@@ -96,7 +96,7 @@ impl Core {
     ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
         self.visible(caller, id).await?;
-        self.desks.files(id).await
+        self.registry.files(id).await
     }
 
     /// The container of a sandbox that runs.
@@ -108,13 +108,13 @@ impl Core {
     ) -> Result<Arc<dyn Container>> {
         checked(path)?;
         self.visible(caller, id).await?;
-        self.desks.container(id, "a file operation").await
+        self.registry.container(id, "a file operation").await
     }
 
     /// The container of an operation that was begun.
     pub(crate) async fn reach_in(&self, act: &Act, paths: &[&str]) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
-        self.desks.files(act.record()?.id).await
+        self.registry.files(act.record()?.id).await
     }
 
     /// What is in a folder, by name, after a name; and whether there is more.

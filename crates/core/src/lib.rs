@@ -1,12 +1,13 @@
 //! The control plane. Fronts parse what they are asked into these operations and render what comes
 //! back; nothing here knows HTTP, and nothing here names a concrete provider or store.
 //!
-//! Each sandbox has one task that owns its state ([`desk`]): whatever changes it goes through that
+//! Each sandbox has one task that owns its state ([`actor`]): whatever changes it goes through that
 //! task's queue, so two callers can never start, stop or destroy at the same time. Commands and files
 //! only ask it for the container and then work beside it.
 
 mod above;
 mod act;
+mod actor;
 mod admin;
 mod admission;
 mod answers;
@@ -14,7 +15,6 @@ mod caller;
 mod ceiling;
 mod changes;
 mod create;
-mod desk;
 mod egress;
 mod events;
 mod exec;
@@ -81,11 +81,11 @@ pub use trail::{AuditExport, KeptOutput, KeptOutputs};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 
+use actor::SandboxRegistry;
 use atoll_audit::Ledger;
 use atoll_provider::Provider;
 use atoll_store::{SandboxId, SandboxRecord, Store};
 use atoll_types::{Error, ErrorCode, Result};
-use desk::Desks;
 use std::{
     sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -98,7 +98,7 @@ pub struct Core {
     provider: Arc<dyn Provider>,
     vault: Arc<Vault>,
     settings: Arc<CoreSettings>,
-    desks: Arc<Desks>,
+    registry: Arc<SandboxRegistry>,
     pool: pool::Pool,
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
@@ -158,7 +158,7 @@ impl Core {
         let running: Arc<egress::Running> = Arc::default();
         let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
         let works: Arc<lifecycle::Works> = Arc::default();
-        let desks = Arc::new(Desks::new(
+        let registry = Arc::new(SandboxRegistry::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             Arc::clone(&vault),
@@ -172,7 +172,7 @@ impl Core {
             provider,
             vault,
             settings,
-            desks,
+            registry,
             pool,
             pending: Arc::default(),
             claims: Arc::default(),

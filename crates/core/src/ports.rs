@@ -129,14 +129,14 @@ impl Core {
             return Err(Error::invalid("port", "port must be between 1 and 65535"));
         }
         must_exist(&record)?;
-        let container = self.desks.container(record.id, "a port").await?;
+        let container = self.registry.container(record.id, "a port").await?;
         Ok(Port { container, owner: record.owner, number })
     }
 
     /// The ports that something listens on inside.
     pub async fn listening_ports(&self, caller: &Caller, id: SandboxId) -> Result<Vec<u16>> {
         must_exist(&self.visible(caller, id).await?)?;
-        let container = self.desks.container(id, "a look at its ports").await?;
+        let container = self.registry.container(id, "a look at its ports").await?;
         power(&*container)?.listening().await
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     Core,
-    desk::{Step, To},
+    actor::{Step, StepTarget},
     now,
     pool::memory::{self, Remembered},
 };
@@ -61,12 +61,12 @@ impl Core {
     /// Goes on with an end that a former server began. Where that fails the lifecycle tries again.
     async fn go_on_destroying(&self, record: &SandboxRecord) {
         let step = Step {
-            to: To::Destroyed,
+            to: StepTarget::Destroyed,
             reason: "the server ended while it was being destroyed".to_owned(),
             revision: Some(record.revision),
             idle: None,
         };
-        if let Err(error) = self.desks.step(record.id, step).await {
+        if let Err(error) = self.registry.step(record.id, step).await {
             tracing::warn!(sandbox = %record.id, %error, "a sandbox is half destroyed");
         }
     }
@@ -94,7 +94,7 @@ impl Core {
             let each = |sandbox| {
                 let core = &core;
                 async move {
-                    if let Err(error) = core.desks.awake(sandbox).await {
+                    if let Err(error) = core.registry.awake(sandbox).await {
                         tracing::warn!(%sandbox, %error, "a sandbox's gate is not served yet");
                     }
                 }

@@ -1,11 +1,11 @@
 //! Getting a container for a sandbox: the caller's tier, its owner's plan and the machine are asked here,
-//! in this order, before the sandbox's desk starts anything. Waiting happens here and never at a desk, so a
+//! in this order, before the sandbox's actor starts anything. Waiting happens here and never at an actor, so a
 //! caller that goes away leaves its place, and a sandbox can be stopped while somebody waits to start it.
 
 use crate::{
     Caller, Core, Created,
+    actor::{PoolClaim, RunOutcome},
     admission::{Need, Seat, Turn},
-    desk::{Claim, Ran},
     pool::Warm,
     vault::Environment,
 };
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 const TRIES: usize = 5;
 
 /// What became of a wish for a new sandbox.
-enum Made {
+enum CreateOutcome {
     New(Box<SandboxRecord>),
     /// Somebody else made it.
     Existing(SandboxId),
@@ -39,7 +39,7 @@ impl Core {
                 return self.start_existing(caller, there.id).await;
             }
             // Its end was begun and failed: it has to be over before there can be another.
-            self.desks.destroy(there.id).await?;
+            self.registry.destroy(there.id).await?;
         }
         let quota = self.quota(caller, &new.owner, &new.owner_name);
         let seat = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
@@ -56,13 +56,13 @@ impl Core {
         });
         let failed = |_| Error::internal("the sandbox was not made to its end");
         match made.await.map_err(failed)?? {
-            Made::New(record) => Ok(Created { record: *record, new: true, stderr: String::new() }),
-            Made::Existing(id) => self.start_existing(caller, id).await,
+            CreateOutcome::New(record) => Ok(Created { record: *record, new: true, stderr: String::new() }),
+            CreateOutcome::Existing(id) => self.start_existing(caller, id).await,
         }
     }
 
     /// Records a new sandbox that has a seat and starts it, in a container of the pool where there is one.
-    async fn make(&self, mut new: NewSandbox, seat: Seat, warm: Option<Warm>) -> Result<Made> {
+    async fn make(&self, mut new: NewSandbox, seat: Seat, warm: Option<Warm>) -> Result<CreateOutcome> {
         let id = new.id;
         if let Some(warm) = &warm {
             (new.container, new.volume) = (Some(warm.id()), warm.volume());
@@ -78,18 +78,18 @@ impl Core {
         let (inserted, handed) = tokio::join!(self.store.insert_sandbox(new), handed);
         let record = match inserted? {
             Inserted::New(record) => record,
-            Inserted::Existing(record) => return Ok(Made::Existing(record.id)),
+            Inserted::Existing(record) => return Ok(CreateOutcome::Existing(record.id)),
         };
         let ran = match warm {
             Some(mut warm) => {
                 warm.recorded();
-                self.desks.claim(Claim { record, warm, handed, seat }).await?
+                self.registry.claim(PoolClaim { record, warm, handed, seat }).await?
             }
-            None => self.desks.make(id, seat).await?,
+            None => self.registry.make(id, seat).await?,
         };
         match ran {
-            Ran::Runs(record) => Ok(Made::New(record)),
-            Ran::NeedsSeat(_) => Err(Error::internal("a new sandbox has no seat")),
+            RunOutcome::Runs(record) => Ok(CreateOutcome::New(record)),
+            RunOutcome::NeedsSeat(_) => Err(Error::internal("a new sandbox has no seat")),
         }
     }
 
@@ -135,9 +135,9 @@ impl Core {
         id: SandboxId,
         by: &'static str,
     ) -> Result<SandboxRecord> {
-        let record = match self.desks.run(id, by, None).await? {
-            Ran::Runs(record) => return Ok(*record),
-            Ran::NeedsSeat(record) => record,
+        let record = match self.registry.run(id, by, None).await? {
+            RunOutcome::Runs(record) => return Ok(*record),
+            RunOutcome::NeedsSeat(record) => record,
         };
         let _working = self.pool.request();
         let (began, deadline) = (Instant::now(), self.admission.deadline());
@@ -145,15 +145,15 @@ impl Core {
         let _turn = self.turns.take(&id.to_string(), deadline, late).await?;
         for _ in 0..TRIES {
             // Whoever had the turn before may have started it.
-            let record = match self.desks.run(id, by, None).await? {
-                Ran::Runs(record) => return Ok(*record),
-                Ran::NeedsSeat(record) => record,
+            let record = match self.registry.run(id, by, None).await? {
+                RunOutcome::Runs(record) => return Ok(*record),
+                RunOutcome::NeedsSeat(record) => record,
             };
             self.may_start(caller, &record)?;
             let quota = self.quota(caller, &record.owner, &record.owner_name);
             let seat = self.admission.wake(&record, quota.as_ref())?;
             seat.wait(Need::of(&record.limits), deadline).await?;
-            if let Ran::Runs(record) = self.desks.run(id, by, Some(seat)).await? {
+            if let RunOutcome::Runs(record) = self.registry.run(id, by, Some(seat)).await? {
                 return Ok(*record);
             }
         }

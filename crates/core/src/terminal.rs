@@ -99,7 +99,7 @@ pub struct Keyboard {
 impl Keyboard {
     /// The container; typing lets a paused sandbox go on.
     async fn awake(&self) -> Result<Arc<dyn Container>> {
-        self.core.desks.container(self.sandbox, "typing at a terminal").await
+        self.core.registry.container(self.sandbox, "typing at a terminal").await
     }
 
     /// Types. Answers when all of it is typed, which a command that does not read puts off.
@@ -167,7 +167,7 @@ impl Core {
     ) -> Result<(Terminal, Arc<dyn Container>)> {
         let mut command = request.build()?;
         command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs_f64);
-        let (container, working) = self.desks.lend(act.record()?.id, "a terminal").await?;
+        let (container, working) = self.registry.lend(act.record()?.id, "a terminal").await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);
         let mut events = container.guest().exec(exec, &command).await?;
@@ -220,7 +220,7 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let (container, working) = self.desks.lend(act.record()?.id, "a terminal").await?;
+        let (container, working) = self.registry.lend(act.record()?.id, "a terminal").await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));

@@ -13,9 +13,9 @@ use crate::{
     },
 };
 use atoll_core::{Archive, Deed, Download};
+use atoll_guest_tools::Pack;
 use atoll_provider::EntryKind;
 use atoll_store::{ToolExport, ToolSession, ToolStatus};
-use atoll_guest_tools::Pack;
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 

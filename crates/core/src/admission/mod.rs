@@ -3,7 +3,7 @@
 //! for which a request waits a while and in turn ([`queue`]).
 //!
 //! This is the one place that reserves and frees. A [`Seat`] is a reservation; dropped, it frees what it
-//! reserved, wherever the request ended. The sandbox's desk keeps it when its container has started and
+//! reserved, wherever the request ended. The sandbox's actor keeps it when its container has started and
 //! says [`Admission::stopped`] or [`Admission::gone`] when that ended. After a start of the server the
 //! book is filled from the records ([`Admission::adopt`]).
 

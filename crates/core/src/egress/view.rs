@@ -110,7 +110,7 @@ impl Core {
         let result = async {
             let record = act.record()?;
             let policy = self.gates.asked(caller, &record.image, None, Some(policy))?;
-            let record = self.desks.set_egress(id, policy).await?;
+            let record = self.registry.set_egress(id, policy).await?;
             self.egress_of(&record).await
         }
         .await;

@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 impl Core {
     async fn looked_at(&self, caller: &Caller, sandbox: SandboxId) -> Result<Arc<dyn Container>> {
         self.visible(caller, sandbox).await?;
-        self.desks.container(sandbox, "a look at its commands").await
+        self.registry.container(sandbox, "a look at its commands").await
     }
 
     async fn acted_on(&self, act: &Act) -> Result<Arc<dyn Container>> {
-        self.desks.container(act.record()?.id, "a running command's input or signal").await
+        self.registry.container(act.record()?.id, "a running command's input or signal").await
     }
 
     /// The commands that the sandbox remembers, the latest first.

@@ -110,7 +110,7 @@ impl Core {
         follow: bool,
     ) -> Result<ExecFollow> {
         self.visible(caller, sandbox).await?;
-        let container = self.desks.container(sandbox, "a look at a command's output").await?;
+        let container = self.registry.container(sandbox, "a look at a command's output").await?;
         let mut events = container.guest().attach(exec, from, follow).await?;
         match events.next().await? {
             Some(ExecEvent::Started(report)) => Ok(ExecFollow::new(report, events, None, None, None)),

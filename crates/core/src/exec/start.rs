@@ -48,7 +48,7 @@ impl Core {
         mode: ExecMode,
     ) -> Result<Ready> {
         let command = request.build(mode, self.most(caller))?;
-        let container = self.desks.container(act.record()?.id, "exec").await?;
+        let container = self.registry.container(act.record()?.id, "exec").await?;
         let joined = match request.id {
             None => false,
             Some(id) => match container.guest().get_exec(id).await {

@@ -176,7 +176,7 @@ impl Core {
         tokio::spawn(async move {
             let mine = Mutex::new(mine);
             let awake = loop {
-                match core.desks.awake(sandbox).await {
+                match core.registry.awake(sandbox).await {
                     // Whoever knows does not answer at the moment.
                     Err(error) if error.code == ErrorCode::Unavailable => tokio::time::sleep(PAUSE).await,
                     awake => break awake,
@@ -266,7 +266,7 @@ impl Core {
         };
         let Some(record) = self.store.sandbox(sandbox).await? else { return Ok(()) };
         let redactor = Redactor::new(self.environment_of(&record)?.secret_values());
-        let container = self.desks.awake(sandbox).await?;
+        let container = self.registry.awake(sandbox).await?;
         let cells = left_cells(open, sandbox);
         match self.tend_again(&record, &container, &redactor, cells).await {
             Ok(found) => {

@@ -39,7 +39,7 @@ fn done(answer: Answer) -> Result<()> {
 impl Core {
     /// The warden of an operation's sandbox; one that is not there has no kernels.
     async fn wardens_link(&self, act: &Act) -> Result<(Arc<Link>, Working)> {
-        let (container, working) = self.desks.lend(act.record()?.id, "a kernel").await?;
+        let (container, working) = self.registry.lend(act.record()?.id, "a kernel").await?;
         let link = self.wardens.existing(&container).await?.ok_or_else(missing)?;
         Ok((link, working))
     }
@@ -83,7 +83,7 @@ impl Core {
     ) -> Result<KernelInfo> {
         request.check()?;
         let sandbox = act.record()?.id;
-        let (container, _working) = self.desks.lend(sandbox, "a kernel").await?;
+        let (container, _working) = self.registry.lend(sandbox, "a kernel").await?;
         let link = self.wardens.link(&container).await?;
         // What its start asks for on the way out is this operation's.
         let _entered = self.running.enter_cell(sandbox, link.exec(), act.operation());
@@ -105,7 +105,7 @@ impl Core {
     /// All kernels of a sandbox, the oldest first. One that runs nothing inside has none.
     pub async fn kernels(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<KernelInfo>> {
         self.visible(caller, sandbox).await?;
-        let (container, _working) = match self.desks.lend(sandbox, "a look at its kernels").await {
+        let (container, _working) = match self.registry.lend(sandbox, "a look at its kernels").await {
             Err(error) if error.code == ErrorCode::NotRunning => return Ok(Vec::new()),
             lent => lent?,
         };

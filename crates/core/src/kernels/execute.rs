@@ -109,7 +109,7 @@ impl Core {
         if self.tending.get(sandbox, cell).is_some() {
             return Ok(true);
         }
-        let (container, _working) = self.desks.lend(sandbox, "a look at its kernels").await?;
+        let (container, _working) = self.registry.lend(sandbox, "a look at its kernels").await?;
         let Some(link) = self.wardens.existing(&container).await? else { return Ok(false) };
         let _turn = link.repeating.lock().await;
         Ok(follow_known(&link, cell).await?.is_some())

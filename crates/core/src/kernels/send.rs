@@ -52,7 +52,7 @@ impl Core {
         request.check()?;
         let timeout = request.timeout(self.most(caller))?;
         let sandbox = act.record()?.id;
-        let (container, working) = self.desks.lend(sandbox, "a cell").await?;
+        let (container, working) = self.registry.lend(sandbox, "a cell").await?;
         let link = self.wardens.link(&container).await?;
         let entered = self.running.enter_cell(sandbox, link.exec(), act.operation());
         let mut care = Care {

@@ -7,7 +7,7 @@
 use super::{AT_ONCE, Look, Stillness, fault, period};
 use crate::{
     Core,
-    desk::{Idle, Step, To},
+    actor::{Idle, Step, StepTarget},
     now,
 };
 use atoll_store::{Millis, SandboxId, SandboxRecord, Status};
@@ -23,15 +23,15 @@ const LAG: Duration = Duration::from_secs(30);
 const FIRST_LOOK: Duration = Duration::from_secs(10);
 
 /// What is to become of a sandbox that has been still for so long, and after how long that was due.
-fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Option<(To, Duration)> {
+fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Option<(StepTarget, Duration)> {
     let idle = Duration::from_secs(record.idle_timeout_seconds.into());
     let (to, after) = match record.status {
-        Status::Ready | Status::Running if pause == Some(Duration::ZERO) => (To::Stopped, idle),
-        Status::Ready | Status::Running => (To::Paused, idle),
+        Status::Ready | Status::Running if pause == Some(Duration::ZERO) => (StepTarget::Stopped, idle),
+        Status::Ready | Status::Running => (StepTarget::Paused, idle),
         Status::Paused => {
             let ours = record.status_reason.as_ref().is_some_and(|reason| reason.starts_with(IDLE));
             // Who let it stand still on purpose may come back as late as if it ran.
-            (To::Stopped, pause?.saturating_add(if ours { Duration::ZERO } else { idle }))
+            (StepTarget::Stopped, pause?.saturating_add(if ours { Duration::ZERO } else { idle }))
         }
         _ => return None,
     };
@@ -79,7 +79,8 @@ impl Core {
 
     /// Where a sandbox cannot stand still it is stopped at once.
     async fn rest(&self, record: &SandboxRecord, step: Step) {
-        let stopped = (step.to == To::Paused).then(|| Step { to: To::Stopped, ..step.clone() });
+        let stopped =
+            (step.to == StepTarget::Paused).then(|| Step { to: StepTarget::Stopped, ..step.clone() });
         let result = match (self.take_step(record, step).await, stopped) {
             (Err(error), Some(step)) if error.code == ErrorCode::Unsupported => {
                 self.take_step(record, step).await
@@ -189,15 +190,15 @@ mod tests {
         let some = Some(seconds(30));
         for (record, still, pause, wanted) in [
             (&ready, 99, some, None),
-            (&ready, 100, some, Some((To::Paused, seconds(100)))),
-            (&ready, 9999, some, Some((To::Paused, seconds(100)))),
-            (&ready, 100, None, Some((To::Paused, seconds(100)))),
-            (&ready, 100, Some(Duration::ZERO), Some((To::Stopped, seconds(100)))),
+            (&ready, 100, some, Some((StepTarget::Paused, seconds(100)))),
+            (&ready, 9999, some, Some((StepTarget::Paused, seconds(100)))),
+            (&ready, 100, None, Some((StepTarget::Paused, seconds(100)))),
+            (&ready, 100, Some(Duration::ZERO), Some((StepTarget::Stopped, seconds(100)))),
             (&ours, 29, some, None),
-            (&ours, 30, some, Some((To::Stopped, seconds(30)))),
+            (&ours, 30, some, Some((StepTarget::Stopped, seconds(30)))),
             (&ours, 9999, None, None),
             (&theirs, 129, some, None),
-            (&theirs, 130, some, Some((To::Stopped, seconds(130)))),
+            (&theirs, 130, some, Some((StepTarget::Stopped, seconds(130)))),
         ] {
             assert_eq!(due(record, seconds(still), pause), wanted, "{:?} {still}", record.status_reason);
         }
@@ -217,6 +218,9 @@ mod tests {
         clock.look(seconds(50), 51_000 + 365 * 24 * 3_600_000);
         assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), None);
         clock.look(seconds(99), 100_000 + 365 * 24 * 3_600_000);
-        assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), Some((To::Paused, seconds(100))));
+        assert_eq!(
+            due(&ready, clock.age(ready.last_activity_at), None),
+            Some((StepTarget::Paused, seconds(100)))
+        );
     }
 }

@@ -4,7 +4,7 @@
 use super::{Look, MOST};
 use crate::{
     Core,
-    desk::{Step, To},
+    actor::{Step, StepTarget},
     now,
 };
 use atoll_store::{EventQuery, ListQuery, NewEvent, SandboxRecord, SortBy};
@@ -35,7 +35,7 @@ impl Core {
             let Some(seconds) = record.max_lifetime_seconds.into_iter().chain(most).min() else { continue };
             if self.is_over(look, &record, Duration::from_secs(seconds.into())).await? {
                 let reason = format!("its lifetime of {seconds} seconds is over");
-                steps.push((record, Step { to: To::Destroyed, reason, revision: None, idle: None }));
+                steps.push((record, Step { to: StepTarget::Destroyed, reason, revision: None, idle: None }));
             }
         }
         self.take_steps(steps).await;

@@ -1,7 +1,7 @@
 //! What happens to sandboxes by itself. Every so often a pass looks at the records and at the world and
 //! closes the difference; it takes no input and remembers nothing that it could not do without, so a server
 //! that dies in the middle is nothing special. There is one pass at a time, one sandbox that fails stops no
-//! other, and whatever is done is done at the sandbox's desk, under an operation that says why.
+//! other, and whatever is done is done at the sandbox's actor, under an operation that says why.
 
 mod clock;
 mod disk;
@@ -19,7 +19,7 @@ pub(crate) use work::{Lent, Stillness, Working, Works};
 use crate::{
     Caller, Core, Knobs,
     act::What,
-    desk::{Step, To},
+    actor::{Step, StepTarget},
     now,
 };
 use atoll_store::SandboxRecord;
@@ -111,14 +111,15 @@ impl Core {
 
     pub(crate) async fn take_step(&self, record: &SandboxRecord, step: Step) -> Result<()> {
         let kind = match step.to {
-            To::Paused => "sandbox.pause",
-            To::Stopped => "sandbox.stop",
-            To::Destroyed => "sandbox.destroy",
+            StepTarget::Paused => "sandbox.pause",
+            StepTarget::Stopped => "sandbox.stop",
+            StepTarget::Destroyed => "sandbox.destroy",
         };
-        let (caller, ends) = (Caller::lifecycle(&record.owner, &record.owner_name), step.to != To::Paused);
+        let (caller, ends) =
+            (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);
         let act = self.act(&caller, What::to(kind, record.id).and("reason", &step.reason)).await?;
         let late = || Error::new(ErrorCode::Timeout, "it does not answer");
-        let taken = tokio::time::timeout(PATIENCE, self.desks.step(record.id, step)).await;
+        let taken = tokio::time::timeout(PATIENCE, self.registry.step(record.id, step)).await;
         let result = taken.unwrap_or_else(|_| Err(late()));
         if ends && result.is_ok() {
             self.forget_changes(record.id);

@@ -73,7 +73,7 @@ impl Core {
             owned.containers.extend(record.container);
             owned.volumes.insert(record.volume);
         }
-        owned.containers.extend(self.desks.file_containers());
+        owned.containers.extend(self.registry.file_containers());
         for (container, volume) in self.pool.known() {
             owned.containers.insert(container);
             owned.volumes.insert(volume);

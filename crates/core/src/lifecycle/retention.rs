@@ -5,7 +5,7 @@ use super::{Look, MOST, period};
 use crate::{
     Caller, Core,
     act::What,
-    desk::{Step, To},
+    actor::{Step, StepTarget},
     owner_id,
 };
 use atoll_store::{ListQuery, SortBy, Status};
@@ -44,7 +44,7 @@ impl Core {
             }
             let reason = format!("{} for {} seconds", record.status, kept.as_secs());
             let revision = Some(record.revision);
-            steps.push((record, Step { to: To::Destroyed, reason, revision, idle: None }));
+            steps.push((record, Step { to: StepTarget::Destroyed, reason, revision, idle: None }));
         }
         self.take_steps(steps).await;
         Ok(())
@@ -59,7 +59,7 @@ impl Core {
                 continue;
             }
             let (reason, revision) = ("its end was begun and failed".to_owned(), Some(record.revision));
-            steps.push((record, Step { to: To::Destroyed, reason, revision, idle: None }));
+            steps.push((record, Step { to: StepTarget::Destroyed, reason, revision, idle: None }));
         }
         self.take_steps(steps).await;
         Ok(())

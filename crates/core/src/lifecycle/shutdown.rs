@@ -2,7 +2,7 @@
 
 use crate::{
     Core, OnShutdown,
-    desk::{Step, To},
+    actor::{Step, StepTarget},
 };
 use atoll_store::Status;
 use atoll_types::Result;
@@ -16,7 +16,12 @@ impl Core {
         }
         let lives = |status| matches!(status, Status::Ready | Status::Running | Status::Paused);
         let live = self.store.live_sandboxes().await?.into_iter().filter(|record| lives(record.status));
-        let step = || Step { to: To::Stopped, reason: "the server ended".into(), revision: None, idle: None };
+        let step = || Step {
+            to: StepTarget::Stopped,
+            reason: "the server ended".into(),
+            revision: None,
+            idle: None,
+        };
         let steps: Vec<_> = live.map(|record| (record, step())).collect();
         let count = steps.len();
         self.take_steps(steps).await;

@@ -1,4 +1,4 @@
-//! Work in flight, counted in one place. A desk gives out no container without a [`Working`], which lives
+//! Work in flight, counted in one place. An actor gives out no container without a [`Working`], which lives
 //! as long as somebody holds what it was given out with; so nobody has to remember to say that it is done.
 //! Times are of the monotonic clock.
 

@@ -48,7 +48,7 @@ impl Warm {
         volume: VolumeId,
         seat: PoolSeat,
     ) -> Self {
-        let dying = crate::desk::death_of(Some(Arc::clone(&container))).boxed().shared();
+        let dying = crate::actor::death_of(Some(Arc::clone(&container))).boxed().shared();
         let made = Instant::now();
         let kernels = Default::default();
         Self { pool, container, volume, seat: Some(seat), dying, made, whose: Whose::Pools, kernels }

@@ -7,9 +7,9 @@ use crate::{
     act::What,
     files::{Outgoing, transfer},
 };
+use atoll_guest_tools::{Pack, Unpack, Unpacked};
 use atoll_provider::{Container, about_path};
 use atoll_store::{ActivityKind, SandboxId};
-use atoll_guest_tools::{Pack, Unpack, Unpacked};
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};

@@ -4,8 +4,8 @@
 use super::IDLE;
 use async_trait::async_trait;
 use atoll_core::Caller;
-use atoll_tool_sessions::ThreadId;
 use atoll_store::{McpSession, Millis, Store};
+use atoll_tool_sessions::ThreadId;
 use atoll_types::Result;
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde_json::Value;

@@ -13,8 +13,8 @@ mod single;
 
 use crate::server::{Asked, Face, Server};
 use atoll_core::Caller;
-use atoll_tool_sessions::{CancellationToken, ThreadId, Who};
 use atoll_store::McpSession;
+use atoll_tool_sessions::{CancellationToken, ThreadId, Who};
 use atoll_types::Result;
 use book::Book;
 use bytes::Bytes;

@@ -5,8 +5,8 @@
 
 use super::Sessions;
 use crate::Who;
-use atoll_store::ToolSession;
 use atoll_guest_tools::archive;
+use atoll_store::ToolSession;
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, stream};

@@ -14,9 +14,9 @@ use crate::{
     },
 };
 use atoll_core::{Archive, Download};
+use atoll_guest_tools::{Pack, Unpack};
 use atoll_provider::{EntryKind, WriteOptions};
 use atoll_store::ToolSession;
-use atoll_guest_tools::{Pack, Unpack};
 use atoll_types::{Error, ErrorCode, Result};
 use base64::Engine;
 use bytes::Bytes;

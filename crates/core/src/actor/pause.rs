@@ -1,10 +1,10 @@
 //! A sandbox that stands still. Everything that needs its container lets it go on first, and this is the
 //! one place that does; the reason goes with the change of status, and so into the event.
 //!
-//! What the desk remembers is only what it last saw to. After a restart, or where an answer got lost, the
+//! What the actor remembers is only what it last saw to. After a restart, or where an answer got lost, the
 //! provider is asked.
 
-use super::Desk;
+use super::SandboxActor;
 use crate::{lifecycle::Working, now};
 use atoll_provider::{Container, State};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
@@ -12,7 +12,7 @@ use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-impl Desk {
+impl SandboxActor {
     /// The container of a sandbox that runs. One that is paused goes on for this.
     pub(super) async fn container(&mut self, by: &str) -> Result<Arc<dyn Container>> {
         let container = self.attached().await?;

@@ -5,11 +5,11 @@
 //! [`crate::reconcile`] can compare with the world.
 
 mod claim;
-mod desks;
 mod end;
 mod files;
 mod patch;
 mod pause;
+mod registry;
 mod step;
 
 use crate::{
@@ -23,18 +23,18 @@ use crate::{
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Result};
-pub(crate) use desks::Desks;
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::Patch;
+pub(crate) use registry::SandboxRegistry;
 use std::{sync::Arc, time::Duration};
-pub(crate) use step::{Idle, Step, To};
+pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// How long a desk waits for work before it closes.
+/// How long an actor waits for work before it closes.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-enum Ask {
+enum SandboxRequest {
     /// Its container, if it runs; one that is paused goes on for this.
     Use {
         by: &'static str,
@@ -53,10 +53,10 @@ enum Ask {
         by: &'static str,
         /// What its container may hold of the machine.
         seat: Option<Seat>,
-        reply: oneshot::Sender<Result<Ran>>,
+        reply: oneshot::Sender<Result<RunOutcome>>,
     },
     /// See that a new one runs in a container of the pool.
-    Claim(Box<Claim>, oneshot::Sender<Result<Ran>>),
+    PoolClaim(Box<PoolClaim>, oneshot::Sender<Result<RunOutcome>>),
     Pause {
         reason: String,
         reply: oneshot::Sender<Result<SandboxRecord>>,
@@ -69,7 +69,7 @@ enum Ask {
 }
 
 /// A container of the pool for a sandbox that was just recorded with it.
-pub(crate) struct Claim {
+pub(crate) struct PoolClaim {
     pub(crate) record: SandboxRecord,
     pub(crate) warm: Warm,
     /// Whether what was not known when it was made is set.
@@ -78,7 +78,7 @@ pub(crate) struct Claim {
 }
 
 /// What became of a wish that a sandbox runs.
-pub(crate) enum Ran {
+pub(crate) enum RunOutcome {
     /// It does.
     Runs(Box<SandboxRecord>),
     /// It has no container, and may have one only with a seat that is large enough.
@@ -96,7 +96,7 @@ struct Shared {
     file_containers: FileContainers,
 }
 
-struct Desk {
+struct SandboxActor {
     shared: Arc<Shared>,
     id: SandboxId,
     container: Option<Arc<dyn Container>>,
@@ -127,7 +127,7 @@ pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
     }
 }
 
-impl Desk {
+impl SandboxActor {
     fn new(shared: Arc<Shared>, id: SandboxId) -> Self {
         Self {
             shared,
@@ -141,7 +141,7 @@ impl Desk {
         }
     }
 
-    async fn serve(mut self, mut questions: mpsc::Receiver<Ask>) {
+    async fn serve(mut self, mut questions: mpsc::Receiver<SandboxRequest>) {
         // Who has a container keeps watching it, so that its death is noticed. The watch is kept across
         // questions: a new one would cost the launcher a worker each time.
         let mut watched: Option<ContainerId> = None;
@@ -174,19 +174,19 @@ impl Desk {
         }
     }
 
-    async fn answer(&mut self, question: Ask) {
+    async fn answer(&mut self, question: SandboxRequest) {
         // Nobody minds when the caller has gone.
         match question {
-            Ask::Use { by, reply } => _ = reply.send(self.lend(by).await),
-            Ask::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
-            Ask::Awake(reply) => self.awake(reply).await,
-            Ask::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
-            Ask::Claim(claim, reply) => _ = reply.send(self.claim(*claim).await),
-            Ask::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
-            Ask::Stop(reply) => _ = reply.send(self.stop(None).await),
-            Ask::Destroy(reply) => _ = reply.send(self.destroy(None).await),
-            Ask::Step(step, reply) => _ = reply.send(self.step(step).await),
-            Ask::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
+            SandboxRequest::Use { by, reply } => _ = reply.send(self.lend(by).await),
+            SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
+            SandboxRequest::Awake(reply) => self.awake(reply).await,
+            SandboxRequest::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
+            SandboxRequest::PoolClaim(claim, reply) => _ = reply.send(self.claim(*claim).await),
+            SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
+            SandboxRequest::Stop(reply) => _ = reply.send(self.stop(None).await),
+            SandboxRequest::Destroy(reply) => _ = reply.send(self.destroy(None).await),
+            SandboxRequest::Step(step, reply) => _ = reply.send(self.step(step).await),
+            SandboxRequest::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
         }
     }
 
@@ -272,15 +272,15 @@ impl Desk {
         self.shared.admission.stopped(self.id);
     }
 
-    async fn run(&mut self, new: bool, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
+    async fn run(&mut self, new: bool, by: &'static str, seat: Option<Seat>) -> Result<RunOutcome> {
         let record = self.whole_record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
             Status::Ready | Status::Running if self.container(by).await.is_ok() => {
-                return Ok(Ran::Runs(Box::new(self.record().await?)));
+                return Ok(RunOutcome::Runs(Box::new(self.record().await?)));
             }
             Status::Paused => match self.container(by).await {
-                Ok(_) => return Ok(Ran::Runs(Box::new(self.record().await?))),
+                Ok(_) => return Ok(RunOutcome::Runs(Box::new(self.record().await?))),
                 // Unless it died meanwhile, what runs in it must not be lost to a new start.
                 Err(error) if self.record().await?.status == Status::Paused => return Err(error),
                 Err(_) => {}
@@ -288,12 +288,12 @@ impl Desk {
             _ => {}
         }
         let Some(seat) = seat.filter(|seat| seat.covers(&Need::of(&record.limits))) else {
-            return Ok(Ran::NeedsSeat(Box::new(record)));
+            return Ok(RunOutcome::NeedsSeat(Box::new(record)));
         };
         match self.start(new).await {
             Ok(record) => {
                 seat.keep();
-                Ok(Ran::Runs(Box::new(record)))
+                Ok(RunOutcome::Runs(Box::new(record)))
             }
             Err(error) if new => {
                 // Nothing half-made: a sandbox that never ran is gone again, and its session key is free.

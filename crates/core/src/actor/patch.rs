@@ -1,7 +1,7 @@
 //! Changing a sandbox: what it may use, what its commands start with, what it is found by, and what it may
 //! reach. What is asked was checked before.
 
-use super::Desk;
+use super::SandboxActor;
 use crate::live::Quota;
 use atoll_egress::{Mode, Policy};
 use atoll_store::{Change, SandboxRecord, Sealed, Status};
@@ -22,7 +22,7 @@ pub(crate) struct Patch {
     pub(crate) egress: Option<Policy>,
 }
 
-impl Desk {
+impl SandboxActor {
     pub(super) async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
         let Patch { at_rest_only, limits, quota, environment, labels, idle_timeout_seconds, egress } = patch;
         let record = self.whole_record().await?;

@@ -3,7 +3,7 @@
 //! of it: the status stays, and neither its plan nor its idle time is touched. It ends a few seconds after the last
 //! request, and before the sandbox is started, changed or destroyed.
 
-use super::{Desk, claim::is_taken};
+use super::{SandboxActor, claim::is_taken};
 use crate::lifecycle::{Stillness, Working};
 use atoll_provider::{Container, ContainerSpec, State};
 use atoll_store::{SandboxRecord, Status};
@@ -61,7 +61,7 @@ pub(super) struct FileContainer {
     _place: OwnedSemaphorePermit,
 }
 
-impl Desk {
+impl SandboxActor {
     /// The container for a file request, whether the sandbox runs or is stopped.
     pub(super) async fn lend_files(
         &mut self,

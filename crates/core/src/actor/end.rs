@@ -3,12 +3,12 @@
 //! record says so before anything is: a sandbox without its files would be half of one, so whoever comes
 //! next goes on to the end.
 
-use super::{Desk, claim::is_taken};
+use super::{SandboxActor, claim::is_taken};
 use crate::now;
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{Error, ErrorCode, Result};
 
-impl Desk {
+impl SandboxActor {
     /// Ends the container, whatever state it is in.
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
         self.end_files().await?;
@@ -78,7 +78,7 @@ impl Desk {
             ..Change::default()
         };
         let record = self.change(&record, change).await?;
-        // Nobody keeps what a desk needs for those that are gone: there may be many.
+        // Nobody keeps what an actor needs for those that are gone: there may be many.
         self.over = true;
         Ok(record)
     }

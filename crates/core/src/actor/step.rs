@@ -1,7 +1,7 @@
 //! What a reconciler found to be due. It looked from outside; here, where nobody can come between, it is
 //! looked at once more whether it still is.
 
-use super::Desk;
+use super::SandboxActor;
 use crate::lifecycle::Stillness;
 use atoll_store::{Millis, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Result};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Where a sandbox is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum StepTarget {
     Paused,
     Stopped,
     Destroyed,
@@ -26,7 +26,7 @@ pub(crate) struct Idle {
 /// What is due, and what must still be so.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
-    pub(crate) to: To,
+    pub(crate) to: StepTarget,
     pub(crate) reason: String,
     /// The record must be as it was seen; none: whatever became of it.
     pub(crate) revision: Option<u64>,
@@ -49,16 +49,16 @@ impl Step {
     }
 }
 
-impl Desk {
+impl SandboxActor {
     pub(super) async fn step(&mut self, step: Step) -> Result<SandboxRecord> {
         let record = self.record().await?;
         if !step.is_due(&record, self.shared.works.stillness(self.id)) {
             return Err(Error::new(ErrorCode::Conflict, "it was used or changed meanwhile"));
         }
         match step.to {
-            To::Paused => self.pause(step.reason).await,
-            To::Stopped => self.stop(Some(step.reason)).await,
-            To::Destroyed => self.destroy(Some(step.reason)).await,
+            StepTarget::Paused => self.pause(step.reason).await,
+            StepTarget::Stopped => self.stop(Some(step.reason)).await,
+            StepTarget::Destroyed => self.destroy(Some(step.reason)).await,
         }
     }
 }

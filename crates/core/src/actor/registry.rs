@@ -1,6 +1,6 @@
-//! The asking side: where every sandbox's desk is found, and what can be asked of it.
+//! The asking side: where every sandbox's actor is found, and what can be asked of it.
 
-use super::{Ask, Claim, Desk, FileContainers, Patch, Ran, Shared, Step};
+use super::{FileContainers, Patch, PoolClaim, RunOutcome, SandboxActor, SandboxRequest, Shared, Step};
 use crate::{
     Vault,
     admission::{Admission, Seat},
@@ -18,16 +18,16 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions that may wait at one desk.
+/// Questions that may wait at one actor.
 const QUEUE: usize = 256;
 
-/// Every desk that is open.
-pub(crate) struct Desks {
+/// Every actor that is open.
+pub(crate) struct SandboxRegistry {
     shared: Arc<Shared>,
-    open: Arc<Mutex<HashMap<SandboxId, mpsc::Sender<Ask>>>>,
+    open: Arc<Mutex<HashMap<SandboxId, mpsc::Sender<SandboxRequest>>>>,
 }
 
-impl Desks {
+impl SandboxRegistry {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         provider: Arc<dyn Provider>,
@@ -55,7 +55,7 @@ impl Desks {
         let (container, working) = match self.lend(id, "a file operation").await {
             Err(error) if error.code == ErrorCode::NotRunning => {
                 let place = self.shared.file_containers.place().await?;
-                self.ask(id, |reply| Ask::Files { place, reply }).await?
+                self.ask(id, |reply| SandboxRequest::Files { place, reply }).await?
             }
             lent => lent?,
         };
@@ -73,49 +73,54 @@ impl Desks {
         id: SandboxId,
         by: &'static str,
     ) -> Result<(Arc<dyn Container>, Working)> {
-        self.ask(id, |reply| Ask::Use { by, reply }).await
+        self.ask(id, |reply| SandboxRequest::Use { by, reply }).await
     }
 
     /// The container, once it is not paused. Fails when it ends before that.
     pub(crate) async fn awake(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
-        self.ask(id, Ask::Awake).await
+        self.ask(id, SandboxRequest::Awake).await
     }
 
     /// Starts a sandbox that was just recorded.
-    pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: true, by: "", seat: Some(seat), reply }).await
+    pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<RunOutcome> {
+        self.ask(id, |reply| SandboxRequest::Run { new: true, by: "", seat: Some(seat), reply }).await
     }
 
     /// Gives a sandbox that was just recorded with it a container of the pool, which was handed over or not.
-    pub(crate) async fn claim(&self, claim: Claim) -> Result<Ran> {
-        self.ask(claim.record.id, |reply| Ask::Claim(Box::new(claim), reply)).await
+    pub(crate) async fn claim(&self, claim: PoolClaim) -> Result<RunOutcome> {
+        self.ask(claim.record.id, |reply| SandboxRequest::PoolClaim(Box::new(claim), reply)).await
     }
 
     /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.
-    pub(crate) async fn run(&self, id: SandboxId, by: &'static str, seat: Option<Seat>) -> Result<Ran> {
-        self.ask(id, |reply| Ask::Run { new: false, by, seat, reply }).await
+    pub(crate) async fn run(
+        &self,
+        id: SandboxId,
+        by: &'static str,
+        seat: Option<Seat>,
+    ) -> Result<RunOutcome> {
+        self.ask(id, |reply| SandboxRequest::Run { new: false, by, seat, reply }).await
     }
 
     /// Lets a sandbox stand still.
     pub(crate) async fn pause(&self, id: SandboxId, reason: String) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Pause { reason, reply }).await
+        self.ask(id, |reply| SandboxRequest::Pause { reason, reply }).await
     }
 
     pub(crate) async fn stop(&self, id: SandboxId) -> Result<SandboxRecord> {
-        self.ask(id, Ask::Stop).await
+        self.ask(id, SandboxRequest::Stop).await
     }
 
     pub(crate) async fn destroy(&self, id: SandboxId) -> Result<SandboxRecord> {
-        self.ask(id, Ask::Destroy).await
+        self.ask(id, SandboxRequest::Destroy).await
     }
 
     /// Does what a reconciler found to be due. A conflict when it is not any more.
     pub(crate) async fn step(&self, id: SandboxId, step: Step) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Step(step, reply)).await
+        self.ask(id, |reply| SandboxRequest::Step(step, reply)).await
     }
 
     pub(crate) async fn patch(&self, id: SandboxId, patch: Patch) -> Result<SandboxRecord> {
-        self.ask(id, |reply| Ask::Patch(Box::new(patch), reply)).await
+        self.ask(id, |reply| SandboxRequest::Patch(Box::new(patch), reply)).await
     }
 
     /// Changes what a sandbox may reach, whether it runs or not.
@@ -135,14 +140,14 @@ impl Desks {
     async fn ask<T>(
         &self,
         id: SandboxId,
-        question: impl FnOnce(oneshot::Sender<Result<T>>) -> Ask,
+        question: impl FnOnce(oneshot::Sender<Result<T>>) -> SandboxRequest,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let mut question = question(reply);
-        // A desk may close between being found and being asked; then another is opened.
+        // An actor may close between being found and being asked; then another is opened.
         for _ in 0..100 {
-            let desk = self.find(id);
-            match desk.try_send(question) {
+            let actor = self.find(id);
+            match actor.try_send(question) {
                 Ok(()) => {
                     let gone = || Error::internal("the sandbox's task ended without an answer");
                     return answer.await.map_err(|_| gone())?;
@@ -162,16 +167,16 @@ impl Desks {
         Err(Error::internal("the sandbox's task keeps closing"))
     }
 
-    fn find(&self, id: SandboxId) -> mpsc::Sender<Ask> {
+    fn find(&self, id: SandboxId) -> mpsc::Sender<SandboxRequest> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get(&id) {
-            Some(desk) if !desk.is_closed() => desk.clone(),
+            Some(actor) if !actor.is_closed() => actor.clone(),
             _ => {
                 let (sender, receiver) = mpsc::channel(QUEUE);
                 open.insert(id, sender.clone());
                 let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&self.open));
                 tokio::spawn(async move {
-                    Desk::new(shared, id).serve(receiver).await;
+                    SandboxActor::new(shared, id).serve(receiver).await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
                     // Unless another was opened meanwhile.
                     if open.get(&id).is_some_and(mpsc::Sender::is_closed) {

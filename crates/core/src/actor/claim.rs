@@ -2,7 +2,7 @@
 //! goes wrong here is put right by an ordinary start, which ends that container and makes another one on
 //! the same volume.
 
-use super::{Claim, Desk, Ran};
+use super::{PoolClaim, RunOutcome, SandboxActor};
 use crate::pool::Warm;
 use atoll_provider::{Container, ContainerSpec};
 use atoll_store::{ActivityKind, SandboxRecord};
@@ -14,14 +14,14 @@ pub(super) fn is_taken(error: &Error) -> bool {
     error.code == ErrorCode::Conflict && error.field.as_deref() == Some("volume")
 }
 
-impl Desk {
+impl SandboxActor {
     /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in another.
-    pub(super) async fn claim(&mut self, claim: Claim) -> Result<Ran> {
-        let Claim { record, warm, handed, seat } = claim;
+    pub(super) async fn claim(&mut self, claim: PoolClaim) -> Result<RunOutcome> {
+        let PoolClaim { record, warm, handed, seat } = claim;
         match self.take_over(&record, &warm, handed).await {
             Ok(record) => {
                 seat.keep();
-                Ok(Ran::Runs(Box::new(record)))
+                Ok(RunOutcome::Runs(Box::new(record)))
             }
             Err(error) => {
                 tracing::warn!(sandbox = %self.id, %error, "a container of the pool could not be claimed");
