@@ -3,7 +3,8 @@
 
 use crate::{cli, config::Config, serve::egress};
 use atoll_egress::{
-    Decision, Egress, EgressSettings, Mode, Policy, Recorder, Rules, Serving, Sockets, presets, presets::Book,
+    Decision, Egress, EgressSettings, Mode, Policy, Recorder, Rules, Serving, Sockets, presets,
+    presets::PresetRegistry,
 };
 use atoll_provider::{Container, Gate};
 use atoll_types::{Error, ErrorCode, Result};
@@ -52,7 +53,7 @@ impl Network {
         let mut variables = atoll_egress::variables(false);
         variables.extend(presets::mirrors(&findings).variables);
         let shared = Arc::new(reach.clone());
-        let book = Book::new(findings, config.presets.clone(), Arc::clone(&shared), None);
+        let book = PresetRegistry::new(findings, config.presets.clone(), Arc::clone(&shared), None);
         let engine = Egress::new(EgressSettings {
             reach,
             nameservers: config.nameservers.clone(),

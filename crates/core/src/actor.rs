@@ -14,7 +14,7 @@ mod step;
 
 use crate::{
     Environment, Vault,
-    admission::{Admission, Need, Seat},
+    admission::{Admission, Need, Reservation},
     egress::Gates,
     lifecycle::{Working, Works},
     now,
@@ -52,7 +52,7 @@ enum SandboxRequest {
         new: bool,
         by: &'static str,
         /// What its container may hold of the machine.
-        seat: Option<Seat>,
+        reservation: Option<Reservation>,
         reply: oneshot::Sender<Result<RunOutcome>>,
     },
     /// See that a new one runs in a container of the pool.
@@ -74,15 +74,15 @@ pub(crate) struct PoolClaim {
     pub(crate) warm: Warm,
     /// Whether what was not known when it was made is set.
     pub(crate) handed: Result<()>,
-    pub(crate) seat: Seat,
+    pub(crate) reservation: Reservation,
 }
 
 /// What became of a wish that a sandbox runs.
 pub(crate) enum RunOutcome {
     /// It does.
     Runs(Box<SandboxRecord>),
-    /// It has no container, and may have one only with a seat that is large enough.
-    NeedsSeat(Box<SandboxRecord>),
+    /// It has no container, and may have one only with a reservation that is large enough.
+    NeedsReservation(Box<SandboxRecord>),
 }
 
 struct Shared {
@@ -180,7 +180,9 @@ impl SandboxActor {
             SandboxRequest::Use { by, reply } => _ = reply.send(self.lend(by).await),
             SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
             SandboxRequest::Awake(reply) => self.awake(reply).await,
-            SandboxRequest::Run { new, by, seat, reply } => _ = reply.send(self.run(new, by, seat).await),
+            SandboxRequest::Run { new, by, reservation, reply } => {
+                _ = reply.send(self.run(new, by, reservation).await)
+            }
             SandboxRequest::PoolClaim(claim, reply) => _ = reply.send(self.claim(*claim).await),
             SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             SandboxRequest::Stop(reply) => _ = reply.send(self.stop(None).await),
@@ -272,7 +274,12 @@ impl SandboxActor {
         self.shared.admission.stopped(self.id);
     }
 
-    async fn run(&mut self, new: bool, by: &'static str, seat: Option<Seat>) -> Result<RunOutcome> {
+    async fn run(
+        &mut self,
+        new: bool,
+        by: &'static str,
+        reservation: Option<Reservation>,
+    ) -> Result<RunOutcome> {
         let record = self.whole_record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
@@ -287,12 +294,14 @@ impl SandboxActor {
             },
             _ => {}
         }
-        let Some(seat) = seat.filter(|seat| seat.covers(&Need::of(&record.limits))) else {
-            return Ok(RunOutcome::NeedsSeat(Box::new(record)));
+        let Some(reservation) =
+            reservation.filter(|reservation| reservation.covers(&Need::of(&record.limits)))
+        else {
+            return Ok(RunOutcome::NeedsReservation(Box::new(record)));
         };
         match self.start(new).await {
             Ok(record) => {
-                seat.keep();
+                reservation.keep();
                 Ok(RunOutcome::Runs(Box::new(record)))
             }
             Err(error) if new => {

@@ -105,7 +105,7 @@ pub struct Core {
     running: Arc<egress::Running>,
     gates: Arc<egress::Gates>,
     ledger: Ledger,
-    usage: Arc<usage::Book>,
+    usage: Arc<usage::UsageHistory>,
     health: Arc<tokio::sync::Mutex<Option<Health>>>,
     known_keys: Arc<keys::Known>,
     answers: Arc<answers::Answers>,

@@ -5,7 +5,7 @@
 use crate::{
     Caller, Core, Created,
     actor::{PoolClaim, RunOutcome},
-    admission::{Need, Seat, Turn},
+    admission::{Need, Reservation, Turn},
     pool::Warm,
     vault::Environment,
 };
@@ -42,15 +42,15 @@ impl Core {
             self.registry.destroy(there.id).await?;
         }
         let quota = self.quota(caller, &new.owner, &new.owner_name);
-        let seat = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
-        let warm = self.pool.take(&new.profile, &seat, need);
+        let reservation = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
+        let warm = self.pool.take(&new.profile, &reservation, need);
         if warm.is_none() {
-            seat.wait(need, deadline).await?;
+            reservation.wait(need, deadline).await?;
         }
         // From here on it is carried to its end, whether the caller waits for it or not.
         let core = self.clone();
         let made = tokio::spawn(async move {
-            let made = core.make(new, seat, warm).await;
+            let made = core.make(new, reservation, warm).await;
             drop((turn, working));
             made
         });
@@ -61,8 +61,13 @@ impl Core {
         }
     }
 
-    /// Records a new sandbox that has a seat and starts it, in a container of the pool where there is one.
-    async fn make(&self, mut new: NewSandbox, seat: Seat, warm: Option<Warm>) -> Result<CreateOutcome> {
+    /// Records a new sandbox that has a reservation and starts it, in a container of the pool where there is one.
+    async fn make(
+        &self,
+        mut new: NewSandbox,
+        reservation: Reservation,
+        warm: Option<Warm>,
+    ) -> Result<CreateOutcome> {
         let id = new.id;
         if let Some(warm) = &warm {
             (new.container, new.volume) = (Some(warm.id()), warm.volume());
@@ -83,13 +88,13 @@ impl Core {
         let ran = match warm {
             Some(mut warm) => {
                 warm.recorded();
-                self.registry.claim(PoolClaim { record, warm, handed, seat }).await?
+                self.registry.claim(PoolClaim { record, warm, handed, reservation }).await?
             }
-            None => self.registry.make(id, seat).await?,
+            None => self.registry.make(id, reservation).await?,
         };
         match ran {
             RunOutcome::Runs(record) => Ok(CreateOutcome::New(record)),
-            RunOutcome::NeedsSeat(_) => Err(Error::internal("a new sandbox has no seat")),
+            RunOutcome::NeedsReservation(_) => Err(Error::internal("a new sandbox has no reservation")),
         }
     }
 
@@ -137,7 +142,7 @@ impl Core {
     ) -> Result<SandboxRecord> {
         let record = match self.registry.run(id, by, None).await? {
             RunOutcome::Runs(record) => return Ok(*record),
-            RunOutcome::NeedsSeat(record) => record,
+            RunOutcome::NeedsReservation(record) => record,
         };
         let _working = self.pool.request();
         let (began, deadline) = (Instant::now(), self.admission.deadline());
@@ -147,13 +152,13 @@ impl Core {
             // Whoever had the turn before may have started it.
             let record = match self.registry.run(id, by, None).await? {
                 RunOutcome::Runs(record) => return Ok(*record),
-                RunOutcome::NeedsSeat(record) => record,
+                RunOutcome::NeedsReservation(record) => record,
             };
             self.may_start(caller, &record)?;
             let quota = self.quota(caller, &record.owner, &record.owner_name);
-            let seat = self.admission.wake(&record, quota.as_ref())?;
-            seat.wait(Need::of(&record.limits), deadline).await?;
-            if let RunOutcome::Runs(record) = self.registry.run(id, by, Some(seat)).await? {
+            let reservation = self.admission.wake(&record, quota.as_ref())?;
+            reservation.wait(Need::of(&record.limits), deadline).await?;
+            if let RunOutcome::Runs(record) = self.registry.run(id, by, Some(reservation)).await? {
                 return Ok(*record);
             }
         }

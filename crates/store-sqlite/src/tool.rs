@@ -3,7 +3,7 @@
 use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;
 use atoll_store::{
-    Millis, Result, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId,
+    Millis, Result, SessionLimits, SessionSlot, StoreError, Thing, ToolExport, ToolSession, ToolSessionId,
     ToolSessions, ToolStatus, ToolThread,
 };
 use atoll_types::KernelId;
@@ -29,7 +29,11 @@ async fn thread(conn: &mut SqliteConnection, owner: &str, thread: &str, at: Mill
     .map_err(failed(WRITING))
 }
 
-async fn seat(conn: &mut SqliteConnection, session: &ToolSession, seats: ToolSeats) -> Result<ToolSeat> {
+async fn seat(
+    conn: &mut SqliteConnection,
+    session: &ToolSession,
+    seats: SessionLimits,
+) -> Result<SessionSlot> {
     let (of_owner, of_thread): (i64, i64) = sqlx::query_as(
         "SELECT count(*), coalesce(sum(t.thread = ?2), 0) FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread \
          WHERE t.owner = ?1 AND s.status <> 'dead'",
@@ -40,15 +44,19 @@ async fn seat(conn: &mut SqliteConnection, session: &ToolSession, seats: ToolSea
     .await
     .map_err(failed(WRITING))?;
     Ok(match seats {
-        ToolSeats { of_thread: most, .. } if of_thread >= most.into() => ToolSeat::ThreadFull,
-        ToolSeats { of_owner: most, .. } if of_owner >= most.into() => ToolSeat::Full,
-        ToolSeats { .. } => ToolSeat::Taken,
+        SessionLimits { of_thread: most, .. } if of_thread >= most.into() => SessionSlot::ThreadFull,
+        SessionLimits { of_owner: most, .. } if of_owner >= most.into() => SessionSlot::Full,
+        SessionLimits { .. } => SessionSlot::Taken,
     })
 }
 
-async fn insert(conn: &mut SqliteConnection, session: ToolSession, seats: ToolSeats) -> Result<ToolSeat> {
+async fn insert(
+    conn: &mut SqliteConnection,
+    session: ToolSession,
+    seats: SessionLimits,
+) -> Result<SessionSlot> {
     let seat = seat(conn, &session, seats).await?;
-    if seat != ToolSeat::Taken {
+    if seat != SessionSlot::Taken {
         return Ok(seat);
     }
     #[rustfmt::skip] // One a line would be longer than the rest.
@@ -77,7 +85,7 @@ async fn insert(conn: &mut SqliteConnection, session: ToolSession, seats: ToolSe
     .execute(conn)
     .await
     .map_err(failed(WRITING))?;
-    Ok(ToolSeat::Taken)
+    Ok(SessionSlot::Taken)
 }
 
 async fn set(
@@ -160,7 +168,7 @@ async fn export(conn: &mut SqliteConnection, export: ToolExport) -> Result<()> {
 
 #[async_trait]
 impl ToolSessions for SqliteStore {
-    async fn insert_tool_session(&self, session: ToolSession, seats: ToolSeats) -> Result<ToolSeat> {
+    async fn insert_tool_session(&self, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
         self.writer.write(WRITING, move |conn| Box::pin(insert(conn, session, seats))).await
     }
 

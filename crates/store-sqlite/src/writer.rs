@@ -17,12 +17,12 @@ pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'c
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     // Fair: whoever waits longest is next. None: closed.
-    seat: Arc<Mutex<Option<Seat>>>,
+    connection: Arc<Mutex<Option<WriterConnection>>>,
     turn_timeout: Duration,
 }
 
 #[derive(Debug)]
-struct Seat {
+struct WriterConnection {
     conn: SqliteConnection,
     /// Whether a transaction is open. Found so only when the work before panicked.
     busy: bool,
@@ -30,12 +30,12 @@ struct Seat {
 
 impl Writer {
     pub(crate) fn new(conn: SqliteConnection, turn_timeout: Duration) -> Self {
-        Self { seat: Arc::new(Mutex::new(Some(Seat { conn, busy: false }))), turn_timeout }
+        Self { connection: Arc::new(Mutex::new(Some(WriterConnection { conn, busy: false }))), turn_timeout }
     }
 
     /// For a store that only reads.
     pub(crate) fn closed() -> Self {
-        Self { seat: Arc::new(Mutex::new(None)), turn_timeout: Duration::ZERO }
+        Self { connection: Arc::new(Mutex::new(None)), turn_timeout: Duration::ZERO }
     }
 
     /// Does the work in a transaction, which is kept if the work succeeds and undone if it fails.
@@ -44,7 +44,7 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
     {
-        let task = tokio::spawn(seated(self.turn().await?, move |conn| transact(conn, doing, work)));
+        let task = tokio::spawn(on_connection(self.turn().await?, move |conn| transact(conn, doing, work)));
         task.await.map_err(|panic| StoreError::Internal(doing, panic.into()))?
     }
 
@@ -55,43 +55,43 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send + 'static,
     {
-        let task = tokio::spawn(seated(self.turn().await?, work));
+        let task = tokio::spawn(on_connection(self.turn().await?, work));
         task.await.map_err(|panic| StoreError::Internal(doing, panic.into()))?
     }
 
-    async fn turn(&self) -> Result<OwnedMutexGuard<Option<Seat>>> {
-        let turn = timeout(self.turn_timeout, self.seat.clone().lock_owned());
+    async fn turn(&self) -> Result<OwnedMutexGuard<Option<WriterConnection>>> {
+        let turn = timeout(self.turn_timeout, self.connection.clone().lock_owned());
         turn.await.map_err(|late| StoreError::Unavailable(Outage::Busy, late.into()))
     }
 
     pub(crate) async fn close(&self) {
-        if let Some(seat) = self.seat.lock().await.take() {
+        if let Some(connection) = self.connection.lock().await.take() {
             // What was committed is safe; a log that could not be folded in is read at the next start.
-            let _ = seat.conn.close().await;
+            let _ = connection.conn.close().await;
         }
     }
 }
 
 /// Does the work; where it fails, what it began is undone.
-async fn seated<T, F>(mut seat: OwnedMutexGuard<Option<Seat>>, work: F) -> Result<T>
+async fn on_connection<T, F>(mut connection: OwnedMutexGuard<Option<WriterConnection>>, work: F) -> Result<T>
 where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send,
 {
-    let Some(seat) = seat.as_mut() else {
+    let Some(connection) = connection.as_mut() else {
         return Err(StoreError::Unavailable(
             Outage::NoAccess,
             "the store is closed, or open for reading only".into(),
         ));
     };
-    if seat.busy {
-        undo(&mut seat.conn).await;
+    if connection.busy {
+        undo(&mut connection.conn).await;
     }
-    seat.busy = true;
-    let result = work(&mut seat.conn).await;
+    connection.busy = true;
+    let result = work(&mut connection.conn).await;
     if result.is_err() {
-        undo(&mut seat.conn).await;
+        undo(&mut connection.conn).await;
     }
-    seat.busy = false;
+    connection.busy = false;
     result
 }
 

@@ -47,7 +47,7 @@ pub use sealed::Sealed;
 pub use search::{Needle, search_text};
 pub use setting::Settings;
 pub use tool::{
-    ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId, ToolSessionIdError, ToolSessions,
+    SessionLimits, SessionSlot, ToolExport, ToolSession, ToolSessionId, ToolSessionIdError, ToolSessions,
     ToolStatus, ToolThread,
 };
 

@@ -105,7 +105,7 @@ pub struct ToolExport {
 
 /// How many sessions there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ToolSeats {
+pub struct SessionLimits {
     /// Of one owner.
     pub of_owner: u32,
     /// Of one thread.
@@ -114,7 +114,7 @@ pub struct ToolSeats {
 
 /// Whether there was room for one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolSeat {
+pub enum SessionSlot {
     /// It was added.
     Taken,
     /// The owner has as many as it may have.
@@ -128,7 +128,7 @@ pub enum ToolSeat {
 pub trait ToolSessions: Send + Sync {
     /// Adds a session if there is room, and its thread if it is new; `Conflict(Taken)` when the id is there. The
     /// dead take no room.
-    async fn insert_tool_session(&self, session: ToolSession, seats: ToolSeats) -> Result<ToolSeat>;
+    async fn insert_tool_session(&self, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot>;
     /// One session.
     async fn tool_session(&self, id: ToolSessionId) -> Result<Option<ToolSession>>;
     /// All of them, or of an owner's thread, the oldest first.

@@ -7,6 +7,7 @@
 
 mod beyond;
 mod call;
+mod capacity;
 mod code;
 mod collect;
 mod create;
@@ -15,7 +16,6 @@ mod failure;
 mod import;
 mod paths;
 mod reply;
-mod room;
 mod stop;
 mod terminal;
 pub mod tools;

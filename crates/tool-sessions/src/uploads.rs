@@ -121,7 +121,7 @@ impl Sessions {
         self.check_threads(who).await?;
         self.store.touch_tool_thread(owner, thread, now()).await?;
         let folder = self.uploads_of(owner, thread)?;
-        let room = self.room_for_uploads(owner, folder.clone()).await?;
+        let capacity = self.room_for_uploads(owner, folder.clone()).await?;
         let part = Part(folder.join(format!("{PART}{}", uuid::Uuid::new_v4().simple())));
         let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part.0);
         let mut file = tokio::fs::File::from_std(options.map_err(failed)?);
@@ -129,7 +129,7 @@ impl Sessions {
         while let Some(piece) = body.next().await {
             let piece = piece?;
             size += piece.len() as u64;
-            if size > room {
+            if size > capacity {
                 return Err(self.too_large());
             }
             file.write_all(&piece).await.map_err(failed)?;
@@ -158,7 +158,7 @@ impl Sessions {
         let (bytes, files) = counting.await.map_err(broken)?.map_err(failed)?;
         let most = u64::from(self.core.knobs().tool_sessions_uploads_mb) * MIB;
         match most.checked_sub(bytes).filter(|_| files < MOST_FILES) {
-            Some(room) => Ok(room),
+            Some(capacity) => Ok(capacity),
             None => Err(self.too_large()),
         }
     }

@@ -6,7 +6,7 @@ use crate::config::EgressConfig;
 use atoll_core::{Core, EgressParts};
 use atoll_egress::{
     Authority, Egress, EgressSettings, Net, Reach, Rules,
-    presets::{self, Book, Findings, Place},
+    presets::{self, Findings, Place, PresetRegistry},
 };
 use atoll_provider::Provider;
 use atoll_types::{Error, Result, Tiers};
@@ -60,7 +60,7 @@ pub(super) async fn parts(
     variables.extend(presets::mirrors(&findings).variables);
     let shared = Arc::new(reach.clone());
     let remembered = folder.join("egress-links.json");
-    let book = Book::new(findings, config.presets.clone(), Arc::clone(&shared), Some(remembered));
+    let book = PresetRegistry::new(findings, config.presets.clone(), Arc::clone(&shared), Some(remembered));
     check_tiers(config, &book, &shared)?;
     let settings = EgressSettings {
         reach,
@@ -111,7 +111,7 @@ async fn tell(provider: &dyn Provider, certificate: &str) -> Result<bool> {
 }
 
 /// A tier that could never be obeyed is a mistake of the configuration.
-fn check_tiers(config: &EgressConfig, book: &Book, reach: &Arc<Reach>) -> Result<()> {
+fn check_tiers(config: &EgressConfig, book: &PresetRegistry, reach: &Arc<Reach>) -> Result<()> {
     let known = book.presets(None);
     for (name, policy) in &config.tiers {
         let mut policy = policy.clone();

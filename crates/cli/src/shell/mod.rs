@@ -41,7 +41,7 @@ enum End {
 }
 
 /// The user's side of it.
-struct Seat {
+struct ShellSession {
     client: Client,
     sandbox: Uuid,
     exec_id: String,
@@ -75,7 +75,7 @@ pub(crate) async fn run(options: Shell) -> Result<u8, Failure> {
     // Before the terminal is raw: who ends us then must not leave it so.
     let mut ends = Ends::new();
     let person = rustix::termios::isatty(rustix::stdio::stdin());
-    let mut seat = Seat {
+    let mut session = ShellSession {
         client,
         sandbox,
         exec_id: opened.exec_id.clone(),
@@ -86,10 +86,10 @@ pub(crate) async fn run(options: Shell) -> Result<u8, Failure> {
         raw: Raw::new(rustix::stdio::stdin()),
     };
     let end = tokio::select! {
-        end = seat.stay(opened) => end,
+        end = session.stay(opened) => end,
         number = ends.next() => End::Signal(number),
     };
-    seat.leave(&typed, end)
+    session.leave(&typed, end)
 }
 
 /// The signals that tell us to end.
@@ -120,7 +120,7 @@ enum Broken {
     Lost,
 }
 
-impl Seat {
+impl ShellSession {
     async fn stay(&mut self, mut terminal: Terminal) -> End {
         loop {
             let began = Instant::now();

@@ -17,10 +17,10 @@ pub(super) fn is_taken(error: &Error) -> bool {
 impl SandboxActor {
     /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in another.
     pub(super) async fn claim(&mut self, claim: PoolClaim) -> Result<RunOutcome> {
-        let PoolClaim { record, warm, handed, seat } = claim;
+        let PoolClaim { record, warm, handed, reservation } = claim;
         match self.take_over(&record, &warm, handed).await {
             Ok(record) => {
-                seat.keep();
+                reservation.keep();
                 Ok(RunOutcome::Runs(Box::new(record)))
             }
             Err(error) => {
@@ -30,7 +30,7 @@ impl SandboxActor {
                 }
                 self.let_go();
                 self.shared.gates.close(self.id).await;
-                self.run(true, "", Some(seat)).await
+                self.run(true, "", Some(reservation)).await
             }
         }
     }

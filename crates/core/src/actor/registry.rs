@@ -3,7 +3,7 @@
 use super::{FileContainers, Patch, PoolClaim, RunOutcome, SandboxActor, SandboxRequest, Shared, Step};
 use crate::{
     Vault,
-    admission::{Admission, Seat},
+    admission::{Admission, Reservation},
     egress::Gates,
     lifecycle::{Lent, Working, Works},
     pool::Pool,
@@ -82,8 +82,9 @@ impl SandboxRegistry {
     }
 
     /// Starts a sandbox that was just recorded.
-    pub(crate) async fn make(&self, id: SandboxId, seat: Seat) -> Result<RunOutcome> {
-        self.ask(id, |reply| SandboxRequest::Run { new: true, by: "", seat: Some(seat), reply }).await
+    pub(crate) async fn make(&self, id: SandboxId, reservation: Reservation) -> Result<RunOutcome> {
+        self.ask(id, |reply| SandboxRequest::Run { new: true, by: "", reservation: Some(reservation), reply })
+            .await
     }
 
     /// Gives a sandbox that was just recorded with it a container of the pool, which was handed over or not.
@@ -91,14 +92,14 @@ impl SandboxRegistry {
         self.ask(claim.record.id, |reply| SandboxRequest::PoolClaim(Box::new(claim), reply)).await
     }
 
-    /// Sees that a sandbox runs, if it does already, only stands still, or there is a seat for it.
+    /// Sees that a sandbox runs, if it does already, only stands still, or there is a reservation for it.
     pub(crate) async fn run(
         &self,
         id: SandboxId,
         by: &'static str,
-        seat: Option<Seat>,
+        reservation: Option<Reservation>,
     ) -> Result<RunOutcome> {
-        self.ask(id, |reply| SandboxRequest::Run { new: false, by, seat, reply }).await
+        self.ask(id, |reply| SandboxRequest::Run { new: false, by, reservation, reply }).await
     }
 
     /// Lets a sandbox stand still.

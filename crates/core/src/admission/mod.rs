@@ -1,13 +1,13 @@
 //! Admission: whoever wants a container for a sandbox asks here first. Two things are counted, in one book
-//! ([`book`]): what an owner may have by its plan, which is answered at once, and what the machine has,
+//! ([`ledger`]): what an owner may have by its plan, which is answered at once, and what the machine has,
 //! for which a request waits a while and in turn ([`queue`]).
 //!
-//! This is the one place that reserves and frees. A [`Seat`] is a reservation; dropped, it frees what it
+//! This is the one place that reserves and frees. A [`Reservation`] is a reservation; dropped, it frees what it
 //! reserved, wherever the request ended. The sandbox's actor keeps it when its container has started and
 //! says [`Admission::stopped`] or [`Admission::gone`] when that ended. After a start of the server the
 //! book is filled from the records ([`Admission::adopt`]).
 
-mod book;
+mod ledger;
 mod machine;
 mod need;
 mod pooled;
@@ -16,13 +16,13 @@ mod turns;
 
 pub use machine::Machine;
 pub(crate) use need::{Need, Resource};
-pub(crate) use pooled::PoolSeat;
+pub(crate) use pooled::PoolReservation;
 pub(crate) use turns::{Turn, Turns};
 
 use crate::live::{Live, Quota};
 use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Result};
-use book::Book;
+use ledger::CapacityLedger;
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -46,7 +46,7 @@ pub(crate) struct Admission(Arc<Inner>);
 struct Inner {
     machine: Machine,
     live: Arc<Live>,
-    book: Mutex<Book>,
+    ledger: Mutex<CapacityLedger>,
     /// What all volumes together can hold; zero until it is known.
     disk_capacity: AtomicU64,
     /// Somebody waits for what the pool holds.
@@ -62,20 +62,20 @@ fn holds(status: Status) -> bool {
 }
 
 impl Inner {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ledger(&self) -> MutexGuard<'_, CapacityLedger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets in who may go in now. Where somebody has to wait, what the pool holds is asked back.
-    fn grant(&self, book: &mut Book) {
-        self.let_in(book);
-        if !book.queue.is_empty() && book.pooled > 0 {
+    fn grant(&self, ledger: &mut CapacityLedger) {
+        self.let_in(ledger);
+        if !ledger.queue.is_empty() && ledger.pooled > 0 {
             self.crowded.notify_one();
         }
     }
 
-    fn let_in(&self, book: &mut Book) {
-        if book.queue.is_empty() {
+    fn let_in(&self, ledger: &mut CapacityLedger) {
+        if ledger.queue.is_empty() {
             return;
         }
         let capacity = self.machine.capacity(&self.live.now());
@@ -84,25 +84,25 @@ impl Inner {
             return;
         }
         loop {
-            let free = capacity.minus(&book.used);
-            let Some(waiter) = book.queue.next(|need| need.beyond(&free).is_none()) else { return };
+            let free = capacity.minus(&ledger.used);
+            let Some(waiter) = ledger.queue.next(|need| need.beyond(&free).is_none()) else { return };
             if waiter.tell.send(()).is_ok() {
-                book.sit(waiter.id, waiter.need);
+                ledger.sit(waiter.id, waiter.need);
             }
         }
     }
 
-    fn free(&self, change: impl FnOnce(&mut Book)) {
-        let mut book = self.book();
-        change(&mut book);
-        self.grant(&mut book);
+    fn free(&self, change: impl FnOnce(&mut CapacityLedger)) {
+        let mut ledger = self.ledger();
+        change(&mut ledger);
+        self.grant(&mut ledger);
     }
 
     /// Whether disks may be promised so much more.
-    fn may_promise(&self, book: &Book, more: u64) -> Result<()> {
+    fn may_promise(&self, ledger: &CapacityLedger, more: u64) -> Result<()> {
         let (most, ratio) =
             (self.disk_capacity.load(Ordering::Relaxed), self.live.now().admission_disk_ratio);
-        let (capacity, used) = ((most as f64 * ratio) as u64, book.disks());
+        let (capacity, used) = ((most as f64 * ratio) as u64, ledger.disks());
         if most == 0 || used.saturating_add(more) <= capacity {
             return Ok(());
         }
@@ -119,7 +119,7 @@ impl Inner {
 
     /// Why there is no room, as of now.
     fn full(&self, need: &Need, waited: Duration) -> Error {
-        let (capacity, used) = (self.machine.capacity(&self.live.now()), self.book().used);
+        let (capacity, used) = (self.machine.capacity(&self.live.now()), self.ledger().used);
         let free = capacity.minus(&used).least(&self.machine.free().minus(&self.machine.floor()));
         // Somebody else may have been first; then what there was least of for this one is named.
         let short = need.beyond(&free).unwrap_or(Resource::Memory);
@@ -140,8 +140,8 @@ impl Inner {
 
 impl Admission {
     pub(crate) fn new(machine: Machine, live: Arc<Live>) -> Self {
-        let (book, disk_capacity) = (Mutex::default(), AtomicU64::new(0));
-        Self(Arc::new(Inner { machine, live, book, disk_capacity, crowded: Notify::new() }))
+        let (ledger, disk_capacity) = (Mutex::default(), AtomicU64::new(0));
+        Self(Arc::new(Inner { machine, live, ledger, disk_capacity, crowded: Notify::new() }))
     }
 
     /// All volumes together can hold so much.
@@ -156,8 +156,8 @@ impl Admission {
 
     /// Enters what is recorded; what is known already stays.
     pub(crate) fn adopt(&self, record: &SandboxRecord) {
-        let seat = holds(record.status).then(|| Need::of(&record.limits));
-        self.0.book().adopt(record.id, &record.owner, record.limits.disk_bytes, seat);
+        let reservation = holds(record.status).then(|| Need::of(&record.limits));
+        self.0.ledger().adopt(record.id, &record.owner, record.limits.disk_bytes, reservation);
     }
 
     /// A place for a new sandbox, if its owner may have one.
@@ -167,43 +167,43 @@ impl Admission {
         owner: &str,
         disk_bytes: u64,
         quota: Option<&Quota>,
-    ) -> Result<Seat> {
-        let mut book = self.0.book();
-        self.0.may_promise(&book, disk_bytes)?;
-        book.place(id, owner, disk_bytes, quota)?;
-        drop(book);
-        Ok(self.seat(id, owner, true))
+    ) -> Result<Reservation> {
+        let mut ledger = self.0.ledger();
+        self.0.may_promise(&ledger, disk_bytes)?;
+        ledger.place(id, owner, disk_bytes, quota)?;
+        drop(ledger);
+        Ok(self.reservation(id, owner, true))
     }
 
     /// A place for a sandbox that has no container, if its owner may have one more at a time.
-    pub(crate) fn wake(&self, record: &SandboxRecord, quota: Option<&Quota>) -> Result<Seat> {
-        self.0.book().wake(record.id, &record.owner, record.limits.disk_bytes, quota)?;
-        Ok(self.seat(record.id, &record.owner, false))
+    pub(crate) fn wake(&self, record: &SandboxRecord, quota: Option<&Quota>) -> Result<Reservation> {
+        self.0.ledger().wake(record.id, &record.owner, record.limits.disk_bytes, quota)?;
+        Ok(self.reservation(record.id, &record.owner, false))
     }
 
     /// Counts the disk of a sandbox with another limit, if its owner may have that.
     pub(crate) fn resize_disk(&self, id: SandboxId, disk_bytes: u64, quota: Option<&Quota>) -> Result<()> {
-        let mut book = self.0.book();
+        let mut ledger = self.0.ledger();
         // Where there is no plan to ask it is what was there before.
-        let more = disk_bytes.saturating_sub(book.disk(id));
+        let more = disk_bytes.saturating_sub(ledger.disk(id));
         if more > 0 {
-            self.0.may_promise(&book, more)?;
+            self.0.may_promise(&ledger, more)?;
         }
-        book.resize_disk(id, disk_bytes, quota)
+        ledger.resize_disk(id, disk_bytes, quota)
     }
 
-    fn seat(&self, id: SandboxId, owner: &str, new: bool) -> Seat {
-        Seat { admission: self.clone(), id, owner: owner.to_owned(), new, kept: false }
+    fn reservation(&self, id: SandboxId, owner: &str, new: bool) -> Reservation {
+        Reservation { admission: self.clone(), id, owner: owner.to_owned(), new, kept: false }
     }
 
     /// It has no container any more, and waits with its volume.
     pub(crate) fn stopped(&self, id: SandboxId) {
-        self.0.free(|book| book.stopped(id));
+        self.0.free(|ledger| ledger.stopped(id));
     }
 
     /// It is gone with its volume.
     pub(crate) fn gone(&self, id: SandboxId) {
-        self.0.free(|book| book.gone(id));
+        self.0.free(|ledger| ledger.gone(id));
     }
 
     /// The settings are others now.
@@ -218,7 +218,7 @@ impl Admission {
 }
 
 /// A sandbox's reservation. Dropped, it is given back.
-pub(crate) struct Seat {
+pub(crate) struct Reservation {
     admission: Admission,
     id: SandboxId,
     owner: String,
@@ -227,20 +227,20 @@ pub(crate) struct Seat {
 }
 
 /// Somebody's place in a line; dropped, it is free.
-struct Waiting<'a> {
-    seat: &'a Seat,
+struct QueuePlace<'a> {
+    reservation: &'a Reservation,
     ticket: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        let Self { seat, ticket } = self;
+        let Self { reservation, ticket } = self;
         // Others may have waited for this one alone.
-        seat.admission.0.free(|book| book.queue.leave(&seat.owner, *ticket));
+        reservation.admission.0.free(|ledger| ledger.queue.leave(&reservation.owner, *ticket));
     }
 }
 
-impl Seat {
+impl Reservation {
     /// Waits until the machine has room for this, at most until the deadline.
     pub(crate) async fn wait(&self, need: Need, deadline: Instant) -> Result<()> {
         let (inner, began) = (&*self.admission.0, Instant::now());
@@ -249,9 +249,9 @@ impl Seat {
             return Err(never(&need, &capacity, short));
         }
         let joined = {
-            let mut book = inner.book();
-            let joined = book.queue.join(&self.owner, self.id, need);
-            inner.grant(&mut book);
+            let mut ledger = inner.ledger();
+            let joined = ledger.queue.join(&self.owner, self.id, need);
+            inner.grant(&mut ledger);
             joined
         };
         let Some((ticket, mut told)) = joined else {
@@ -261,11 +261,11 @@ impl Seat {
                 .fact("allowed", queue::LONGEST_LINE)
                 .retry_after(TRY_AGAIN));
         };
-        let place = Waiting { seat: self, ticket };
+        let place = QueuePlace { reservation: self, ticket };
         loop {
             let now = Instant::now();
             // What the pool holds is on its way back, whoever may not wait for others.
-            let end = if inner.book().pooled > 0 { deadline.max(began + GIVEN_BACK) } else { deadline };
+            let end = if inner.ledger().pooled > 0 { deadline.max(began + GIVEN_BACK) } else { deadline };
             tokio::select! {
                 biased;
                 granted = &mut told => return granted.map_err(|_| inner.full(&need, began.elapsed())),
@@ -288,7 +288,11 @@ impl Seat {
 
     /// Whether it holds at least this.
     pub(crate) fn covers(&self, need: &Need) -> bool {
-        self.admission.0.book().seat(self.id).is_some_and(|seat| need.beyond(&seat).is_none())
+        self.admission
+            .0
+            .ledger()
+            .reservation(self.id)
+            .is_some_and(|reservation| need.beyond(&reservation).is_none())
     }
 
     /// A container sits in it from now on.
@@ -297,7 +301,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Reservation {
     fn drop(&mut self) {
         match (self.kept, self.new) {
             (true, _) => {}

@@ -34,14 +34,14 @@ fn quota(concurrent: u32, sandboxes: u32, disk_mb: u64) -> Quota {
     Quota { plan: "free".into(), concurrent, sandboxes, disk_mb, execs_per_second: 1, exec_burst: 1 }
 }
 
-async fn seated(admission: &Admission, owner: &str, megabytes: u64) -> Result<Seat> {
-    let seat = admission.place(SandboxId::random(), owner, 0, None)?;
-    seat.wait(need(megabytes), admission.deadline()).await?;
-    Ok(seat)
+async fn seated(admission: &Admission, owner: &str, megabytes: u64) -> Result<Reservation> {
+    let reservation = admission.place(SandboxId::random(), owner, 0, None)?;
+    reservation.wait(need(megabytes), admission.deadline()).await?;
+    Ok(reservation)
 }
 
 fn used(admission: &Admission) -> u64 {
-    admission.0.book().used.memory_bytes / MIB
+    admission.0.ledger().used.memory_bytes / MIB
 }
 
 fn record(limits: Limits, status: Status) -> SandboxRecord {
@@ -80,7 +80,7 @@ async fn of_many_at_once_exactly_the_allowed_get_a_place() {
     let mut placed = Vec::new();
     for task in tasks {
         match task.await.unwrap() {
-            Ok(seat) => placed.push(seat),
+            Ok(reservation) => placed.push(reservation),
             Err(error) => {
                 assert_eq!(error.code, ErrorCode::LimitExceeded);
                 let refusal = error.refusal.unwrap();
@@ -92,7 +92,7 @@ async fn of_many_at_once_exactly_the_allowed_get_a_place() {
     assert_eq!(placed.len(), 3);
     assert!(admission.place(SandboxId::random(), "bob", 0, Some(&quota)).is_ok(), "others have their own");
     drop(placed);
-    assert_eq!(admission.0.book().tally("ann"), book::Tally::default());
+    assert_eq!(admission.0.ledger().tally("ann"), ledger::Tally::default());
 }
 
 #[tokio::test]
@@ -139,18 +139,18 @@ async fn who_waits_goes_in_when_somebody_leaves_and_owners_take_turns() {
         for _ in 0..count {
             let (admission, told) = (admission.clone(), told.clone());
             tokio::spawn(async move {
-                let seat = seated(&admission, owner, 10).await.unwrap();
+                let reservation = seated(&admission, owner, 10).await.unwrap();
                 told.send(owner).unwrap();
-                drop(seat);
+                drop(reservation);
             });
         }
     };
     enter("ann", 20);
-    while admission.0.book().tally("ann").live < 21 {
+    while admission.0.ledger().tally("ann").live < 21 {
         tokio::task::yield_now().await;
     }
     enter("bob", 1);
-    while admission.0.book().tally("bob").live < 1 {
+    while admission.0.ledger().tally("bob").live < 1 {
         tokio::task::yield_now().await;
     }
     drop(first);
@@ -171,13 +171,13 @@ async fn who_goes_away_leaves_its_place_and_lets_others_pass() {
         let admission = admission.clone();
         async move { seated(&admission, "bob", 10).await.map(drop) }
     });
-    while admission.0.book().queue.is_empty() {
+    while admission.0.ledger().queue.is_empty() {
         tokio::task::yield_now().await;
     }
     large.abort();
     assert!(large.await.unwrap_err().is_cancelled());
-    assert!(admission.0.book().queue.is_empty());
-    assert_eq!(admission.0.book().tally("bob"), book::Tally::default());
+    assert!(admission.0.ledger().queue.is_empty());
+    assert_eq!(admission.0.ledger().tally("bob"), ledger::Tally::default());
     drop(first);
     assert_eq!(used(&admission), 0);
 }
@@ -192,7 +192,7 @@ async fn nothing_starts_while_the_machine_itself_has_no_memory_free() {
         let admission = admission.clone();
         async move { seated(&admission, "ann", 1).await.map(drop) }
     });
-    while admission.0.book().queue.is_empty() {
+    while admission.0.ledger().queue.is_empty() {
         tokio::task::yield_now().await;
     }
     // Nobody tells of this; it is looked for.
@@ -208,19 +208,19 @@ async fn records_are_counted_as_they_are_and_once() {
     for record in all.iter().chain(&all).filter(|record| record.status != Status::Destroyed) {
         admission.adopt(record);
     }
-    let tally = admission.0.book().tally("ann");
+    let tally = admission.0.ledger().tally("ann");
     assert_eq!((tally.sandboxes, tally.live, tally.disk_bytes / MIB), (7, 4, 49));
     assert_eq!(used(&admission), 400);
     // Starting one of them again counts it again, and giving up does not forget it.
     let stopped = all.iter().find(|record| record.status == Status::Stopped).unwrap();
     let refused = admission.wake(stopped, Some(&quota(4, 100, 100))).map(drop).unwrap_err();
     assert_eq!(refused.refusal.unwrap().facts["limit"], "concurrent_sandboxes");
-    let seat = admission.wake(stopped, Some(&quota(5, 1, 1))).unwrap();
-    seat.wait(Need::of(&stopped.limits), admission.deadline()).await.unwrap();
-    assert!(seat.covers(&Need::of(&stopped.limits)) && !seat.covers(&need(101)));
+    let reservation = admission.wake(stopped, Some(&quota(5, 1, 1))).unwrap();
+    reservation.wait(Need::of(&stopped.limits), admission.deadline()).await.unwrap();
+    assert!(reservation.covers(&Need::of(&stopped.limits)) && !reservation.covers(&need(101)));
     assert_eq!(used(&admission), 500);
-    drop(seat);
-    assert_eq!((used(&admission), admission.0.book().tally("ann").sandboxes), (400, 7));
+    drop(reservation);
+    assert_eq!((used(&admission), admission.0.ledger().tally("ann").sandboxes), (400, 7));
 }
 
 #[tokio::test]
@@ -229,13 +229,13 @@ async fn what_the_pool_holds_moves_to_a_sandbox_without_a_gap_or_goes_first() {
     let mut pooled = admission.pool_seat(need(60)).unwrap();
     assert_eq!(used(&admission), 60);
     assert!(admission.pool_seat(need(60)).is_none(), "it does not fit");
-    let seat = admission.place(SandboxId::random(), "ann", 0, None).unwrap();
-    assert!(!seat.take_over(&mut pooled, need(101)), "more than there is");
-    assert!(seat.take_over(&mut pooled, need(100)));
+    let reservation = admission.place(SandboxId::random(), "ann", 0, None).unwrap();
+    assert!(!reservation.take_over(&mut pooled, need(101)), "more than there is");
+    assert!(reservation.take_over(&mut pooled, need(100)));
     assert_eq!(used(&admission), 100);
     drop(pooled);
     assert_eq!(used(&admission), 100, "it was moved, and is not freed twice");
-    drop(seat);
+    drop(reservation);
     assert_eq!(used(&admission), 0);
 
     // Who does not fit beside the pool is let in when the pool has gone, however short it may wait.

@@ -16,7 +16,7 @@ pub use policy::SessionNetwork;
 pub(crate) use running::{Entered, EnteredCell, Running, Secrets};
 pub use view::{EgressView, Refusals};
 
-use atoll_egress::{Egress, Mode, Policy, Reach, presets::Book};
+use atoll_egress::{Egress, Mode, Policy, Reach, presets::PresetRegistry};
 use atoll_types::{Network, Tier, Tiers};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,7 +26,7 @@ pub struct EgressParts {
     /// The proxy.
     pub engine: Egress,
     /// The presets.
-    pub book: Arc<Book>,
+    pub book: Arc<PresetRegistry>,
     /// What nobody reaches unless an entry names it.
     pub reach: Arc<Reach>,
     /// What keys of each tier may ask for; of it the network.

@@ -237,7 +237,7 @@ impl Gates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_egress::{Egress, EgressSettings, Reach, presets::Book};
+    use atoll_egress::{Egress, EgressSettings, Reach, presets::PresetRegistry};
     use atoll_types::Tiers;
     use std::{collections::BTreeMap, sync::Arc};
 
@@ -247,7 +247,7 @@ mod tests {
             (name.to_owned(), entries.iter().map(|e| e.parse().unwrap()).collect())
         };
         let operator = BTreeMap::from([preset("python", &["index.example"]), preset("node", &[])]);
-        let book = Book::new(Default::default(), operator, Arc::clone(&reach), None);
+        let book = PresetRegistry::new(Default::default(), operator, Arc::clone(&reach), None);
         let read = |(name, json): &(&str, &str)| (name.parse().unwrap(), serde_json::from_str(json).unwrap());
         EgressParts {
             engine: Egress::new(EgressSettings::default()).unwrap(),

@@ -20,7 +20,7 @@ pub(crate) use warm::{Dying, Warm};
 
 use crate::{
     CoreSettings,
-    admission::{Admission, Need, Seat},
+    admission::{Admission, Need, Reservation},
     kernels::{self, Wardens},
     live::Live,
 };
@@ -153,7 +153,7 @@ impl Pool {
 
     /// Takes one for a sandbox of this profile, if there is one, and moves what it holds of the machine to
     /// the sandbox.
-    pub(crate) fn take(&self, profile: &Profile, seat: &Seat, need: Need) -> Option<Warm> {
+    pub(crate) fn take(&self, profile: &Profile, reservation: &Reservation, need: Need) -> Option<Warm> {
         let knobs = self.0.live.now();
         let mut dead = Vec::new();
         let taken = {
@@ -162,7 +162,7 @@ impl Pool {
             if knobs.pool_size(&shelf.image).max == 0 {
                 return None;
             }
-            shelf.take(&mut dead, |pooled| seat.take_over(pooled, need))
+            shelf.take(&mut dead, |pooled| reservation.take_over(pooled, need))
         };
         drop(dead);
         taken

@@ -146,17 +146,17 @@ impl Pool {
         let inner = &self.0;
         let limits = limits();
         let no_room = || Error::new(ErrorCode::LimitExceeded, "the machine has no room for the pool");
-        let seat = inner.admission.pool_seat(Need::of(&limits)).ok_or_else(no_room)?;
+        let reservation = inner.admission.pool_seat(Need::of(&limits)).ok_or_else(no_room)?;
         let (id, volume) = (ContainerId::random(), VolumeId::random());
         let known = {
             let mut state = inner.state();
             state.known.insert(id, volume);
             state.known.clone()
         };
-        let spent = |seat| Spent { container: id, volume, _seat: Some(seat) };
+        let spent = |reservation| Spent { container: id, volume, _seat: Some(reservation) };
         // Before it is made: a server that dies in between leaves nothing that the next does not find.
         if let Err(error) = memory::write(&*inner.store, &known).await {
-            inner.spend(spent(seat));
+            inner.spend(spent(reservation));
             return Err(error);
         }
         let spec = ContainerSpec {
@@ -168,7 +168,7 @@ impl Pool {
         };
         match inner.provider.create(spec).await {
             Ok(container) if container.claimable().is_some() => {
-                let mut warm = Warm::new(Arc::clone(inner), container, volume, seat);
+                let mut warm = Warm::new(Arc::clone(inner), container, volume, reservation);
                 warm.warm_up(inner.live.now().pool_kernels.clone()).await?;
                 let (dying, pool) = (warm.dying(), Arc::clone(inner));
                 tokio::spawn(async move {
@@ -178,11 +178,11 @@ impl Pool {
                 Ok(warm)
             }
             Ok(_) => {
-                inner.spend(spent(seat));
+                inner.spend(spent(reservation));
                 Err(Error::new(ErrorCode::Unsupported, "containers of this provider cannot be handed over"))
             }
             Err(error) => {
-                inner.spend(spent(seat));
+                inner.spend(spent(reservation));
                 Err(error)
             }
         }

@@ -1,7 +1,7 @@
 //! The containers of one profile, and what is counted of them.
 
 use super::{demand::Demand, warm::Warm};
-use crate::{PoolSize, admission::PoolSeat, now};
+use crate::{PoolSize, admission::PoolReservation, now};
 use atoll_types::{ContainerId, Error, ErrorCode};
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
@@ -85,17 +85,17 @@ impl Shelf {
         }
     }
 
-    /// The oldest that lives and for which there is a seat. Those found dead are put aside.
+    /// The oldest that lives and for which there is a reservation. Those found dead are put aside.
     pub(super) fn take(
         &mut self,
         dead: &mut Vec<Warm>,
-        seat: impl FnOnce(&mut PoolSeat) -> bool,
+        reservation: impl FnOnce(&mut PoolReservation) -> bool,
     ) -> Option<Warm> {
         self.demand.note(Instant::now());
         while self.ready.front().is_some_and(Warm::is_dead) {
             dead.extend(self.ready.pop_front());
         }
-        let fits = self.ready.front_mut().and_then(Warm::seat).is_some_and(seat);
+        let fits = self.ready.front_mut().and_then(Warm::reservation).is_some_and(reservation);
         match fits {
             true => self.hits += 1,
             false => self.misses += 1,

@@ -3,7 +3,7 @@
 //! destroyed with its volume, unless a sandbox's record has it by then.
 
 use super::Inner;
-use crate::{admission::PoolSeat, kernels};
+use crate::{admission::PoolReservation, kernels};
 use atoll_kernels::Language;
 use atoll_provider::Container;
 use atoll_types::{ContainerId, Death, Result, VolumeId};
@@ -25,7 +25,7 @@ pub(crate) struct Warm {
     pool: Arc<Inner>,
     container: Arc<dyn Container>,
     volume: VolumeId,
-    seat: Option<PoolSeat>,
+    reservation: Option<PoolReservation>,
     dying: Dying,
     made: Instant,
     whose: Whose,
@@ -38,7 +38,7 @@ pub(super) struct Spent {
     pub(super) container: ContainerId,
     pub(super) volume: VolumeId,
     /// Held until it is gone.
-    pub(super) _seat: Option<PoolSeat>,
+    pub(super) _seat: Option<PoolReservation>,
 }
 
 impl Warm {
@@ -46,12 +46,21 @@ impl Warm {
         pool: Arc<Inner>,
         container: Arc<dyn Container>,
         volume: VolumeId,
-        seat: PoolSeat,
+        reservation: PoolReservation,
     ) -> Self {
         let dying = crate::actor::death_of(Some(Arc::clone(&container))).boxed().shared();
         let made = Instant::now();
         let kernels = Default::default();
-        Self { pool, container, volume, seat: Some(seat), dying, made, whose: Whose::Pools, kernels }
+        Self {
+            pool,
+            container,
+            volume,
+            reservation: Some(reservation),
+            dying,
+            made,
+            whose: Whose::Pools,
+            kernels,
+        }
     }
 
     /// Starts its interpreters.
@@ -87,8 +96,8 @@ impl Warm {
         self.dying.clone()
     }
 
-    pub(super) fn seat(&mut self) -> Option<&mut PoolSeat> {
-        self.seat.as_mut()
+    pub(super) fn reservation(&mut self) -> Option<&mut PoolReservation> {
+        self.reservation.as_mut()
     }
 
     pub(super) fn made(&self) -> Instant {
@@ -113,7 +122,7 @@ impl Drop for Warm {
         match self.whose {
             Whose::Sandboxes => self.pool.forget(container),
             Whose::Pools => {
-                self.pool.spend(Spent { container, volume: self.volume, _seat: self.seat.take() });
+                self.pool.spend(Spent { container, volume: self.volume, _seat: self.reservation.take() });
             }
         }
     }

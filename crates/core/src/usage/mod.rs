@@ -4,15 +4,15 @@
 //! No sample is kept for longer than [`KEPT`] intervals, and one look tells of thousands at most, so what
 //! is kept is bounded whatever comes and goes.
 
-mod book;
+mod history;
 
 use crate::{Caller, Core, now, ports::must_exist};
 use atoll_provider::Usages;
 use atoll_store::{SandboxId, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage};
-pub(crate) use book::Book;
-pub use book::{KEPT, UsageNow, UsageSample, UsageTotals};
-use book::{Marks, Track};
+pub(crate) use history::UsageHistory;
+pub use history::{KEPT, UsageNow, UsageSample, UsageTotals};
+use history::{Marks, Track};
 use std::{collections::HashSet, time::Duration};
 
 /// The figures of one sandbox.

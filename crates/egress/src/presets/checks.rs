@@ -38,15 +38,15 @@ impl Fetch for Index {
     }
 }
 
-fn book(trial: &Trial, file: Option<&Path>) -> Book {
+fn registry(trial: &Trial, file: Option<&Path>) -> PresetRegistry {
     let machine = learn(&trial.machine(&[]));
-    let book = Book::new(machine, BTreeMap::new(), Arc::default(), file.map(Path::to_owned));
-    book.note_use(&["python".to_owned(), "debian".to_owned()]);
-    book
+    let registry = PresetRegistry::new(machine, BTreeMap::new(), Arc::default(), file.map(Path::to_owned));
+    registry.note_use(&["python".to_owned(), "debian".to_owned()]);
+    registry
 }
 
-fn preset(book: &Book, image: Option<&str>, name: &str) -> Preset {
-    book.list(image).into_iter().find(|preset| preset.name == name).unwrap()
+fn preset(registry: &PresetRegistry, image: Option<&str>, name: &str) -> Preset {
+    registry.list(image).into_iter().find(|preset| preset.name == name).unwrap()
 }
 
 fn shown(preset: &Preset) -> Vec<String> {
@@ -58,7 +58,7 @@ async fn links_are_asked_for_kept_over_a_failure_and_over_a_start() {
     let trial = Trial::new(&[(PIP, SOURCE)]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("links.json");
-    let first = book(&trial, Some(&file));
+    let first = registry(&trial, Some(&file));
     let alone = "index.example.com:443 (built into pip)";
     assert_eq!(shown(&preset(&first, None, "python")), [alone]);
     let index = Index::default();
@@ -77,12 +77,12 @@ async fn links_are_asked_for_kept_over_a_failure_and_over_a_start() {
     index.set("nothing", "");
     assert!(!first.refresh(&index).await.unwrap());
     assert_eq!(shown(&preset(&first, None, "python")), both, "a failure keeps what is known");
-    assert_eq!(shown(&preset(&book(&trial, Some(&file)), None, "python")), both, "and so does a start");
+    assert_eq!(shown(&preset(&registry(&trial, Some(&file)), None, "python")), both, "and so does a start");
     let presets = first.presets(None);
     assert_eq!(presets.0["python"].len(), 2);
     assert!(presets.0["github"].len() > 5);
     fs::write(&file, "nonsense").unwrap();
-    assert_eq!(shown(&preset(&book(&trial, Some(&file)), None, "python")), [alone]);
+    assert_eq!(shown(&preset(&registry(&trial, Some(&file)), None, "python")), [alone]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,17 +94,17 @@ async fn an_index_is_asked_when_its_preset_is_first_used_and_remembered_after() 
     index.set("https://index.example.com/simple/six/", "<html><a href='https://files.example.com/six.whl'>");
     let asked = || index.1.lock().unwrap().len();
     let machine = || learn(&trial.machine(&[]));
-    let run = async |book: &Book, seconds: u64| {
-        let fresh = book.keep_fresh(&index, |error| panic!("{error}"));
+    let run = async |registry: &PresetRegistry, seconds: u64| {
+        let fresh = registry.keep_fresh(&index, |error| panic!("{error}"));
         tokio::time::timeout(std::time::Duration::from_secs(seconds), fresh).await.unwrap_err();
     };
-    let first = Book::new(machine(), BTreeMap::new(), Arc::default(), Some(file.clone()));
+    let first = PresetRegistry::new(machine(), BTreeMap::new(), Arc::default(), Some(file.clone()));
     run(&first, 3 * 3600).await;
     assert_eq!(asked(), 0, "no policy names the preset");
     first.note_use(&["github".to_owned(), "python".to_owned()]);
     run(&first, 60).await;
     assert_eq!(asked(), 1);
-    let second = Book::new(machine(), BTreeMap::new(), Arc::default(), Some(file));
+    let second = PresetRegistry::new(machine(), BTreeMap::new(), Arc::default(), Some(file));
     second.note_use(&["python".to_owned()]);
     run(&second, 60).await;
     assert_eq!(asked(), 1, "a start remembers the answer");
@@ -115,7 +115,7 @@ async fn an_index_is_asked_when_its_preset_is_first_used_and_remembered_after() 
 #[tokio::test]
 async fn an_image_speaks_for_itself_only_and_sends_nobody_to_addresses() {
     let machine = Trial::new(&[(PIP, SOURCE), ("etc/apt/sources.list", "deb http://deb.example.com/ x\n")]);
-    let book = book(&machine, None);
+    let registry = registry(&machine, None);
     let image = Trial::new(&[
         (
             "etc/pip.conf",
@@ -123,37 +123,43 @@ async fn an_image_speaks_for_itself_only_and_sends_nobody_to_addresses() {
         ),
         ("etc/apt/sources.list", "deb http://apt.example.com/ x\n"),
     ]);
-    book.learned("guest", learn(&image.image()));
-    let python = preset(&book, Some("guest"), "python");
+    registry.learned("guest", learn(&image.image()));
+    let python = preset(&registry, Some("guest"), "python");
     assert_eq!(shown(&python), ["other.example.com:443 (pip configuration)"]);
     assert_eq!(python.notes.len(), 3, "{:?}", python.notes);
-    assert_eq!(shown(&preset(&book, Some("guest"), "debian")), ["apt.example.com:80 (apt configuration)"]);
+    assert_eq!(
+        shown(&preset(&registry, Some("guest"), "debian")),
+        ["apt.example.com:80 (apt configuration)"]
+    );
     for image in [None, Some("another")] {
-        assert_eq!(shown(&preset(&book, image, "python")), ["index.example.com:443 (built into pip)"]);
-        assert_eq!(shown(&preset(&book, image, "debian")), ["deb.example.com:80 (apt configuration)"]);
+        assert_eq!(shown(&preset(&registry, image, "python")), ["index.example.com:443 (built into pip)"]);
+        assert_eq!(shown(&preset(&registry, image, "debian")), ["deb.example.com:80 (apt configuration)"]);
     }
     let index = Index::default();
-    book.refresh(&index).await.unwrap();
+    registry.refresh(&index).await.unwrap();
     let asked = index.1.lock().unwrap().clone();
     assert_eq!(asked, ["https://index.example.com/simple/six/", "https://other.example.com/simple/six/"]);
-    book.forget("guest");
-    assert_eq!(shown(&preset(&book, Some("guest"), "python")), ["index.example.com:443 (built into pip)"]);
+    registry.forget("guest");
+    assert_eq!(
+        shown(&preset(&registry, Some("guest"), "python")),
+        ["index.example.com:443 (built into pip)"]
+    );
 }
 
 #[tokio::test]
 async fn a_mirror_of_the_machine_stands_in_for_what_is_built_in_everywhere() {
     let conf = "[global]\nindex-url = https://me:pw@mirror.example.com/simple\n";
     let machine = Trial::new(&[(PIP, SOURCE), ("etc/pip.conf", conf)]);
-    let book = book(&machine, None);
-    book.learned("guest", learn(&Trial::new(&[(PIP, SOURCE)]).image()));
+    let registry = registry(&machine, None);
+    registry.learned("guest", learn(&Trial::new(&[(PIP, SOURCE)]).image()));
     for image in [None, Some("guest")] {
-        let python = preset(&book, image, "python");
+        let python = preset(&registry, image, "python");
         assert_eq!(shown(&python), ["mirror.example.com:443 (pip configuration)"]);
         assert!(python.notes[0].contains("credentials"), "{:?}", python.notes);
         assert!(!format!("{python:?}").contains("pw"));
     }
     let index = Index::default();
-    book.refresh(&index).await.unwrap();
+    registry.refresh(&index).await.unwrap();
     assert_eq!(index.1.lock().unwrap().len(), 0, "what needs credentials is not asked");
 }
 
@@ -164,20 +170,21 @@ async fn the_operator_has_the_last_word() {
     let operator =
         [("python", entries(&["10.0.0.1:443", "own.example"])), ("ours", entries(&["*.corp.example"]))];
     let operator = operator.into_iter().map(|(name, entries)| (name.to_owned(), entries)).collect();
-    let book = Book::new(learn(&trial.machine(&[])), operator, Arc::new(Reach::default()), None);
+    let registry =
+        PresetRegistry::new(learn(&trial.machine(&[])), operator, Arc::new(Reach::default()), None);
     let by = "(operator's configuration)";
     assert_eq!(
-        shown(&preset(&book, None, "python")),
+        shown(&preset(&registry, None, "python")),
         [format!("10.0.0.1:443 {by}"), format!("own.example {by}")]
     );
-    assert_eq!(shown(&preset(&book, None, "ours")), [format!("*.corp.example {by}")]);
-    let r = preset(&book, None, "r");
+    assert_eq!(shown(&preset(&registry, None, "ours")), [format!("*.corp.example {by}")]);
+    let r = preset(&registry, None, "r");
     assert!(r.entries.is_empty() && !r.notes.is_empty());
     let index = Index::default();
-    book.note_use(&["python".to_owned()]);
-    assert!(book.refresh(&index).await.unwrap());
+    registry.note_use(&["python".to_owned()]);
+    assert!(registry.refresh(&index).await.unwrap());
     assert_eq!(index.1.lock().unwrap().len(), 0);
-    let json = serde_json::to_value(preset(&book, None, "ours")).unwrap();
+    let json = serde_json::to_value(preset(&registry, None, "ours")).unwrap();
     assert_eq!(
         json["entries"][0],
         serde_json::json!({"entry": "*.corp.example", "origin": "operator's configuration"})
@@ -202,10 +209,10 @@ proptest! {
             "usr/lib/R/doc/CRAN_mirrors.csv",
         ];
         let trial = Trial::new(&files.map(|file| (file, text.as_str())));
-        let book = Book::new(learn(&trial.machine(&[])), BTreeMap::new(), Arc::default(), None);
-        book.learned("guest", learn(&trial.image()));
+        let registry = PresetRegistry::new(learn(&trial.machine(&[])), BTreeMap::new(), Arc::default(), None);
+        registry.learned("guest", learn(&trial.image()));
         // Whatever was made of it is an entry for one host and port.
-        for preset in book.list(Some("guest")) {
+        for preset in registry.list(Some("guest")) {
             for Listed { entry, .. } in preset.entries {
                 prop_assert_eq!(entry.to_string().parse::<Entry>().unwrap(), entry.clone());
                 prop_assert!(entry.port.is_some());
@@ -220,15 +227,15 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn of_the_machine() -> (Findings, Book) {
+fn of_the_machine() -> (Findings, PresetRegistry) {
     let found = learn(&Place::machine().unwrap());
-    let book = Book::new(found.clone(), BTreeMap::new(), Arc::default(), None);
-    (found, book)
+    let registry = PresetRegistry::new(found.clone(), BTreeMap::new(), Arc::default(), None);
+    (found, registry)
 }
 
 #[test]
 fn the_tools_of_this_machine_say_the_same() {
-    let (found, book) = of_the_machine();
+    let (found, registry) = of_the_machine();
     let main = |ecosystem| {
         let indexes = found.found.get(&ecosystem).map(|f| f.indexes.as_slice()).unwrap_or_default();
         indexes.iter().find(|index| index.role == Role::Main).map(|index| index.url.clone())
@@ -264,7 +271,7 @@ fn the_tools_of_this_machine_say_the_same() {
     }
     for (name, program) in [("python", "pip"), ("node", "npm"), ("rust", "cargo"), ("debian", "apt-get")] {
         if said(program, &["--version"]).is_some() {
-            assert!(!preset(&book, None, name).entries.is_empty(), "{name}: {found:?}");
+            assert!(!preset(&registry, None, name).entries.is_empty(), "{name}: {found:?}");
         }
     }
 }
@@ -298,13 +305,13 @@ fn texts(folder: &Path, found: &mut Vec<(String, String)>) {
 
 #[test]
 fn no_host_that_is_learned_is_written_in_our_sources() {
-    let (_, book) = of_the_machine();
+    let (_, registry) = of_the_machine();
     let mut sources = Vec::new();
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     texts(crates, &mut sources);
     assert!(sources.len() > 100, "the sources are where they were");
-    let constants = book.presets(None).0.remove("github").unwrap();
-    for preset in book.list(None) {
+    let constants = registry.presets(None).0.remove("github").unwrap();
+    for preset in registry.list(None) {
         for listed in preset.entries.iter().filter(|l| !constants.contains(&l.entry)) {
             let host = listed.entry.to_string();
             let host = host.rsplit_once(':').map_or(host.as_str(), |(host, _)| host);

@@ -5,7 +5,6 @@
 //!
 //! Learning reads files and runs nothing. What an image says counts for sandboxes of that image alone.
 
-mod book;
 #[cfg(test)]
 mod checks;
 mod debian;
@@ -18,18 +17,19 @@ mod node;
 mod place;
 mod python;
 mod r;
+mod registry;
 mod remembered;
 mod rust;
 mod tree;
 #[cfg(test)]
 mod trial;
 
-pub use book::Book;
 pub use index::{Ecosystem, Index, Role, Tool};
 pub use links::{Answer, Fetch};
 pub use list::{Listed, Origin, Preset};
 pub use mirror::{Settings, SettingsFile, mirrors};
 pub use place::Place;
+pub use registry::PresetRegistry;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,12 +3,12 @@
 use crate::serve;
 use atoll_egress::{
     Egress, EgressSettings, Reach,
-    presets::{Book, Place, Preset, learn},
+    presets::{Place, Preset, PresetRegistry, learn},
 };
 use std::{collections::BTreeMap, fs, net::Ipv4Addr, sync::Arc};
 
-fn python(book: &Book) -> (Vec<String>, Preset) {
-    let preset = book.list(None).into_iter().find(|preset| preset.name == "python").unwrap();
+fn python(registry: &PresetRegistry) -> (Vec<String>, Preset) {
+    let preset = registry.list(None).into_iter().find(|preset| preset.name == "python").unwrap();
     (preset.entries.iter().map(|listed| listed.entry.to_string()).collect(), preset)
 }
 
@@ -25,22 +25,22 @@ async fn the_server_asks_an_index_by_its_guarded_dialer_only() {
     let root = tempfile::tempdir().unwrap();
     let set = ("PIP_INDEX_URL".to_owned(), format!("http://index.example.com:{port}/simple"));
     let place = Place::image(root.path(), BTreeMap::from([set])).unwrap();
-    let book = Book::new(learn(&place), BTreeMap::new(), Arc::default(), None);
-    book.note_use(&["python".to_owned()]);
+    let registry = PresetRegistry::new(learn(&place), BTreeMap::new(), Arc::default(), None);
+    registry.note_use(&["python".to_owned()]);
     let egress = |reach| {
         let nameservers = vec![serve::names(at)];
         Egress::new(EgressSettings { reach, nameservers, ..EgressSettings::default() }).unwrap()
     };
     let index = format!("index.example.com:{port}");
 
-    assert!(!book.refresh(&egress(Reach::default()).dialer()).await.unwrap());
-    let (entries, preset) = python(&book);
+    assert!(!registry.refresh(&egress(Reach::default()).dialer()).await.unwrap());
+    let (entries, preset) = python(&registry);
     assert_eq!(entries, [index.as_str()]);
     assert!(preset.notes[0].contains("out of reach"), "{:?}", preset.notes);
 
     let open = Reach::new(Vec::new(), Vec::new());
-    assert!(book.refresh(&egress(open).dialer()).await.unwrap(), "{:?}", python(&book).1.notes);
-    let (entries, preset) = python(&book);
+    assert!(registry.refresh(&egress(open).dialer()).await.unwrap(), "{:?}", python(&registry).1.notes);
+    let (entries, preset) = python(&registry);
     assert_eq!(entries, [index, "files.example.com:443".to_owned()]);
     assert!(preset.notes.is_empty());
 }

@@ -3,7 +3,7 @@
 
 use atoll_egress::{
     Decision, Egress, EgressSettings, Policy, Reach, Recorder, Rules, Serving, Sockets,
-    presets::{Book, Place, learn},
+    presets::{Place, PresetRegistry, learn},
     variables,
 };
 use atoll_types::gate::{PROXY, TRUST_BUNDLE};
@@ -58,10 +58,15 @@ impl Way {
         let settings =
             EgressSettings { nameservers: names.into_iter().collect(), ..EgressSettings::default() };
         let egress = Egress::new(settings).unwrap();
-        let book =
-            Book::new(learn(&Place::machine().unwrap()), BTreeMap::new(), Arc::new(Reach::default()), None);
+        let registry = PresetRegistry::new(
+            learn(&Place::machine().unwrap()),
+            BTreeMap::new(),
+            Arc::new(Reach::default()),
+            None,
+        );
         let policy: Policy = serde_json::from_str(policy).unwrap();
-        let rules = Rules::new("egress", &policy, &book.presets(None), &Arc::new(Reach::default())).unwrap();
+        let rules =
+            Rules::new("egress", &policy, &registry.presets(None), &Arc::new(Reach::default())).unwrap();
         let (sender, rules) = watch::channel(Arc::new(rules));
         let decisions = Arc::new(Decisions::default());
         let recorder: Arc<dyn Recorder> = Arc::<Decisions>::clone(&decisions);

@@ -1,12 +1,12 @@
 //! The server over Streamable HTTP. Before the SDK sees a request it is known that the page that asks may
 //! ([`gate`]), who asks (by whoever mounts this), that the body is within the limits, whose MCP session is
-//! meant ([`book`]), and in which thread.
+//! meant ([`owners`]), and in which thread.
 //!
 //! The thread is what the header `X-Thread-Id` names; without it, that of the MCP session, and for clients of
 //! protocol 2026-07-28, which knows no sessions, one thread for all that the key's owner does so.
 
-mod book;
 mod gate;
+mod owners;
 mod presence;
 mod reply;
 mod single;
@@ -16,11 +16,11 @@ use atoll_core::Caller;
 use atoll_store::McpSession;
 use atoll_tool_sessions::{CancellationToken, ThreadId, Who};
 use atoll_types::Result;
-use book::Book;
 use bytes::Bytes;
 use gate::{Gate, Page};
 use http::{HeaderMap, Method, Request, StatusCode, header::HeaderName, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
+use owners::SessionOwners;
 use presence::{Left, Presence};
 use reply::{Answer, Refusal, allow, ended, preflight};
 use rmcp::transport::streamable_http_server::{
@@ -61,7 +61,7 @@ pub struct Http(Arc<Inner>);
 struct Inner {
     face: Arc<Face>,
     gate: Gate,
-    book: Book,
+    owners: SessionOwners,
     presence: Arc<Presence>,
     /// What is done when a client may have vanished.
     left: Left,
@@ -77,7 +77,7 @@ impl Http {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(IDLE);
         let manager = Arc::new(manager);
-        let book = Book::new(Arc::clone(face.sessions.store()), face.settings.sessions_per_key);
+        let owners = SessionOwners::new(Arc::clone(face.sessions.store()), face.settings.sessions_per_key);
         // What the SDK would check itself was checked before.
         let mut config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
@@ -85,14 +85,14 @@ impl Http {
             .with_json_response(true)
             .with_max_request_body_bytes(LARGEST_BODY)
             .with_cancellation_token(end);
-        config.session_store = Some(Arc::new(book.clone()));
+        config.session_store = Some(Arc::new(owners.clone()));
         let gate = Gate::new(&face.settings, loopback);
         let shared = Arc::clone(&face);
         let make = move || Ok(Server::shared(Arc::clone(&shared)));
         let sdk = StreamableHttpService::new(make, Arc::clone(&manager), config);
         Self(Arc::new_cyclic(|inner: &Weak<Inner>| {
             let left = left(inner.clone(), Duration::from_secs(face.settings.vanished_seconds.into()));
-            Inner { face, gate, book, presence: Arc::default(), left, manager, sdk }
+            Inner { face, gate, owners, presence: Arc::default(), left, manager, sdk }
         }))
     }
 }
@@ -279,7 +279,7 @@ impl Inner {
     /// The session that is meant, which must be the caller's own.
     async fn session(&self, parts: &Parts, caller: &Caller) -> Result<Option<McpSession>, Refusal> {
         let Some(id) = text(&parts.headers, &SESSION)? else { return Ok(None) };
-        let found = self.book.find(id, caller).await.map_err(unavailable)?;
+        let found = self.owners.find(id, caller).await.map_err(unavailable)?;
         found.map(Some).ok_or_else(no_session)
     }
 
@@ -300,7 +300,7 @@ impl Inner {
         caller: &Caller,
         thread: Option<ThreadId>,
     ) -> Result<Answer, Refusal> {
-        let opening = self.book.opening().await;
+        let opening = self.owners.opening().await;
         if !opening.has_room(caller).await.map_err(unavailable)? {
             let message = "this key has too many MCP sessions open; end some with DELETE, or let them be idle for 30 minutes";
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, message));
@@ -326,12 +326,12 @@ impl Inner {
     /// Ends the session of a client that went away without a word.
     async fn vanished(&self, id: &str) -> Result<()> {
         self.presence.forget(id);
-        let Some(session) = self.book.get(id).await? else { return Ok(()) };
+        let Some(session) = self.owners.get(id).await? else { return Ok(()) };
         let closed = self.manager.close_session(&id.to_owned().into()).await;
         if let Err(error) = closed {
             tracing::debug!(%error, "an MCP session ended by itself");
         }
-        self.book.remove(id).await?;
+        self.owners.remove(id).await?;
         let Some(thread) = thread_of(&session) else { return Ok(()) };
         let caller = Caller::lifecycle(&session.owner, &session.owner_name);
         self.end_thread(&session, &Who { caller, thread, address: None }).await;

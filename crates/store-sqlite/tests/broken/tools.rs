@@ -3,17 +3,21 @@
 use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
-    McpSession, McpSessions, Millis, Result, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession,
-    ToolSessionId, ToolSessions, ToolStatus, ToolThread,
+    McpSession, McpSessions, Millis, Result, SessionLimits, SessionSlot, StoreError, Thing, ToolExport,
+    ToolSession, ToolSessionId, ToolSessions, ToolStatus, ToolThread,
 };
 use atoll_types::KernelId;
 
 #[async_trait]
 impl ToolSessions for Broken {
-    async fn insert_tool_session(&self, mut session: ToolSession, mut seats: ToolSeats) -> Result<ToolSeat> {
+    async fn insert_tool_session(
+        &self,
+        mut session: ToolSession,
+        mut seats: SessionLimits,
+    ) -> Result<SessionSlot> {
         match self.fault {
             Fault::LosesDependencies => session.dependencies.clear(),
-            Fault::SeatsEverybody => seats = ToolSeats { of_owner: u32::MAX, of_thread: u32::MAX },
+            Fault::SeatsEverybody => seats = SessionLimits { of_owner: u32::MAX, of_thread: u32::MAX },
             _ => {}
         }
         self.inner.insert_tool_session(session, seats).await

@@ -2,13 +2,13 @@
 
 use super::{NOW, Outcome, Shared, clashes, crowd, ensure, same};
 use crate::{
-    Clash, SandboxId, StoreError, Thing, ToolExport, ToolSeat, ToolSeats, ToolSession, ToolSessionId,
+    Clash, SandboxId, SessionLimits, SessionSlot, StoreError, Thing, ToolExport, ToolSession, ToolSessionId,
     ToolStatus,
 };
 use atoll_types::KernelId;
 use std::collections::BTreeMap;
 
-const ROOM: ToolSeats = ToolSeats { of_owner: 1000, of_thread: 1000 };
+const ROOM: SessionLimits = SessionLimits { of_owner: 1000, of_thread: 1000 };
 
 fn session(number: u32, thread: &str) -> ToolSession {
     ToolSession {
@@ -35,7 +35,7 @@ fn export(session: u32, path: &str) -> ToolExport {
 pub(super) async fn a_tool_session_comes_back_as_it_went_in(store: Shared) -> Outcome {
     let (first, last) = (session(1, "a"), session(u32::MAX, "a"));
     for one in [&first, &last] {
-        same("room", store.insert_tool_session(one.clone(), ROOM).await?, ToolSeat::Taken)?;
+        same("room", store.insert_tool_session(one.clone(), ROOM).await?, SessionSlot::Taken)?;
         same("it", store.tool_session(one.id).await?, Some(one.clone()))?;
     }
     clashes("a taken id", store.insert_tool_session(session(1, "b"), ROOM).await, Clash::Taken)?;
@@ -58,40 +58,40 @@ pub(super) async fn a_tool_session_comes_back_as_it_went_in(store: Shared) -> Ou
 }
 
 pub(super) async fn tool_sessions_have_room_or_not(store: Shared) -> Outcome {
-    let seats = ToolSeats { of_owner: 5, of_thread: 3 };
+    let seats = SessionLimits { of_owner: 5, of_thread: 3 };
     let asked = crowd(|number| {
         let (store, thread) = (store.clone(), ["a", "b"][number % 2]);
         async move { store.insert_tool_session(session(u32::try_from(number).unwrap_or(0), thread), seats).await }
     });
     let asked = asked.await?.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let taken = asked.iter().filter(|seat| **seat == ToolSeat::Taken).count();
+    let taken = asked.iter().filter(|seat| **seat == SessionSlot::Taken).count();
     same("of many who ask at once", taken, 5)?;
     let of = async |thread| Ok::<_, StoreError>(store.tool_sessions(Some(("owner", thread))).await?.len());
     let (a, b) = (of("a").await?, of("b").await?);
     ensure(a <= 3 && b <= 3, || format!("{a} and {b} of one thread"))?;
     let full = store.insert_tool_session(session(100, "c"), seats).await?;
-    same("one more thread", full, ToolSeat::Full)?;
+    same("one more thread", full, SessionSlot::Full)?;
     let other = ToolSession { owner: "other".into(), ..session(105, "c") };
-    same("room of another owner", store.insert_tool_session(other, seats).await?, ToolSeat::Taken)?;
+    same("room of another owner", store.insert_tool_session(other, seats).await?, SessionSlot::Taken)?;
     store.remove_tool_session(ToolSessionId(105)).await?;
-    let more = ToolSeats { of_owner: 100, of_thread: 1 };
+    let more = SessionLimits { of_owner: 100, of_thread: 1 };
     same(
         "one more of a thread",
         store.insert_tool_session(session(101, "a"), more).await?,
-        ToolSeat::ThreadFull,
+        SessionSlot::ThreadFull,
     )?;
     // The same thread of somebody else is another one.
     let other = ToolSession { owner: "other".into(), ..session(102, "a") };
-    same("another owner", store.insert_tool_session(other, more).await?, ToolSeat::Taken)?;
+    same("another owner", store.insert_tool_session(other, more).await?, SessionSlot::Taken)?;
     // The dead take none.
     store.set_tool_session(ToolSessionId(102), ToolStatus::Dead, Some("out of memory")).await?;
     let second = ToolSession { owner: "other".into(), ..session(104, "a") };
-    same("beside the dead", store.insert_tool_session(second, more).await?, ToolSeat::Taken)?;
+    same("beside the dead", store.insert_tool_session(second, more).await?, SessionSlot::Taken)?;
     store.remove_tool_session(ToolSessionId(104)).await?;
     // A seat that was left can be taken.
     store.remove_tool_session(ToolSessionId(102)).await?;
     let other = ToolSession { owner: "other".into(), ..session(103, "a") };
-    same("after it went", store.insert_tool_session(other, more).await?, ToolSeat::Taken)
+    same("after it went", store.insert_tool_session(other, more).await?, SessionSlot::Taken)
 }
 
 pub(super) async fn threads_are_told_apart(store: Shared) -> Outcome {

@@ -38,14 +38,14 @@ fn oldest() -> Millis {
 
 /// All of them.
 #[derive(Clone)]
-pub(super) struct Book {
+pub(super) struct SessionOwners {
     store: Arc<dyn Store>,
     per_key: u64,
     /// One begins at a time, so that no key gets more than the limit by asking often at once.
     opening: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Book {
+impl SessionOwners {
     pub(super) fn new(store: Arc<dyn Store>, per_key: usize) -> Self {
         Self { store, per_key: per_key as u64, opening: Arc::default() }
     }
@@ -62,7 +62,7 @@ impl Book {
 
     /// To begin one; waits for the one that begins just now.
     pub(super) async fn opening(&self) -> Opening<'_> {
-        Opening { book: self, _turn: self.opening.lock().await }
+        Opening { owners: self, _turn: self.opening.lock().await }
     }
 
     /// The session of this id, of any key.
@@ -79,15 +79,15 @@ impl Book {
 
 /// A session that begins.
 pub(super) struct Opening<'a> {
-    book: &'a Book,
+    owners: &'a SessionOwners,
     _turn: tokio::sync::MutexGuard<'a, ()>,
 }
 
 impl Opening<'_> {
     /// Whether the caller may have another, after those are forgotten that are no more.
     pub(super) async fn has_room(&self, caller: &Caller) -> Result<bool> {
-        let (own, all) = self.book.store.count_mcp_sessions(&holder(caller), oldest()).await?;
-        Ok(own < self.book.per_key && all < MOST)
+        let (own, all) = self.owners.store.count_mcp_sessions(&holder(caller), oldest()).await?;
+        Ok(own < self.owners.per_key && all < MOST)
     }
 
     /// Remembers one, with the parameters of its `initialize`.
@@ -107,13 +107,13 @@ impl Opening<'_> {
             params: params.to_string(),
             active_at: now(),
         };
-        Ok(self.book.store.put_mcp_session(session).await?)
+        Ok(self.owners.store.put_mcp_session(session).await?)
     }
 }
 
 /// What the SDK asks. Whose a session is was checked before.
 #[async_trait]
-impl SessionStore for Book {
+impl SessionStore for SessionOwners {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
         let Some(session) = self.store.mcp_session(id).await? else { return Ok(None) };
         Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))

@@ -131,7 +131,7 @@ impl Track {
 
 /// What is kept of all sandboxes.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct UsageHistory {
     state: Mutex<State>,
 }
 
@@ -196,7 +196,7 @@ impl State {
     }
 }
 
-impl Book {
+impl UsageHistory {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -256,16 +256,16 @@ mod tests {
         }
     }
 
-    fn book(owners: &[(ContainerId, SandboxId)]) -> Book {
-        let book = Book::default();
-        book.state().owners.extend(owners.iter().map(|(container, id)| (*container, *id)));
-        book
+    fn usage_history(owners: &[(ContainerId, SandboxId)]) -> UsageHistory {
+        let usage_history = UsageHistory::default();
+        usage_history.state().owners.extend(owners.iter().map(|(container, id)| (*container, *id)));
+        usage_history
     }
 
     #[test]
     fn cores_are_those_between_two_samples_of_one_container() {
         let (sandbox, [first, second]) = (SandboxId::random(), [(); 2].map(|()| ContainerId::random()));
-        let book = book(&[(first, sandbox), (second, sandbox)]);
+        let usage_history = usage_history(&[(first, sandbox), (second, sandbox)]);
         for (at, container, usage) in [
             (1, first, usage(10, 5)),
             (2, first, usage(20, 25)),
@@ -273,12 +273,12 @@ mod tests {
             (3, second, usage(4, 1)),
             (4, second, usage(8, 1)),
         ] {
-            book.state().take(at, 0, &[(container, usage)]);
+            usage_history.state().take(at, 0, &[(container, usage)]);
         }
-        let (marks, history) = book.history(sandbox, None, KEPT);
+        let (marks, history) = usage_history.history(sandbox, None, KEPT);
         let cores: Vec<_> = history.iter().map(|sample| sample.cpu_cores).collect();
         assert_eq!(cores, [0.5, 2.0, 0.25, 0.0].map(Some));
-        assert_eq!(book.state().totals.cpu_usec, 26_000_000, "nothing is counted twice");
+        assert_eq!(usage_history.state().totals.cpu_usec, 26_000_000, "nothing is counted twice");
         let now = UsageNow::new(0, &marks, second, &usage(10, 2));
         assert_eq!(now.sample.cpu_cores, Some(0.5));
         // The last sample is hardly over: the one before counts.
@@ -291,35 +291,39 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_in_number_and_time() {
         let (sandbox, container) = (SandboxId::random(), ContainerId::random());
-        let book = book(&[(container, sandbox)]);
+        let usage_history = usage_history(&[(container, sandbox)]);
         for at in 0..1000 {
-            book.state().take(at, 0, &[(container, usage(at as u64 + 1, 0))]);
+            usage_history.state().take(at, 0, &[(container, usage(at as u64 + 1, 0))]);
         }
-        let (_, history) = book.history(sandbox, None, KEPT);
+        let (_, history) = usage_history.history(sandbox, None, KEPT);
         assert_eq!((history.len(), history[0].at, history[KEPT - 1].at), (KEPT, 640, 999));
-        assert_eq!(book.state().tracks[&sandbox].samples.capacity(), KEPT);
+        assert_eq!(usage_history.state().tracks[&sandbox].samples.capacity(), KEPT);
         let ats = |since, limit| {
-            let (_, history) = book.history(sandbox, since, limit);
+            let (_, history) = usage_history.history(sandbox, since, limit);
             (history.len(), history.first().map(|s| s.at), history.last().map(|s| s.at))
         };
         assert_eq!(ats(Some(990), KEPT), (10, Some(990), Some(999)));
         assert_eq!(ats(Some(990), 3), (3, Some(997), Some(999)));
         assert_eq!((ats(None, 0), ats(Some(5000), 5)), ((0, None, None), (0, None, None)));
-        book.state().take(1000, 900, &[]);
+        usage_history.state().take(1000, 900, &[]);
         assert_eq!(ats(None, KEPT), (100, Some(900), Some(999)));
-        let totals = book.state().totals;
+        let totals = usage_history.state().totals;
         assert_eq!((totals.memory_bytes, totals.processes), (0, 0));
-        book.state().take(5000, 4000, &[]);
-        assert!(book.state().tracks.is_empty());
+        usage_history.state().take(5000, 4000, &[]);
+        assert!(usage_history.state().tracks.is_empty());
     }
 
     #[test]
     fn what_is_not_counted_stays_none() {
         let (sandbox, container) = (SandboxId::random(), ContainerId::random());
-        let book = book(&[(container, sandbox)]);
-        book.state().take(7, 0, &[(container, Usage::default()), (ContainerId::random(), usage(1, 1))]);
+        let usage_history = usage_history(&[(container, sandbox)]);
+        usage_history.state().take(
+            7,
+            0,
+            &[(container, Usage::default()), (ContainerId::random(), usage(1, 1))],
+        );
         let nothing = UsageSample::new(7, None, &Usage::default());
-        assert_eq!(book.history(sandbox, None, 9).1, [nothing]);
-        assert_eq!(book.state().totals, UsageTotals::default(), "what is nobody's is not summed");
+        assert_eq!(usage_history.history(sandbox, None, 9).1, [nothing]);
+        assert_eq!(usage_history.state().totals, UsageTotals::default(), "what is nobody's is not summed");
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 use atoll_core::Knobs;
 use atoll_store::{
-    Clash, SandboxId, StoreError, ToolSeat, ToolSeats, ToolSession, ToolSessionId, ToolStatus,
+    Clash, SandboxId, SessionLimits, SessionSlot, StoreError, ToolSession, ToolSessionId, ToolStatus,
 };
 use atoll_types::{Error, ErrorCode, Result};
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl Sessions {
         let until = Instant::now() + Duration::from_secs(knobs.admission_wait_seconds.into());
         let turns = self.seating.of(&who.caller.owner);
         let Ok(_turn) = timeout_at(until, turns.lock()).await else {
-            return Err(refused(ToolSeat::Full, &knobs));
+            return Err(refused(SessionSlot::Full, &knobs));
         };
         self.make_room_for_thread(who, &knobs).await?;
         loop {
@@ -41,7 +41,7 @@ impl Sessions {
                 Ok(session) => return Ok(session),
                 Err(full) if self.lose_ended(who).await? == 0 => match full {
                     // Only this conversation itself can free a seat of its own.
-                    ToolSeat::ThreadFull => return Err(refused(full, &knobs)),
+                    SessionSlot::ThreadFull => return Err(refused(full, &knobs)),
                     _ if Instant::now() >= until => return Err(refused(full, &knobs)),
                     _ => sleep(LOOK).await,
                 },
@@ -55,9 +55,11 @@ impl Sessions {
         who: &Who,
         input: &CreateSession,
         knobs: &Knobs,
-    ) -> Result<Result<ToolSession, ToolSeat>> {
-        let seats =
-            ToolSeats { of_owner: knobs.tool_sessions_max, of_thread: knobs.tool_sessions_max_per_thread };
+    ) -> Result<Result<ToolSession, SessionSlot>> {
+        let seats = SessionLimits {
+            of_owner: knobs.tool_sessions_max,
+            of_thread: knobs.tool_sessions_max_per_thread,
+        };
         let language: Runtime = input.language;
         for _ in 0..TRIES {
             let at = now();
@@ -76,7 +78,7 @@ impl Sessions {
                 active_at: at,
             };
             match self.store.insert_tool_session(session.clone(), seats).await {
-                Ok(ToolSeat::Taken) => return Ok(Ok(session)),
+                Ok(SessionSlot::Taken) => return Ok(Ok(session)),
                 Ok(full) => return Ok(Err(full)),
                 Err(StoreError::Conflict(Clash::Taken)) => {}
                 Err(error) => return Err(error.into()),
@@ -128,9 +130,9 @@ impl Sessions {
     }
 }
 
-fn refused(full: ToolSeat, knobs: &Knobs) -> Failure {
+fn refused(full: SessionSlot, knobs: &Knobs) -> Failure {
     let (message, hint) = match full {
-        ToolSeat::ThreadFull => (
+        SessionSlot::ThreadFull => (
             format!(
                 "this conversation has {} sessions and may have no more",
                 knobs.tool_sessions_max_per_thread

@@ -35,7 +35,7 @@ struct State {
 }
 
 /// The presets.
-pub struct Book {
+pub struct PresetRegistry {
     machine: Findings,
     operator: BTreeMap<String, Vec<Entry>>,
     reach: Arc<Reach>,
@@ -46,7 +46,7 @@ pub struct Book {
     asked_for: Notify,
 }
 
-impl Book {
+impl PresetRegistry {
     /// `operator` replaces presets or adds some; `file` is where the links of indexes are remembered.
     #[must_use]
     pub fn new(

@@ -14,7 +14,7 @@ struct Entry {
     /// It counts among those at a time.
     live: bool,
     /// What it holds of the machine.
-    seat: Option<Need>,
+    reservation: Option<Need>,
 }
 
 /// What one owner has.
@@ -26,10 +26,10 @@ pub(super) struct Tally {
 }
 
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct CapacityLedger {
     entries: HashMap<SandboxId, Entry>,
     owners: HashMap<String, Tally>,
-    /// The sum of all seats, those of the pool included.
+    /// The sum of all reservations, those of the pool included.
     pub(super) used: Need,
     /// How many of them are the pool's.
     pub(super) pooled: u32,
@@ -93,19 +93,19 @@ impl Tally {
     }
 }
 
-impl Book {
+impl CapacityLedger {
     #[cfg(test)]
     pub(super) fn tally(&self, owner: &str) -> Tally {
         self.owners.get(owner).copied().unwrap_or_default()
     }
 
     /// Enters one that is there already.
-    pub(super) fn adopt(&mut self, id: SandboxId, owner: &str, disk_bytes: u64, seat: Option<Need>) {
+    pub(super) fn adopt(&mut self, id: SandboxId, owner: &str, disk_bytes: u64, reservation: Option<Need>) {
         if self.entries.contains_key(&id) {
             return;
         }
         self.enter(id, owner, disk_bytes);
-        if let Some(need) = seat {
+        if let Some(need) = reservation {
             self.set_live(id, true);
             self.sit(id, need);
         }
@@ -182,7 +182,8 @@ impl Book {
         let tally = self.owners.entry(owner.to_owned()).or_default();
         tally.sandboxes += 1;
         tally.disk_bytes = tally.disk_bytes.saturating_add(disk_bytes);
-        self.entries.insert(id, Entry { owner: owner.to_owned(), disk_bytes, live: false, seat: None });
+        self.entries
+            .insert(id, Entry { owner: owner.to_owned(), disk_bytes, live: false, reservation: None });
     }
 
     fn set_live(&mut self, id: SandboxId, live: bool) {
@@ -196,20 +197,20 @@ impl Book {
     pub(super) fn sit(&mut self, id: SandboxId, need: Need) {
         self.rise(id);
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.seat = Some(need);
+            entry.reservation = Some(need);
             self.used = self.used.plus(&need);
         }
     }
 
     fn rise(&mut self, id: SandboxId) {
-        if let Some(seat) = self.entries.get_mut(&id).and_then(|entry| entry.seat.take()) {
-            self.used = self.used.minus(&seat);
+        if let Some(reservation) = self.entries.get_mut(&id).and_then(|entry| entry.reservation.take()) {
+            self.used = self.used.minus(&reservation);
         }
     }
 
     /// What one holds of the machine.
-    pub(super) fn seat(&self, id: SandboxId) -> Option<Need> {
-        self.entries.get(&id).and_then(|entry| entry.seat)
+    pub(super) fn reservation(&self, id: SandboxId) -> Option<Need> {
+        self.entries.get(&id).and_then(|entry| entry.reservation)
     }
 
     /// It has no container any more.
