@@ -1,7 +1,7 @@
 //! What an admin does to sandboxes of all owners: looking at them, and ending many at once. Each of them is
 //! an operation of its own in the audit trail.
 
-use crate::{Caller, Core, act::What};
+use crate::{Caller, Core, operation::OperationSpec};
 use atoll_store::{ListQuery, Page, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Result};
 use futures_util::{StreamExt, stream};
@@ -66,15 +66,15 @@ impl Core {
     /// Stops or destroys many sandboxes, for an admin. What cannot be done to one of them is told and stops
     /// nothing.
     pub async fn bulk(&self, caller: &Caller, target: BulkTarget, action: BulkAction) -> Result<BulkOutcome> {
-        let act = self.act(caller, What::new("sandbox.bulk").with(action.name())).await?;
+        let audited = self.audited(caller, OperationSpec::new("sandbox.bulk").with(action.name())).await?;
         let result = async {
-            act.allowed()?;
+            audited.allowed()?;
             caller.must_administer()?;
             let ids = self.meant(target).await?;
             Ok(self.bulk_as(caller, ids, action).await)
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     async fn meant(&self, target: BulkTarget) -> Result<Vec<SandboxId>> {

@@ -156,14 +156,14 @@ mod tests {
         assert!(caller.covers(&own));
         assert!(caller.covers(&key("ann", Scope::User, "standard", Some(10))));
         assert!(caller.covers(&key("ann", Scope::ReadOnly, "sandbox", Some(9))));
-        for above in [
+        for extension in [
             key("bob", Scope::ReadOnly, "sandbox", Some(9)),
             key("ann", Scope::Admin, "sandbox", Some(9)),
             key("ann", Scope::User, "elevated", Some(9)),
             key("ann", Scope::User, "standard", Some(11)),
             key("ann", Scope::User, "standard", None),
         ] {
-            assert!(!caller.covers(&above), "{above:?}");
+            assert!(!caller.covers(&extension), "{extension:?}");
         }
         let admin = Caller::of(&key("ann", Scope::Admin, "standard", None));
         assert!(admin.covers(&key("bob", Scope::User, "unrestricted", None)));

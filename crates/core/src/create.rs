@@ -2,11 +2,11 @@
 
 use crate::{
     Caller, Core, Environment,
-    act::{Act, What},
     actor::Patch,
     ceiling::{Most, Named},
     kernels::check_packages,
     now,
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
@@ -204,7 +204,7 @@ impl Core {
         request: CreateSandbox,
     ) -> Result<Created> {
         let image = request.image.clone().unwrap_or_default();
-        let mut what = What::making("sandbox.create", id).with(image);
+        let mut what = OperationSpec::making("sandbox.create", id).with(image);
         what.variables = request.env_vars.keys().chain(request.secrets.keys()).cloned().collect();
         what.secrets = request.secrets.values().cloned().collect();
         if let Some(key) = &request.session_key {
@@ -213,19 +213,19 @@ impl Core {
         if let Some(profile) = &request.profile {
             what = what.and("profile", profile);
         }
-        let act = self.act(caller, what).await?;
-        let result = self.create_as(&act, caller, id, request).await;
-        act.done(result).await
+        let audited = self.audited(caller, what).await?;
+        let result = self.create_as(&audited, caller, id, request).await;
+        audited.done(result).await
     }
 
     async fn create_as(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         caller: &Caller,
         id: SandboxId,
         request: CreateSandbox,
     ) -> Result<Created> {
-        act.allowed()?;
+        audited.allowed()?;
         let dependencies = request.dependencies.clone();
         for (language, packages) in &dependencies {
             check_packages(*language, packages).map_err(|e| e.at("dependencies"))?;
@@ -323,23 +323,23 @@ impl Core {
         id: SandboxId,
         request: PatchSandbox,
     ) -> Result<SandboxRecord> {
-        let mut what = What::to("sandbox.patch", id);
+        let mut what = OperationSpec::to("sandbox.patch", id);
         let names = request.env_vars.iter().chain(&request.secrets).flat_map(BTreeMap::keys);
         what.variables = names.cloned().collect();
         what.secrets = request.secrets.iter().flat_map(BTreeMap::values).cloned().collect();
-        let act = self.act(caller, what).await?;
-        let result = self.patch_as(&act, caller, id, request).await;
-        act.done(result).await
+        let audited = self.audited(caller, what).await?;
+        let result = self.patch_as(&audited, caller, id, request).await;
+        audited.done(result).await
     }
 
     async fn patch_as(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         caller: &Caller,
         id: SandboxId,
         request: PatchSandbox,
     ) -> Result<SandboxRecord> {
-        let record = act.record()?;
+        let record = audited.record()?;
         let PatchSandbox {
             idle_timeout_seconds,
             memory_mb,
@@ -401,50 +401,50 @@ impl Core {
 
     /// Ends its container; the volume waits.
     pub async fn stop(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let act = self.act(caller, What::to("sandbox.stop", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to("sandbox.stop", id)).await?;
         let result = async {
-            act.record()?;
+            audited.record()?;
             self.forget_changes(id);
             self.registry.stop(id).await
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Lets all of it stand still where it is; whatever needs it lets it go on. Fine when it does already.
     pub async fn pause(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let act = self.act(caller, What::to("sandbox.pause", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to("sandbox.pause", id)).await?;
         let result = async {
-            act.record()?;
+            audited.record()?;
             self.registry.pause(id, "paused by request".into()).await
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Sees that it runs: one that is paused goes on where it was, one that is stopped is started with its
     /// volume as it was.
     pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let act = self.act(caller, What::to("sandbox.resume", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to("sandbox.resume", id)).await?;
         let result = async {
-            act.record()?;
+            audited.record()?;
             self.start(caller, id, "request").await
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Ends it for good, with its volume. The record stays.
     pub async fn destroy(&self, caller: &Caller, id: SandboxId) -> Result<()> {
-        let act = self.act(caller, What::to("sandbox.destroy", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to("sandbox.destroy", id)).await?;
         let result = async {
-            if act.record()?.status == Status::Destroyed {
+            if audited.record()?.status == Status::Destroyed {
                 return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
             }
             self.forget_changes(id);
             self.registry.destroy(id).await.map(|_| ())
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 }

@@ -1,9 +1,8 @@
 //! Files, through the sandbox's own PID 1. Bodies are streams in both directions.
 
 use crate::{
-    Caller, Core,
-    act::{Act, What},
-    now,
+    Caller, Core, now,
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
 use atoll_store::{Activity, ActivityKind, SandboxId};
@@ -30,7 +29,7 @@ pub struct Download {
 
 /// Something on its way out, until it is gone: then it is told how much went.
 pub(crate) struct Outgoing {
-    act: Option<Act>,
+    audited: Option<AuditedOperation>,
     sandbox: SandboxId,
     path: String,
     read: u64,
@@ -38,8 +37,8 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn new(act: Act, sandbox: SandboxId, path: &str) -> Self {
-        Self { act: Some(act), sandbox, path: path.to_owned(), read: 0, failed: None }
+    pub(crate) fn new(audited: AuditedOperation, sandbox: SandboxId, path: &str) -> Self {
+        Self { audited: Some(audited), sandbox, path: path.to_owned(), read: 0, failed: None }
     }
 
     /// Counts what goes.
@@ -53,11 +52,16 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        let Some(mut act) = self.act.take() else { return };
-        act.moved(self.read);
-        act.note(transfer(self.sandbox, ActivityKind::Download, std::mem::take(&mut self.path), self.read));
+        let Some(mut audited) = self.audited.take() else { return };
+        audited.moved(self.read);
+        audited.note(transfer(
+            self.sandbox,
+            ActivityKind::Download,
+            std::mem::take(&mut self.path),
+            self.read,
+        ));
         let result = self.failed.take().map_or(Ok(()), Err);
-        tokio::spawn(async move { act.done(result).await });
+        tokio::spawn(async move { audited.done(result).await });
     }
 }
 
@@ -112,9 +116,13 @@ impl Core {
     }
 
     /// The container of an operation that was begun.
-    pub(crate) async fn reach_in(&self, act: &Act, paths: &[&str]) -> Result<Arc<dyn Container>> {
+    pub(crate) async fn reach_in(
+        &self,
+        audited: &AuditedOperation,
+        paths: &[&str],
+    ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
-        self.registry.files(act.record()?.id).await
+        self.registry.files(audited.record()?.id).await
     }
 
     /// What is in a folder, by name, after a name; and whether there is more.
@@ -147,17 +155,17 @@ impl Core {
         offset: u64,
         length: u64,
     ) -> Result<Download> {
-        let act = self.act(caller, What::of("file.read", id).with(path)).await?;
+        let audited = self.audited(caller, OperationSpec::of("file.read", id).with(path)).await?;
         let opened = async {
-            let container = self.reach_in(&act, &[path]).await?;
+            let container = self.reach_in(&audited, &[path]).await?;
             Ok((container.guest().read_file(path, offset, length).await?, container))
         };
         match opened.await {
             Ok((reader, container)) => {
-                let (entry, note) = (reader.entry.clone(), Outgoing::new(act, id, path));
+                let (entry, note) = (reader.entry.clone(), Outgoing::new(audited, id, path));
                 Ok(Download { entry, reader, note, _container: container })
             }
-            Err(error) => act.done(Err(error)).await,
+            Err(error) => audited.done(Err(error)).await,
         }
     }
 
@@ -170,7 +178,7 @@ impl Core {
         options: WriteOptions,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Entry> {
-        let mut act = self.act(caller, What::to("file.write", id).with(path)).await?;
+        let mut audited = self.audited(caller, OperationSpec::to("file.write", id).with(path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {
@@ -178,18 +186,18 @@ impl Core {
             counter.fetch_add(bytes, Ordering::Relaxed);
         });
         let result = async {
-            let container = self.reach_in(&act, &[path]).await?;
+            let container = self.reach_in(&audited, &[path]).await?;
             let entry = container.guest().write_file(path, options, body).await?;
             self.set_aside(id, &container, &[path]).await;
             Ok(entry)
         }
         .await;
         let bytes = count.load(Ordering::Relaxed);
-        act.moved(bytes);
+        audited.moved(bytes);
         if result.is_ok() {
-            act.note(transfer(id, ActivityKind::Upload, path.to_owned(), bytes));
+            audited.note(transfer(id, ActivityKind::Upload, path.to_owned(), bytes));
         }
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Deletes a file or an empty folder, or a folder with all that is in it.
@@ -200,24 +208,24 @@ impl Core {
         path: &str,
         recursive: bool,
     ) -> Result<()> {
-        let what = What::to("file.remove", id).with(path).and("recursive", recursive);
-        let act = self.act(caller, what).await?;
+        let what = OperationSpec::to("file.remove", id).with(path).and("recursive", recursive);
+        let audited = self.audited(caller, what).await?;
         let result = async {
-            let container = self.reach_in(&act, &[path]).await?;
+            let container = self.reach_in(&audited, &[path]).await?;
             container.guest().remove(path, recursive).await?;
             self.set_aside(id, &container, &[path]).await;
             Ok(())
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Makes a folder.
     pub async fn make_dir(&self, caller: &Caller, id: SandboxId, path: &str, parents: bool) -> Result<Entry> {
-        let act = self.act(caller, What::to("file.mkdir", id).with(path)).await?;
+        let audited = self.audited(caller, OperationSpec::to("file.mkdir", id).with(path)).await?;
         let result =
-            async { self.reach_in(&act, &[path]).await?.guest().make_dir(path, parents).await }.await;
-        act.done(result).await
+            async { self.reach_in(&audited, &[path]).await?.guest().make_dir(path, parents).await }.await;
+        audited.done(result).await
     }
 
     /// Gives a file or folder another name.
@@ -229,14 +237,15 @@ impl Core {
         to: &str,
         overwrite: bool,
     ) -> Result<Entry> {
-        let act = self.act(caller, What::to("file.move", id).with(from).and("to", to)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to("file.move", id).with(from).and("to", to)).await?;
         let result = async {
-            let container = self.reach_in(&act, &[from, to]).await?;
+            let container = self.reach_in(&audited, &[from, to]).await?;
             let entry = container.guest().rename(from, to, overwrite).await?;
             self.set_aside(id, &container, &[from, to]).await;
             Ok(entry)
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 }

@@ -1,9 +1,8 @@
 //! Keys: made once, shown once, kept as a hash.
 
 use crate::{
-    Caller, Core,
-    act::{Act, What},
-    now,
+    Caller, Core, now,
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_audit::Ledger;
 use atoll_store::{Admins, ApiKey, Begin, Detail, End, KeyHash, KeyId, Millis, Outcome, Scope, Store};
@@ -234,15 +233,20 @@ impl Core {
 
     /// Makes a key. A user may make keys for itself that allow no more than its own.
     pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
-        let what = What::new("key.create").with(&new.name).and("scope", new.scope);
+        let what = OperationSpec::new("key.create").with(&new.name).and("scope", new.scope);
         let what = new.tier.iter().fold(what, |what, tier| what.and("tier", tier));
-        let act = self.act(caller, what).await?;
-        let result = self.create_key_as(&act, caller, new).await;
-        act.done(result).await
+        let audited = self.audited(caller, what).await?;
+        let result = self.create_key_as(&audited, caller, new).await;
+        audited.done(result).await
     }
 
-    async fn create_key_as(&self, act: &Act, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
-        act.allowed()?;
+    async fn create_key_as(
+        &self,
+        audited: &AuditedOperation,
+        caller: &Caller,
+        new: NewKey,
+    ) -> Result<IssuedKey> {
+        audited.allowed()?;
         checked("name", &new.name, 100)?;
         if let Some(owner) = &new.owner {
             checked("owner", owner, 100)?;
@@ -281,9 +285,9 @@ impl Core {
 
     /// Makes a key worthless, unless it is above the caller's own or the last admin's.
     pub async fn revoke_key(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
-        let act = self.act(caller, What::new("key.revoke").with(id.to_string())).await?;
+        let audited = self.audited(caller, OperationSpec::new("key.revoke").with(id.to_string())).await?;
         let result = async {
-            act.allowed()?;
+            audited.allowed()?;
             let mine = self.list_keys(caller).await?.into_iter().any(|key| key.id == id);
             if !mine {
                 return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
@@ -293,6 +297,6 @@ impl Core {
             Ok(revoked?)
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 }

@@ -5,12 +5,11 @@
 //! task's queue, so two callers can never start, stop or destroy at the same time. Commands and files
 //! only ask it for the container and then work beside it.
 
-mod above;
-mod act;
 mod actor;
 mod admin;
 mod admission;
 mod answers;
+mod audit;
 mod caller;
 mod ceiling;
 mod changes;
@@ -19,6 +18,7 @@ mod egress;
 mod events;
 mod exec;
 mod exec_rate;
+mod extension;
 mod files;
 mod idempotency;
 mod kernels;
@@ -27,6 +27,7 @@ mod leash;
 mod lifecycle;
 mod list;
 mod live;
+mod operation;
 mod pool;
 mod ports;
 mod preview;
@@ -36,11 +37,9 @@ mod settings;
 mod starting;
 mod terminal;
 mod tools;
-mod trail;
 mod usage;
 mod vault;
 
-pub use above::Deed;
 pub use admin::{BulkAction, BulkOutcome, BulkTarget};
 pub use admission::Machine;
 pub use answers::{ConnectionLimits, HeldAnswer};
@@ -53,6 +52,7 @@ pub use atoll_kernels::{
     CellError, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion, Display,
     KernelInfo, KernelStatus, Language, OutputLimits,
 };
+pub use audit::{AuditExport, KeptOutput, KeptOutputs};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use egress::{EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
@@ -61,6 +61,7 @@ pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
     MAX_TIMEOUT_SECONDS, OutputTail,
 };
+pub use extension::ExtensionOperation;
 pub use files::Download;
 pub use files::FILES_PER_PAGE;
 pub use kernels::{
@@ -77,7 +78,6 @@ pub use rate::{Rate, Rates};
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
-pub use trail::{AuditExport, KeptOutput, KeptOutputs};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 

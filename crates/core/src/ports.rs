@@ -1,7 +1,7 @@
 //! Servers that run inside a sandbox, reached from outside. What they are sent and what they answer is
 //! for a front; here is who may, and the way there.
 
-use crate::{Caller, Core, act::What};
+use crate::{Caller, Core, operation::OperationSpec};
 use atoll_provider::{Container, PortStream, Ports};
 use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -106,14 +106,14 @@ impl Core {
     /// A connection to a port that somebody takes over. Requests to a preview are too many to be told one
     /// by one; this is.
     pub async fn forward(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<(Port, PortStream)> {
-        let act = self.act(caller, What::to("port.forward", id).and("port", number)).await?;
+        let audited = self.audited(caller, OperationSpec::to("port.forward", id).and("port", number)).await?;
         let result = async {
-            let port = self.open(act.record()?.clone(), number).await?;
+            let port = self.open(audited.record()?.clone(), number).await?;
             let stream = port.connect().await?;
             Ok((port, stream))
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// A port, for whoever has a token for it; and when that ends, in seconds since 1970.

@@ -1,7 +1,7 @@
 //! Tokens that open a sandbox's port to whoever has them, for a while. Nothing is kept of them: a token
 //! is what it allows, signed. It is worth nothing once its time or its sandbox is over.
 
-use crate::{Caller, Core, act::What, now, ports::must_exist};
+use crate::{Caller, Core, now, operation::OperationSpec, ports::must_exist};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, Result};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -94,15 +94,15 @@ impl Core {
             let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
             return Err(Error::invalid("ttl_seconds", message));
         }
-        let what = What::to("preview.token", id).and("ttl_seconds", ttl);
+        let what = OperationSpec::to("preview.token", id).and("ttl_seconds", ttl);
         let what = port.into_iter().fold(what, |what, port| what.and("port", port));
-        let act = self.act(caller, what).await?;
-        let result = act.record().and_then(must_exist).map(|()| {
+        let audited = self.audited(caller, what).await?;
+        let result = audited.record().and_then(must_exist).map(|()| {
             let end = seconds() + u64::from(ttl);
             let token = self.vault.preview().sign(id, port, end);
             PreviewToken { token, expires_at: i64::try_from(end * 1000).unwrap_or(i64::MAX) }
         });
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// When a token ends, in seconds since 1970, if it opens this port of this sandbox.

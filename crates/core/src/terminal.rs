@@ -3,10 +3,10 @@
 
 use crate::{
     Caller, Core,
-    act::{Act, What},
     exec::LONGEST_COMMAND,
     leash::Leash,
     lifecycle::Working,
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
@@ -142,32 +142,32 @@ impl Core {
         self.take_exec(caller)?;
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
-        let mut what = What::running("terminal", id, exec).with(&shown);
+        let mut what = OperationSpec::running("terminal", id, exec).with(&shown);
         if let Some(user) = &request.user {
             what = what.and("user", user);
         }
         what.directory.clone_from(&request.working_directory);
         what.variables = request.env_vars.keys().cloned().collect();
-        let act = self.act(caller, what).await?;
-        match self.open_in(&act, caller, exec, request).await {
+        let audited = self.audited(caller, what).await?;
+        match self.open_in(&audited, caller, exec, request).await {
             Ok((terminal, container)) => {
-                self.watch_exec(id, &container, &terminal.report, shown, Some(act.follow()));
+                self.watch_exec(id, &container, &terminal.report, shown, Some(audited.follow()));
                 Ok(terminal)
             }
-            Err(error) => act.done(Err(error)).await,
+            Err(error) => audited.done(Err(error)).await,
         }
     }
 
     async fn open_in(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         caller: &Caller,
         exec: ExecId,
         request: TerminalRequest,
     ) -> Result<(Terminal, Arc<dyn Container>)> {
         let mut command = request.build()?;
         command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs_f64);
-        let (container, working) = self.registry.lend(act.record()?.id, "a terminal").await?;
+        let (container, working) = self.registry.lend(audited.record()?.id, "a terminal").await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);
         let mut events = container.guest().exec(exec, &command).await?;
@@ -182,7 +182,7 @@ impl Core {
             });
         }
         leash.release();
-        let keyboard = self.keyboard(act, caller, &container, exec, working)?;
+        let keyboard = self.keyboard(audited, caller, &container, exec, working)?;
         Ok((Terminal { report, offset: 0, events, keyboard }, container))
     }
 
@@ -195,32 +195,33 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let act = self.act(caller, What::to("terminal.attach", id).and("exec_id", exec)).await?;
-        let result = self.attach_in(&act, caller, exec, from).await;
-        act.done(result).await
+        let audited =
+            self.audited(caller, OperationSpec::to("terminal.attach", id).and("exec_id", exec)).await?;
+        let result = self.attach_in(&audited, caller, exec, from).await;
+        audited.done(result).await
     }
 
     fn keyboard(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         caller: &Caller,
         container: &Arc<dyn Container>,
         id: ExecId,
         working: Working,
     ) -> Result<Keyboard> {
-        let (core, caller, sandbox) = (self.clone(), caller.clone(), act.record()?.id);
+        let (core, caller, sandbox) = (self.clone(), caller.clone(), audited.record()?.id);
         let (container, _working) = (Arc::clone(container), Arc::new(working));
         Ok(Keyboard { core, caller, sandbox, container, id, _working })
     }
 
     async fn attach_in(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         caller: &Caller,
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let (container, working) = self.registry.lend(act.record()?.id, "a terminal").await?;
+        let (container, working) = self.registry.lend(audited.record()?.id, "a terminal").await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));
@@ -231,7 +232,7 @@ impl Core {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        let keyboard = self.keyboard(act, caller, &container, exec, working)?;
+        let keyboard = self.keyboard(audited, caller, &container, exec, working)?;
         Ok(Terminal { report, offset, events, keyboard })
     }
 }

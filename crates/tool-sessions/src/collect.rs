@@ -2,7 +2,7 @@
 //! sandboxes, and closes the difference. Nothing that somebody uses ends, but for its age in all.
 
 use crate::{LABEL, Sessions, now};
-use atoll_core::{Caller, Clock, Deed, Knobs};
+use atoll_core::{Caller, Clock, ExtensionOperation, Knobs};
 use atoll_store::{SandboxId, SandboxRecord, Status, ToolSession, ToolStatus};
 use atoll_types::Result;
 use std::{collections::HashMap, time::Duration};
@@ -136,13 +136,15 @@ impl Sessions {
             Fate::Stays => Ok(()),
             Fate::Dies(reason) => {
                 let caller = Caller::lifecycle(&session.owner, &session.owner_name);
-                let deed = Deed::new("session.died").with(session.id.to_string()).and("reason", &reason);
-                let deed = deed.and("sandbox", session.sandbox).and("thread", &session.thread);
+                let operation = ExtensionOperation::new("session.died")
+                    .with(session.id.to_string())
+                    .and("reason", &reason);
+                let operation = operation.and("sandbox", session.sandbox).and("thread", &session.thread);
                 let setting = async {
                     self.store.set_tool_session(session.id, ToolStatus::Dead, Some(&reason)).await?;
                     Ok(())
                 };
-                self.core.carry_out(&caller, deed, setting).await
+                self.core.carry_out(&caller, operation, setting).await
             }
             Fate::Ends(reason) => self.end(session, &reason).await,
         }
@@ -157,13 +159,14 @@ impl Sessions {
             }
             let caller = Caller::lifecycle(&thread.owner, "");
             let reason = format!("left alone for {} seconds", retention.as_secs());
-            let deed = Deed::new("thread.delete").with(&thread.thread).and("reason", reason);
+            let operation =
+                ExtensionOperation::new("thread.delete").with(&thread.thread).and("reason", reason);
             let forgetting = async {
                 self.remove_uploads(&thread.owner, &thread.thread).await?;
                 self.store.remove_tool_thread(&thread.owner, &thread.thread).await?;
                 Ok(())
             };
-            self.core.carry_out(&caller, deed, forgetting).await?;
+            self.core.carry_out(&caller, operation, forgetting).await?;
         }
         Ok(())
     }

@@ -12,7 +12,8 @@ use crate::{
     using::Using,
 };
 use atoll_core::{
-    CreateSandbox, Deed, Dependencies, KernelRequest, Knobs, Language, Mode, OutputTail, SessionNetwork,
+    CreateSandbox, Dependencies, ExtensionOperation, KernelRequest, Knobs, Language, Mode, OutputTail,
+    SessionNetwork,
 };
 use atoll_store::ToolSession;
 use atoll_types::{Limits, Result};
@@ -73,7 +74,9 @@ fn limits(knobs: &Knobs) -> Limits {
 
 impl Sessions {
     pub(crate) async fn create(&self, who: &Who, input: CreateSession, listener: Listener<'_>) -> Answer {
-        let deed = Deed::new("session.create").with(input.language.as_str()).and("thread", &who.thread);
+        let operation = ExtensionOperation::new("session.create")
+            .with(input.language.as_str())
+            .and("thread", &who.thread);
         let mut failure = None;
         let made = async {
             self.make(who, &input, listener).await.map_err(|failed| {
@@ -86,7 +89,7 @@ impl Sessions {
                 error
             })
         };
-        let made = self.core.carry_out(&who.caller, deed, made).await;
+        let made = self.core.carry_out(&who.caller, operation, made).await;
         match (made, failure) {
             (Ok(created), _) => Ok(Reply::of(&created)),
             (Err(_), Some(failure)) => Err(failure),

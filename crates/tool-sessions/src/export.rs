@@ -12,7 +12,7 @@ use crate::{
         output::{FileExported, FilesExported},
     },
 };
-use atoll_core::{Archive, Deed, Download};
+use atoll_core::{Archive, Download, ExtensionOperation};
 use atoll_guest_tools::Pack;
 use atoll_provider::EntryKind;
 use atoll_store::{ToolExport, ToolSession, ToolStatus};
@@ -99,7 +99,8 @@ impl Sessions {
 
     async fn export_one(&self, who: &Who, session: &ToolSession, source: &str) -> Result<ToolExport> {
         let path = normalised(source)?;
-        let deed = Deed::to("session.export", session.sandbox).with(&path).and("session", session.id);
+        let operation =
+            ExtensionOperation::to("session.export", session.sandbox).with(&path).and("session", session.id);
         let exporting = async {
             let entry = self.core.stat(&who.caller, session.sandbox, &path, true).await?;
             let folder = match entry.kind {
@@ -122,7 +123,7 @@ impl Sessions {
             self.store.put_tool_export(export.clone()).await?;
             Ok(export)
         };
-        self.core.carry_out(&who.caller, deed, exporting).await
+        self.core.carry_out(&who.caller, operation, exporting).await
     }
 
     /// The address for downloads: what the operator says, or else what the caller asked by.

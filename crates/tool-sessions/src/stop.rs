@@ -6,7 +6,7 @@ use crate::{
     failure::Answer,
     tools::{input::StopSession, output::SessionStopped},
 };
-use atoll_core::{Caller, Deed};
+use atoll_core::{Caller, ExtensionOperation};
 use atoll_store::ToolSession;
 use atoll_types::{ErrorCode, Result};
 
@@ -19,8 +19,9 @@ impl Sessions {
             }
             Err(error) => return Err(error.into()),
         };
-        let deed = Deed::new("session.stop").with(session.id.to_string()).and("thread", &who.thread);
-        let deed = deed.and("sandbox", session.sandbox);
+        let operation =
+            ExtensionOperation::new("session.stop").with(session.id.to_string()).and("thread", &who.thread);
+        let operation = operation.and("sandbox", session.sandbox);
         let stopping = async {
             match self.core.destroy(&who.caller, session.sandbox).await {
                 // Somebody was faster.
@@ -29,26 +30,29 @@ impl Sessions {
             }
             Ok(self.store.remove_tool_session(session.id).await?)
         };
-        let success = self.core.carry_out(&who.caller, deed, stopping).await?;
+        let success = self.core.carry_out(&who.caller, operation, stopping).await?;
         Ok(Reply::of(&SessionStopped { success }))
     }
 
     /// Ends a session though nobody asked for just that, for a reason that event and trail tell.
     pub(crate) async fn end(&self, session: &ToolSession, reason: &str) -> Result<()> {
         let caller = Caller::lifecycle(&session.owner, &session.owner_name);
-        let deed = Deed::new("session.stop").with(session.id.to_string()).and("thread", &session.thread);
-        let deed = deed.and("sandbox", session.sandbox).and("reason", reason);
+        let operation = ExtensionOperation::new("session.stop")
+            .with(session.id.to_string())
+            .and("thread", &session.thread);
+        let operation = operation.and("sandbox", session.sandbox).and("reason", reason);
         let ending = async {
             self.core.end_sandbox(session.sandbox, reason).await?;
             self.store.remove_tool_session(session.id).await?;
             Ok(())
         };
-        self.core.carry_out(&caller, deed, ending).await
+        self.core.carry_out(&caller, operation, ending).await
     }
 
     /// Ends all sessions of a thread, with their exports and the thread's uploads. Returns how many there were.
     pub async fn delete_thread(&self, who: &Who, reason: &str) -> Result<usize> {
-        let deed = Deed::new("thread.delete").with(who.thread.to_string()).and("reason", reason);
+        let operation =
+            ExtensionOperation::new("thread.delete").with(who.thread.to_string()).and("reason", reason);
         let (owner, thread) = (who.caller.owner.as_str(), who.thread.as_str());
         let deleting = async {
             let sessions = self.store.tool_sessions(Some((owner, thread))).await?;
@@ -59,6 +63,6 @@ impl Sessions {
             self.store.remove_tool_thread(owner, thread).await?;
             Ok(sessions.len())
         };
-        self.core.carry_out(&who.caller, deed, deleting).await
+        self.core.carry_out(&who.caller, operation, deleting).await
     }
 }

@@ -2,7 +2,7 @@
 //! its owner. Names are made plain, sizes are bounded for each owner, and nothing is seen before it is whole.
 
 use crate::{Sessions, Who, now};
-use atoll_core::Deed;
+use atoll_core::ExtensionOperation;
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -105,8 +105,8 @@ impl Sessions {
         body: impl Stream<Item = Result<Bytes>> + Send,
     ) -> Result<Uploaded> {
         let name = plain(name);
-        let deed = Deed::new("thread.upload").with(&name).and("thread", &who.thread);
-        self.core.carry_out(&who.caller, deed, self.keep_upload(who, name, body)).await
+        let operation = ExtensionOperation::new("thread.upload").with(&name).and("thread", &who.thread);
+        self.core.carry_out(&who.caller, operation, self.keep_upload(who, name, body)).await
     }
 
     async fn keep_upload(

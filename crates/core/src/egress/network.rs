@@ -2,7 +2,7 @@
 //! opens nothing by itself: what its sandbox may reach is what its policy says, and only while it runs.
 
 use super::{gates::Gates, notes::Notes};
-use crate::{Caller, Core, act::What, now, ports::must_exist};
+use crate::{Caller, Core, now, operation::OperationSpec, ports::must_exist};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
 use atoll_types::{Error, Result};
@@ -47,9 +47,10 @@ impl Core {
             let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
             return Err(Error::invalid("ttl_seconds", message));
         }
-        let act = self.act(caller, What::to("egress.token", id).and("ttl_seconds", ttl)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to("egress.token", id).and("ttl_seconds", ttl)).await?;
         let result = async {
-            let record = act.record()?;
+            let record = audited.record()?;
             must_exist(record)?;
             let (session, owner) = (id.uuid().to_string(), record.owner.as_str());
             // The policy alone decides, as it is at that time.
@@ -58,7 +59,7 @@ impl Core {
             Ok(EgressToken { token, expires_at: now() + i64::from(ttl) * 1000 })
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     fn tokens(&self) -> Result<Tokens> {

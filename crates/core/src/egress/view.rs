@@ -1,7 +1,7 @@
 //! Looking at what a sandbox may reach and what it asked for, and changing the former.
 
 use super::gates::{Seen, policy_of};
-use crate::{Caller, Core, act::What};
+use crate::{Caller, Core, operation::OperationSpec};
 use atoll_egress::{Entry, Mode, Policy, presets::Preset};
 use atoll_store::{
     EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals, Millis, OperationId, SandboxId,
@@ -105,16 +105,16 @@ impl Core {
     /// Replaces what a sandbox may reach. One that runs obeys at once, open connections included.
     pub async fn set_egress(&self, caller: &Caller, id: SandboxId, policy: Policy) -> Result<EgressView> {
         let detail = serde_json::to_string(&policy).unwrap_or_default();
-        let what = What::to("egress.set", id).with(detail).and("mode", policy.mode.as_str());
-        let act = self.act(caller, what).await?;
+        let what = OperationSpec::to("egress.set", id).with(detail).and("mode", policy.mode.as_str());
+        let audited = self.audited(caller, what).await?;
         let result = async {
-            let record = act.record()?;
+            let record = audited.record()?;
             let policy = self.gates.asked(caller, &record.image, None, Some(policy))?;
             let record = self.registry.set_egress(id, policy).await?;
             self.egress_of(&record).await
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// What a sandbox asked for and what was decided, the latest first.

@@ -2,7 +2,7 @@
 
 use crate::{
     Caller, Core,
-    act::{Act, What},
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Container, ExecReport};
 use atoll_store::SandboxId;
@@ -17,8 +17,8 @@ impl Core {
         self.registry.container(sandbox, "a look at its commands").await
     }
 
-    async fn acted_on(&self, act: &Act) -> Result<Arc<dyn Container>> {
-        self.registry.container(act.record()?.id, "a running command's input or signal").await
+    async fn acted_on(&self, audited: &AuditedOperation) -> Result<Arc<dyn Container>> {
+        self.registry.container(audited.record()?.id, "a running command's input or signal").await
     }
 
     /// The commands that the sandbox remembers, the latest first.
@@ -45,20 +45,21 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
         close: bool,
     ) -> Result<u64> {
-        let mut act = self.act(caller, What::to("exec.stdin", sandbox).and("exec_id", exec)).await?;
-        let result = self.feed(&act, exec, body, close).await;
-        act.moved(result.as_ref().map_or(0, |written| *written));
-        act.done(result).await
+        let mut audited =
+            self.audited(caller, OperationSpec::to("exec.stdin", sandbox).and("exec_id", exec)).await?;
+        let result = self.feed(&audited, exec, body, close).await;
+        audited.moved(result.as_ref().map_or(0, |written| *written));
+        audited.done(result).await
     }
 
     async fn feed(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         exec: ExecId,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
         close: bool,
     ) -> Result<u64> {
-        let container = self.acted_on(act).await?;
+        let container = self.acted_on(audited).await?;
         let broken: Arc<Mutex<Option<Error>>> = Arc::default();
         let cause = Arc::clone(&broken);
         let pieces = body.map(move |piece| {
@@ -83,23 +84,25 @@ impl Core {
         exec: ExecId,
         signal: i32,
     ) -> Result<()> {
-        let what = What::to("exec.signal", sandbox).and("exec_id", exec).and("signal", signal);
-        let act = self.act(caller, what).await?;
-        let result = async { self.acted_on(&act).await?.guest().signal(exec, signal).await }.await;
-        act.done(result).await
+        let what = OperationSpec::to("exec.signal", sandbox).and("exec_id", exec).and("signal", signal);
+        let audited = self.audited(caller, what).await?;
+        let result = async { self.acted_on(&audited).await?.guest().signal(exec, signal).await }.await;
+        audited.done(result).await
     }
 
     /// Ends a command and everything that it started; answers when none of it is left.
     pub async fn exec_kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
-        let act = self.act(caller, What::to("exec.kill", sandbox).and("exec_id", exec)).await?;
-        let result = async { self.acted_on(&act).await?.guest().kill(exec).await }.await;
-        act.done(result).await
+        let audited =
+            self.audited(caller, OperationSpec::to("exec.kill", sandbox).and("exec_id", exec)).await?;
+        let result = async { self.acted_on(&audited).await?.guest().kill(exec).await }.await;
+        audited.done(result).await
     }
 
     /// Forgets an ended command and its output.
     pub async fn forget_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
-        let act = self.act(caller, What::to("exec.forget", sandbox).and("exec_id", exec)).await?;
-        let result = async { self.acted_on(&act).await?.guest().forget_exec(exec).await }.await;
-        act.done(result).await
+        let audited =
+            self.audited(caller, OperationSpec::to("exec.forget", sandbox).and("exec_id", exec)).await?;
+        let result = async { self.acted_on(&audited).await?.guest().forget_exec(exec).await }.await;
+        audited.done(result).await
     }
 }

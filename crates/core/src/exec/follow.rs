@@ -1,7 +1,7 @@
 //! Following a command's output, from its start or from any offset.
 
 use super::leash::Leash;
-use crate::{Caller, Core, act::Trail};
+use crate::{Caller, Core, operation::OutputAudit};
 use atoll_provider::{Changed, Container, ExecEvent, ExecReport, ExecStream, OutputStream};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -37,7 +37,7 @@ pub struct ExecFollow {
     leash: Option<Arc<Leash>>,
     changes: Option<(Core, SandboxId, Arc<dyn Container>)>,
     /// Where it is this follower that tells of it.
-    trail: Option<Trail>,
+    trail: Option<OutputAudit>,
 }
 
 impl ExecFollow {
@@ -46,7 +46,7 @@ impl ExecFollow {
         events: ExecStream,
         leash: Option<Leash>,
         changes: Option<(Core, SandboxId, Arc<dyn Container>)>,
-        trail: Option<Trail>,
+        trail: Option<OutputAudit>,
     ) -> Self {
         Self { report, events, leash: leash.map(Arc::new), changes, trail }
     }

@@ -1,8 +1,8 @@
 //! What is asked for, checked before anything is done.
 
 use crate::{
-    act::What,
     ceiling::{Most, check_timeout},
+    operation::OperationSpec,
 };
 use atoll_provider::{Command, Guest, Program};
 use atoll_store::SandboxId;
@@ -127,13 +127,19 @@ impl ExecCommand {
     }
 
     /// What the trail is told before it starts.
-    pub(super) fn what(&self, kind: &'static str, sandbox: SandboxId, mode: ExecMode, id: ExecId) -> What {
+    pub(super) fn what(
+        &self,
+        kind: &'static str,
+        sandbox: SandboxId,
+        mode: ExecMode,
+        id: ExecId,
+    ) -> OperationSpec {
         let mode = match mode {
             ExecMode::Foreground => "foreground",
             ExecMode::Streamed => "streamed",
             ExecMode::Background => "background",
         };
-        let mut what = What::running(kind, sandbox, id).with(self.shown()).and("mode", mode);
+        let mut what = OperationSpec::running(kind, sandbox, id).with(self.shown()).and("mode", mode);
         if let Some(user) = &self.user {
             what = what.and("user", user);
         }

@@ -6,7 +6,7 @@ use super::{
     start::{Ready, started},
     watch::activity_of,
 };
-use crate::{Caller, Core, HeldAnswer, act::Trail};
+use crate::{Caller, Core, HeldAnswer, operation::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, OutputStream};
 use atoll_store::SandboxId;
@@ -142,17 +142,17 @@ impl Core {
         let id = request.id.unwrap_or_else(ExecId::random);
         let (kind, shown) = told.unwrap_or_else(|| ("exec", request.shown()));
         let what = request.what(kind, sandbox, ExecMode::Foreground, id).with(&shown);
-        let act = self.act(caller, what).await?;
+        let audited = self.audited(caller, what).await?;
         let made = async {
             checked?;
-            self.make_ready(&act, caller, id, request, ExecMode::Foreground).await
+            self.make_ready(&audited, caller, id, request, ExecMode::Foreground).await
         };
         let ready = match made.await {
             Ok(ready) => ready,
-            Err(error) => return act.done(Err(error)).await,
+            Err(error) => return audited.done(Err(error)).await,
         };
         let container = Arc::clone(&ready.container);
-        let mut trail = act.follow();
+        let mut trail = audited.follow();
         let shown = trail.redacted(&shown);
         let (mut outcome, note) = match self.run(sandbox, ready, request, shown, (&mut trail, held)).await {
             Ok(ran) => ran,
@@ -182,7 +182,7 @@ impl Core {
         ready: Ready,
         request: &ExecCommand,
         shown: String,
-        (trail, held): (&mut Trail, HeldAnswer),
+        (trail, held): (&mut OutputAudit, HeldAnswer),
     ) -> Result<(ExecOutcome, Option<Note>)> {
         let Ready { id, command, container, joined } = ready;
         // One that was begun before is noted by whoever began it, or by the server's start.
@@ -201,7 +201,7 @@ impl Core {
     }
 }
 
-async fn collect(mut events: ExecStream, trail: &mut Trail, held: HeldAnswer) -> Result<ExecOutcome> {
+async fn collect(mut events: ExecStream, trail: &mut OutputAudit, held: HeldAnswer) -> Result<ExecOutcome> {
     let mut printed = Printed {
         stdout: Vec::new(),
         stderr: Vec::new(),

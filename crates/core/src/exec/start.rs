@@ -1,7 +1,7 @@
 //! Starting a command, whoever waits for it.
 
 use super::{ExecCommand, ExecMode, follow::ExecFollow, leash::Leash};
-use crate::{Caller, Core, act::Act, idempotency::repeatable};
+use crate::{Caller, Core, idempotency::repeatable, operation::AuditedOperation};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -41,14 +41,14 @@ impl Core {
 
     pub(super) async fn make_ready(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         caller: &Caller,
         id: ExecId,
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<Ready> {
         let command = request.build(mode, self.most(caller))?;
-        let container = self.registry.container(act.record()?.id, "exec").await?;
+        let container = self.registry.container(audited.record()?.id, "exec").await?;
         let joined = match request.id {
             None => false,
             Some(id) => match container.guest().get_exec(id).await {
@@ -69,24 +69,24 @@ impl Core {
     ) -> Result<ExecReport> {
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let act = self.act(caller, request.what("exec", sandbox, ExecMode::Background, id)).await?;
+        let audited = self.audited(caller, request.what("exec", sandbox, ExecMode::Background, id)).await?;
         let begun = async {
-            let ready = self.make_ready(&act, caller, id, request, ExecMode::Background).await?;
+            let ready = self.make_ready(&audited, caller, id, request, ExecMode::Background).await?;
             let report = ready.container.guest().start(id, &ready.command).await?;
             started(&report)?;
             Ok((ready, report))
         };
         let (Ready { container, joined, .. }, report) = match begun.await {
             Ok(begun) => begun,
-            Err(error) => return act.done(Err(error)).await,
+            Err(error) => return audited.done(Err(error)).await,
         };
         // Whoever began it has seen to all of this, or the next start of the server does.
         if joined {
-            return act.done(Ok(report)).await;
+            return audited.done(Ok(report)).await;
         }
         request.feed(container.guest(), id);
-        let shown = act.redacted(&request.shown());
-        self.watch_exec(sandbox, &container, &report, shown, Some(act.follow()));
+        let shown = audited.redacted(&request.shown());
+        self.watch_exec(sandbox, &container, &report, shown, Some(audited.follow()));
         Ok(report)
     }
 
@@ -101,10 +101,10 @@ impl Core {
     ) -> Result<ExecFollow> {
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let act = self.act(caller, request.what("exec", sandbox, mode, id)).await?;
+        let audited = self.audited(caller, request.what("exec", sandbox, mode, id)).await?;
         let leashed = mode != ExecMode::Background && request.id.is_none();
         let begun = async {
-            let ready = self.make_ready(&act, caller, id, request, mode).await?;
+            let ready = self.make_ready(&audited, caller, id, request, mode).await?;
             let leash = leashed.then(|| Leash::new(Arc::clone(&ready.container), id, None));
             let mut events = ready.container.guest().exec(id, &ready.command).await?;
             let Some(ExecEvent::Started(report)) = events.next().await? else {
@@ -115,17 +115,17 @@ impl Core {
         };
         let (Ready { container, joined, .. }, leash, events, report) = match begun.await {
             Ok(begun) => begun,
-            Err(error) => return act.done(Err(error)).await,
+            Err(error) => return audited.done(Err(error)).await,
         };
         // Whoever goes with its follower is told of by it; whoever may stay behind, by who watches.
         let mut trail = None;
         if joined {
-            act.done(Ok(())).await?;
+            audited.done(Ok(())).await?;
         } else {
             request.feed(container.guest(), id);
-            let shown = act.redacted(&request.shown());
+            let shown = audited.redacted(&request.shown());
             let (followed, watched) =
-                if leashed { (Some(act.follow()), None) } else { (None, Some(act.follow())) };
+                if leashed { (Some(audited.follow()), None) } else { (None, Some(audited.follow())) };
             trail = followed;
             self.watch_exec(sandbox, &container, &report, shown, watched);
         }

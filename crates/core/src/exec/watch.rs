@@ -4,7 +4,7 @@
 //! whenever. So after a restart it can be told which ends were noted before.
 
 use super::{claim::Claim, request::OWN_SECRETS, start::started};
-use crate::{Core, act::Trail, egress::Secrets, kernels::LeftCell, now};
+use crate::{Core, egress::Secrets, kernels::LeftCell, now, operation::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
@@ -101,7 +101,7 @@ impl Core {
         container: &Arc<dyn Container>,
         report: &ExecReport,
         shown: String,
-        mut trail: Option<Trail>,
+        mut trail: Option<OutputAudit>,
     ) {
         let Some(claim) = self.claims.take(sandbox, report.id) else { return };
         let (core, container, began) = (self.clone(), Arc::clone(container), report.started_unix_ms);
@@ -192,7 +192,7 @@ impl Core {
             }
             // What is left was not found in it.
             for left in mine.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
-                let trail = Trail::new(core.ledger.clone(), left.operation, Redactor::default(), None);
+                let trail = OutputAudit::new(core.ledger.clone(), left.operation, Redactor::default(), None);
                 if let Err(error) = trail.end(None, None, None).await {
                     tracing::error!(%error, "the end of a command waits to be written");
                 }
@@ -233,14 +233,14 @@ impl Core {
         redactor: &Redactor,
         report: &ExecReport,
         open: &Mutex<OpenExecs>,
-    ) -> (Option<Trail>, String) {
+    ) -> (Option<OutputAudit>, String) {
         let left = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(record.id, report.id));
         match left {
             None => (None, redactor.text(&report.command)),
             Some(Left { operation, shown, own_secrets, cell: _ }) => {
                 let secrets = if own_secrets { Secrets::Forgotten } else { Secrets::None };
                 let exec = self.running.enter(record.id, report.id, operation, secrets);
-                let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record))
+                let trail = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record))
                     .with(Some(exec));
                 (Some(if own_secrets { trail.mute() } else { trail }), shown)
             }
@@ -261,7 +261,7 @@ impl Core {
         open: &Mutex<OpenExecs>,
         alive: &Mutex<Vec<OperationId>>,
     ) -> Result<()> {
-        let keep = |trail: &Trail| {
+        let keep = |trail: &OutputAudit| {
             alive.lock().unwrap_or_else(PoisonError::into_inner).push(trail.operation());
         };
         let Some(record) = self.store.sandbox(sandbox).await? else { return Ok(()) };
@@ -327,7 +327,11 @@ fn left_cells(open: &Mutex<OpenExecs>, sandbox: SandboxId) -> Vec<LeftCell> {
 }
 
 /// Waits for a command's end; none when its container ended first, or it was forgotten.
-async fn wait(container: &Arc<dyn Container>, id: ExecId, trail: &mut Option<Trail>) -> Option<ExecReport> {
+async fn wait(
+    container: &Arc<dyn Container>,
+    id: ExecId,
+    trail: &mut Option<OutputAudit>,
+) -> Option<ExecReport> {
     loop {
         match wait_once(container, id, trail).await {
             Ok(Some(report)) => return Some(report),
@@ -349,7 +353,7 @@ async fn wait(container: &Arc<dyn Container>, id: ExecId, trail: &mut Option<Tra
 async fn wait_once(
     container: &Arc<dyn Container>,
     id: ExecId,
-    trail: &mut Option<Trail>,
+    trail: &mut Option<OutputAudit>,
 ) -> Result<Option<ExecReport>> {
     let from = trail.as_ref().map_or(NO_OUTPUT, |trail| trail.next);
     let mut events = container.guest().attach(id, from, true).await?;

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    act::{Act, What},
     lifecycle::Working,
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::{Answer, Ask, CheckpointInfo, Completion, Fork, KernelInfo, Start};
 use atoll_store::SandboxId;
@@ -38,8 +38,8 @@ fn done(answer: Answer) -> Result<()> {
 
 impl Core {
     /// The warden of an operation's sandbox; one that is not there has no kernels.
-    async fn wardens_link(&self, act: &Act) -> Result<(Arc<Link>, Working)> {
-        let (container, working) = self.registry.lend(act.record()?.id, "a kernel").await?;
+    async fn wardens_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, Working)> {
+        let (container, working) = self.registry.lend(audited.record()?.id, "a kernel").await?;
         let link = self.wardens.existing(&container).await?.ok_or_else(missing)?;
         Ok((link, working))
     }
@@ -48,17 +48,17 @@ impl Core {
     async fn ask_kernel<T>(
         &self,
         caller: &Caller,
-        what: What,
+        what: OperationSpec,
         ask: Ask,
         read: impl FnOnce(Answer) -> Result<T>,
     ) -> Result<T> {
-        let act = self.act(caller, what).await?;
+        let audited = self.audited(caller, what).await?;
         let result = async {
-            let (link, _working) = self.wardens_link(&act).await?;
+            let (link, _working) = self.wardens_link(&audited).await?;
             read(link.ask(ask).await?)
         };
         let result = result.await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Starts a kernel; answers when its interpreter is ready.
@@ -70,23 +70,23 @@ impl Core {
     ) -> Result<KernelInfo> {
         self.take_exec(caller)?;
         let kernel = KernelId::random();
-        let act = self.act(caller, request.what(sandbox, kernel)).await?;
-        let result = self.start_kernel_as(&act, kernel, request).await;
-        act.done(result).await
+        let audited = self.audited(caller, request.what(sandbox, kernel)).await?;
+        let result = self.start_kernel_as(&audited, kernel, request).await;
+        audited.done(result).await
     }
 
     async fn start_kernel_as(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         kernel: KernelId,
         request: &KernelRequest,
     ) -> Result<KernelInfo> {
         request.check()?;
-        let sandbox = act.record()?.id;
+        let sandbox = audited.record()?.id;
         let (container, _working) = self.registry.lend(sandbox, "a kernel").await?;
         let link = self.wardens.link(&container).await?;
         // What its start asks for on the way out is this operation's.
-        let _entered = self.running.enter_cell(sandbox, link.exec(), act.operation());
+        let _entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let KernelRequest { language, default, working_directory, env_vars } = request.clone();
         let start = Start {
             kernel,
@@ -129,7 +129,7 @@ impl Core {
         sandbox: SandboxId,
         kernel: KernelId,
     ) -> Result<()> {
-        let what = What::to("kernel.interrupt", sandbox).and("kernel_id", kernel);
+        let what = OperationSpec::to("kernel.interrupt", sandbox).and("kernel_id", kernel);
         self.ask_kernel(caller, what, Ask::Interrupt { kernel, cell: None }, done).await
     }
 
@@ -142,7 +142,7 @@ impl Core {
         code: String,
     ) -> Result<Completion> {
         self.take_exec(caller)?;
-        let what = What::to("kernel.complete", sandbox).and("kernel_id", kernel);
+        let what = OperationSpec::to("kernel.complete", sandbox).and("kernel_id", kernel);
         let read = |answer| match answer {
             Answer::Completion(found) => Ok(found),
             _ => other_answer(),
@@ -157,22 +157,22 @@ impl Core {
         sandbox: SandboxId,
         kernel: KernelId,
     ) -> Result<KernelInfo> {
-        let what = What::to("kernel.restart", sandbox).and("kernel_id", kernel);
+        let what = OperationSpec::to("kernel.restart", sandbox).and("kernel_id", kernel);
         self.ask_kernel(caller, what, Ask::Restart { kernel }, of_kernel).await
     }
 
     /// Ends a kernel and everything that it started.
     pub async fn delete_kernel(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<()> {
-        let what = What::to("kernel.delete", sandbox).and("kernel_id", kernel);
-        let act = self.act(caller, what).await?;
+        let what = OperationSpec::to("kernel.delete", sandbox).and("kernel_id", kernel);
+        let audited = self.audited(caller, what).await?;
         let result = async {
-            let (link, _working) = self.wardens_link(&act).await?;
+            let (link, _working) = self.wardens_link(&audited).await?;
             done(link.ask(Ask::Delete { kernel }).await?)?;
             link.forget_default(kernel);
             Ok(())
         };
         let result = result.await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Remembers a kernel as it is.
@@ -184,17 +184,17 @@ impl Core {
         name: &str,
     ) -> Result<CheckpointInfo> {
         let checkpoint = CheckpointId::random();
-        let what = What::to("kernel.checkpoint", sandbox)
+        let what = OperationSpec::to("kernel.checkpoint", sandbox)
             .with(name)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
-        let act = self.act(caller, what).await?;
+        let audited = self.audited(caller, what).await?;
         let result = async {
             if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
                 let message = "name may have 100 characters, none of them control characters";
                 return Err(Error::invalid("name", message));
             }
-            let (link, _working) = self.wardens_link(&act).await?;
+            let (link, _working) = self.wardens_link(&audited).await?;
             let name = name.to_owned();
             match link.ask(Ask::Checkpoint { kernel, checkpoint, name }).await? {
                 Answer::Checkpoint(info) => Ok(info),
@@ -202,7 +202,7 @@ impl Core {
             }
         };
         let result = result.await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Puts a kernel back as it was.
@@ -213,8 +213,9 @@ impl Core {
         kernel: KernelId,
         checkpoint: CheckpointId,
     ) -> Result<KernelInfo> {
-        let what =
-            What::to("kernel.rollback", sandbox).and("kernel_id", kernel).and("checkpoint_id", checkpoint);
+        let what = OperationSpec::to("kernel.rollback", sandbox)
+            .and("kernel_id", kernel)
+            .and("checkpoint_id", checkpoint);
         self.ask_kernel(caller, what, Ask::Rollback { kernel, checkpoint }, of_kernel).await
     }
 
@@ -226,7 +227,7 @@ impl Core {
         kernel: KernelId,
         checkpoint: CheckpointId,
     ) -> Result<()> {
-        let what = What::to("kernel.checkpoint.delete", sandbox)
+        let what = OperationSpec::to("kernel.checkpoint.delete", sandbox)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
         self.ask_kernel(caller, what, Ask::DropCheckpoint { kernel, checkpoint }, done).await
@@ -241,7 +242,8 @@ impl Core {
     ) -> Result<KernelInfo> {
         let ForkKernel { kernel, checkpoint } = *request;
         let new = KernelId::random();
-        let mut what = What::to("kernel.fork", sandbox).and("kernel_id", kernel).and("new_kernel_id", new);
+        let mut what =
+            OperationSpec::to("kernel.fork", sandbox).and("kernel_id", kernel).and("new_kernel_id", new);
         if let Some(checkpoint) = checkpoint {
             what = what.and("checkpoint_id", checkpoint);
         }

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    act::{CellTold, Trail},
     idempotency::repeatable,
     now,
+    operation::{CellAudit, OutputAudit},
 };
 use atoll_kernels::CellReport;
 use atoll_provider::Changed;
@@ -125,23 +125,23 @@ impl Core {
         // Before the trail hears of it: a flood must not fill that.
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(CellId::random);
-        let act = self.act(caller, request.what(sandbox, id, stream)).await?;
+        let audited = self.audited(caller, request.what(sandbox, id, stream)).await?;
         if let Some(tended) = self.tending.get(sandbox, id) {
-            let allowed = act.record().map(drop);
-            act.done(allowed).await?;
+            let allowed = audited.record().map(drop);
+            audited.done(allowed).await?;
             return Ok(CellFollow::new(tended, None));
         }
-        match self.send_cell(&act, caller, id, request, stream).await {
+        match self.send_cell(&audited, caller, id, request, stream).await {
             Ok(Sent { care, cell, leash }) => {
-                let tended = self.tend(care, cell, act.follow());
+                let tended = self.tend(care, cell, audited.follow());
                 Ok(CellFollow::new(tended, leash))
             }
-            Err(error) => act.done(Err(error)).await,
+            Err(error) => audited.done(Err(error)).await,
         }
     }
 
     /// Sees a cell to its end, whoever waits for it.
-    pub(super) fn tend(&self, care: Care, cell: Arc<Cell>, trail: Trail) -> Arc<Tended> {
+    pub(super) fn tend(&self, care: Care, cell: Arc<Cell>, trail: OutputAudit) -> Arc<Tended> {
         let tended = Arc::new(Tended::new(cell));
         self.tending.add(care.sandbox, &tended);
         let (core, there) = (self.clone(), Arc::clone(&tended));
@@ -154,7 +154,7 @@ impl Core {
         tended
     }
 
-    async fn see_to_its_end(&self, care: Care, tended: &Tended, trail: Trail) -> Result<CellOutcome> {
+    async fn see_to_its_end(&self, care: Care, tended: &Tended, trail: OutputAudit) -> Result<CellOutcome> {
         let Care { sandbox, container, link, working, entered, shown, joined, anew } = care;
         let report = match tended.cell.ended().await {
             Ok(report) => Arc::unwrap_or_clone(report),
@@ -170,7 +170,7 @@ impl Core {
         };
         let note = (!joined).then(|| activity(sandbox, shown, &report));
         let cell = tended.cell.id;
-        let told = CellTold { cell, report: &report, cancelled: tended.cancelled.load(Ordering::Relaxed) };
+        let told = CellAudit { cell, report: &report, cancelled: tended.cancelled.load(Ordering::Relaxed) };
         if let Err(error) = trail.end_cell(told, changed.as_ref(), note).await {
             tracing::error!(%error, "the end of a cell waits to be written");
         }

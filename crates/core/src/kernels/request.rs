@@ -1,8 +1,8 @@
 //! What is asked for, checked before anything is done.
 
 use crate::{
-    act::What,
     ceiling::{Most, check_timeout},
+    operation::OperationSpec,
 };
 use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
 use atoll_provider::Changed;
@@ -40,8 +40,8 @@ impl KernelRequest {
         Ok(())
     }
 
-    pub(super) fn what(&self, sandbox: SandboxId, kernel: KernelId) -> What {
-        let mut what = What::to("kernel.start", sandbox)
+    pub(super) fn what(&self, sandbox: SandboxId, kernel: KernelId) -> OperationSpec {
+        let mut what = OperationSpec::to("kernel.start", sandbox)
             .with(self.language.name())
             .and("kernel_id", kernel)
             .and("default", self.default);
@@ -114,8 +114,8 @@ impl CellRequest {
     }
 
     /// What the trail is told before it runs.
-    pub(super) fn what(&self, sandbox: SandboxId, cell: CellId, streamed: bool) -> What {
-        let what = What::to("kernel.execute", sandbox)
+    pub(super) fn what(&self, sandbox: SandboxId, cell: CellId, streamed: bool) -> OperationSpec {
+        let what = OperationSpec::to("kernel.execute", sandbox)
             .with(&self.code)
             .and("cell_id", cell)
             .and("mode", if streamed { "streamed" } else { "foreground" });

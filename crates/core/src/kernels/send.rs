@@ -8,7 +8,7 @@ use super::{
     request::{CellRequest, CellTarget},
     wire::other_answer,
 };
-use crate::{Caller, Core, act::Act, egress::EnteredCell, lifecycle::Working};
+use crate::{Caller, Core, egress::EnteredCell, lifecycle::Working, operation::AuditedOperation};
 use atoll_kernels::{Answer, Ask, Execute, KernelStatus, Language, Start};
 use atoll_provider::Container;
 use atoll_store::SandboxId;
@@ -43,7 +43,7 @@ pub(super) struct Sent {
 impl Core {
     pub(super) async fn send_cell(
         &self,
-        act: &Act,
+        audited: &AuditedOperation,
         caller: &Caller,
         id: CellId,
         request: &CellRequest,
@@ -51,17 +51,17 @@ impl Core {
     ) -> Result<Sent> {
         request.check()?;
         let timeout = request.timeout(self.most(caller))?;
-        let sandbox = act.record()?.id;
+        let sandbox = audited.record()?.id;
         let (container, working) = self.registry.lend(sandbox, "a cell").await?;
         let link = self.wardens.link(&container).await?;
-        let entered = self.running.enter_cell(sandbox, link.exec(), act.operation());
+        let entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let mut care = Care {
             sandbox,
             container,
             link: Arc::clone(&link),
             working,
             entered: Some(entered),
-            shown: act.redacted(&request.code),
+            shown: audited.redacted(&request.code),
             joined: false,
             anew: false,
         };

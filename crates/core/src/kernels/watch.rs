@@ -6,7 +6,7 @@ use super::{
     send::{Care, follow_known},
     wire::other_answer,
 };
-use crate::{Core, act::Trail};
+use crate::{Core, operation::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_kernels::{Answer, Ask};
 use atoll_provider::Container;
@@ -37,7 +37,7 @@ impl Core {
             let turn = link.repeating.lock().await;
             let Some(cell) = follow_known(&link, cell).await? else { continue };
             drop(turn);
-            let trail = Trail::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
+            let trail = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
             let care = Care {
                 sandbox: record.id,
                 container: Arc::clone(container),

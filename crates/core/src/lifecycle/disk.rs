@@ -2,7 +2,7 @@
 //! refused is refused by the provider, which knows at the moment; this only tells.
 
 use super::retention::system;
-use crate::{Core, act::What};
+use crate::{Core, operation::OperationSpec};
 use atoll_types::Result;
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ impl Core {
         }
         let kind = if room.low { "storage.low" } else { "storage.recovered" };
         tracing::warn!(free_bytes = room.free_bytes, capacity_bytes = room.capacity_bytes, "{kind}");
-        let what =
-            What::new(kind).and("free_bytes", room.free_bytes).and("capacity_bytes", room.capacity_bytes);
-        self.act(&system(), what).await?.done(Ok(())).await
+        let what = OperationSpec::new(kind)
+            .and("free_bytes", room.free_bytes)
+            .and("capacity_bytes", room.capacity_bytes);
+        self.audited(&system(), what).await?.done(Ok(())).await
     }
 }

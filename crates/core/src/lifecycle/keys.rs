@@ -2,7 +2,7 @@
 //! forgotten. Neither is needed for its refusal, which comes by the key's own time.
 
 use super::{Look, MOST, period, retention::system};
-use crate::{Caller, Core, act::What};
+use crate::{Caller, Core, operation::OperationSpec};
 use atoll_store::{Admins, ApiKey};
 use atoll_types::Result;
 use std::time::Duration;
@@ -26,18 +26,18 @@ impl Core {
             return Ok(());
         }
         let reason = format!("worth nothing for {} seconds", kept.as_secs());
-        let act = self.act(&system(), What::new("key.purge").and("reason", reason)).await?;
+        let audited = self.audited(&system(), OperationSpec::new("key.purge").and("reason", reason)).await?;
         let purged = self.store.purge_keys(before).await;
-        act.done(purged.map(drop).map_err(Into::into)).await
+        audited.done(purged.map(drop).map_err(Into::into)).await
     }
 
     async fn close_key(&self, key: &ApiKey) -> Result<()> {
         let Some(at) = key.expires_at else { return Ok(()) };
         let caller = Caller::lifecycle(&key.owner, &key.owner_name);
-        let what = What::new("key.revoke").with(key.id.to_string()).and("reason", "it has expired");
-        let act = self.act(&caller, what).await?;
+        let what = OperationSpec::new("key.revoke").with(key.id.to_string()).and("reason", "it has expired");
+        let audited = self.audited(&caller, what).await?;
         let revoked = self.store.revoke_key(key.id, at, Admins::Expire).await;
         self.known_keys.forget();
-        act.done(revoked.map(drop).map_err(Into::into)).await
+        audited.done(revoked.map(drop).map_err(Into::into)).await
     }
 }

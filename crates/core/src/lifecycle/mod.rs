@@ -18,9 +18,9 @@ pub(crate) use work::{Lent, Stillness, Working, Works};
 
 use crate::{
     Caller, Core, Knobs,
-    act::What,
     actor::{Step, StepTarget},
     now,
+    operation::OperationSpec,
 };
 use atoll_store::SandboxRecord;
 use atoll_types::{Error, ErrorCode, Result};
@@ -117,14 +117,15 @@ impl Core {
         };
         let (caller, ends) =
             (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);
-        let act = self.act(&caller, What::to(kind, record.id).and("reason", &step.reason)).await?;
+        let audited =
+            self.audited(&caller, OperationSpec::to(kind, record.id).and("reason", &step.reason)).await?;
         let late = || Error::new(ErrorCode::Timeout, "it does not answer");
         let taken = tokio::time::timeout(PATIENCE, self.registry.step(record.id, step)).await;
         let result = taken.unwrap_or_else(|_| Err(late()));
         if ends && result.is_ok() {
             self.forget_changes(record.id);
         }
-        act.done(result).await.map(drop)
+        audited.done(result).await.map(drop)
     }
 }
 

@@ -5,7 +5,7 @@
 //! Containers without a volume are not ours: `atoll run` makes them, and they go with it.
 
 use super::{Look, PATIENCE, retention::system};
-use crate::{Core, act::What};
+use crate::{Core, operation::OperationSpec};
 use atoll_provider::Listed;
 use atoll_store::ListQuery;
 use atoll_types::{ContainerId, Error, ErrorCode, Result, VolumeId};
@@ -87,8 +87,8 @@ impl Core {
             Stranger::Volume(id) => ("orphan.volume", id.to_string()),
         };
         tracing::warn!(id, "removing what belongs to no sandbox");
-        let what = What::new(kind).with(id).and("reason", "it belongs to no sandbox");
-        let act = self.act(&system(), what).await?;
+        let what = OperationSpec::new(kind).with(id).and("reason", "it belongs to no sandbox");
+        let audited = self.audited(&system(), what).await?;
         let removing = async {
             match (stranger, self.provider.volumes()) {
                 (Stranger::Container(id), _) => self.provider.destroy(id).await,
@@ -98,7 +98,7 @@ impl Core {
         };
         let late = || Error::new(ErrorCode::Timeout, "the provider does not answer");
         let removed = tokio::time::timeout(PATIENCE, removing).await.unwrap_or_else(|_| Err(late()));
-        act.done(removed).await
+        audited.done(removed).await
     }
 }
 

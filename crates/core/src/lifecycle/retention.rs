@@ -4,8 +4,8 @@
 use super::{Look, MOST, period};
 use crate::{
     Caller, Core,
-    act::What,
     actor::{Step, StepTarget},
+    operation::OperationSpec,
     owner_id,
 };
 use atoll_store::{ListQuery, SortBy, Status};
@@ -78,8 +78,9 @@ impl Core {
             return Ok(());
         }
         let reason = format!("destroyed for {} seconds", kept.as_secs());
-        let act = self.act(&system(), What::new("sandbox.purge").and("reason", reason)).await?;
+        let audited =
+            self.audited(&system(), OperationSpec::new("sandbox.purge").and("reason", reason)).await?;
         let purged = self.store.purge_destroyed(before, RECORDS).await;
-        act.done(purged.map(drop).map_err(Into::into)).await
+        audited.done(purged.map(drop).map_err(Into::into)).await
     }
 }

@@ -4,7 +4,7 @@
 use super::{Knobs, Source, unknown};
 use crate::{
     Caller, Core,
-    act::{Act, What},
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_types::{Error, ErrorCode, Result, Tiers};
 use serde_json::{Map, Value};
@@ -51,20 +51,25 @@ impl Core {
     pub async fn patch_settings(&self, caller: &Caller, changes: Map<String, Value>) -> Result<SettingsView> {
         let before = self.live.now();
         let names: Vec<&str> = changes.keys().map(String::as_str).collect();
-        let mut what = What::new("settings.patch").with(names.join(", "));
+        let mut what = OperationSpec::new("settings.patch").with(names.join(", "));
         for (name, value) in changes.iter().take(Knobs::NAMES.len()) {
             if let Some(old) = before.get(name) {
                 what = what.and(name, format!("{old} -> {value}"));
             }
         }
-        let act = self.act(caller, what).await?;
-        let result = self.patch_settings_as(&act, caller, changes).await;
-        act.done(result).await?;
+        let audited = self.audited(caller, what).await?;
+        let result = self.patch_settings_as(&audited, caller, changes).await;
+        audited.done(result).await?;
         self.settings(caller).await
     }
 
-    async fn patch_settings_as(&self, act: &Act, caller: &Caller, changes: Map<String, Value>) -> Result<()> {
-        act.allowed()?;
+    async fn patch_settings_as(
+        &self,
+        audited: &AuditedOperation,
+        caller: &Caller,
+        changes: Map<String, Value>,
+    ) -> Result<()> {
+        audited.allowed()?;
         caller.must_administer()?;
         let mut real = Map::new();
         for (name, value) in changes {

@@ -3,7 +3,7 @@
 use super::{Pool, PoolKey, shelf::Shelf};
 use crate::{
     Caller, Core, Knobs, PoolSize,
-    act::{Act, What},
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::Language;
 use atoll_types::Result;
@@ -97,14 +97,14 @@ impl Core {
     /// Destroys everything that is ready, and says how many that were. It is made anew, unless the pool is
     /// to stop, which is the setting `warm_pool_enabled`.
     pub async fn drain_pool(&self, caller: &Caller, stop: bool) -> Result<usize> {
-        let what = What::new("pool.drain").with(if stop { "stop" } else { "" });
-        let act = self.act(caller, what).await?;
-        let result = self.drain_as(&act, caller, stop).await;
-        act.done(result).await
+        let what = OperationSpec::new("pool.drain").with(if stop { "stop" } else { "" });
+        let audited = self.audited(caller, what).await?;
+        let result = self.drain_as(&audited, caller, stop).await;
+        audited.done(result).await
     }
 
-    async fn drain_as(&self, act: &Act, caller: &Caller, stop: bool) -> Result<usize> {
-        act.allowed()?;
+    async fn drain_as(&self, audited: &AuditedOperation, caller: &Caller, stop: bool) -> Result<usize> {
+        audited.allowed()?;
         caller.must_administer()?;
         if stop {
             let off = [("warm_pool_enabled".to_owned(), Value::from(false))].into_iter().collect();
@@ -119,21 +119,21 @@ impl Core {
 
     /// Changes how many are kept ready. It applies at once and outlives the server.
     pub async fn resize_pool(&self, caller: &Caller, change: PoolChange) -> Result<PoolView> {
-        let mut what = What::new("pool.resize");
+        let mut what = OperationSpec::new("pool.resize");
         for (image, size) in change.images.iter().take(16) {
             what = what.and(image, format!("{size:?}"));
         }
         if let Some(enabled) = change.enabled {
             what = what.and("enabled", enabled.to_string());
         }
-        let act = self.act(caller, what).await?;
-        let result = self.resize_as(&act, caller, change).await;
-        act.done(result).await?;
+        let audited = self.audited(caller, what).await?;
+        let result = self.resize_as(&audited, caller, change).await;
+        audited.done(result).await?;
         self.pool(caller)
     }
 
-    async fn resize_as(&self, act: &Act, caller: &Caller, change: PoolChange) -> Result<()> {
-        act.allowed()?;
+    async fn resize_as(&self, audited: &AuditedOperation, caller: &Caller, change: PoolChange) -> Result<()> {
+        audited.allowed()?;
         caller.must_administer()?;
         let mut images = BTreeMap::new();
         for (image, bounds) in change.images {

@@ -4,8 +4,8 @@
 use super::{Tool, Way, lines::Lines};
 use crate::{
     Caller, Core,
-    act::What,
     files::{Outgoing, transfer},
+    operation::OperationSpec,
 };
 use atoll_guest_tools::{Pack, Unpack, Unpacked};
 use atoll_provider::{Container, about_path};
@@ -41,17 +41,17 @@ impl Core {
     /// A folder, or a file, as a tar archive. A mistake is found before the first byte.
     pub async fn pack(&self, caller: &Caller, id: SandboxId, request: &Pack) -> Result<Archive> {
         request.check()?;
-        let act = self.act(caller, What::of("folder.read", id).with(&request.path)).await?;
+        let audited = self.audited(caller, OperationSpec::of("folder.read", id).with(&request.path)).await?;
         let opened = async {
-            let container = self.reach_in(&act, &[&request.path]).await?;
+            let container = self.reach_in(&audited, &[&request.path]).await?;
             let mut tool = Tool::start(&container, "pack", request, Way::default()).await?;
             let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
             let first = Some(tool.next().await?.ok_or_else(empty)?);
             Ok((tool, first))
         };
         match opened.await {
-            Ok((tool, first)) => Ok(Archive { tool, first, note: Outgoing::new(act, id, &request.path) }),
-            Err(error) => act.done(Err(about_path(error, &request.path))).await,
+            Ok((tool, first)) => Ok(Archive { tool, first, note: Outgoing::new(audited, id, &request.path) }),
+            Err(error) => audited.done(Err(about_path(error, &request.path))).await,
         }
     }
 
@@ -64,14 +64,15 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Unpacked> {
         request.check()?;
-        let mut act = self.act(caller, What::to("folder.write", id).with(&request.path)).await?;
+        let mut audited =
+            self.audited(caller, OperationSpec::to("folder.write", id).with(&request.path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {
             let bytes = piece.as_ref().map_or(0, Bytes::len) as u64;
             counter.fetch_add(bytes, Ordering::Relaxed);
         });
-        let reached = self.reach_in(&act, &[&request.path]).await;
+        let reached = self.reach_in(&audited, &[&request.path]).await;
         let result = match &reached {
             Ok(container) => feed(container, request, body).await.map_err(|e| about_path(e, &request.path)),
             Err(error) => Err(error.clone()),
@@ -80,10 +81,10 @@ impl Core {
         if let Ok(container) = &reached {
             // A part of it may be there even so.
             self.set_aside(id, container, &[&request.path]).await;
-            act.moved(bytes);
-            act.note(transfer(id, ActivityKind::Upload, request.path.clone(), bytes));
+            audited.moved(bytes);
+            audited.note(transfer(id, ActivityKind::Upload, request.path.clone(), bytes));
         }
-        act.done(result).await
+        audited.done(result).await
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    act::{Act, What},
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_guest_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
 use atoll_provider::{Container, about_path};
@@ -57,14 +57,14 @@ impl Core {
     pub async fn grep(&self, caller: &Caller, id: SandboxId, request: &Grep) -> Result<Matches> {
         request.check()?;
         // Lines of files are given out, so it is a read as any other.
-        let what = What::of("file.grep", id).with(&request.path).and("pattern", &request.pattern);
-        let act = self.act(caller, what).await?;
-        let result = self.grep_in(&act, request).await;
-        act.done(result.map_err(|e| about_path(e, &request.path))).await
+        let what = OperationSpec::of("file.grep", id).with(&request.path).and("pattern", &request.pattern);
+        let audited = self.audited(caller, what).await?;
+        let result = self.grep_in(&audited, request).await;
+        audited.done(result.map_err(|e| about_path(e, &request.path))).await
     }
 
-    async fn grep_in(&self, act: &Act, request: &Grep) -> Result<Matches> {
-        let container = self.reach_in(act, &[&request.path]).await?;
+    async fn grep_in(&self, audited: &AuditedOperation, request: &Grep) -> Result<Matches> {
+        let container = self.reach_in(audited, &[&request.path]).await?;
         let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
         let mut lines = Lines::new(Tool::start(&container, "grep", request, way).await?);
         let (mut matches, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));

@@ -1,7 +1,7 @@
 //! Reading the audit trail. An admin sees all of it, everybody else the operations of its own owner;
 //! what is about the whole trail is an admin's. Writing it is not here, but for what removes it.
 
-use crate::{Caller, Core, act::What, now};
+use crate::{Caller, Core, now, operation::OperationSpec};
 use atoll_audit::{Cleaned, Export, Verdict, unpack};
 use atoll_store::{
     AuditOutput, Mac, Millis, OPERATIONS_PER_PAGE, Operation, OperationId, OperationQuery, Output, Scope,
@@ -127,8 +127,10 @@ impl Core {
         if before > now() {
             return Err(Error::invalid("before", "before must not lie in the future"));
         }
-        let act = self.act(caller, What::new("audit.cleanup").with(format!("before {before}"))).await?;
-        let result = self.ledger.cleanup(before, Some(act.operation())).await;
-        act.done(result).await
+        let audited = self
+            .audited(caller, OperationSpec::new("audit.cleanup").with(format!("before {before}")))
+            .await?;
+        let result = self.ledger.cleanup(before, Some(audited.operation())).await;
+        audited.done(result).await
     }
 }

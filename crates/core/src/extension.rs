@@ -3,8 +3,8 @@
 
 use crate::{
     Caller, Core, CreateSandbox, Created, SessionNetwork,
-    act::What,
     actor::{Step, StepTarget},
+    operation::OperationSpec,
 };
 use atoll_store::SandboxId;
 use atoll_types::{ErrorCode, Limits, Result};
@@ -13,19 +13,19 @@ const MIB: u64 = 1 << 20;
 
 /// An operation of a library over the core, as the trail is told of it.
 #[derive(Debug, Clone)]
-pub struct Deed(What);
+pub struct ExtensionOperation(OperationSpec);
 
-impl Deed {
+impl ExtensionOperation {
     /// Something that changes what there is.
     #[must_use]
     pub fn new(kind: &'static str) -> Self {
-        Self(What::new(kind))
+        Self(OperationSpec::new(kind))
     }
 
     /// Something that changes what is known of a sandbox.
     #[must_use]
     pub fn to(kind: &'static str, sandbox: SandboxId) -> Self {
-        Self(What::to(kind, sandbox))
+        Self(OperationSpec::to(kind, sandbox))
     }
 
     /// What it is about: a path, a name.
@@ -46,16 +46,16 @@ impl Core {
     pub async fn carry_out<T>(
         &self,
         caller: &Caller,
-        deed: Deed,
+        operation: ExtensionOperation,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let act = self.act(caller, deed.0).await?;
+        let audited = self.audited(caller, operation.0).await?;
         let result = async {
-            act.allowed()?;
+            audited.allowed()?;
             work.await
         }
         .await;
-        act.done(result).await
+        audited.done(result).await
     }
 
     /// Makes a sandbox as [`Core::create`] does, under an id that the library chose. Limits that are left out of the

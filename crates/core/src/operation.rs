@@ -1,6 +1,6 @@
 //! Every operation lies between two rows of the audit trail. Whatever changes something, or gives out what
-//! is in a sandbox's files, begins with [`Core::act`]: without the first row there is no [`Act`], and
-//! without an [`Act`] there is no record to write to. The second row comes with [`Act::done`], or, where
+//! is in a sandbox's files, begins with [`Core::audited`]: without the first row there is no [`AuditedOperation`], and
+//! without an [`AuditedOperation`] there is no record to write to. The second row comes with [`AuditedOperation::done`], or, where
 //! whoever asked went away, by itself.
 
 use crate::{
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// What is to be done.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct What {
+pub(crate) struct OperationSpec {
     kind: &'static str,
     reads: bool,
     sandbox: Option<SandboxId>,
@@ -37,7 +37,7 @@ pub(crate) struct What {
     exec: Option<ExecId>,
 }
 
-impl What {
+impl OperationSpec {
     /// Something that changes what there is.
     pub(crate) fn new(kind: &'static str) -> Self {
         Self { kind, ..Self::default() }
@@ -75,7 +75,7 @@ impl What {
 }
 
 /// An operation under way. Dropped, it ends as cancelled.
-pub(crate) struct Act {
+pub(crate) struct AuditedOperation {
     operation: Operation,
     ledger: Ledger,
     redactor: Redactor,
@@ -89,8 +89,19 @@ pub(crate) struct Act {
 
 impl Core {
     /// Writes that something is about to be done. Where that cannot be written it must not be done.
-    pub(crate) async fn act(&self, caller: &Caller, what: What) -> Result<Act> {
-        let What { kind, reads, sandbox, new, detail, directory, variables, extra, mut secrets, exec } = what;
+    pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
+        let OperationSpec {
+            kind,
+            reads,
+            sandbox,
+            new,
+            detail,
+            directory,
+            variables,
+            extra,
+            mut secrets,
+            exec,
+        } = what;
         let own = !secrets.is_empty();
         let mut record = match sandbox {
             Some(id) if !new => self.visible(caller, id).await.map(Some),
@@ -123,7 +134,7 @@ impl Core {
         });
         let (ledger, end) = (self.ledger.clone(), End::new(Outcome::Ok, 0));
         let (activities, events) = (Vec::new(), Vec::new());
-        Ok(Act { operation, ledger, redactor, record, end, activities, events, exec })
+        Ok(AuditedOperation { operation, ledger, redactor, record, end, activities, events, exec })
     }
 
     /// What the sandbox's commands start with.
@@ -159,7 +170,7 @@ fn files_of(changed: &Changed) -> Vec<FileChanged> {
     changed.files.iter().take(atoll_store::FILES_KEPT).map(file).collect()
 }
 
-impl Act {
+impl AuditedOperation {
     /// The sandbox that the operation is about, where the caller may do this to it.
     pub(crate) fn record(&self) -> Result<&SandboxRecord> {
         match &self.record {
@@ -210,14 +221,14 @@ impl Act {
     }
 
     /// Goes on as the trail of a command, which ends by itself.
-    pub(crate) fn follow(self) -> Trail {
+    pub(crate) fn follow(self) -> OutputAudit {
         let Self { operation, ledger, redactor, record, exec, .. } = self;
-        Trail::new(ledger, operation.leave(), redactor, record.ok().flatten().as_ref()).with(exec)
+        OutputAudit::new(ledger, operation.leave(), redactor, record.ok().flatten().as_ref()).with(exec)
     }
 }
 
 /// A command on its way through the trail: what it prints, and in the end how it went.
-pub(crate) struct Trail {
+pub(crate) struct OutputAudit {
     ledger: Ledger,
     operation: OperationId,
     redactor: Redactor,
@@ -234,7 +245,7 @@ pub(crate) struct Trail {
     exec: Option<Entered>,
 }
 
-impl Trail {
+impl OutputAudit {
     /// The trail of a command that was begun, perhaps by a server that died.
     pub(crate) fn new(
         ledger: Ledger,
@@ -335,12 +346,12 @@ impl Trail {
     /// Ends it for a cell. Where whoever asked went away, that is the reason.
     pub(crate) fn end_cell(
         mut self,
-        told: CellTold<'_>,
+        told: CellAudit<'_>,
         changed: Option<&Changed>,
         activity: Option<Activity>,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         self.ended = true;
-        let CellTold { cell, report, cancelled } = told;
+        let CellAudit { cell, report, cancelled } = told;
         let (mut stdout, mut stderr) = (Capture::new(&self.redactor), Capture::new(&self.redactor));
         stdout.take(report.stdout.as_bytes());
         stderr.take(report.stderr.as_bytes());
@@ -374,7 +385,7 @@ impl Trail {
 }
 
 /// What is told of a cell that ended.
-pub(crate) struct CellTold<'a> {
+pub(crate) struct CellAudit<'a> {
     pub(crate) cell: CellId,
     pub(crate) report: &'a CellReport,
     /// Nobody waited for it any more.
@@ -445,7 +456,7 @@ fn ended_event(owner: String, sandbox: SandboxId, report: Option<&ExecReport>) -
     NewEvent { at: crate::now(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
 }
 
-impl Drop for Trail {
+impl Drop for OutputAudit {
     fn drop(&mut self) {
         if !self.ended {
             let message = "whoever asked went away before it ended".to_owned();
