@@ -82,19 +82,19 @@ impl Core {
     /// What a connection may do, as is set now.
     #[must_use]
     pub fn connection_limits(&self) -> ConnectionLimits {
-        let knobs = self.live.now();
+        let runtime_settings = self.live_settings.now();
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
         ConnectionLimits {
-            write_timeout: seconds(knobs.http_write_timeout_seconds),
-            head_timeout: seconds(knobs.http_head_timeout_seconds),
-            per_peer: knobs.http_connections_per_peer as usize,
+            write_timeout: seconds(runtime_settings.http_write_timeout_seconds),
+            head_timeout: seconds(runtime_settings.http_head_timeout_seconds),
+            per_peer: runtime_settings.http_connections_per_peer as usize,
         }
     }
 
     /// An answer to this owner, which holds nothing yet; refused where the owner's unread answers hold all that
     /// they may.
     pub fn hold_answer(&self, owner: &str) -> Result<HeldAnswer> {
-        let most = u64::from(self.live.now().http_owner_answers_mb) << 20;
+        let most = u64::from(self.live_settings.now().http_owner_answers_mb) << 20;
         let answers = Arc::clone(&self.answers);
         let used = answers.held().get(owner).copied().unwrap_or_default();
         if used >= most {

@@ -1,7 +1,7 @@
 //! What a caller's tier makes of its requests: what it leaves out is clamped, what it asks for above the
 //! ceiling is refused with the field, the asked and the allowed value. An admin has no tier.
 
-use crate::{Caller, Core, live::Quota};
+use crate::{Caller, Core, runtime_settings::Quota};
 use atoll_store::{SandboxRecord, Scope};
 use atoll_types::{Ceiling, Error, ErrorCode, Limits, Result, Tier};
 
@@ -9,18 +9,18 @@ const MIB: u64 = 1 << 20;
 
 /// The most that a caller may ask for; nothing bounds an admin.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Most(Option<(Tier, Ceiling)>);
+pub(crate) struct TierCeiling(Option<(Tier, Ceiling)>);
 
 /// Which limits a request names itself.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Named {
+pub(crate) struct ExplicitFields {
     pub(crate) memory: bool,
     pub(crate) cores: bool,
     pub(crate) disk: bool,
     pub(crate) processes: bool,
 }
 
-impl Most {
+impl TierCeiling {
     /// Limits that nobody asked for.
     pub(crate) fn usual(self) -> Limits {
         self.clamp(Limits::default())
@@ -32,7 +32,7 @@ impl Most {
     }
 
     /// Refuses those that were named and are above.
-    pub(crate) fn check(self, limits: &Limits, named: Named) -> Result<()> {
+    pub(crate) fn check(self, limits: &Limits, named: ExplicitFields) -> Result<()> {
         let Some((tier, most)) = self.0 else { return Ok(()) };
         let cores = |millis: u32| f64::from(millis) / 1000.0;
         if named.memory {
@@ -100,14 +100,14 @@ pub(crate) fn check_timeout(field: &str, seconds: Option<f64>, most: u64) -> Res
 }
 
 impl Core {
-    pub(crate) fn most(&self, caller: &Caller) -> Most {
-        Most(caller.tier.map(|tier| (tier, self.settings.tiers.of(tier))))
+    pub(crate) fn most(&self, caller: &Caller) -> TierCeiling {
+        TierCeiling(caller.tier.map(|tier| (tier, self.settings.tiers.of(tier))))
     }
 
     /// Refuses to start what was made by a key of a higher tier. Its disk was promised when it was made and
     /// holds its files, so that is no reason.
     pub(crate) fn may_start(&self, caller: &Caller, record: &SandboxRecord) -> Result<()> {
-        let named = Named { memory: true, cores: true, disk: false, processes: true };
+        let named = ExplicitFields { memory: true, cores: true, disk: false, processes: true };
         let most = self.most(caller);
         most.check_profile(&record.profile.name)?;
         most.check(&record.limits, named)
@@ -115,7 +115,7 @@ impl Core {
 
     /// What the caller's plan allows an owner; nothing bounds an admin.
     pub(crate) fn quota(&self, caller: &Caller, owner: &str, owner_name: &str) -> Option<Quota> {
-        (caller.scope != Scope::Admin).then(|| self.live.now().quota(owner, owner_name))
+        (caller.scope != Scope::Admin).then(|| self.live_settings.now().quota(owner, owner_name))
     }
 
     /// Takes one of the commands that the caller's plan allows.
@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_clamped_and_what_is_named_is_refused() {
-        let most = Most(Some((Tier::Restricted, Tier::Restricted.ceiling())));
+        let most = TierCeiling(Some((Tier::Restricted, Tier::Restricted.ceiling())));
         let usual = most.usual();
         assert_eq!(
             (usual.memory_bytes / MIB, usual.cpu_millis, usual.disk_bytes / MIB, usual.processes),
             (256, 500, 1024, 128)
         );
-        let all = Named { memory: true, cores: true, disk: true, processes: true };
+        let all = ExplicitFields { memory: true, cores: true, disk: true, processes: true };
         assert_eq!(most.check(&usual, all), Ok(()));
         for (limits, field) in [
             (Limits { memory_bytes: 257 * MIB, ..usual }, "memory_mb"),
@@ -148,12 +148,12 @@ mod tests {
             (Limits { processes: 129, ..usual }, "processes"),
         ] {
             assert_eq!(most.check(&limits, all).unwrap_err().field.as_deref(), Some(field));
-            assert_eq!(most.check(&limits, Named::default()), Ok(()));
-            assert_eq!(Most::default().check(&limits, all), Ok(()), "an admin has no tier");
+            assert_eq!(most.check(&limits, ExplicitFields::default()), Ok(()));
+            assert_eq!(TierCeiling::default().check(&limits, all), Ok(()), "an admin has no tier");
         }
         assert_eq!(most.check_profile("tools"), Ok(()));
         assert_eq!(most.check_profile("root").unwrap_err().field.as_deref(), Some("profile"));
-        assert_eq!(Most::default().check_profile("root"), Ok(()));
+        assert_eq!(TierCeiling::default().check_profile("root"), Ok(()));
         let time = |asked, usual| most.timeout(asked, usual).map_err(|e| e.field.unwrap_or_default());
         assert_eq!(time(None, Some(300)), Ok(Some(120.0)));
         assert_eq!(time(None, None), Ok(Some(120.0)));
@@ -161,6 +161,6 @@ mod tests {
         assert_eq!(time(Some(0.25), None), Ok(Some(0.25)));
         assert_eq!(time(Some(120.5), None), Err("timeout_seconds".into()));
         assert_eq!(time(Some(121.0), None), Err("timeout_seconds".into()));
-        assert_eq!(Most::default().timeout(None, None), Ok(None));
+        assert_eq!(TierCeiling::default().timeout(None, None), Ok(None));
     }
 }

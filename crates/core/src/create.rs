@@ -3,7 +3,7 @@
 use crate::{
     Caller, Core, Environment,
     actor::Patch,
-    ceiling::{Most, Named},
+    ceiling::{ExplicitFields, TierCeiling},
     kernels::check_packages,
     now,
     operation::{AuditedOperation, OperationSpec},
@@ -109,13 +109,13 @@ fn limits(
 
 /// The limits of a new sandbox: the usual ones as far as the caller's tier has them, and what was asked.
 fn asked_limits(
-    most: Most,
+    most: TierCeiling,
     memory: Option<u64>,
     cores: Option<f64>,
     disk: Option<u64>,
     processes: Option<u32>,
 ) -> Result<Limits> {
-    let named = Named {
+    let named = ExplicitFields {
         memory: memory.is_some(),
         cores: cores.is_some(),
         disk: disk.is_some(),
@@ -262,9 +262,9 @@ impl Core {
             labels,
             dependencies: _,
         } = request;
-        let knobs = self.live.now();
+        let runtime_settings = self.live_settings.now();
         check_idle(idle_timeout_seconds)?;
-        check_lifetime(max_lifetime_seconds, knobs.lifecycle_max_lifetime_seconds)?;
+        check_lifetime(max_lifetime_seconds, runtime_settings.lifecycle_max_lifetime_seconds)?;
         self.check_variables("env_vars", &env_vars)?;
         self.check_variables("secrets", &secrets)?;
         check_labels(&labels)?;
@@ -272,7 +272,7 @@ impl Core {
             check_text("session_key", key, 255)?;
         }
         let limits = asked_limits(self.most(caller), memory_mb, cpu_cores, disk_mb, processes)?;
-        let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
+        let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
         check_text("image", &image, 255)?;
         let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
@@ -288,7 +288,7 @@ impl Core {
             container: None,
             volume: VolumeId::random(),
             limits,
-            idle_timeout_seconds: idle_timeout_seconds.unwrap_or(knobs.idle_timeout_seconds),
+            idle_timeout_seconds: idle_timeout_seconds.unwrap_or(runtime_settings.idle_timeout_seconds),
             max_lifetime_seconds,
             network_enabled: policy.mode != Mode::None,
             egress: serde_json::to_string(&policy).map_err(|e| Error::internal(e.to_string()))?,
@@ -302,7 +302,7 @@ impl Core {
     /// Refuses variables that cannot be, or that the operator's list does not have; an empty list has all.
     fn check_variables(&self, field: &str, variables: &BTreeMap<String, String>) -> Result<()> {
         check_environment(field, variables)?;
-        let allowed = &self.live.now().env_allowlist;
+        let allowed = &self.live_settings.now().env_allowlist;
         match variables.keys().find(|name| !allowed.is_empty() && !allowed.contains(*name)) {
             Some(name) => {
                 let message = format!(
@@ -365,11 +365,11 @@ impl Core {
             .map(|enabled| self.gates.asked(caller, &record.image, Some(enabled), None))
             .transpose()?;
         let new_limits = limits(record.limits, memory_mb, cpu_cores, disk_mb, None)?;
-        let named = Named {
+        let named = ExplicitFields {
             memory: memory_mb.is_some(),
             cores: cpu_cores.is_some(),
             disk: disk_mb.is_some(),
-            ..Named::default()
+            ..ExplicitFields::default()
         };
         self.most(caller).check(&new_limits, named)?;
         let environment = match (env_vars, secrets) {

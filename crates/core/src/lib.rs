@@ -26,13 +26,13 @@ mod keys;
 mod leash;
 mod lifecycle;
 mod list;
-mod live;
 mod operation;
 mod pool;
 mod ports;
 mod preview;
 mod rate;
 mod reconcile;
+mod runtime_settings;
 mod settings;
 mod starting;
 mod terminal;
@@ -70,11 +70,11 @@ pub use kernels::{
 };
 pub use keys::{IssuedKey, NewKey, owner_id, recover_admin};
 pub use lifecycle::Clock;
-pub use live::{Knobs, OnShutdown, Plan, PoolSize, Preset, SettingsView, Source};
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;
 pub use preview::PreviewToken;
 pub use rate::{Rate, Rates};
+pub use runtime_settings::{OnShutdown, Plan, PoolSize, Preset, RuntimeSettings, SettingsView, Source};
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
@@ -109,7 +109,7 @@ pub struct Core {
     health: Arc<tokio::sync::Mutex<Option<Health>>>,
     known_keys: Arc<keys::Known>,
     answers: Arc<answers::Answers>,
-    live: Arc<live::Live>,
+    live_settings: Arc<runtime_settings::LiveSettings>,
     admission: admission::Admission,
     turns: Arc<admission::Turns>,
     exec_rates: Arc<exec_rate::ExecRates>,
@@ -144,14 +144,14 @@ impl Core {
     ) -> Self {
         let vault = Arc::new(vault);
         let settings = Arc::new(settings);
-        let live = Arc::new(live::Live::new(settings.preset.clone()));
-        let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live));
+        let live_settings = Arc::new(runtime_settings::LiveSettings::new(settings.preset.clone()));
+        let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live_settings));
         let wardens: Arc<kernels::Wardens> = Arc::default();
         let pool = pool::Pool::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             admission.clone(),
-            Arc::clone(&live),
+            Arc::clone(&live_settings),
             Arc::clone(&settings),
             Arc::clone(&wardens),
         );
@@ -183,7 +183,7 @@ impl Core {
             health: Arc::default(),
             known_keys: Arc::default(),
             answers: Arc::default(),
-            live,
+            live_settings,
             admission,
             turns: Arc::default(),
             exec_rates: Arc::default(),

@@ -21,7 +21,7 @@ impl Core {
     /// owns is destroyed. The gates of what lives are served again, and its commands watched. Returns how many sandboxes
     /// live.
     pub async fn reconcile(&self) -> Result<usize> {
-        self.live.load(&*self.store).await?;
+        self.live_settings.load(&*self.store).await?;
         let mut world: HashMap<ContainerId, State> =
             self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
         let pooled = memory::read(&*self.store).await?;

@@ -7,7 +7,7 @@ use crate::{
     error::Failure,
     parse::{Raw, json},
 };
-use atoll_core::{Knobs, OnShutdown, SettingsView};
+use atoll_core::{OnShutdown, RuntimeSettings, SettingsView};
 use atoll_types::{Ceiling, Error, Tier};
 use axum::{Json, extract::State};
 use serde::Serialize;
@@ -148,8 +148,8 @@ pub(crate) struct LifecycleItem {
     on_shutdown: OnShutdown,
 }
 
-impl From<&Knobs> for LifecycleItem {
-    fn from(k: &Knobs) -> Self {
+impl From<&RuntimeSettings> for LifecycleItem {
+    fn from(k: &RuntimeSettings) -> Self {
         Self {
             interval_seconds: k.lifecycle_interval_seconds,
             pause_seconds: k.lifecycle_pause_seconds,
@@ -201,9 +201,9 @@ impl From<Ceiling> for TierItem {
 
 impl From<SettingsView> for SettingsItem {
     fn from(view: SettingsView) -> Self {
-        let SettingsView { knobs, sources, mut fixed, tiers } = view;
+        let SettingsView { runtime_settings, sources, mut fixed, tiers } = view;
         let mut fixed = |name| fixed.remove(name).unwrap_or_default();
-        let k: &Knobs = &knobs;
+        let k: &RuntimeSettings = &runtime_settings;
         Self {
             provider_type: fixed("provider_type"),
             warm_pool_enabled: k.warm_pool_enabled,
@@ -262,7 +262,7 @@ const OWN: &str = "atoll";
 
 /// Whether a name of the core's is in `atoll` here.
 fn is_own(name: &str) -> bool {
-    Knobs::NAMES.contains(&name) && (name.contains('.') || matches!(name, "plans" | "owners"))
+    RuntimeSettings::NAMES.contains(&name) && (name.contains('.') || matches!(name, "plans" | "owners"))
 }
 
 /// The body as the core's names. What it does not know keeps the whole of its own.
@@ -283,7 +283,7 @@ fn flat(body: Map<String, Value>) -> Result<Map<String, Value>, Error> {
             let whole = format!("{OWN}.{group}");
             if is_own(&group) {
                 all.insert(group, value);
-            } else if Knobs::NAMES.iter().any(|name| name.split('.').next() == Some(&group)) {
+            } else if RuntimeSettings::NAMES.iter().any(|name| name.split('.').next() == Some(&group)) {
                 for (name, value) in object(&whole, value)? {
                     let (known, name) = (format!("{group}.{name}"), format!("{whole}.{name}"));
                     all.insert(if is_own(&known) { known } else { name }, value);

@@ -7,7 +7,7 @@ use crate::{
     now,
     tools::input::{CreateSession, Runtime},
 };
-use atoll_core::Knobs;
+use atoll_core::RuntimeSettings;
 use atoll_store::{
     Clash, SandboxId, SessionLimits, SessionSlot, StoreError, ToolSession, ToolSessionId, ToolStatus,
 };
@@ -29,20 +29,20 @@ impl Sessions {
     /// Takes a seat for a session that is to be made. Where the owner has no more of them, it waits for one: calls of
     /// the same owner in the order in which they came, each for as long as a sandbox waits for room on the machine.
     pub(crate) async fn take_seat(&self, who: &Who, input: &CreateSession) -> Result<ToolSession, Failure> {
-        let knobs = self.core.knobs();
-        let until = Instant::now() + Duration::from_secs(knobs.admission_wait_seconds.into());
+        let runtime_settings = self.core.runtime_settings();
+        let until = Instant::now() + Duration::from_secs(runtime_settings.admission_wait_seconds.into());
         let turns = self.seating.of(&who.caller.owner);
         let Ok(_turn) = timeout_at(until, turns.lock()).await else {
-            return Err(refused(SessionSlot::Full, &knobs));
+            return Err(refused(SessionSlot::Full, &runtime_settings));
         };
-        self.make_room_for_thread(who, &knobs).await?;
+        self.make_room_for_thread(who, &runtime_settings).await?;
         loop {
-            match self.seat(who, input, &knobs).await? {
+            match self.seat(who, input, &runtime_settings).await? {
                 Ok(session) => return Ok(session),
                 Err(full) if self.lose_ended(who).await? == 0 => match full {
                     // Only this conversation itself can free a seat of its own.
-                    SessionSlot::ThreadFull => return Err(refused(full, &knobs)),
-                    _ if Instant::now() >= until => return Err(refused(full, &knobs)),
+                    SessionSlot::ThreadFull => return Err(refused(full, &runtime_settings)),
+                    _ if Instant::now() >= until => return Err(refused(full, &runtime_settings)),
                     _ => sleep(LOOK).await,
                 },
                 Err(_) => {}
@@ -54,11 +54,11 @@ impl Sessions {
         &self,
         who: &Who,
         input: &CreateSession,
-        knobs: &Knobs,
+        runtime_settings: &RuntimeSettings,
     ) -> Result<Result<ToolSession, SessionSlot>> {
         let seats = SessionLimits {
-            of_owner: knobs.tool_sessions_max,
-            of_thread: knobs.tool_sessions_max_per_thread,
+            of_owner: runtime_settings.tool_sessions_max,
+            of_thread: runtime_settings.tool_sessions_max_per_thread,
         };
         let language: Runtime = input.language;
         for _ in 0..TRIES {
@@ -88,8 +88,12 @@ impl Sessions {
     }
 
     /// Sees that the caller's thread may have sessions.
-    async fn make_room_for_thread(&self, who: &Who, knobs: &Knobs) -> Result<(), Failure> {
-        let most = knobs.tool_sessions_max_threads as usize;
+    async fn make_room_for_thread(
+        &self,
+        who: &Who,
+        runtime_settings: &RuntimeSettings,
+    ) -> Result<(), Failure> {
+        let most = runtime_settings.tool_sessions_max_threads as usize;
         let threads = self.store.tool_threads().await?;
         let mine = threads.into_iter().filter(|t| t.owner == who.caller.owner && t.sessions > 0);
         let others: Vec<_> = mine.filter(|t| t.thread != who.thread.as_str()).collect();
@@ -130,17 +134,20 @@ impl Sessions {
     }
 }
 
-fn refused(full: SessionSlot, knobs: &Knobs) -> Failure {
+fn refused(full: SessionSlot, runtime_settings: &RuntimeSettings) -> Failure {
     let (message, hint) = match full {
         SessionSlot::ThreadFull => (
             format!(
                 "this conversation has {} sessions and may have no more",
-                knobs.tool_sessions_max_per_thread
+                runtime_settings.tool_sessions_max_per_thread
             ),
             "Use one of active_sessions, or stop one with stop_session first.",
         ),
         _ => (
-            format!("this key's owner has {} sessions and may have no more", knobs.tool_sessions_max),
+            format!(
+                "this key's owner has {} sessions and may have no more",
+                runtime_settings.tool_sessions_max
+            ),
             "Stop a session that you do not need with stop_session, or wait a little and try again.",
         ),
     };

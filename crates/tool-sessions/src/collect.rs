@@ -2,7 +2,7 @@
 //! sandboxes, and closes the difference. Nothing that somebody uses ends, but for its age in all.
 
 use crate::{LABEL, Sessions, now};
-use atoll_core::{Caller, Clock, ExtensionOperation, Knobs};
+use atoll_core::{Caller, Clock, ExtensionOperation, RuntimeSettings};
 use atoll_store::{SandboxId, SandboxRecord, Status, ToolSession, ToolStatus};
 use atoll_types::Result;
 use std::{collections::HashMap, time::Duration};
@@ -29,13 +29,13 @@ struct Seen<'a> {
     used: bool,
 }
 
-fn fate(seen: &Seen<'_>, clock: &Clock, knobs: &Knobs) -> Fate {
+fn fate(seen: &Seen<'_>, clock: &Clock, runtime_settings: &RuntimeSettings) -> Fate {
     let Seen { session, sandbox, used } = seen;
     let active = sandbox.map_or(session.active_at, |s| s.last_activity_at.max(session.active_at));
     let (age, idle) = (clock.age(session.created_at), clock.age(active));
-    let orphan = seconds(knobs.tool_sessions_orphan_seconds);
-    let most = seconds(knobs.tool_sessions_max_lifetime_seconds);
-    let patience = seconds(knobs.tool_sessions_idle_seconds);
+    let orphan = seconds(runtime_settings.tool_sessions_orphan_seconds);
+    let most = seconds(runtime_settings.tool_sessions_max_lifetime_seconds);
+    let patience = seconds(runtime_settings.tool_sessions_idle_seconds);
     let gone = sandbox.is_none_or(|sandbox| sandbox.status == Status::Destroyed);
     match session.status {
         // It is being made, and has a sandbox when that is its turn.
@@ -63,7 +63,7 @@ impl Sessions {
     /// What a start does: sessions that were being made are taken back, those whose sandbox is gone are
     /// forgotten, and those whose sandbox ended are dead. Returns how many are left.
     pub async fn reconcile(&self) -> Result<usize> {
-        let knobs = self.core.knobs();
+        let runtime_settings = self.core.runtime_settings();
         let mut left = 0;
         for session in self.store.tool_sessions(None).await? {
             let sandbox = self.store.sandbox(session.sandbox).await?;
@@ -71,7 +71,7 @@ impl Sessions {
             // No clock has been looked at: nothing is old.
             let fate = match session.status {
                 ToolStatus::Starting => Fate::Ends("the server ended while it was being made".into()),
-                _ => fate(&seen, &Clock::default(), &knobs),
+                _ => fate(&seen, &Clock::default(), &runtime_settings),
             };
             left += usize::from(!matches!(fate, Fate::Ends(_)));
             self.meet(&session, fate).await?;
@@ -85,7 +85,7 @@ impl Sessions {
         let mut last = began;
         clock.look(Duration::ZERO, now());
         loop {
-            let next = last + seconds(self.core.knobs().tool_sessions_collect_seconds);
+            let next = last + seconds(self.core.runtime_settings().tool_sessions_collect_seconds);
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
                 // Another interval may be set.
@@ -100,7 +100,7 @@ impl Sessions {
     }
 
     async fn pass(&self, clock: &Clock) -> Result<()> {
-        let knobs = self.core.knobs();
+        let runtime_settings = self.core.runtime_settings();
         // Sandboxes before sessions: one that is made from now on is in neither list.
         let labelled = self.core.labelled(LABEL).await?;
         let sandboxes: HashMap<SandboxId, &SandboxRecord> = labelled.iter().map(|s| (s.id, s)).collect();
@@ -116,19 +116,19 @@ impl Sessions {
                 }
             };
             let seen = Seen { session, sandbox, used: self.users.uses(session.id) };
-            let fate = fate(&seen, clock, &knobs);
+            let fate = fate(&seen, clock, &runtime_settings);
             if let Err(error) = self.meet(session, fate).await {
                 tracing::warn!(session = %session.id, %error, "a session cannot be seen to");
             }
         }
-        let orphan = seconds(knobs.tool_sessions_orphan_seconds);
+        let orphan = seconds(runtime_settings.tool_sessions_orphan_seconds);
         for sandbox in &labelled {
             let known = sessions.iter().any(|session| session.sandbox == sandbox.id);
             if !known && clock.age(sandbox.created_at) >= orphan {
                 self.core.end_sandbox(sandbox.id, "its tool session is gone").await?;
             }
         }
-        self.forget_threads(clock, &knobs).await
+        self.forget_threads(clock, &runtime_settings).await
     }
 
     async fn meet(&self, session: &ToolSession, fate: Fate) -> Result<()> {
@@ -151,8 +151,8 @@ impl Sessions {
     }
 
     /// Threads that have no sessions and were left alone for long go, with what was uploaded to them.
-    async fn forget_threads(&self, clock: &Clock, knobs: &Knobs) -> Result<()> {
-        let retention = seconds(knobs.tool_sessions_thread_retention_seconds);
+    async fn forget_threads(&self, clock: &Clock, runtime_settings: &RuntimeSettings) -> Result<()> {
+        let retention = seconds(runtime_settings.tool_sessions_thread_retention_seconds);
         for thread in self.store.tool_threads().await? {
             if thread.sessions > 0 || clock.age(thread.active_at) < retention {
                 continue;
@@ -220,12 +220,12 @@ mod tests {
 
     #[test]
     fn each_session_has_its_time() {
-        let knobs = Knobs::default();
+        let runtime_settings = RuntimeSettings::default();
         let mut clock = Clock::default();
         let hour = 3_600_000;
         clock.look(Duration::ZERO, hour);
         let of = |status, active_at, sandbox: Option<&SandboxRecord>, used| {
-            fate(&Seen { session: &session(status, active_at), sandbox, used }, &clock, &knobs)
+            fate(&Seen { session: &session(status, active_at), sandbox, used }, &clock, &runtime_settings)
         };
         let (ready, dead) = (sandbox(Status::Ready), sandbox(Status::Dead));
         let ends = |reason: &str| Fate::Ends(reason.to_owned());
@@ -243,7 +243,11 @@ mod tests {
         assert_eq!(of(Starting, 0, None, false), ends("it was not made to its end"));
         clock.look(Duration::from_secs(3600), 2 * hour);
         let of = |used| {
-            fate(&Seen { session: &session(Running, 2 * hour), sandbox: Some(&ready), used }, &clock, &knobs)
+            fate(
+                &Seen { session: &session(Running, 2 * hour), sandbox: Some(&ready), used },
+                &clock,
+                &runtime_settings,
+            )
         };
         assert_eq!(
             (of(false), of(true)),
@@ -261,6 +265,6 @@ mod tests {
             sandbox: Some(&sandbox(Status::Ready)),
             used: false,
         };
-        assert_eq!(fate(&seen, &clock, &Knobs::default()), Fate::Stays);
+        assert_eq!(fate(&seen, &clock, &RuntimeSettings::default()), Fate::Stays);
     }
 }

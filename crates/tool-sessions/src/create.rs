@@ -12,8 +12,8 @@ use crate::{
     using::Using,
 };
 use atoll_core::{
-    CreateSandbox, Dependencies, ExtensionOperation, KernelRequest, Knobs, Language, Mode, OutputTail,
-    SessionNetwork,
+    CreateSandbox, Dependencies, ExtensionOperation, KernelRequest, Language, Mode, OutputTail,
+    RuntimeSettings, SessionNetwork,
 };
 use atoll_store::ToolSession;
 use atoll_types::{Limits, Result};
@@ -61,13 +61,13 @@ pub(crate) fn kernel_request(runtime: Runtime) -> KernelRequest {
     KernelRequest { language, default: true, working_directory: None, env_vars: Default::default() }
 }
 
-fn limits(knobs: &Knobs) -> Limits {
+fn limits(runtime_settings: &RuntimeSettings) -> Limits {
     Limits {
-        memory_bytes: u64::from(knobs.tool_sessions_memory_mb) * MIB,
+        memory_bytes: u64::from(runtime_settings.tool_sessions_memory_mb) * MIB,
         swap_bytes: 0,
-        cpu_millis: (knobs.tool_sessions_cpu_cores * 1000.0).round() as u32,
-        processes: knobs.tool_sessions_processes,
-        disk_bytes: u64::from(knobs.tool_sessions_disk_mb) * MIB,
+        cpu_millis: (runtime_settings.tool_sessions_cpu_cores * 1000.0).round() as u32,
+        processes: runtime_settings.tool_sessions_processes,
+        disk_bytes: u64::from(runtime_settings.tool_sessions_disk_mb) * MIB,
         ..Limits::default()
     }
 }
@@ -124,15 +124,15 @@ impl Sessions {
     }
 
     async fn make_sandbox(&self, who: &Who, session: &ToolSession, input: &CreateSession) -> Result<()> {
-        let knobs = self.core.knobs();
+        let runtime_settings = self.core.runtime_settings();
         let labels = [(LABEL, session.id.to_string()), (THREAD_LABEL, session.thread.clone())];
         let request = CreateSandbox {
-            idle_timeout_seconds: Some(knobs.tool_sessions_idle_seconds.max(10)),
+            idle_timeout_seconds: Some(runtime_settings.tool_sessions_idle_seconds.max(10)),
             labels: labels.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             ..CreateSandbox::default()
         };
         let network = SessionNetwork {
-            enabled: knobs.tool_sessions_network_enabled,
+            enabled: runtime_settings.tool_sessions_network_enabled,
             mode: input.network.map(|access| match access {
                 NetworkAccess::None => Mode::None,
                 NetworkAccess::Allowlist => Mode::Allowlist,
@@ -140,7 +140,7 @@ impl Sessions {
             }),
             presets: input.network_presets.clone(),
         };
-        let usual = limits(&knobs);
+        let usual = limits(&runtime_settings);
         self.core.create_usual(&who.caller, session.sandbox, request, usual, network).await.map(drop)
     }
 

@@ -141,7 +141,7 @@ impl Sessions {
     }
 
     fn too_large(&self) -> Error {
-        let most = self.core.knobs().tool_sessions_uploads_mb;
+        let most = self.core.runtime_settings().tool_sessions_uploads_mb;
         let message =
             format!("your uploads may have {most} MB together; delete conversations that you do not need");
         Error::new(ErrorCode::TooLarge, message)
@@ -156,7 +156,7 @@ impl Sessions {
         });
         let broken = |_| Error::internal("counting uploads broke off");
         let (bytes, files) = counting.await.map_err(broken)?.map_err(failed)?;
-        let most = u64::from(self.core.knobs().tool_sessions_uploads_mb) * MIB;
+        let most = u64::from(self.core.runtime_settings().tool_sessions_uploads_mb) * MIB;
         match most.checked_sub(bytes).filter(|_| files < MOST_FILES) {
             Some(capacity) => Ok(capacity),
             None => Err(self.too_large()),

@@ -3,7 +3,7 @@
 //! `ATOLL_SETTINGS_ADMISSION_WAIT_SECONDS`, or a flag, `--set admission.wait_seconds=5`.
 
 use super::{variable, wrong};
-use atoll_core::{Knobs, Preset, Source};
+use atoll_core::{Preset, RuntimeSettings, Source};
 use atoll_types::{Ceiling, Network, Profile, Profiles, Result, Tier, Tiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ fn flat(file: toml::Table) -> Result<Vec<(String, serde_json::Value)>> {
     let mut all = Vec::new();
     for (name, value) in file {
         match value {
-            toml::Value::Table(group) if !Knobs::NAMES.contains(&name.as_str()) => {
+            toml::Value::Table(group) if !RuntimeSettings::NAMES.contains(&name.as_str()) => {
                 for (below, value) in group {
                     let name = format!("{name}.{below}");
                     all.push((name.clone(), json(&name, value)?));
@@ -88,7 +88,7 @@ pub(super) fn preset(file: toml::Table, flags: &[String]) -> Result<Preset> {
         let at = format!("settings.{name}");
         preset.set(Source::File, &name, value).map_err(|e| wrong(&at, e.message))?;
     }
-    for name in Knobs::NAMES {
+    for name in RuntimeSettings::NAMES {
         let at = variable_of(name);
         let other = ALIASES.iter().find(|(known, _)| known == name).and_then(|(_, alias)| variable(alias));
         if let Some(text) = variable(&at).or(other) {

@@ -2,7 +2,7 @@
 //! reach. What is asked was checked before.
 
 use super::SandboxActor;
-use crate::live::Quota;
+use crate::runtime_settings::Quota;
 use atoll_egress::{Mode, Policy};
 use atoll_store::{Change, SandboxRecord, Sealed, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result};

@@ -2,7 +2,7 @@
 //! cannot be read counts as little, so that nothing is promised that may not be there.
 
 use super::Need;
-use crate::Knobs;
+use crate::RuntimeSettings;
 use std::{fs, num::NonZero, sync::Arc, thread};
 
 /// What the machine has.
@@ -70,12 +70,12 @@ impl Machine {
     }
 
     /// What may be promised in all.
-    pub(crate) fn capacity(&self, knobs: &Knobs) -> Need {
+    pub(crate) fn capacity(&self, runtime_settings: &RuntimeSettings) -> Need {
         let times = |value: u64, ratio: f64| (value as f64 * ratio) as u64;
         Need {
-            cpu_millis: times(self.total.cpu_millis, knobs.admission_cpu_ratio),
-            memory_bytes: times(self.total.memory_bytes, knobs.admission_memory_ratio),
-            processes: times(self.total.processes, knobs.admission_process_ratio),
+            cpu_millis: times(self.total.cpu_millis, runtime_settings.admission_cpu_ratio),
+            memory_bytes: times(self.total.memory_bytes, runtime_settings.admission_memory_ratio),
+            processes: times(self.total.processes, runtime_settings.admission_process_ratio),
         }
     }
 

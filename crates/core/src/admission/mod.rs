@@ -19,7 +19,7 @@ pub(crate) use need::{Need, Resource};
 pub(crate) use pooled::PoolReservation;
 pub(crate) use turns::{Turn, Turns};
 
-use crate::live::{Live, Quota};
+use crate::runtime_settings::{LiveSettings, Quota};
 use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Result};
 use ledger::CapacityLedger;
@@ -45,7 +45,7 @@ pub(crate) struct Admission(Arc<Inner>);
 
 struct Inner {
     machine: Machine,
-    live: Arc<Live>,
+    live_settings: Arc<LiveSettings>,
     ledger: Mutex<CapacityLedger>,
     /// What all volumes together can hold; zero until it is known.
     disk_capacity: AtomicU64,
@@ -78,7 +78,7 @@ impl Inner {
         if ledger.queue.is_empty() {
             return;
         }
-        let capacity = self.machine.capacity(&self.live.now());
+        let capacity = self.machine.capacity(&self.live_settings.now());
         // One look for all: what starts now shows later.
         if self.machine.floor().beyond(&self.machine.free()).is_some() {
             return;
@@ -101,7 +101,7 @@ impl Inner {
     /// Whether disks may be promised so much more.
     fn may_promise(&self, ledger: &CapacityLedger, more: u64) -> Result<()> {
         let (most, ratio) =
-            (self.disk_capacity.load(Ordering::Relaxed), self.live.now().admission_disk_ratio);
+            (self.disk_capacity.load(Ordering::Relaxed), self.live_settings.now().admission_disk_ratio);
         let (capacity, used) = ((most as f64 * ratio) as u64, ledger.disks());
         if most == 0 || used.saturating_add(more) <= capacity {
             return Ok(());
@@ -119,7 +119,7 @@ impl Inner {
 
     /// Why there is no room, as of now.
     fn full(&self, need: &Need, waited: Duration) -> Error {
-        let (capacity, used) = (self.machine.capacity(&self.live.now()), self.ledger().used);
+        let (capacity, used) = (self.machine.capacity(&self.live_settings.now()), self.ledger().used);
         let free = capacity.minus(&used).least(&self.machine.free().minus(&self.machine.floor()));
         // Somebody else may have been first; then what there was least of for this one is named.
         let short = need.beyond(&free).unwrap_or(Resource::Memory);
@@ -139,9 +139,9 @@ impl Inner {
 }
 
 impl Admission {
-    pub(crate) fn new(machine: Machine, live: Arc<Live>) -> Self {
+    pub(crate) fn new(machine: Machine, live_settings: Arc<LiveSettings>) -> Self {
         let (ledger, disk_capacity) = (Mutex::default(), AtomicU64::new(0));
-        Self(Arc::new(Inner { machine, live, ledger, disk_capacity, crowded: Notify::new() }))
+        Self(Arc::new(Inner { machine, live_settings, ledger, disk_capacity, crowded: Notify::new() }))
     }
 
     /// All volumes together can hold so much.
@@ -151,7 +151,7 @@ impl Admission {
 
     /// Until when a request that comes now waits.
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + Duration::from_secs(self.0.live.now().admission_wait_seconds.into())
+        Instant::now() + Duration::from_secs(self.0.live_settings.now().admission_wait_seconds.into())
     }
 
     /// Enters what is recorded; what is known already stays.
@@ -244,7 +244,7 @@ impl Reservation {
     /// Waits until the machine has room for this, at most until the deadline.
     pub(crate) async fn wait(&self, need: Need, deadline: Instant) -> Result<()> {
         let (inner, began) = (&*self.admission.0, Instant::now());
-        let capacity = inner.machine.capacity(&inner.live.now());
+        let capacity = inner.machine.capacity(&inner.live_settings.now());
         if let Some(short) = need.beyond(&capacity) {
             return Err(never(&need, &capacity, short));
         }

@@ -15,7 +15,7 @@ impl Admission {
     /// A place for one more in the pool, where there is room and nobody waits for it.
     pub(crate) fn pool_seat(&self, need: Need) -> Option<PoolReservation> {
         let inner = &*self.0;
-        let capacity = inner.machine.capacity(&inner.live.now());
+        let capacity = inner.machine.capacity(&inner.live_settings.now());
         let mut ledger = inner.ledger();
         let free = capacity.minus(&ledger.used).least(&inner.machine.free().minus(&inner.machine.floor()));
         if !ledger.queue.is_empty() || need.beyond(&free).is_some() {
@@ -37,7 +37,7 @@ impl Reservation {
     /// waited for room before it.
     pub(crate) fn take_over(&self, pooled: &mut PoolReservation, need: Need) -> bool {
         let inner = &*self.admission.0;
-        let capacity = inner.machine.capacity(&inner.live.now());
+        let capacity = inner.machine.capacity(&inner.live_settings.now());
         let mut ledger = inner.ledger();
         let Some(held) = pooled.need else { return false };
         let rest = ledger.used.minus(&held);

@@ -1,6 +1,6 @@
 use super::*;
-use crate::live::Preset;
-use crate::live::Source;
+use crate::runtime_settings::Preset;
+use crate::runtime_settings::Source;
 use atoll_types::{Limits, Profile, VolumeId};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ fn admission_on(megabytes: u64, wait: u32, free: Arc<AtomicU64>) -> Admission {
     let mut preset = Preset::default();
     preset.set(Source::Flag, "admission.memory_ratio", 1.into()).unwrap();
     preset.set(Source::Flag, "admission.wait_seconds", wait.into()).unwrap();
-    Admission::new(machine(megabytes, free), Arc::new(Live::new(preset)))
+    Admission::new(machine(megabytes, free), Arc::new(LiveSettings::new(preset)))
 }
 
 fn admission(megabytes: u64, wait: u32) -> Admission {
@@ -146,11 +146,11 @@ async fn who_waits_goes_in_when_somebody_leaves_and_owners_take_turns() {
         }
     };
     enter("ann", 20);
-    while admission.0.ledger().tally("ann").live < 21 {
+    while admission.0.ledger().tally("ann").live_settings < 21 {
         tokio::task::yield_now().await;
     }
     enter("bob", 1);
-    while admission.0.ledger().tally("bob").live < 1 {
+    while admission.0.ledger().tally("bob").live_settings < 1 {
         tokio::task::yield_now().await;
     }
     drop(first);
@@ -209,7 +209,7 @@ async fn records_are_counted_as_they_are_and_once() {
         admission.adopt(record);
     }
     let tally = admission.0.ledger().tally("ann");
-    assert_eq!((tally.sandboxes, tally.live, tally.disk_bytes / MIB), (7, 4, 49));
+    assert_eq!((tally.sandboxes, tally.live_settings, tally.disk_bytes / MIB), (7, 4, 49));
     assert_eq!(used(&admission), 400);
     // Starting one of them again counts it again, and giving up does not forget it.
     let stopped = all.iter().find(|record| record.status == Status::Stopped).unwrap();

@@ -1,7 +1,7 @@
 //! What is asked for, checked before anything is done.
 
 use crate::{
-    ceiling::{Most, check_timeout},
+    ceiling::{TierCeiling, check_timeout},
     operation::OperationSpec,
 };
 use atoll_provider::{Command, Guest, Program};
@@ -64,7 +64,7 @@ pub struct ExecCommand {
 }
 
 impl ExecCommand {
-    pub(super) fn build(&self, mode: ExecMode, most: Most) -> Result<Command> {
+    pub(super) fn build(&self, mode: ExecMode, most: TierCeiling) -> Result<Command> {
         let mut command = Command::shell("");
         command.program = self.program()?;
         command.timeout = self.timeout(mode, most)?;
@@ -117,7 +117,7 @@ impl ExecCommand {
         Ok(program)
     }
 
-    fn timeout(&self, mode: ExecMode, ceiling: Most) -> Result<Option<Duration>> {
+    fn timeout(&self, mode: ExecMode, ceiling: TierCeiling) -> Result<Option<Duration>> {
         let (default, most) = match mode {
             ExecMode::Background => (None, MAX_BACKGROUND_SECONDS),
             _ => (Some(DEFAULT_TIMEOUT_SECONDS), MAX_TIMEOUT_SECONDS),

@@ -1,7 +1,7 @@
 //! What is asked for, checked before anything is done.
 
 use crate::{
-    ceiling::{Most, check_timeout},
+    ceiling::{TierCeiling, check_timeout},
     operation::OperationSpec,
 };
 use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
@@ -90,7 +90,7 @@ impl CellRequest {
         Ok(())
     }
 
-    pub(super) fn timeout(&self, most: Most) -> Result<Duration> {
+    pub(super) fn timeout(&self, most: TierCeiling) -> Result<Duration> {
         check_timeout("timeout", self.timeout_seconds, MAX_CELL_SECONDS)?;
         let seconds =
             most.timeout(self.timeout_seconds, Some(DEFAULT_CELL_SECONDS)).map_err(|e| e.at("timeout"))?;
@@ -188,11 +188,11 @@ mod tests {
             assert_eq!(cell(code, None).check().unwrap_err().field.as_deref(), Some("code"));
         }
         for seconds in [0.0, -1.0, f64::NAN, MAX_CELL_SECONDS as f64 + 0.5] {
-            let error = cell("1", Some(seconds)).timeout(Most::default()).unwrap_err();
+            let error = cell("1", Some(seconds)).timeout(TierCeiling::default()).unwrap_err();
             assert_eq!(error.field.as_deref(), Some("timeout"));
         }
-        assert_eq!(cell("1", None).timeout(Most::default()), Ok(Duration::from_secs(30)));
-        assert_eq!(cell("1", Some(0.25)).timeout(Most::default()), Ok(Duration::from_millis(250)));
+        assert_eq!(cell("1", None).timeout(TierCeiling::default()), Ok(Duration::from_secs(30)));
+        assert_eq!(cell("1", Some(0.25)).timeout(TierCeiling::default()), Ok(Duration::from_millis(250)));
         let wrong = KernelRequest { working_directory: Some("a\0".into()), ..KernelRequest::default() };
         assert_eq!(wrong.check().unwrap_err().field.as_deref(), Some("working_directory"));
     }

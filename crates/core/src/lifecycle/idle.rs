@@ -52,11 +52,11 @@ fn reason(record: &SandboxRecord, after: Duration) -> String {
 
 impl Core {
     pub(super) async fn settle_idle(&self, look: &Look<'_>) -> Result<()> {
-        let live = self.store.live_sandboxes().await?;
-        self.works.keep(&live.iter().map(|record| record.id).collect());
-        let pause = period(look.knobs.lifecycle_pause_seconds);
+        let live_settings = self.store.live_sandboxes().await?;
+        self.works.keep(&live_settings.iter().map(|record| record.id).collect());
+        let pause = period(look.runtime_settings.lifecycle_pause_seconds);
         let (mut moved, mut steps) = (BTreeMap::new(), Vec::new());
-        for record in live {
+        for record in live_settings {
             let still = self.stillness(look, &record);
             self.catch_up(look, &record, still, &mut moved);
             let Some(still) = self.known_still(look, &record, still) else { continue };
@@ -105,7 +105,7 @@ impl Core {
         let Some((at, cores)) = self.usage.cores(record.id, container) else { return false };
         // What was not sampled for a while says nothing.
         let fresh = look.clock.age(at) <= self.sampling().saturating_mul(2) + FIRST_LOOK;
-        fresh && f64::from(cores) * 100.0 >= look.knobs.lifecycle_idle_cpu_percent
+        fresh && f64::from(cores) * 100.0 >= look.runtime_settings.lifecycle_idle_cpu_percent
     }
 
     fn sampling(&self) -> Duration {

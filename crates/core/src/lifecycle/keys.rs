@@ -19,7 +19,7 @@ impl Core {
         for key in all.iter().filter(over).take(MOST) {
             self.close_key(key).await?;
         }
-        let Some(kept) = period(look.knobs.lifecycle_key_retention_seconds) else { return Ok(()) };
+        let Some(kept) = period(look.runtime_settings.lifecycle_key_retention_seconds) else { return Ok(()) };
         let before = look.clock.before(kept);
         // The newest stays: a server that finds no key at all would make a first one.
         if !all.iter().skip(1).any(|key| key.revoked_at.is_some_and(|at| at <= before)) {

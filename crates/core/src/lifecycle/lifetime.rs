@@ -15,7 +15,7 @@ const EXPIRING: &str = "expiring";
 
 impl Core {
     pub(super) async fn end_lifetimes(&self, look: &Look<'_>) -> Result<()> {
-        let most = look.knobs.lifecycle_max_lifetime_seconds;
+        let most = look.runtime_settings.lifecycle_max_lifetime_seconds;
         let most = (most != 0).then_some(most);
         let own = ListQuery { with_lifetime: true, limit: u32::MAX, ..ListQuery::default() };
         let mut records = self.store.list_sandboxes(&own).await?.items;
@@ -44,7 +44,7 @@ impl Core {
 
     /// Whether a sandbox has lived for so long, and its owner was told in time.
     async fn is_over(&self, look: &Look<'_>, record: &SandboxRecord, lifetime: Duration) -> Result<bool> {
-        let notice = Duration::from_secs(look.knobs.lifecycle_expiring_seconds.into());
+        let notice = Duration::from_secs(look.runtime_settings.lifecycle_expiring_seconds.into());
         let age = look.clock.age(record.created_at);
         if age.saturating_add(notice) < lifetime {
             return Ok(false);

@@ -17,7 +17,7 @@ pub use clock::Clock;
 pub(crate) use work::{Lent, Stillness, Working, Works};
 
 use crate::{
-    Caller, Core, Knobs,
+    Caller, Core, RuntimeSettings,
     actor::{Step, StepTarget},
     now,
     operation::OperationSpec,
@@ -47,13 +47,13 @@ struct House {
 /// What a pass goes by.
 struct Look<'a> {
     clock: &'a Clock,
-    knobs: &'a Knobs,
+    runtime_settings: &'a RuntimeSettings,
 }
 
 impl Look<'_> {
     /// Whether things may be removed for their age: after a start the machine's clock may have to be set.
     fn settled(&self) -> bool {
-        self.clock.running() >= Duration::from_secs(self.knobs.lifecycle_settle_seconds.into())
+        self.clock.running() >= Duration::from_secs(self.runtime_settings.lifecycle_settle_seconds.into())
     }
 }
 
@@ -65,12 +65,12 @@ fn period(seconds: i64) -> Option<Duration> {
 impl Core {
     /// Sees to what is due, again and again, until it is dropped.
     pub async fn keep_house(&self) {
-        let (began, mut changes) = (Instant::now(), self.live.watch());
+        let (began, mut changes) = (Instant::now(), self.live_settings.watch());
         let (mut house, mut last) = (House::default(), began);
         // Before the first pass: what jumps until then would make everything older for good.
         house.clock.look(began.elapsed(), now());
         loop {
-            let interval = self.live.now().lifecycle_interval_seconds;
+            let interval = self.live_settings.now().lifecycle_interval_seconds;
             let next = last + Duration::from_secs(interval.into());
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
@@ -86,9 +86,9 @@ impl Core {
     }
 
     async fn pass(&self, house: &mut House) {
-        let knobs: Arc<Knobs> = self.live.now();
+        let runtime_settings: Arc<RuntimeSettings> = self.live_settings.now();
         let House { clock, strangers, disk_low } = house;
-        let look = Look { clock, knobs: &knobs };
+        let look = Look { clock, runtime_settings: &runtime_settings };
         told("the disk", self.look_at_disk(disk_low).await);
         told("idle sandboxes", self.settle_idle(&look).await);
         told("what lived long enough", self.end_lifetimes(&look).await);

@@ -53,7 +53,7 @@ impl Core {
         let ours = |listed: &Listed| listed.volume.is_some() && !owned.containers.contains(&listed.id);
         let containers = containers.into_iter().filter(ours).map(|listed| Stranger::Container(listed.id));
         let volumes = volumes.into_iter().filter(|id| !owned.volumes.contains(id)).map(Stranger::Volume);
-        let grace = Duration::from_secs(look.knobs.lifecycle_orphan_seconds.into());
+        let grace = Duration::from_secs(look.runtime_settings.lifecycle_orphan_seconds.into());
         let mut due = grown(known, containers.chain(volumes).collect(), grace, Instant::now());
         // A volume cannot go before its container.
         due.sort_by_key(|stranger| matches!(stranger, Stranger::Volume(_)));

@@ -31,7 +31,7 @@ fn oldest(statuses: Vec<Status>, limit: u32) -> ListQuery {
 impl Core {
     /// Destroys what was stopped for long enough.
     pub(super) async fn end_retention(&self, look: &Look<'_>) -> Result<()> {
-        let Some(kept) = period(look.knobs.stopped_retention_seconds) else { return Ok(()) };
+        let Some(kept) = period(look.runtime_settings.stopped_retention_seconds) else { return Ok(()) };
         if !look.settled() {
             return Ok(());
         }
@@ -71,7 +71,9 @@ impl Core {
             return Ok(());
         }
         self.store.sweep_idempotent(look.clock.before(Duration::ZERO)).await?;
-        let Some(kept) = period(look.knobs.lifecycle_destroyed_retention_seconds) else { return Ok(()) };
+        let Some(kept) = period(look.runtime_settings.lifecycle_destroyed_retention_seconds) else {
+            return Ok(());
+        };
         let before = look.clock.before(kept);
         let first = self.store.list_sandboxes(&oldest(vec![Status::Destroyed], 1)).await?.items.pop();
         if first.and_then(|record| record.destroyed_at).is_none_or(|at| at > before) {

@@ -11,18 +11,19 @@ impl Core {
     /// Does what is to be done with sandboxes when the server was told to end. Returns how many were to be
     /// stopped. Nobody asks for anything any more by then.
     pub async fn wind_down(&self) -> Result<usize> {
-        if self.live.now().lifecycle_on_shutdown == OnShutdown::Keep {
+        if self.live_settings.now().lifecycle_on_shutdown == OnShutdown::Keep {
             return Ok(0);
         }
         let lives = |status| matches!(status, Status::Ready | Status::Running | Status::Paused);
-        let live = self.store.live_sandboxes().await?.into_iter().filter(|record| lives(record.status));
+        let live_settings =
+            self.store.live_sandboxes().await?.into_iter().filter(|record| lives(record.status));
         let step = || Step {
             to: StepTarget::Stopped,
             reason: "the server ended".into(),
             revision: None,
             idle: None,
         };
-        let steps: Vec<_> = live.map(|record| (record, step())).collect();
+        let steps: Vec<_> = live_settings.map(|record| (record, step())).collect();
         let count = steps.len();
         self.take_steps(steps).await;
         Ok(count)

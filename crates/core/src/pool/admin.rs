@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolKey, shelf::Shelf};
 use crate::{
-    Caller, Core, Knobs, PoolSize,
+    Caller, Core, PoolSize, RuntimeSettings,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::Language;
@@ -40,16 +40,16 @@ pub struct PoolBounds {
 
 impl PoolChange {
     /// The same, as settings.
-    fn settings(self, knobs: &Knobs) -> Map<String, Value> {
+    fn settings(self, runtime_settings: &RuntimeSettings) -> Map<String, Value> {
         let Self { enabled, images } = self;
         let mut changes = Map::new();
         changes.extend(enabled.map(|enabled| ("warm_pool_enabled".to_owned(), enabled.into())));
         if images.is_empty() {
             return changes;
         }
-        let mut sizes = knobs.pool_images.clone();
+        let mut sizes = runtime_settings.pool_images.clone();
         for (image, bounds) in images {
-            let usual = PoolSize { min: knobs.pool_min, max: knobs.pool_max };
+            let usual = PoolSize { min: runtime_settings.pool_min, max: runtime_settings.pool_max };
             let old = sizes.get(&image).copied().unwrap_or(usual);
             match bounds {
                 None => drop(sizes.remove(&image)),
@@ -66,17 +66,17 @@ impl PoolChange {
 
 impl Pool {
     pub(crate) fn view(&self) -> PoolView {
-        let (wanted, knobs) = (self.0.wanted(), self.0.live.now());
+        let (wanted, runtime_settings) = (self.0.wanted(), self.0.live_settings.now());
         let mut state = self.0.state();
         let of = |(image, profile)| {
             let shelf = state.shelves.entry(profile).or_insert_with_key(|_| Shelf::new(image));
-            let size = knobs.pool_size(&shelf.image);
+            let size = runtime_settings.pool_size(&shelf.image);
             shelf.key("default", size)
         };
         PoolView {
-            enabled: knobs.warm_pool_enabled,
+            enabled: runtime_settings.warm_pool_enabled,
             keys: wanted.into_iter().map(of).collect(),
-            kernels: knobs.pool_kernels.clone(),
+            kernels: runtime_settings.pool_kernels.clone(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Core {
         caller.must_administer()?;
         if stop {
             let off = [("warm_pool_enabled".to_owned(), Value::from(false))].into_iter().collect();
-            self.live.change_by(&*self.store, |_| off).await?;
+            self.live_settings.change_by(&*self.store, |_| off).await?;
         }
         let all = self.pool.take_all();
         let count = all.len();
@@ -141,8 +141,8 @@ impl Core {
             images.insert(profile.image.to_string(), bounds);
         }
         let change = PoolChange { images, ..change };
-        let settings = |knobs: &Knobs| change.settings(knobs);
-        self.live.change_by(&*self.store, settings).await.map_err(|e| match e.field.as_deref() {
+        let settings = |runtime_settings: &RuntimeSettings| change.settings(runtime_settings);
+        self.live_settings.change_by(&*self.store, settings).await.map_err(|e| match e.field.as_deref() {
             Some("pool.images") => e.at("images"),
             _ => e,
         })?;

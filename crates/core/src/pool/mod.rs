@@ -22,7 +22,7 @@ use crate::{
     CoreSettings,
     admission::{Admission, Need, Reservation},
     kernels::{self, Wardens},
-    live::Live,
+    runtime_settings::LiveSettings,
 };
 use atoll_provider::Provider;
 use atoll_store::Store;
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     store: Arc<dyn Store>,
     provider: Arc<dyn Provider>,
     admission: Admission,
-    live: Arc<Live>,
+    live_settings: Arc<LiveSettings>,
     settings: Arc<CoreSettings>,
     wardens: Arc<Wardens>,
     state: Mutex<State>,
@@ -108,9 +108,9 @@ impl Inner {
 
     /// What is to be kept ready, by profile, with the image's name.
     fn wanted(&self) -> BTreeMap<String, Profile> {
-        let knobs = self.live.now();
-        let usual = knobs.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
-        let names = std::iter::once(usual).chain(knobs.pool_images.keys());
+        let runtime_settings = self.live_settings.now();
+        let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
+        let names = std::iter::once(usual).chain(runtime_settings.pool_images.keys());
         // Several names may mean one image; it is kept under its own.
         let profiles = names.filter_map(|name| self.settings.profile(name).ok());
         profiles.map(|profile| (profile.image.to_string(), profile)).collect()
@@ -122,7 +122,7 @@ impl Pool {
         store: Arc<dyn Store>,
         provider: Arc<dyn Provider>,
         admission: Admission,
-        live: Arc<Live>,
+        live_settings: Arc<LiveSettings>,
         settings: Arc<CoreSettings>,
         wardens: Arc<Wardens>,
     ) -> Self {
@@ -130,7 +130,7 @@ impl Pool {
             store,
             provider,
             admission,
-            live,
+            live_settings,
             settings,
             wardens,
             state: Mutex::default(),
@@ -154,12 +154,12 @@ impl Pool {
     /// Takes one for a sandbox of this profile, if there is one, and moves what it holds of the machine to
     /// the sandbox.
     pub(crate) fn take(&self, profile: &Profile, reservation: &Reservation, need: Need) -> Option<Warm> {
-        let knobs = self.0.live.now();
+        let runtime_settings = self.0.live_settings.now();
         let mut dead = Vec::new();
         let taken = {
             let mut state = self.0.state();
             let shelf = state.shelves.get_mut(profile)?;
-            if knobs.pool_size(&shelf.image).max == 0 {
+            if runtime_settings.pool_size(&shelf.image).max == 0 {
                 return None;
             }
             shelf.take(&mut dead, |pooled| reservation.take_over(pooled, need))

@@ -41,7 +41,7 @@ enum Todo {
 impl Pool {
     /// Keeps the pool up, until it is dropped.
     pub(crate) async fn keep_up(&self) {
-        let mut settings = self.0.live.watch();
+        let mut settings = self.0.live_settings.watch();
         let mut looked = Instant::now();
         loop {
             self.clear().await;
@@ -75,7 +75,7 @@ impl Pool {
     /// What is to be done next.
     fn todo(&self) -> Todo {
         let wanted = self.0.wanted();
-        let knobs = self.0.live.now();
+        let runtime_settings = self.0.live_settings.now();
         let now = Instant::now();
         let mut state = self.0.state();
         for (image, profile) in &wanted {
@@ -86,7 +86,7 @@ impl Pool {
         let mut make = None;
         for (profile, shelf) in &mut state.shelves {
             let kept = wanted.get(&shelf.image) == Some(profile);
-            let size = knobs.pool_size(&shelf.image);
+            let size = runtime_settings.pool_size(&shelf.image);
             let target = if kept { shelf.demand.target(size, now) as usize } else { 0 };
             if shelf.ready.len() > target {
                 let surplus = shelf.ready.len() - target;
@@ -169,7 +169,7 @@ impl Pool {
         match inner.provider.create(spec).await {
             Ok(container) if container.claimable().is_some() => {
                 let mut warm = Warm::new(Arc::clone(inner), container, volume, reservation);
-                warm.warm_up(inner.live.now().pool_kernels.clone()).await?;
+                warm.warm_up(inner.live_settings.now().pool_kernels.clone()).await?;
                 let (dying, pool) = (warm.dying(), Arc::clone(inner));
                 tokio::spawn(async move {
                     dying.await;
@@ -222,7 +222,7 @@ impl Pool {
 
     /// Gives up those that have other interpreters than they should, or of which one died.
     async fn give_up_cold(&self) {
-        let wanted = self.0.live.now().pool_kernels.clone();
+        let wanted = self.0.live_settings.now().pool_kernels.clone();
         let ready: Vec<_> = {
             let state = self.0.state();
             let one =

@@ -99,10 +99,10 @@ impl Core {
             return Ok(true);
         }
         let counts = self.status_counts().await?;
-        let live = |status: &Status| {
+        let live_settings = |status: &Status| {
             matches!(status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused)
         };
-        Ok(counts.iter().any(|(status, count)| live(status) && *count > 0))
+        Ok(counts.iter().any(|(status, count)| live_settings(status) && *count > 0))
     }
 
     /// Learns whose containers are that were not seen before, and lets go of those that went.

@@ -1,7 +1,7 @@
 //! Looking at the settings and changing them. The wire's names that nothing uses yet are shown, and
 //! refused where somebody would change them: what is stored must not look as if it did something.
 
-use super::{Knobs, Source, unknown};
+use super::{RuntimeSettings, Source, unknown};
 use crate::{
     Caller, Core,
     operation::{AuditedOperation, OperationSpec},
@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 #[derive(Debug, Clone)]
 pub struct SettingsView {
     /// The present values.
-    pub knobs: Arc<Knobs>,
+    pub runtime_settings: Arc<RuntimeSettings>,
     /// Where each comes from.
     pub sources: BTreeMap<&'static str, Source>,
     /// What the wire has and nobody can set yet.
@@ -26,22 +26,22 @@ pub struct SettingsView {
 impl Core {
     /// The settings as they are at this moment, for whoever works by them.
     #[must_use]
-    pub fn knobs(&self) -> Arc<Knobs> {
-        self.live.now()
+    pub fn runtime_settings(&self) -> Arc<RuntimeSettings> {
+        self.live_settings.now()
     }
 
     /// Tells of every change of the settings from now on.
     #[must_use]
-    pub fn watch_knobs(&self) -> tokio::sync::watch::Receiver<Arc<Knobs>> {
-        self.live.watch()
+    pub fn watch_knobs(&self) -> tokio::sync::watch::Receiver<Arc<RuntimeSettings>> {
+        self.live_settings.watch()
     }
 
     /// The settings, for an admin to look at.
     pub async fn settings(&self, caller: &Caller) -> Result<SettingsView> {
         caller.must_administer()?;
         Ok(SettingsView {
-            knobs: self.live.now(),
-            sources: self.live.sources().await,
+            runtime_settings: self.live_settings.now(),
+            sources: self.live_settings.sources().await,
             fixed: self.fixed(),
             tiers: self.settings.tiers.clone(),
         })
@@ -49,10 +49,10 @@ impl Core {
 
     /// Changes some settings, or none where one cannot be. Null takes back what was set by such a change.
     pub async fn patch_settings(&self, caller: &Caller, changes: Map<String, Value>) -> Result<SettingsView> {
-        let before = self.live.now();
+        let before = self.live_settings.now();
         let names: Vec<&str> = changes.keys().map(String::as_str).collect();
         let mut what = OperationSpec::new("settings.patch").with(names.join(", "));
-        for (name, value) in changes.iter().take(Knobs::NAMES.len()) {
+        for (name, value) in changes.iter().take(RuntimeSettings::NAMES.len()) {
             if let Some(old) = before.get(name) {
                 what = what.and(name, format!("{old} -> {value}"));
             }
@@ -73,7 +73,7 @@ impl Core {
         caller.must_administer()?;
         let mut real = Map::new();
         for (name, value) in changes {
-            if Knobs::name(&name).is_some() {
+            if RuntimeSettings::name(&name).is_some() {
                 real.insert(name, value);
             } else {
                 self.must_stay(&name, &value)?;
@@ -87,7 +87,7 @@ impl Core {
                 self.settings.profile(image).map_err(|e| e.at("pool.images"))?;
             }
         }
-        self.live.change(&*self.store, real).await?;
+        self.live_settings.change(&*self.store, real).await?;
         self.admission.look();
         Ok(())
     }

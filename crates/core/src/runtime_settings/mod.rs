@@ -1,18 +1,18 @@
-//! Settings that apply without a restart. Whoever needs one asks [`Live::now`] when it needs it and keeps
+//! Settings that apply without a restart. Whoever needs one asks [`LiveSettings::now`] when it needs it and keeps
 //! no copy. A value comes from what an administrator stored, else from a flag, a variable, the file, or
 //! the default; the first that has it wins. What is not settable here is in [`crate::CoreSettings`].
 
-mod knobs;
 mod patch;
 mod plan;
 mod pool;
 mod value;
+mod values;
 
-pub use knobs::{Knobs, OnShutdown};
 pub use patch::SettingsView;
 pub use plan::Plan;
 pub(crate) use plan::Quota;
 pub use pool::PoolSize;
+pub use values::{OnShutdown, RuntimeSettings};
 
 use atoll_store::Store;
 use atoll_types::{Error, Result};
@@ -53,8 +53,8 @@ impl Preset {
     /// Takes a value, unless a stronger source has given one. Refuses what is no setting or cannot be its
     /// value.
     pub fn set(&mut self, source: Source, name: &str, value: Value) -> Result<()> {
-        let name = Knobs::name(name).ok_or_else(|| unknown(name))?;
-        Knobs::default().set(name, &value)?;
+        let name = RuntimeSettings::name(name).ok_or_else(|| unknown(name))?;
+        RuntimeSettings::default().set(name, &value)?;
         let slot = self.0.entry(name).or_insert((source, Value::Null));
         if slot.0 <= source {
             *slot = (source, value);
@@ -69,19 +69,19 @@ impl Preset {
 
     /// Whether all of it together can be.
     pub fn validate(&self) -> Result<()> {
-        self.knobs(&Map::new()).and_then(|knobs| knobs.validate())
+        self.runtime_settings(&Map::new()).and_then(|runtime_settings| runtime_settings.validate())
     }
 
     /// Everything together, with what is stored on top.
-    fn knobs(&self, stored: &Map<String, Value>) -> Result<Knobs> {
-        let mut knobs = Knobs::default();
+    fn runtime_settings(&self, stored: &Map<String, Value>) -> Result<RuntimeSettings> {
+        let mut runtime_settings = RuntimeSettings::default();
         for (name, (_, value)) in &self.0 {
-            knobs.set(name, value)?;
+            runtime_settings.set(name, value)?;
         }
         for (name, value) in stored {
-            knobs.set(name, value)?;
+            runtime_settings.set(name, value)?;
         }
-        Ok(knobs)
+        Ok(runtime_settings)
     }
 }
 
@@ -93,27 +93,27 @@ fn unknown(name: &str) -> Error {
 const STORED: &str = "sandbox";
 
 /// The settings as they are now.
-pub(crate) struct Live {
+pub(crate) struct LiveSettings {
     preset: Preset,
     /// What is stored. Held while it is changed, so that of two changes neither is lost.
     stored: Mutex<Map<String, Value>>,
-    now: watch::Sender<Arc<Knobs>>,
+    now: watch::Sender<Arc<RuntimeSettings>>,
 }
 
-impl Live {
+impl LiveSettings {
     pub(crate) fn new(preset: Preset) -> Self {
         // It was checked as it was filled.
-        let knobs = preset.knobs(&Map::new()).unwrap_or_default();
-        Self { preset, stored: Mutex::default(), now: watch::Sender::new(Arc::new(knobs)) }
+        let runtime_settings = preset.runtime_settings(&Map::new()).unwrap_or_default();
+        Self { preset, stored: Mutex::default(), now: watch::Sender::new(Arc::new(runtime_settings)) }
     }
 
     /// The settings at this moment.
-    pub(crate) fn now(&self) -> Arc<Knobs> {
+    pub(crate) fn now(&self) -> Arc<RuntimeSettings> {
         Arc::clone(&self.now.borrow())
     }
 
     /// Tells of every change from now on.
-    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Knobs>> {
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<RuntimeSettings>> {
         self.now.subscribe()
     }
 
@@ -124,23 +124,23 @@ impl Live {
         let Some(Value::Object(kept)) = store.get_setting(STORED).await? else { return Ok(()) };
         let mut usable = Map::new();
         for (name, value) in kept {
-            match Knobs::default().set(&name, &value) {
+            match RuntimeSettings::default().set(&name, &value) {
                 Ok(()) => drop(usable.insert(name, value)),
                 Err(error) => tracing::warn!(name, %error, "a stored setting is left aside"),
             }
         }
-        let knobs = self.preset.knobs(&usable)?;
-        if let Err(error) = knobs.validate() {
+        let runtime_settings = self.preset.runtime_settings(&usable)?;
+        if let Err(error) = runtime_settings.validate() {
             tracing::warn!(%error, "the stored settings do not go together and are left aside");
             return Ok(());
         }
         *stored = usable;
-        self.now.send_replace(Arc::new(knobs));
+        self.now.send_replace(Arc::new(runtime_settings));
         Ok(())
     }
 
     /// Changes some, or none: null takes what was stored back. Returns the settings after it.
-    async fn change(&self, store: &dyn Store, changes: Map<String, Value>) -> Result<Arc<Knobs>> {
+    async fn change(&self, store: &dyn Store, changes: Map<String, Value>) -> Result<Arc<RuntimeSettings>> {
         self.change_by(store, |_| changes).await
     }
 
@@ -148,8 +148,8 @@ impl Live {
     pub(crate) async fn change_by(
         &self,
         store: &dyn Store,
-        changes: impl FnOnce(&Knobs) -> Map<String, Value>,
-    ) -> Result<Arc<Knobs>> {
+        changes: impl FnOnce(&RuntimeSettings) -> Map<String, Value>,
+    ) -> Result<Arc<RuntimeSettings>> {
         let mut stored = self.stored.lock().await;
         let mut next = stored.clone();
         for (name, value) in changes(&self.now()) {
@@ -158,13 +158,13 @@ impl Live {
                 value => drop(next.insert(name, value)),
             }
         }
-        let knobs = self.preset.knobs(&next)?;
-        knobs.validate()?;
-        let knobs = Arc::new(knobs);
+        let runtime_settings = self.preset.runtime_settings(&next)?;
+        runtime_settings.validate()?;
+        let runtime_settings = Arc::new(runtime_settings);
         store.put_setting(STORED, Value::Object(next.clone())).await?;
         *stored = next;
-        self.now.send_replace(Arc::clone(&knobs));
-        Ok(knobs)
+        self.now.send_replace(Arc::clone(&runtime_settings));
+        Ok(runtime_settings)
     }
 
     /// Where each value comes from.
@@ -174,7 +174,7 @@ impl Live {
             let preset = self.preset.0.get(name).map_or(Source::Default, |(source, _)| *source);
             (*name, if stored.contains_key(*name) { Source::Stored } else { preset })
         };
-        Knobs::NAMES.iter().map(of).collect()
+        RuntimeSettings::NAMES.iter().map(of).collect()
     }
 }
 
@@ -190,10 +190,10 @@ mod tests {
         preset.set(Source::File, "idle_timeout_seconds", json!(50)).unwrap();
         preset.set(Source::File, "default_max_per_user", json!(7)).unwrap();
         preset.set_text(Source::Variable, "default_max_per_user", "8").unwrap();
-        let knobs = preset.knobs(&Map::new()).unwrap();
-        assert_eq!((knobs.idle_timeout_seconds, knobs.default_max_per_user), (60, 8));
+        let runtime_settings = preset.runtime_settings(&Map::new()).unwrap();
+        assert_eq!((runtime_settings.idle_timeout_seconds, runtime_settings.default_max_per_user), (60, 8));
         let stored = [("idle_timeout_seconds".to_owned(), json!(70))].into_iter().collect();
-        assert_eq!(preset.knobs(&stored).unwrap().idle_timeout_seconds, 70);
+        assert_eq!(preset.runtime_settings(&stored).unwrap().idle_timeout_seconds, 70);
     }
 
     #[test]

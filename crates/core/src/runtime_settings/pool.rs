@@ -1,6 +1,6 @@
 //! How many sandboxes of an image are kept ready.
 
-use super::Knobs;
+use super::RuntimeSettings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ impl PoolSize {
     }
 }
 
-impl Knobs {
+impl RuntimeSettings {
     /// How many of an image are kept ready.
     pub(crate) fn pool_size(&self, image: &str) -> PoolSize {
         let usual = PoolSize { min: self.pool_min, max: self.pool_max };

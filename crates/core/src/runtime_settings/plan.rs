@@ -1,7 +1,7 @@
 //! Plans: what one owner may have in all. Every owner has the default plan unless the settings name
 //! another. An admin's key is bound by none.
 
-use super::Knobs;
+use super::RuntimeSettings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ impl Plan {
     }
 }
 
-impl Knobs {
+impl RuntimeSettings {
     /// What an owner may have, by its id and by its name.
     pub(crate) fn quota(&self, owner: &str, owner_name: &str) -> Quota {
         let named = self.owners.get(owner_name).or_else(|| self.owners.get(owner));
@@ -102,16 +102,16 @@ mod tests {
     #[test]
     fn an_owner_has_its_plan_and_the_rest_of_the_default() {
         let pro = Plan { max_per_user: Some(20), ..Plan::default() };
-        let knobs = Knobs {
+        let runtime_settings = RuntimeSettings {
             plans: [("pro".to_owned(), pro)].into(),
             owners: [("ann".to_owned(), "pro".to_owned()), ("id-of-bob".to_owned(), "pro".to_owned())].into(),
-            ..Knobs::default()
+            ..RuntimeSettings::default()
         };
         let of = |id, name| {
-            let quota = knobs.quota(id, name);
+            let quota = runtime_settings.quota(id, name);
             (quota.plan, quota.concurrent, quota.sandboxes)
         };
-        let sandboxes = Knobs::default().plan_sandboxes;
+        let sandboxes = RuntimeSettings::default().plan_sandboxes;
         assert_eq!(of("x", "ann"), ("pro".into(), 20, sandboxes));
         assert_eq!(of("id-of-bob", "bob"), ("pro".into(), 20, sandboxes));
         assert_eq!(of("x", "cid"), ("free".into(), 3, sandboxes));

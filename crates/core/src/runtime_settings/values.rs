@@ -14,19 +14,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-macro_rules! knobs {
+macro_rules! runtime_settings {
     ($($(#[$doc:meta])* $name:literal $field:ident: $kind:ty = $default:expr, $check:expr;)+) => {
         /// Every setting, with its present value.
         #[derive(Debug, Clone, PartialEq)]
-        pub struct Knobs { $($(#[$doc])* pub $field: $kind),+ }
+        pub struct RuntimeSettings { $($(#[$doc])* pub $field: $kind),+ }
 
-        impl Default for Knobs {
+        impl Default for RuntimeSettings {
             fn default() -> Self {
                 Self { $($field: $default),+ }
             }
         }
 
-        impl Knobs {
+        impl RuntimeSettings {
             /// Every name.
             pub const NAMES: &[&str] = &[$($name),+];
 
@@ -89,7 +89,7 @@ fn or_never(least: i64, most: i64) -> impl FnOnce(&i64) -> Result<(), String> {
     }
 }
 
-knobs! {
+runtime_settings! {
     /// How many sandboxes an owner may have at a time, by the default plan.
     "default_max_per_user" default_max_per_user: u32 = 3, within(0..=MILLION);
     /// How long a sandbox may be idle that says nothing of it.
@@ -194,7 +194,7 @@ knobs! {
     "tool_sessions.uploads_mb" tool_sessions_uploads_mb: u32 = 512, within(1..=MILLION);
 }
 
-impl Knobs {
+impl RuntimeSettings {
     /// The name as it is kept, if it is one.
     pub(super) fn name(name: &str) -> Option<&'static str> {
         Self::NAMES.iter().copied().find(|known| *known == name)
