@@ -6,7 +6,7 @@ use atoll_egress::{
     Decision, Egress, EgressSettings, Mode, Policy, Recorder, Rules, Serving, Sockets, presets,
     presets::PresetRegistry,
 };
-use atoll_provider::{Container, Gate};
+use atoll_provider::{Container, EgressSockets};
 use atoll_types::{Error, ErrorCode, Result};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::watch;
@@ -72,8 +72,8 @@ impl Network {
     /// Serves the gate of a container until what is returned is dropped.
     pub(crate) async fn serve(&self, container: &Arc<dyn Container>) -> Result<Served> {
         let lacking = || Error::new(ErrorCode::Unsupported, "this sandbox has no way out");
-        let way = container.way_out().ok_or_else(lacking)?;
-        let Gate { proxy, redirected, names, names_tcp } = way.gate().await?;
+        let way = container.egress_endpoint().ok_or_else(lacking)?;
+        let EgressSockets { proxy, redirected, names, names_tcp } = way.egress_sockets().await?;
         let sockets = Sockets { proxy, redirected, names, names_tcp };
         let rules = watch::Sender::new(Arc::clone(&self.rules));
         let serving = self

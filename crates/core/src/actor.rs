@@ -15,7 +15,7 @@ mod step;
 use crate::{
     Environment, Vault,
     admission::{Admission, Need, Reservation},
-    egress::Gates,
+    egress::EgressSessions,
     lifecycle::{Working, Works},
     now,
     pool::{Dying, Pool, Warm},
@@ -91,7 +91,7 @@ struct Shared {
     vault: Arc<Vault>,
     admission: Admission,
     pool: Pool,
-    gates: Arc<Gates>,
+    egress_sessions: Arc<EgressSessions>,
     works: Arc<Works>,
     file_containers: FileContainers,
 }
@@ -254,7 +254,7 @@ impl SandboxActor {
     /// Writes a death down and frees what is left of the container.
     async fn bury(&mut self, death: &Death) {
         self.let_go();
-        self.shared.gates.close(self.id).await;
+        self.shared.egress_sessions.close(self.id).await;
         let Ok(record) = self.record().await else { return };
         let Some(container) = record.container else { return };
         tracing::warn!(sandbox = %self.id, reason = death.reason(), "a container died");
@@ -338,7 +338,7 @@ impl SandboxActor {
         let record = self.change(&record, starting).await?;
         let environment = self.environment(&record)?;
         let secrets = environment.secret_values().collect();
-        let found = self.shared.gates.variables();
+        let found = self.shared.egress_sessions.variables();
         let spec = ContainerSpec {
             id,
             profile: record.profile.clone(),
@@ -351,7 +351,7 @@ impl SandboxActor {
             ErrorCode::DiskFull => patch::no_disk(e, record.limits.disk_bytes),
             _ => e,
         })?;
-        if let Err(error) = self.shared.gates.open(&record, &container, secrets, new).await {
+        if let Err(error) = self.shared.egress_sessions.open(&record, &container, secrets, new).await {
             self.shared.provider.destroy(id).await?;
             return Err(error);
         }

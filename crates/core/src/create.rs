@@ -277,7 +277,7 @@ impl Core {
         check_text("image", &image, 255)?;
         let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
         self.most(caller).check_profile(&profile.name)?;
-        let policy = self.gates.asked(caller, &image, network_enabled, egress)?;
+        let policy = self.egress_sessions.asked(caller, &image, network_enabled, egress)?;
         Ok(NewSandbox {
             id,
             owner: caller.owner.clone(),
@@ -362,7 +362,7 @@ impl Core {
         // One that has a way out already keeps it as it is.
         let changed = network_enabled.filter(|enabled| *enabled != record.network_enabled);
         let egress = changed
-            .map(|enabled| self.gates.asked(caller, &record.image, Some(enabled), None))
+            .map(|enabled| self.egress_sessions.asked(caller, &record.image, Some(enabled), None))
             .transpose()?;
         let new_limits = limits(record.limits, memory_mb, cpu_cores, disk_mb, None)?;
         let named = ExplicitFields {

@@ -103,7 +103,7 @@ pub struct Core {
     pending: Arc<changes::Pending>,
     claims: Arc<exec::Claims>,
     running: Arc<egress::Running>,
-    gates: Arc<egress::Gates>,
+    egress_sessions: Arc<egress::EgressSessions>,
     ledger: Ledger,
     usage: Arc<usage::UsageHistory>,
     health: Arc<tokio::sync::Mutex<Option<Health>>>,
@@ -156,14 +156,15 @@ impl Core {
             Arc::clone(&wardens),
         );
         let running: Arc<egress::Running> = Arc::default();
-        let gates = egress::Gates::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
+        let egress_sessions =
+            egress::EgressSessions::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
         let works: Arc<lifecycle::Works> = Arc::default();
         let registry = Arc::new(SandboxRegistry::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             Arc::clone(&vault),
             admission.clone(),
-            Arc::clone(&gates),
+            Arc::clone(&egress_sessions),
             pool.clone(),
             Arc::clone(&works),
         ));
@@ -177,7 +178,7 @@ impl Core {
             pending: Arc::default(),
             claims: Arc::default(),
             running,
-            gates,
+            egress_sessions,
             ledger,
             usage: Arc::default(),
             health: Arc::default(),

@@ -102,7 +102,8 @@ impl Core {
     async fn hand_over(&self, warm: &Warm, limits: Limits, environment: Environment) -> Result<()> {
         let unable = || Error::internal("the container cannot be handed over");
         let power = warm.container().claimable().ok_or_else(unable)?;
-        let variables: BTreeMap<_, _> = self.gates.variables().chain(environment.variables).collect();
+        let variables: BTreeMap<_, _> =
+            self.egress_sessions.variables().chain(environment.variables).collect();
         power.claim(limits, variables.clone()).await?;
         self.pool.configure(warm, variables).await
     }

@@ -2,9 +2,9 @@
 //! opened ends with its [`Serving`].
 
 use crate::{
-    Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, Via, front,
-    gate::{Caller, Counters, Gate, Places},
-    names, tls,
+    Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, Via, front, names,
+    session::{Caller, ConnectionLimit, Counters, EgressSession},
+    tls,
 };
 use atoll_types::Result;
 use rustls::ClientConfig;
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) dialer: Dialer,
     pub(crate) authority: Option<Authority>,
     pub(crate) upstream: Arc<ClientConfig>,
-    pub(crate) places: Places,
+    pub(crate) connection_limit: ConnectionLimit,
 }
 
 impl fmt::Debug for Egress {
@@ -109,8 +109,8 @@ impl Egress {
         let EgressSettings { reach, nameservers, authority, roots, connections } = settings;
         let upstream = tls::upstream(&roots)?;
         let dialer = Dialer::new(reach, &nameservers, Arc::clone(&upstream))?;
-        let places = Places::new(connections);
-        Ok(Self(Arc::new(Shared { dialer, authority, upstream, places })))
+        let connection_limit = ConnectionLimit::new(connections);
+        Ok(Self(Arc::new(Shared { dialer, authority, upstream, connection_limit })))
     }
 
     /// Serves one sandbox until the returned handle is dropped or told to end. Needs a running runtime. When
@@ -130,10 +130,10 @@ impl Egress {
         let names = net::UdpSocket::from(names);
         names.set_nonblocking(true)?;
         let names = UdpSocket::from_std(names)?;
-        let gate = Gate::new(Arc::clone(&self.0), rules, recorder);
-        let counters = gate.counters();
+        let session = EgressSession::new(Arc::clone(&self.0), rules, recorder);
+        let counters = session.counters();
         let (end, ended) = oneshot::channel();
-        let task = tokio::spawn(run(gate, sockets, names, ended));
+        let task = tokio::spawn(run(session, sockets, names, ended));
         Ok(Serving { counters, end: Some(end), task })
     }
 
@@ -170,10 +170,15 @@ struct Listening {
 /// Connections over a limit that are told so at one time; more are only closed.
 const MOST_TOLD: usize = 64;
 
-async fn run(gate: Arc<Gate>, sockets: Listening, names: UdpSocket, mut ended: oneshot::Receiver<()>) {
-    let mut sandbox = Sandbox { gate, tasks: JoinSet::new(), told: Arc::new(Semaphore::new(MOST_TOLD)) };
-    sandbox.tasks.spawn(Arc::clone(&sandbox.gate).keep_telling());
-    sandbox.tasks.spawn(names::serve_datagrams(Arc::clone(&sandbox.gate), names));
+async fn run(
+    session: Arc<EgressSession>,
+    sockets: Listening,
+    names: UdpSocket,
+    mut ended: oneshot::Receiver<()>,
+) {
+    let mut sandbox = Sandbox { session, tasks: JoinSet::new(), told: Arc::new(Semaphore::new(MOST_TOLD)) };
+    sandbox.tasks.spawn(Arc::clone(&sandbox.session).keep_telling());
+    sandbox.tasks.spawn(names::serve_datagrams(Arc::clone(&sandbox.session), names));
     let redirected = || async {
         match &sockets.redirected {
             Some(listener) => listener.accept().await,
@@ -200,7 +205,7 @@ async fn run(gate: Arc<Gate>, sockets: Listening, names: UdpSocket, mut ended: o
 }
 
 struct Sandbox {
-    gate: Arc<Gate>,
+    session: Arc<EgressSession>,
     tasks: JoinSet<()>,
     told: Arc<Semaphore>,
 }
@@ -222,8 +227,8 @@ impl Sandbox {
                 return tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let caller = Caller::new(&self.gate, self.gate.asked(from), None);
-        match self.gate.admit() {
+        let caller = Caller::new(&self.session, self.session.asked(from), None);
+        match self.session.admit() {
             Ok(slot) => {
                 self.tasks.spawn(async move {
                     let _slot = slot;

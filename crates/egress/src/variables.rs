@@ -1,7 +1,7 @@
 //! The variables with which tools inside a sandbox find the way out by themselves. They are a courtesy and
 //! no boundary: without them a tool gets no further than with them.
 
-use atoll_types::gate::{PROXY, TRUST_BUNDLE};
+use atoll_types::egress_address::{PROXY, TRUST_BUNDLE};
 
 /// What talks to the sandbox itself does not go through the proxy. The address of IPv6 has no brackets:
 /// httpx reads these as a URL and fails. Ranges are left out for the same reason.

@@ -43,8 +43,8 @@ pub enum Request {
     Sockets(SocketsRequest),
     /// The TCP ports that something inside listens on. [`Reply::Ports`].
     Ports(ContainerId),
-    /// The sockets by which whatever is inside can ask to get out. [`Reply::Gate`] with descriptors.
-    Gate(ContainerId),
+    /// The sockets by which whatever is inside can ask to get out. [`Reply::EgressSockets`] with descriptors.
+    EgressSockets(ContainerId),
     /// Which certificate containers are told to trust beside those of their image, from now on.
     /// [`Reply::Done`].
     Trust(TrustRequest),
@@ -213,7 +213,7 @@ pub struct Report {
 #[allow(missing_docs)]
 pub enum Reply {
     Hello(Launcher),
-    /// With the descriptors of [`Reply::Gate`].
+    /// With the descriptors of [`Reply::EgressSockets`].
     Created {
         status: Box<ContainerStatus>,
         redirected: bool,
@@ -238,7 +238,7 @@ pub enum Reply {
     /// With three descriptors: the proxy's listener, the resolver's UDP socket, and its listener; and
     /// with a fourth where connections to the reserved block are redirected: their listener. All are
     /// non-blocking.
-    Gate {
+    EgressSockets {
         redirected: bool,
     },
     /// In the order of their ids.
@@ -255,7 +255,9 @@ impl Reply {
         match self {
             Self::Connected { .. } => 1,
             Self::Sockets { count } => usize::from(*count),
-            Self::Gate { redirected } | Self::Created { redirected, .. } => 3 + usize::from(*redirected),
+            Self::EgressSockets { redirected } | Self::Created { redirected, .. } => {
+                3 + usize::from(*redirected)
+            }
             Self::Hello(_)
             | Self::Container(_)
             | Self::Containers(_)

@@ -75,8 +75,8 @@ impl Folders {
         self.container(container).join("guest.sock")
     }
 
-    /// Where the keeper of gates listens, for root alone.
-    pub(crate) fn keeper(&self) -> PathBuf {
+    /// Where the socket holder of egress sockets listens, for root alone.
+    pub(crate) fn holder(&self) -> PathBuf {
         self.layout.run().join("keep.sock")
     }
 

@@ -4,7 +4,7 @@
 use crate::{
     ceilings, cgroup,
     context::{Context, Folders},
-    gate::{self, Keeper},
+    egress_sockets::{self, SocketHolder},
     images::Images,
     init::InitProgram,
     observer::Observer,
@@ -48,8 +48,8 @@ struct Server {
     workers: BTreeSet<i32>,
     /// Who watches volumes.
     observer: Option<Observer>,
-    /// Who keeps the gates.
-    keeper: Option<Keeper>,
+    /// Who keeps the egress sockets.
+    holder: Option<SocketHolder>,
     served: bool,
     began: Instant,
     /// What storage measured when it was last guarded.
@@ -79,7 +79,7 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
         }
     };
     let workers = BTreeSet::new();
-    let (observer, keeper, began) = (None, None, Instant::now());
+    let (observer, holder, began) = (None, None, Instant::now());
     let measured = context.storage.measure();
     let mut server = Server {
         context,
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
         signals,
         workers,
         observer,
-        keeper,
+        holder,
         served: false,
         began,
         measured,
@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
     // After the signals are blocked: its workers' ends must not be missed.
     repair::half_made(&server.context);
     repair::orphans(&server.context);
-    server.in_worker(ready.as_ref().map(AsFd::as_fd), gate::restore_all);
+    server.in_worker(ready.as_ref().map(AsFd::as_fd), egress_sockets::restore_all);
     let _ = ready.map(|mut r| write!(r, "ready"));
     server.serve()
 }
@@ -181,8 +181,8 @@ impl Server {
     /// much there is to do.
     fn sleep(&mut self, timeout: Option<&Timespec>) -> usize {
         let observer = self.observer.as_ref().map(Observer::as_fd);
-        let keeper = self.keeper.as_ref().map(Keeper::as_fd);
-        let helpers: Vec<BorrowedFd<'_>> = observer.into_iter().chain(keeper).collect();
+        let holder = self.holder.as_ref().map(SocketHolder::as_fd);
+        let helpers: Vec<BorrowedFd<'_>> = observer.into_iter().chain(holder).collect();
         let all = [self.listener.as_fd(), self.signals.as_fd()].into_iter().chain(helpers);
         let mut fds: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let woken = poll(&mut fds, timeout).unwrap_or(1);
@@ -193,10 +193,10 @@ impl Server {
             tracing::error!("the observer ended; starting it again");
             self.get_observer(None);
         }
-        if self.keeper.is_none() || ended.next() == Some(true) {
-            tracing::error!("the keeper of gates ended; starting it again");
+        if self.holder.is_none() || ended.next() == Some(true) {
+            tracing::error!("the socket holder ended; starting it again");
             self.get_keeper(None);
-            self.in_worker(None, gate::restore_all);
+            self.in_worker(None, egress_sockets::restore_all);
         }
         woken
     }
@@ -290,11 +290,11 @@ impl Server {
         self.observer = Observer::get(&self.context, &ours);
     }
 
-    /// Sees that somebody keeps the gates.
+    /// Sees that somebody keeps the egress sockets.
     fn get_keeper(&mut self, waited_on: Option<BorrowedFd<'_>>) {
         let mut ours = vec![self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()];
         ours.extend(waited_on);
-        self.keeper = Keeper::get(&self.context, &ours)
+        self.holder = SocketHolder::get(&self.context, &ours)
             .inspect_err(|error| tracing::error!(%error, "gates cannot be kept"))
             .ok();
     }
@@ -335,8 +335,8 @@ impl Server {
         if let Err(error) = ops::destroy_all(&self.context) {
             tracing::error!(%error, "a container could not be freed");
         }
-        if let Some(keeper) = self.keeper.take() {
-            keeper.end();
+        if let Some(holder) = self.holder.take() {
+            holder.end();
         }
     }
 

@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The names of [`atoll_types::gate`], in their folder.
+/// The names of [`atoll_types::egress_address`], in their folder.
 const CERTIFICATE: &str = "ca.pem";
 const BUNDLE: &str = "ca-bundle.pem";
 /// Where images have all their certificates in one file; the first that is there is meant.

@@ -32,9 +32,9 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
             let hold = create.held && made.is_ok();
             with_descriptors(
                 &mut stream,
-                made.map(|(status, gate)| {
-                    let redirected = gate.redirected();
-                    (Reply::Created { status: Box::new(status), redirected }, gate.into_sockets())
+                made.map(|(status, egress_sockets)| {
+                    let redirected = egress_sockets.redirected();
+                    (Reply::Created { status: Box::new(status), redirected }, egress_sockets.into_sockets())
                 }),
             );
             if hold {
@@ -60,11 +60,16 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
             let made = ops::sockets(context, asked);
             with_descriptors(&mut stream, made.map(|fds| (Reply::Sockets { count: asked.count }, fds)));
         }
-        Request::Gate(container) => {
-            let made = ops::gate(context, container);
+        Request::EgressSockets(container) => {
+            let made = ops::egress_sockets(context, container);
             with_descriptors(
                 &mut stream,
-                made.map(|gate| (Reply::Gate { redirected: gate.redirected() }, gate.into_sockets())),
+                made.map(|egress_sockets| {
+                    (
+                        Reply::EgressSockets { redirected: egress_sockets.redirected() },
+                        egress_sockets.into_sockets(),
+                    )
+                }),
             );
         }
         end @ (Request::Shutdown | Request::Purge) => {
@@ -131,7 +136,7 @@ fn answer(context: &Context, request: Request) -> Result<Reply> {
         Request::Usage(container) => ops::usage(context, container).map(|one| Reply::Usages(vec![one])),
         Request::Usages => Ok(Reply::Usages(ops::usages(context))),
         Request::Create(_)
-        | Request::Gate(_)
+        | Request::EgressSockets(_)
         | Request::Wait(_)
         | Request::Connect(_)
         | Request::Pause(_)

@@ -1,14 +1,14 @@
 //! A handle on one container: the channel to its PID 1, remade through the launcher when it breaks.
 
 use crate::{
-    changes::ContainerChanges, gate::ContainerGate, launcher::LauncherClient, ports::ContainerPorts, state,
-    unexpected,
+    changes::ContainerChanges, egress_sockets::ContainerEgress, launcher::LauncherClient,
+    ports::ContainerPorts, state, unexpected,
 };
 use async_trait::async_trait;
 use atoll_launch_proto::{Reply, Request, output_bytes, spool_bytes};
 use atoll_provider::{
-    Claimable, Container, Dial, FileChanges, Guest, GuestChange, LiveLimits, Lost, Pause, PortStream, Ports,
-    Spool, State, WayOut,
+    Claimable, Container, Dial, EgressEndpoint, FileChanges, Guest, GuestChange, LiveLimits, Lost, Pause,
+    PortStream, Ports, Spool, State,
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
@@ -24,7 +24,7 @@ pub(crate) struct NativeContainer {
     guest: Guest,
     changes: ContainerChanges,
     ports: ContainerPorts,
-    gate: ContainerGate,
+    egress_sockets: ContainerEgress,
 }
 
 /// Asks the launcher why PID 1 is silent, and for further connections to it.
@@ -89,8 +89,8 @@ impl NativeContainer {
         let guest = if token.is_none() { guest.with_descriptors(asked) } else { guest };
         let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
         let ports = ContainerPorts::new(&launcher, id);
-        let gate = ContainerGate::new(&launcher, id);
-        Ok(Self { id, launcher, guest, changes, ports, gate })
+        let egress_sockets = ContainerEgress::new(&launcher, id);
+        Ok(Self { id, launcher, guest, changes, ports, egress_sockets })
     }
 }
 
@@ -164,8 +164,8 @@ impl Container for NativeContainer {
         Some(&self.ports)
     }
 
-    fn way_out(&self) -> Option<&dyn WayOut> {
-        Some(&self.gate)
+    fn egress_endpoint(&self) -> Option<&dyn EgressEndpoint> {
+        Some(&self.egress_sockets)
     }
 }
 

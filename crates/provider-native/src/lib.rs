@@ -3,7 +3,7 @@
 
 mod changes;
 mod container;
-mod gate;
+mod egress_sockets;
 mod launcher;
 mod ports;
 mod start;
@@ -37,7 +37,7 @@ impl NativeProvider {
     /// Connects to a container that was just made, and keeps the gate that came with the answer.
     async fn connect_new(&self, id: ContainerId, reply: Reply, fds: Vec<OwnedFd>) -> Result<NativeContainer> {
         let Reply::Created { status: _, redirected } = reply else { return Err(unexpected(&reply)) };
-        self.launcher.networks.find(id).keep_gate(gate::read(redirected, fds)?);
+        self.launcher.networks.find(id).keep_gate(egress_sockets::read(redirected, fds)?);
         NativeContainer::connect(Arc::clone(&self.launcher), id).await
     }
 

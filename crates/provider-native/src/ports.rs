@@ -5,10 +5,10 @@
 use crate::{launcher::LauncherClient, unexpected};
 use async_trait::async_trait;
 use atoll_launch_proto::{Family, Reply, Request, SocketsRequest};
-use atoll_provider::{Gate, PortStream, Ports};
+use atoll_provider::{EgressSockets, PortStream, Ports};
 use atoll_types::{
     ContainerId, Error, ErrorCode, Result,
-    gate::{PROXY, REDIRECTED},
+    egress_address::{PROXY, REDIRECTED},
 };
 use futures_util::future::BoxFuture;
 use rustix::fd::OwnedFd;
@@ -42,7 +42,7 @@ struct Spare {
     v4: Vec<OwnedFd>,
     v6: Vec<OwnedFd>,
     /// As it came when the container was made, until somebody asks for it.
-    gate: Option<Gate>,
+    egress_sockets: Option<EgressSockets>,
 }
 
 impl Spare {
@@ -68,15 +68,15 @@ impl Network {
     }
 
     /// Keeps the gate until somebody asks for it, under the same condition.
-    pub(crate) fn keep_gate(&self, gate: Gate) {
+    pub(crate) fn keep_gate(&self, egress_sockets: EgressSockets) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.closed.is_cancelled() {
-            spare.gate = Some(gate);
+            spare.egress_sockets = Some(egress_sockets);
         }
     }
 
-    pub(crate) fn take_gate(&self) -> Option<Gate> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).gate.take()
+    pub(crate) fn take_gate(&self) -> Option<EgressSockets> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).egress_sockets.take()
     }
 
     pub(crate) fn is_closed(&self) -> bool {

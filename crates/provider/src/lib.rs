@@ -130,7 +130,7 @@ pub trait Container: Send + Sync {
     /// Reaching servers inside, where the provider can.
     fn ports(&self) -> Option<&dyn Ports>;
     /// Letting what is inside ask to get out, where the provider can.
-    fn way_out(&self) -> Option<&dyn WayOut>;
+    fn egress_endpoint(&self) -> Option<&dyn EgressEndpoint>;
 }
 
 /// What came of a file.
@@ -224,7 +224,7 @@ pub trait Ports: Send + Sync {
 /// before anything ran there, and stay bound as long as the container lives, whoever serves them. All
 /// are non-blocking.
 #[derive(Debug)]
-pub struct Gate {
+pub struct EgressSockets {
     /// Listens on 127.0.0.1:3128.
     pub proxy: OwnedFd,
     /// Listens for connections to the reserved block, to any port; none where the kernel cannot send them
@@ -238,11 +238,11 @@ pub struct Gate {
 
 /// The power to let what is inside ask to get out. Without somebody who serves the gate there is no way.
 #[async_trait]
-pub trait WayOut: Send + Sync {
+pub trait EgressEndpoint: Send + Sync {
     /// The container's gate. Every call gives descriptors of the same sockets.
     /// [`atoll_types::ErrorCode::Conflict`] when something inside has a port of it, which can only be when
     /// everything that held it was killed; that container has no way out.
-    async fn gate(&self) -> Result<Gate>;
+    async fn egress_sockets(&self) -> Result<EgressSockets>;
     /// Comes about when the container is being destroyed. Whoever has a gate lets go of it then: an open
     /// socket keeps the network of a container alive.
     fn closed(&self) -> BoxFuture<'static, ()>;
@@ -253,8 +253,8 @@ pub trait WayOut: Send + Sync {
 #[async_trait]
 pub trait Trust: Send + Sync {
     /// Every container that is made from now on finds these certificates at
-    /// [`atoll_types::gate::TRUST_CERTIFICATE`], and with those of its image at
-    /// [`atoll_types::gate::TRUST_BUNDLE`]. PEM blocks `CERTIFICATE` and nothing else, 32 KiB at most. The
+    /// [`atoll_types::egress_address::TRUST_CERTIFICATE`], and with those of its image at
+    /// [`atoll_types::egress_address::TRUST_BUNDLE`]. PEM blocks `CERTIFICATE` and nothing else, 32 KiB at most. The
     /// last word counts; it is forgotten with the provider's own end, so it is said at every start.
     async fn trust(&self, certificate_pem: &str) -> Result<()>;
 }

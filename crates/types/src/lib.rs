@@ -4,8 +4,8 @@
 //! validates itself when it is parsed, so that holding one means that it is well formed.
 
 mod death;
+pub mod egress_address;
 mod error;
-pub mod gate;
 mod id;
 mod limits;
 mod profile;

@@ -1,5 +1,5 @@
-//! The process that serves: an engine on the keeper's folder, as an ordinary user, for one client on stdin and
-//! stdout. Its keeper's end is its own.
+//! The process that serves: an engine on the supervisor's folder, as an ordinary user, for one client on stdin and
+//! stdout. Its supervisor's end is its own.
 
 use crate::{cli, config::Config, serve};
 use atoll_core::Caller;
@@ -19,28 +19,28 @@ use std::{
     sync::Arc,
 };
 
-/// How the keeper tells who it is, and which folder it made.
+/// How the supervisor tells who it is, and which folder it made.
 pub(super) const KEEPER: &str = "ATOLL_MCP_KEEPER";
 pub(super) const FOLDER: &str = "ATOLL_MCP_FOLDER";
 
-/// What the keeper said.
+/// What the supervisor said.
 pub(super) struct Part {
-    keeper: String,
+    supervisor: String,
     folder: PathBuf,
 }
 
-/// Which part this is, where a keeper started it.
+/// Which part this is, where a supervisor started it.
 pub(super) fn part() -> Option<Part> {
-    let (keeper, folder) = (std::env::var(KEEPER).ok()?, std::env::var_os(FOLDER)?);
-    Some(Part { keeper, folder: folder.into() })
+    let (supervisor, folder) = (std::env::var(KEEPER).ok()?, std::env::var_os(FOLDER)?);
+    Some(Part { supervisor, folder: folder.into() })
 }
 
-/// Serves until the client or the keeper goes away.
+/// Serves until the client or the supervisor goes away.
 pub(super) fn serve(options: &cli::Mcp, part: &Part) -> Result<u8> {
     let follow = set_parent_process_death_signal(Some(Signal::TERM));
-    follow.map_err(|e| Error::internal(format!("the keeper's end would not be noticed: {e}")))?;
-    if getppid().map(|pid| pid.as_raw_nonzero().to_string()).as_deref() != Some(&part.keeper) {
-        return Err(Error::internal("the keeper is gone"));
+    follow.map_err(|e| Error::internal(format!("the supervisor's end would not be noticed: {e}")))?;
+    if getppid().map(|pid| pid.as_raw_nonzero().to_string()).as_deref() != Some(&part.supervisor) {
+        return Err(Error::internal("the supervisor is gone"));
     }
     // As long as this lives, nobody sweeps the folder.
     let _alive = hold(&part.folder)?;
@@ -57,7 +57,7 @@ pub(super) fn serve(options: &cli::Mcp, part: &Part) -> Result<u8> {
 
 fn hold(folder: &Path) -> Result<fs::File> {
     let fault = |e: std::io::Error| Error::internal(format!("the folder cannot be held: {e}"));
-    let file = fs::File::open(folder.join(super::keeper::LOCK)).map_err(fault)?;
+    let file = fs::File::open(folder.join(super::supervisor::LOCK)).map_err(fault)?;
     flock(&file, FlockOperation::NonBlockingLockShared).map_err(|e| fault(e.into()))?;
     Ok(file)
 }
@@ -84,7 +84,7 @@ async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
     let served = atoll_front_mcp::serve_stdio(face, who, end).await;
     engine.end().await;
     let _ = fs::remove_file(serve::pid_file(&config.data_dir));
-    // The sandboxes were this client's. The keeper does this too; it may have been killed.
+    // The sandboxes were this client's. The supervisor does this too; it may have been killed.
     let purged = LauncherClient::new(&Layout::new(&config.data_dir)).ask(Request::Purge).await;
     if let Err(error) = purged {
         tracing::debug!(%error, "the launcher is gone already");

@@ -1,10 +1,10 @@
 //! `atoll mcp`: the tools for a client that starts programs and speaks MCP over stdin and stdout. With a server
 //! named, messages are carried to it. Without one there is an engine of its own: the process that was started
-//! keeps house ([`keeper`]), and a second one that holds no privilege serves ([`inside`]).
+//! keeps house ([`supervisor`]), and a second one that holds no privilege serves ([`inside`]).
 
 mod inside;
-mod keeper;
 mod print;
+mod supervisor;
 mod thread;
 
 use crate::{alone, cli};
@@ -23,6 +23,6 @@ pub(crate) fn start(options: &cli::Mcp) -> Result<u8> {
             alone(async { Ok(atoll_cli::bridge_mcp(url, options.key.as_ref(), thread.to_string()).await) })
         }
         (None, Some(part)) => inside::serve(options, &part),
-        (None, None) => keeper::keep(options),
+        (None, None) => supervisor::keep(options),
     }
 }

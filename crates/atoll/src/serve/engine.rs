@@ -74,12 +74,18 @@ impl Ground {
     ) -> Result<Engine> {
         let Self { store, ledger, secret, _only } = self;
         let own = folder(&config.data_dir);
-        let way_out =
+        let egress_endpoint =
             egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
-        let (book, dialer) = (Arc::clone(&way_out.book), way_out.engine.dialer());
+        let (book, dialer) = (Arc::clone(&egress_endpoint.book), egress_endpoint.engine.dialer());
         let vault = Vault::new(&secret);
-        let core =
-            Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), way_out);
+        let core = Core::new(
+            Arc::clone(&store) as _,
+            provider,
+            vault,
+            config.core.clone(),
+            ledger.clone(),
+            egress_endpoint,
+        );
         let alive = core.reconcile().await?;
         let settings = SessionSettings {
             server_url: config.tools.server_url.clone(),

@@ -4,8 +4,9 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Changed, Claimable, Container, ContainerSpec, DiskRoom, FileChange, FileChanges, Gate,
-    Guest, Listed, LiveLimits, Pause, PortStream, Ports, Provider, State, Trust, Usages, Volumes, WayOut,
+    Capabilities, Changed, Claimable, Container, ContainerSpec, DiskRoom, EgressEndpoint, EgressSockets,
+    FileChange, FileChanges, Guest, Listed, LiveLimits, Pause, PortStream, Ports, Provider, State, Trust,
+    Usages, Volumes,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
@@ -252,25 +253,25 @@ impl Container for BrokenContainer {
         Some(self)
     }
 
-    fn way_out(&self) -> Option<&dyn WayOut> {
+    fn egress_endpoint(&self) -> Option<&dyn EgressEndpoint> {
         Some(self)
     }
 }
 
 #[async_trait]
-impl WayOut for BrokenContainer {
-    async fn gate(&self) -> Result<Gate> {
-        let mut gate = self.inner.way_out().unwrap().gate().await?;
+impl EgressEndpoint for BrokenContainer {
+    async fn egress_sockets(&self) -> Result<EgressSockets> {
+        let mut egress_sockets = self.inner.egress_endpoint().unwrap().egress_sockets().await?;
         if self.fault == Fault::MixesUpTheGate {
-            std::mem::swap(&mut gate.proxy, &mut gate.names_tcp);
+            std::mem::swap(&mut egress_sockets.proxy, &mut egress_sockets.names_tcp);
         }
-        Ok(gate)
+        Ok(egress_sockets)
     }
 
     fn closed(&self) -> BoxFuture<'static, ()> {
         match self.fault {
             Fault::NeverLetsGoOfTheGate => Box::pin(std::future::pending()),
-            _ => self.inner.way_out().unwrap().closed(),
+            _ => self.inner.egress_endpoint().unwrap().closed(),
         }
     }
 }

@@ -29,7 +29,7 @@ impl SandboxActor {
                     self.shared.pool.outdated(&record.profile);
                 }
                 self.let_go();
-                self.shared.gates.close(self.id).await;
+                self.shared.egress_sessions.close(self.id).await;
                 self.run(true, "", Some(reservation)).await
             }
         }
@@ -45,7 +45,7 @@ impl SandboxActor {
         let container = warm.container();
         let secrets = self.environment(record)?.secret_values().collect();
         // Nobody has served its gate until now, so nothing got out.
-        self.shared.gates.open(record, container, secrets, true).await?;
+        self.shared.egress_sessions.open(record, container, secrets, true).await?;
         (self.container, self.dying) = (Some(Arc::clone(container)), Some(warm.dying()));
         self.runs(record, ActivityKind::Start).await
     }

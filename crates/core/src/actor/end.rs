@@ -13,7 +13,7 @@ impl SandboxActor {
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
         self.end_files().await?;
         self.let_go();
-        self.shared.gates.close(self.id).await;
+        self.shared.egress_sessions.close(self.id).await;
         match record.container {
             Some(container) => self.shared.provider.destroy(container).await,
             None => Ok(()),

@@ -60,7 +60,7 @@ impl SandboxActor {
         };
         // Only what is written down is obeyed: a server that dies in between knows it the next time.
         if let Some(policy) = egress {
-            self.shared.gates.change(self.id, &policy);
+            self.shared.egress_sessions.change(self.id, &policy);
         }
         Ok(record)
     }

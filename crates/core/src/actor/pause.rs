@@ -38,7 +38,7 @@ impl SandboxActor {
         self.paused = container.state().await? == State::Paused;
         let secrets = self.environment(record)?.secret_values().collect();
         // Without its gate a sandbox still works; it only reaches nothing.
-        if let Err(error) = self.shared.gates.open(record, &container, secrets, false).await {
+        if let Err(error) = self.shared.egress_sessions.open(record, &container, secrets, false).await {
             tracing::error!(sandbox = %self.id, %error, "a sandbox's gate cannot be served");
         }
         self.container = Some(Arc::clone(&container));

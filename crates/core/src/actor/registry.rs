@@ -4,7 +4,7 @@ use super::{FileContainers, Patch, PoolClaim, RunOutcome, SandboxActor, SandboxR
 use crate::{
     Vault,
     admission::{Admission, Reservation},
-    egress::Gates,
+    egress::EgressSessions,
     lifecycle::{Lent, Working, Works},
     pool::Pool,
 };
@@ -33,13 +33,21 @@ impl SandboxRegistry {
         provider: Arc<dyn Provider>,
         vault: Arc<Vault>,
         admission: Admission,
-        gates: Arc<Gates>,
+        egress_sessions: Arc<EgressSessions>,
         pool: Pool,
         works: Arc<Works>,
     ) -> Self {
         let file_containers = FileContainers::default();
-        let shared =
-            Arc::new(Shared { store, provider, vault, admission, gates, pool, works, file_containers });
+        let shared = Arc::new(Shared {
+            store,
+            provider,
+            vault,
+            admission,
+            egress_sessions,
+            pool,
+            works,
+            file_containers,
+        });
         Self { shared, open: Arc::default() }
     }
 

@@ -1,19 +1,19 @@
 //! The way out of sandboxes: what each may reach, who serves its gate, and what it asked for. The proxy
-//! itself is `atoll_egress`; here is one owner of every gate ([`Gates`]), the rules of who may allow what
-//! ([`policy`]), and the way of each decision into the audit trail ([`notes`], [`teller`], [`running`]).
+//! itself is `atoll_egress`; here is one owner of every gate ([`EgressSessions`]), the rules of who may allow what
+//! ([`policy`]), and the way of each decision into the audit trail ([`decision_queue`], [`decision_writer`], [`running`]).
 
-mod gates;
+mod decision_queue;
+mod decision_writer;
 mod network;
-mod notes;
 mod policy;
 mod running;
-mod teller;
+mod sessions;
 mod view;
 
-pub(crate) use gates::Gates;
 pub use network::EgressToken;
 pub use policy::SessionNetwork;
 pub(crate) use running::{Entered, EnteredCell, Running, Secrets};
+pub(crate) use sessions::EgressSessions;
 pub use view::{EgressView, Refusals};
 
 use atoll_egress::{Egress, Mode, Policy, Reach, presets::PresetRegistry};

@@ -1,7 +1,7 @@
 //! The proxy over a network, for sandboxes that no socket tells apart: a token says whose a connection is. It
 //! opens nothing by itself: what its sandbox may reach is what its policy says, and only while it runs.
 
-use super::{gates::Gates, notes::Notes};
+use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
 use crate::{Caller, Core, now, operation::OperationSpec, ports::must_exist};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
@@ -22,9 +22,9 @@ pub struct EgressToken {
 }
 
 /// Tells like the sandbox's own gate, without asking the sandbox whose a socket is that it does not have.
-struct FromAfar(Arc<Notes>);
+struct RemoteRecorder(Arc<DecisionQueue>);
 
-impl Recorder for FromAfar {
+impl Recorder for RemoteRecorder {
     fn asked(&self, _: SocketAddr) -> u64 {
         self.0.asked_from_afar()
     }
@@ -68,24 +68,24 @@ impl Core {
 
     /// Serves the proxy to whoever has a token, until the future is dropped.
     pub async fn serve_egress(&self, listener: TcpListener) -> Result<()> {
-        let gates = Arc::downgrade(&self.gates);
+        let egress_sessions = Arc::downgrade(&self.egress_sessions);
         let lookup = move |session: &str| {
             let id = SandboxId::from_uuid(uuid::Uuid::try_parse(session).ok()?);
-            let (rules, notes) = gates.upgrade()?.lookup(id)?;
-            Some((rules, Arc::new(FromAfar(notes)) as Arc<dyn Recorder>))
+            let (rules, decision_queue) = egress_sessions.upgrade()?.lookup(id)?;
+            Some((rules, Arc::new(RemoteRecorder(decision_queue)) as Arc<dyn Recorder>))
         };
-        let engine = self.gates.parts.engine.clone();
+        let engine = self.egress_sessions.parts.engine.clone();
         engine.serve_network(listener, self.tokens()?, Arc::new(lookup)).await;
         Ok(())
     }
 }
 
-impl Gates {
+impl EgressSessions {
     /// What a sandbox's gate goes by, and whom it tells; none where it is not served.
     fn lookup(
         &self,
         id: SandboxId,
-    ) -> Option<(tokio::sync::watch::Receiver<Arc<atoll_egress::Rules>>, Arc<Notes>)> {
-        self.served().get(&id).map(|served| (served.rules.subscribe(), Arc::clone(&served.notes)))
+    ) -> Option<(tokio::sync::watch::Receiver<Arc<atoll_egress::Rules>>, Arc<DecisionQueue>)> {
+        self.served().get(&id).map(|served| (served.rules.subscribe(), Arc::clone(&served.decision_queue)))
     }
 }

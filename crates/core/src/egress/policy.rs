@@ -1,7 +1,7 @@
 //! Who may allow what. A policy is checked when it is written: by itself, against the ceiling of the
 //! caller's tier, and against the addresses that only an admin opens.
 
-use super::{EgressParts, Gates};
+use super::{EgressParts, EgressSessions};
 use crate::Caller;
 use atoll_egress::{Entry, Limits, Mode, Policy, Presets, Rules, Target};
 use atoll_store::Scope;
@@ -169,7 +169,7 @@ impl SessionNetwork {
     }
 }
 
-impl Gates {
+impl EgressSessions {
     /// The policy of a session's sandbox: that of the key's tier for everybody, an admin's being the usual tier's, and
     /// no more than that of what the session asked for.
     pub(crate) fn for_session(

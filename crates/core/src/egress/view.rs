@@ -1,6 +1,6 @@
 //! Looking at what a sandbox may reach and what it asked for, and changing the former.
 
-use super::gates::{Seen, policy_of};
+use super::sessions::{Seen, policy_of};
 use crate::{Caller, Core, operation::OperationSpec};
 use atoll_egress::{Entry, Mode, Policy, presets::Preset};
 use atoll_store::{
@@ -71,7 +71,7 @@ impl Core {
 
     async fn egress_of(&self, record: &SandboxRecord) -> Result<EgressView> {
         let policy = policy_of(record)?;
-        let presets = self.gates.parts.book.presets(Some(&record.image));
+        let presets = self.egress_sessions.parts.book.presets(Some(&record.image));
         let named = policy.presets.iter().flat_map(|name| {
             let entries = presets.0.get(name).cloned().unwrap_or_default();
             entries.into_iter().map(move |entry| (format!("preset {name}"), entry))
@@ -85,7 +85,7 @@ impl Core {
             ..EgressQuery::default()
         };
         let refusals = by_host(self.store.audit_egress(&refused).await?);
-        let seen = self.gates.seen(record.id);
+        let seen = self.egress_sessions.seen(record.id);
         let served = seen.is_some();
         let (open, totals, transparent, problem) = match seen {
             None => (0, self.store.egress_totals(record.id).await?, None, None),
@@ -109,7 +109,7 @@ impl Core {
         let audited = self.audited(caller, what).await?;
         let result = async {
             let record = audited.record()?;
-            let policy = self.gates.asked(caller, &record.image, None, Some(policy))?;
+            let policy = self.egress_sessions.asked(caller, &record.image, None, Some(policy))?;
             let record = self.registry.set_egress(id, policy).await?;
             self.egress_of(&record).await
         }
@@ -139,12 +139,12 @@ impl Core {
     #[must_use]
     pub fn egress_presets(&self, image: Option<&str>) -> Vec<Preset> {
         let image = image.map(|name| self.settings.aliases.get(name).map_or(name, String::as_str));
-        self.gates.parts.book.list(image)
+        self.egress_sessions.parts.book.list(image)
     }
 
     /// Ends every way out, and tells what is left to be told. For a server that ends.
     pub async fn close_gates(&self) {
-        self.gates.end().await;
+        self.egress_sessions.end().await;
     }
 }
 

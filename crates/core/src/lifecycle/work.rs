@@ -3,7 +3,9 @@
 //! Times are of the monotonic clock.
 
 use async_trait::async_trait;
-use atoll_provider::{Claimable, Container, FileChanges, Guest, LiveLimits, Pause, Ports, State, WayOut};
+use atoll_provider::{
+    Claimable, Container, EgressEndpoint, FileChanges, Guest, LiveLimits, Pause, Ports, State,
+};
 use atoll_store::SandboxId;
 use atoll_types::{ContainerId, Death, Result};
 use std::{
@@ -129,8 +131,8 @@ impl Container for Lent {
         self.container.ports()
     }
 
-    fn way_out(&self) -> Option<&dyn WayOut> {
-        self.container.way_out()
+    fn egress_endpoint(&self) -> Option<&dyn EgressEndpoint> {
+        self.container.egress_endpoint()
     }
 }
 

@@ -4,8 +4,8 @@
 use super::tunnel::{Answer, HELLO};
 use crate::{
     Host,
-    gate::{Account, Caller, Claim, Stop},
-    http::{Buffered, Client, Front, Reply, Session, linger},
+    http::{Buffered, Client, Front, HttpConnection, Reply, linger},
+    session::{Account, Caller, Claim, Stop},
     tls::{First, Hello, UNRECOGNIZED_NAME},
 };
 use std::{io::Cursor, sync::Arc, time::Instant};
@@ -25,7 +25,7 @@ pub(super) async fn open(
 ) {
     let claim = Claim { inspected: true, ..claim };
     // On other ports the client may well begin TLS, and could not be told any more.
-    if caller.gate().shared.authority.is_none() && claim.port != 80 {
+    if caller.session().shared.authority.is_none() && claim.port != 80 {
         caller.refuse(&claim, NO_AUTHORITY);
         return answer.no(client, Reply::not_allowed(&claim.host, NO_AUTHORITY)).await;
     }
@@ -49,7 +49,7 @@ pub(super) async fn open(
         }
         First::Other => {
             let front = Front::Inside(claim.host, claim.port);
-            Session::new(caller, front, false).serve(client, None).await;
+            HttpConnection::new(caller, front, false).serve(client, None).await;
         }
         First::More | First::Bad => {
             caller.refuse(&claim, "nothing to look at");
@@ -74,7 +74,7 @@ async fn first(client: &mut Client) -> First {
 /// Ends the client's TLS and serves what is inside.
 async fn look(caller: &Arc<Caller>, client: Client, (claim, rule): (Claim, &str)) {
     let started = Instant::now();
-    let Some(authority) = &caller.gate().shared.authority else {
+    let Some(authority) = &caller.session().shared.authority else {
         return caller.refuse(&claim, NO_AUTHORITY);
     };
     let config = match authority.config(&claim.host) {
@@ -94,7 +94,7 @@ async fn look(caller: &Arc<Caller>, client: Client, (claim, rule): (Claim, &str)
             let reader = Buffered::new(reader, Vec::new());
             let client = Client { reader, writer: Box::new(writer), begun: false };
             let front = Front::Inside(claim.host, claim.port);
-            Session::new(caller, front, true).serve(client, None).await;
+            HttpConnection::new(caller, front, true).serve(client, None).await;
             return;
         }
         Ok(Err(error)) => format!("the client does not accept the server's certificate: {error}"),

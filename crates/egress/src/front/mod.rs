@@ -9,9 +9,9 @@ pub(crate) use network::serve as serve_network;
 
 use crate::{
     Host, Via,
-    gate::{Caller, Claim},
-    http::{Client, Front, Reply, RequestHead, Session, authority, linger},
+    http::{Client, Front, HttpConnection, Reply, RequestHead, authority, linger},
     names::is_reserved,
+    session::{Caller, Claim},
 };
 use socket2::SockRef;
 use std::{
@@ -35,8 +35,8 @@ pub(crate) async fn proxy(caller: Arc<Caller>, stream: TcpStream) {
     if first == [socks::VERSION] {
         return socks::serve(&caller, client).await;
     }
-    let mut session = Session::new(&caller, Front::Proxy, false);
-    if let Some((client, head)) = session.serve(client, None).await {
+    let mut connection = HttpConnection::new(&caller, Front::Proxy, false);
+    if let Some((client, head)) = connection.serve(client, None).await {
         connect(&caller, client, &head).await;
     }
 }
@@ -84,7 +84,7 @@ pub(crate) async fn redirected(caller: Arc<Caller>, stream: TcpStream) {
         return client.abort();
     };
     let (address, port) = (*meant.ip(), meant.port());
-    match caller.gate().names.name(address).filter(|_| is_reserved(address)) {
+    match caller.session().names.name(address).filter(|_| is_reserved(address)) {
         Some(name) => {
             tunnel::open(&caller, client, (Via::Transparent, Host::Name(name), port), Answer::Silent).await;
         }

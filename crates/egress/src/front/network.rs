@@ -5,8 +5,8 @@ use super::connect;
 use crate::{
     Entry, Lookup, Tokens,
     engine::Shared,
-    gate::{Caller, Gate},
-    http::{Badge, Client, Front, Reply, Session, Unread, linger},
+    http::{Badge, Client, Front, HttpConnection, Reply, Unread, linger},
+    session::{Caller, EgressSession},
 };
 use std::{
     collections::HashMap,
@@ -30,32 +30,32 @@ struct Network {
     shared: Arc<Shared>,
     tokens: Tokens,
     lookup: Arc<Lookup>,
-    gates: Mutex<HashMap<String, Arc<Gate>>>,
+    gates: Mutex<HashMap<String, Arc<EgressSession>>>,
 }
 
 impl Network {
     /// The way out of a session's sandbox, as long as there is one.
-    fn gate(&self, session: &str) -> Option<Arc<Gate>> {
-        let found = (self.lookup)(session);
+    fn session(&self, connection: &str) -> Option<Arc<EgressSession>> {
+        let found = (self.lookup)(connection);
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((rules, recorder)) = found else {
-            gates.remove(session);
+            gates.remove(connection);
             return None;
         };
-        match gates.get(session) {
-            Some(gate) if gate.is_of(&rules) => Some(Arc::clone(gate)),
+        match gates.get(connection) {
+            Some(session) if session.is_of(&rules) => Some(Arc::clone(session)),
             _ => {
-                let gate = Gate::new(Arc::clone(&self.shared), rules, recorder);
-                gates.insert(session.to_owned(), Arc::clone(&gate));
-                Some(gate)
+                let session = EgressSession::new(Arc::clone(&self.shared), rules, recorder);
+                gates.insert(connection.to_owned(), Arc::clone(&session));
+                Some(session)
             }
         }
     }
 
     fn tidy(&self) {
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
-        gates.retain(|_, gate| !gate.is_over());
-        gates.values().for_each(|gate| gate.flush());
+        gates.retain(|_, session| !session.is_over());
+        gates.values().for_each(|session| session.flush());
     }
 
     async fn serve(&self, stream: TcpStream, from: SocketAddr, unknown: OwnedSemaphorePermit) {
@@ -70,23 +70,23 @@ impl Network {
             Ok(claims) => claims,
             Err(why) => return say(client, Reply::token(why)).await,
         };
-        let Some(gate) = self.gate(&claims.session_id) else {
+        let Some(session) = self.session(&claims.session_id) else {
             return say(client, Reply::stranger()).await;
         };
         drop(unknown);
         let all = claims.allowed_hosts == ["*"];
         let hosts = claims.allowed_hosts.iter().filter_map(|host| host.parse::<Entry>().ok()).collect();
-        let caller = Caller::new(&gate, gate.asked(from), if all { None } else { Some(hosts) });
-        let _slot = match gate.admit() {
+        let caller = Caller::new(&session, session.asked(from), if all { None } else { Some(hosts) });
+        let _slot = match session.admit() {
             Ok(slot) => slot,
             Err(limit) => {
                 caller.malformed(crate::Via::Connect, "", &format!("limit: {limit}"));
                 return say(client, Reply::limit(limit)).await;
             }
         };
-        let badge = Badge { tokens: self.tokens.clone(), session: claims.session_id };
-        let mut session = Session::new(&caller, Front::Proxy, false).with_badge(badge);
-        if let Some((client, head)) = session.serve(client, Some(head)).await {
+        let badge = Badge { tokens: self.tokens.clone(), connection: claims.session_id };
+        let mut connection = HttpConnection::new(&caller, Front::Proxy, false).with_badge(badge);
+        if let Some((client, head)) = connection.serve(client, Some(head)).await {
             connect(&caller, client, &head).await;
         }
     }

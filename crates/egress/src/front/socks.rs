@@ -1,7 +1,7 @@
 //! SOCKS5: names and addresses, connections only. Nobody signs in: the socket says who is asking.
 
 use super::tunnel::{self, Answer};
-use crate::{Host, Via, gate::Caller, http::Client};
+use crate::{Host, Via, http::Client, session::Caller};
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
     sync::Arc,

@@ -5,8 +5,8 @@ use super::{inspect, socks};
 use crate::{
     Host, Verdict, Via,
     dial::Failed,
-    gate::{Account, Caller, Claim, Stop, Way},
     http::{Buffered, Client, Reply, Tcp, linger, pump},
+    session::{Account, Caller, Claim, Stop, Way},
     tls::{First, Hello, UNRECOGNIZED_NAME},
 };
 use std::{
@@ -68,8 +68,8 @@ pub(super) async fn open(
 
 async fn through(caller: &Arc<Caller>, mut client: Client, (mut claim, rule): (Claim, &str), answer: Answer) {
     let (host, port, started) = (claim.host.clone(), claim.port, Instant::now());
-    let decide = |address| caller.gate().decide_address(address, port);
-    let stream = match caller.gate().shared.dialer.dial(&host, port, decide).await {
+    let decide = |address| caller.session().decide_address(address, port);
+    let stream = match caller.session().shared.dialer.dial(&host, port, decide).await {
         Ok((stream, address)) => {
             claim.address = Some(address);
             stream

@@ -1,7 +1,7 @@
 //! What the proxy itself answers. One plain line that names the host, in the status line too: that is the
 //! only part that pip and npm show.
 
-use crate::{Host, dial::Failed, gate::Stop};
+use crate::{Host, dial::Failed, session::Stop};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 pub(crate) struct Reply {

@@ -4,7 +4,7 @@
 use super::table::{LIFETIME, is_reserved};
 use crate::{
     Host, Verdict,
-    gate::{Caller, shown},
+    session::{Caller, shown},
 };
 use hickory_proto::{
     op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
@@ -68,7 +68,7 @@ fn decide(query: &Query, caller: &Caller) -> (ResponseCode, Option<RData>) {
     if name == "localhost" || name.ends_with(".localhost") {
         return (ResponseCode::NoError, localhost(query.query_type()));
     }
-    let verdict = caller.gate().rules().may_name(&Host::Name(name.clone()));
+    let verdict = caller.session().rules().may_name(&Host::Name(name.clone()));
     if !matches!(verdict, Verdict::Allow(_)) {
         caller.question(&name, &verdict);
         return (ResponseCode::NXDomain, None);
@@ -77,7 +77,7 @@ fn decide(query: &Query, caller: &Caller) -> (ResponseCode, Option<RData>) {
         // There is such a name, and it has nothing else.
         return (ResponseCode::NoError, None);
     }
-    match caller.gate().names.address(&name) {
+    match caller.session().names.address(&name) {
         Some(address) => {
             caller.question(&name, &verdict);
             (ResponseCode::NoError, Some(RData::A(A(address))))
@@ -99,7 +99,7 @@ fn reverse(name: &Name, caller: &Caller) -> (ResponseCode, Option<RData>) {
     let address = name.parse_arpa_name().ok().map(|net| net.addr());
     let known = match address {
         Some(IpAddr::V4(Ipv4Addr::LOCALHOST)) => Some("localhost".to_owned()),
-        Some(IpAddr::V4(address)) if is_reserved(address) => caller.gate().names.name(address),
+        Some(IpAddr::V4(address)) if is_reserved(address) => caller.session().names.name(address),
         _ => None,
     };
     match known.and_then(|name| Name::from_ascii(format!("{name}.")).ok()) {
@@ -111,16 +111,16 @@ fn reverse(name: &Name, caller: &Caller) -> (ResponseCode, Option<RData>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Decision, Egress, EgressSettings, Policy, Presets, Recorder, Rules, gate::Gate};
+    use crate::{Decision, Egress, EgressSettings, Policy, Presets, Recorder, Rules, session::EgressSession};
     use proptest::prelude::*;
     use std::{
         net::SocketAddr,
         sync::{Arc, OnceLock},
     };
 
-    struct Nobody;
+    struct NoRecorder;
 
-    impl Recorder for Nobody {
+    impl Recorder for NoRecorder {
         fn asked(&self, _: SocketAddr) -> u64 {
             0
         }
@@ -138,7 +138,7 @@ mod tests {
         static EGRESS: OnceLock<Egress> = OnceLock::new();
         let settings = EgressSettings { nameservers, ..EgressSettings::default() };
         let egress = EGRESS.get_or_init(|| Egress::new(settings).unwrap());
-        Caller::new(&Gate::new(Arc::clone(&egress.0), rules, Arc::new(Nobody)), 0, None)
+        Caller::new(&EgressSession::new(Arc::clone(&egress.0), rules, Arc::new(NoRecorder)), 0, None)
     }
 
     fn question(name: &str, kind: u16) -> Vec<u8> {
@@ -155,7 +155,7 @@ mod tests {
         prop_assert_eq!(reply.metadata.message_type, MessageType::Response);
         for record in &reply.answers {
             if let RData::A(address) = &record.data {
-                let name = caller.gate().names.name(address.0);
+                let name = caller.session().names.name(address.0);
                 let fits = name.is_some_and(|name| name == "a.example" || name.ends_with(".a.example"));
                 prop_assert!(fits || address.0 == Ipv4Addr::LOCALHOST, "{record}");
             }

@@ -6,7 +6,7 @@ mod table;
 
 pub(crate) use table::{Table, is_reserved};
 
-use crate::gate::{Caller, Gate};
+use crate::session::{Caller, EgressSession};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -19,7 +19,7 @@ const MOST_QUESTIONS: usize = 256;
 const BETWEEN: Duration = Duration::from_secs(10);
 
 /// Answers questions that come as datagrams, for as long as it runs.
-pub(crate) async fn serve_datagrams(gate: Arc<Gate>, socket: UdpSocket) {
+pub(crate) async fn serve_datagrams(session: Arc<EgressSession>, socket: UdpSocket) {
     let mut buffer = vec![0; answer::MOST_BYTES + 1];
     loop {
         let (length, from) = match socket.recv_from(&mut buffer).await {
@@ -32,8 +32,8 @@ pub(crate) async fn serve_datagrams(gate: Arc<Gate>, socket: UdpSocket) {
                 continue;
             }
         };
-        let caller = Caller::new(&gate, gate.asked(from), None);
-        if let Err(limit) = gate.start() {
+        let caller = Caller::new(&session, session.asked(from), None);
+        if let Err(limit) = session.start() {
             caller.malformed(crate::Via::Name, "", &format!("limit: {limit}"));
             continue;
         }
@@ -56,7 +56,7 @@ pub(crate) async fn serve_stream(caller: Arc<Caller>, mut stream: TcpStream) -> 
         let mut bytes = vec![0; length];
         let Ok(read) = timeout(BETWEEN, stream.read_exact(&mut bytes)).await else { return Ok(()) };
         read?;
-        if caller.gate().start().is_err() {
+        if caller.session().start().is_err() {
             caller.malformed(crate::Via::Name, "", "limit: connections_per_second");
             return Ok(());
         }

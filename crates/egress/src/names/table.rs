@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atoll_types::gate::{RESERVED, RESERVED_PREFIX};
+use atoll_types::egress_address::{RESERVED, RESERVED_PREFIX};
 
 /// How long an answer may be believed.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(30);

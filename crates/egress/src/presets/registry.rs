@@ -133,7 +133,7 @@ impl PresetRegistry {
             let state = self.state();
             (state.images.values().cloned().collect(), state.used.clone())
         };
-        let places: Vec<Option<&Findings>> =
+        let connection_limit: Vec<Option<&Findings>> =
             [None].into_iter().chain(images.iter().map(|i| Some(&**i))).collect();
         let mut asked: Vec<Index> = Vec::new();
         for ecosystem in Ecosystem::ALL {
@@ -141,7 +141,7 @@ impl PresetRegistry {
             if self.operator.contains_key(ecosystem.as_str()) || !used_now.contains(&ecosystem) {
                 continue;
             }
-            for image in &places {
+            for image in &connection_limit {
                 for (index, operator) in used(ecosystem, &self.machine, *image) {
                     let known = asked.iter().any(|other| other.url == index.url);
                     // An image sends nobody to an address.

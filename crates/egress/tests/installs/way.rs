@@ -6,7 +6,7 @@ use atoll_egress::{
     presets::{Place, PresetRegistry, learn},
     variables,
 };
-use atoll_types::gate::{PROXY, TRUST_BUNDLE};
+use atoll_types::egress_address::{PROXY, TRUST_BUNDLE};
 use std::{
     collections::BTreeMap,
     net::{SocketAddr, TcpListener, UdpSocket},

@@ -1,11 +1,11 @@
 //! The server over Streamable HTTP. Before the SDK sees a request it is known that the page that asks may
-//! ([`gate`]), who asks (by whoever mounts this), that the body is within the limits, whose MCP session is
+//! ([`origin_check`]), who asks (by whoever mounts this), that the body is within the limits, whose MCP session is
 //! meant ([`owners`]), and in which thread.
 //!
 //! The thread is what the header `X-Thread-Id` names; without it, that of the MCP session, and for clients of
 //! protocol 2026-07-28, which knows no sessions, one thread for all that the key's owner does so.
 
-mod gate;
+mod origin_check;
 mod owners;
 mod presence;
 mod reply;
@@ -17,9 +17,9 @@ use atoll_store::McpSession;
 use atoll_tool_sessions::{CancellationToken, ThreadId, Who};
 use atoll_types::Result;
 use bytes::Bytes;
-use gate::{Gate, Page};
 use http::{HeaderMap, Method, Request, StatusCode, header::HeaderName, request::Parts};
 use http_body_util::{BodyExt, Full, Limited};
+use origin_check::{OriginCheck, Page};
 use owners::SessionOwners;
 use presence::{Left, Presence};
 use reply::{Answer, Refusal, allow, ended, preflight};
@@ -60,7 +60,7 @@ pub struct Http(Arc<Inner>);
 
 struct Inner {
     face: Arc<Face>,
-    gate: Gate,
+    origin_check: OriginCheck,
     owners: SessionOwners,
     presence: Arc<Presence>,
     /// What is done when a client may have vanished.
@@ -86,13 +86,13 @@ impl Http {
             .with_max_request_body_bytes(LARGEST_BODY)
             .with_cancellation_token(end);
         config.session_store = Some(Arc::new(owners.clone()));
-        let gate = Gate::new(&face.settings, loopback);
+        let origin_check = OriginCheck::new(&face.settings, loopback);
         let shared = Arc::clone(&face);
         let make = move || Ok(Server::shared(Arc::clone(&shared)));
         let sdk = StreamableHttpService::new(make, Arc::clone(&manager), config);
         Self(Arc::new_cyclic(|inner: &Weak<Inner>| {
             let left = left(inner.clone(), Duration::from_secs(face.settings.vanished_seconds.into()));
-            Inner { face, gate, owners, presence: Arc::default(), left, manager, sdk }
+            Inner { face, origin_check, owners, presence: Arc::default(), left, manager, sdk }
         }))
     }
 }
@@ -220,7 +220,7 @@ impl Inner {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let page = match self.gate.check(request.uri(), request.headers()) {
+        let page = match self.origin_check.check(request.uri(), request.headers()) {
             Ok(page) => page,
             Err(why) => return Refusal::new(StatusCode::FORBIDDEN, why).answer(),
         };

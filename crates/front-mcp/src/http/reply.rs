@@ -1,6 +1,6 @@
 //! Answers that the SDK has no part in: refusals, in the shape of the protocol, and what browsers ask for.
 
-use super::gate::Page;
+use super::origin_check::Page;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};

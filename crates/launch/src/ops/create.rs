@@ -5,7 +5,7 @@ use super::destroy::free;
 use crate::{
     cgroup, clock,
     context::Context,
-    gate::{self, Gate},
+    egress_sockets::{self, EgressSockets},
     mounts::{self, Attributes},
     observe,
     record::{self, Record},
@@ -34,7 +34,7 @@ fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 /// Makes and starts a container; on any failure nothing of it is left.
-pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(ContainerStatus, Gate)> {
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(ContainerStatus, EgressSockets)> {
     request.profile.validate()?;
     request.limits.validate()?;
     refuse_unenforced(context)?;
@@ -126,7 +126,7 @@ fn launch(
     image: &Image,
     start: &Start,
     request: &CreateRequest,
-) -> Result<(ContainerStatus, Gate)> {
+) -> Result<(ContainerStatus, EgressSockets)> {
     let container = record.container;
     let range = uids::range(record.slot);
     let userns = match start.own_kernel() {
@@ -170,7 +170,12 @@ fn launch(
 }
 
 /// Lets a container's PID 1 go, when all that must be there before is.
-fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Result<(ContainerStatus, Gate)> {
+fn begin(
+    context: &Context,
+    mut record: Record,
+    start: &Start,
+    pid: i32,
+) -> Result<(ContainerStatus, EgressSockets)> {
     let container = record.container;
     // From here on PID 1's end finds its container.
     std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid))
@@ -179,12 +184,12 @@ fn begin(context: &Context, mut record: Record, start: &Start, pid: i32) -> Resu
         record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
     record.pid = pid;
     // Before anything runs there: nobody can take a place that is taken.
-    let gate = gate::open(pid)?;
-    gate::keep(context, container, &gate)?;
+    let egress_sockets = egress_sockets::open(pid)?;
+    egress_sockets::keep(context, container, &egress_sockets)?;
     cgroup::limit_sockets(context, container, &record.limits)?;
     start.start(context, container)?;
     record::save(context, &record)?;
-    Ok((record.status(context, None), gate))
+    Ok((record.status(context, None), egress_sockets))
 }
 
 /// Finds or makes what the sandbox writes to. Whatever a volume holds, this neither waits for it nor needs space

@@ -1,7 +1,7 @@
 //! Ends a container and frees everything that it had. This is the one place that frees; it may be
 //! repeated, and it works from what is there rather than from what should be.
 
-use crate::{cgroup, context::Context, gate, observe, record, runtime::Start, uids, wire};
+use crate::{cgroup, context::Context, egress_sockets, observe, record, runtime::Start, uids, wire};
 use atoll_launch_proto::ObserveRequest;
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Error, Result, Storage};
@@ -66,7 +66,7 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
         observe::tell(context, ObserveRequest::Forget(container));
     }
     // A socket that is left open would keep the container's network alive.
-    gate::forget(context, container);
+    egress_sockets::forget(context, container);
     context.storage.remove(Tree::Spool(container))?;
     context.storage.remove(Tree::Temporary(container))?;
     context.storage.remove(Tree::Scratch(container))?;

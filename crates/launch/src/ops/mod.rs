@@ -3,7 +3,7 @@
 
 mod create;
 mod destroy;
-mod gate;
+mod egress_sockets;
 mod inspect;
 mod limits;
 mod pause;
@@ -13,7 +13,7 @@ mod volumes;
 
 pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
-pub(crate) use gate::gate;
+pub(crate) use egress_sockets::egress_sockets;
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::{claim, current, set_limits};
 pub(crate) use pause::{pause, reclaim, unpause};

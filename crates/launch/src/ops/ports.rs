@@ -5,7 +5,7 @@ use crate::{context::Context, net, record::Record};
 use atoll_launch_proto::{Family, MAX_DESCRIPTORS, SocketsRequest};
 use atoll_types::{
     ContainerId, Error, ErrorCode, Result,
-    gate::{PROXY, REDIRECTED},
+    egress_address::{PROXY, REDIRECTED},
 };
 use rustix::{
     fd::OwnedFd,
@@ -64,7 +64,7 @@ pub(crate) fn ports(context: &Context, container: ContainerId) -> Result<Vec<u16
             Err(e) => return Err(Error::internal(format!("the table of sockets cannot be read: {e}"))),
         }
     }
-    // The gate's own places are nobody's server,
+    // The egress socket set's own places are nobody's server,
     found.remove(&PROXY.port());
     found.remove(&REDIRECTED.port());
     // and neither is PID 1's, where it listens on TCP.

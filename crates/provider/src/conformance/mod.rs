@@ -1,13 +1,13 @@
 //! What every provider must do, as checks that run against a real one. A check makes its own
 //! containers and frees them, so checks run in any order and side by side.
 
+mod egress_endpoint;
 mod isolation;
 mod lifecycle;
 mod pause;
 mod ports;
 mod usage;
 mod volumes;
-mod way_out;
 mod work;
 
 use crate::{Command, Container, ContainerSpec, Finished, Provider};
@@ -74,9 +74,9 @@ checks![
     ports::connections_end_with_the_container,
     usage::what_is_used_is_the_containers_own,
     usage::what_is_gone_uses_nothing,
-    way_out::what_is_asked_at_the_gate_is_heard_outside,
-    way_out::whoever_serves_a_gate_is_told_of_its_end,
-    way_out::added_certificates_are_found_inside,
+    egress_endpoint::what_is_asked_at_the_gate_is_heard_outside,
+    egress_endpoint::whoever_serves_a_gate_is_told_of_its_end,
+    egress_endpoint::added_certificates_are_found_inside,
 ];
 
 /// Runs every check, one after the other, and returns those that failed with their reasons.

@@ -1,7 +1,7 @@
 //! Writes what proxies tell into the audit trail, for all sandboxes, some of each in turn. Where the trail
 //! cannot be written the word goes round, and no new connection is made until it can be again.
 
-use super::notes::{Notes, Row};
+use super::decision_queue::{DecisionQueue, Row};
 use atoll_audit::Ledger;
 use std::{
     sync::{
@@ -23,23 +23,23 @@ const RETRY: Duration = Duration::from_millis(500);
 const LAST: Duration = Duration::from_secs(5);
 
 /// The way into the trail.
-pub(super) struct Teller {
-    all: Mutex<Vec<Arc<Notes>>>,
+pub(super) struct DecisionWriter {
+    all: Mutex<Vec<Arc<DecisionQueue>>>,
     pub(super) wake: Arc<Notify>,
     failing: watch::Sender<bool>,
     writing: AtomicBool,
 }
 
-impl Teller {
+impl DecisionWriter {
     /// Starts the task that writes; it ends with the last handle.
     pub(super) fn start(ledger: Ledger) -> Arc<Self> {
-        let teller = Arc::new(Self {
+        let decision_writer = Arc::new(Self {
             all: Mutex::default(),
             wake: Arc::default(),
             failing: watch::Sender::new(false),
             writing: AtomicBool::new(false),
         });
-        let (weak, wake) = (Arc::downgrade(&teller), Arc::clone(&teller.wake));
+        let (weak, wake) = (Arc::downgrade(&decision_writer), Arc::clone(&decision_writer.wake));
         tokio::spawn(async move {
             let mut rest = false;
             loop {
@@ -48,19 +48,19 @@ impl Teller {
                 } else {
                     wake.notified().await;
                 }
-                let Some(teller) = weak.upgrade() else { return };
-                rest = teller.tell(&ledger).await;
+                let Some(decision_writer) = weak.upgrade() else { return };
+                rest = decision_writer.tell(&ledger).await;
             }
         });
-        teller
+        decision_writer
     }
 
     /// Tells of one more sandbox, until its notes are over.
-    pub(super) fn add(&self, notes: Arc<Notes>) {
+    pub(super) fn add(&self, decision_queue: Arc<DecisionQueue>) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         // Most sandboxes never have anything to tell, so nobody else would let go of those that are over.
-        all.retain(|notes| !notes.is_over());
-        all.push(notes);
+        all.retain(|decision_queue| !decision_queue.is_over());
+        all.push(decision_queue);
     }
 
     /// Whether the trail cannot be written.
@@ -70,13 +70,13 @@ impl Teller {
 
     fn gather(&self) -> Vec<Row> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|notes| !notes.is_over());
+        all.retain(|decision_queue| !decision_queue.is_over());
         let mut rows = Vec::new();
-        for notes in &*all {
+        for decision_queue in &*all {
             if rows.len() >= OF_ALL {
                 break;
             }
-            rows.extend(notes.take(OF_ONE));
+            rows.extend(decision_queue.take(OF_ONE));
         }
         // Who was passed over is first the next time.
         let first = all.len().min(1);
@@ -86,7 +86,7 @@ impl Teller {
 
     fn waits(&self) -> bool {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().any(|notes| !notes.is_empty())
+        all.iter().any(|decision_queue| !decision_queue.is_empty())
     }
 
     /// Writes what there is, and says whether something waits.

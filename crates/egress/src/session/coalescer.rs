@@ -35,12 +35,12 @@ struct Second {
     waiting: HashMap<Key, Waiting>,
 }
 
-pub(crate) struct Teller {
+pub(crate) struct DecisionCoalescer {
     recorder: Arc<dyn Recorder>,
     second: Mutex<Second>,
 }
 
-impl Teller {
+impl DecisionCoalescer {
     pub(crate) fn new(recorder: Arc<dyn Recorder>) -> Self {
         let second = Second { began: Instant::now(), waiting: HashMap::new() };
         Self { recorder, second: Mutex::new(second) }
@@ -78,7 +78,7 @@ impl Teller {
                 }
             }
         };
-        self.tell(due);
+        self.coalescer(due);
         if let Some(decision) = told {
             self.recorder.decided(asker, decision);
         }
@@ -86,7 +86,7 @@ impl Teller {
 
     /// Tells what waits, if its second is over.
     pub(crate) fn flush(&self) {
-        self.tell(self.take_due(false));
+        self.coalescer(self.take_due(false));
     }
 
     fn take_due(&self, all: bool) -> Vec<Waiting> {
@@ -98,16 +98,16 @@ impl Teller {
         second.waiting.drain().map(|(_, waiting)| waiting).filter(|w| w.more > 0).collect()
     }
 
-    fn tell(&self, due: Vec<Waiting>) {
+    fn coalescer(&self, due: Vec<Waiting>) {
         for Waiting { asker, decision, more } in due {
             self.recorder.decided(asker, Decision { count: more, ..decision });
         }
     }
 }
 
-impl Drop for Teller {
+impl Drop for DecisionCoalescer {
     fn drop(&mut self) {
-        self.tell(self.take_due(true));
+        self.coalescer(self.take_due(true));
     }
 }
 
@@ -160,12 +160,12 @@ mod tests {
     #[test]
     fn equal_ones_are_told_as_one_and_none_is_lost() {
         let told = Arc::new(Told::default());
-        let teller = Teller::new(told.clone());
+        let coalescer = DecisionCoalescer::new(told.clone());
         for asker in 0..100 {
-            teller.at_once(asker, refusal("a.example"));
+            coalescer.at_once(asker, refusal("a.example"));
         }
-        teller.at_once(100, refusal("b.example"));
-        drop(teller);
+        coalescer.at_once(100, refusal("b.example"));
+        drop(coalescer);
         let told = told.0.lock().unwrap();
         let of = |host: &str| told.iter().filter(|(_, d)| d.host == host).map(|(_, d)| d.count).sum::<u32>();
         assert_eq!((of("a.example"), of("b.example")), (100, 1));
@@ -176,11 +176,11 @@ mod tests {
     #[test]
     fn a_flood_of_different_ones_is_told_in_a_few() {
         let told = Arc::new(Told::default());
-        let teller = Teller::new(told.clone());
+        let coalescer = DecisionCoalescer::new(told.clone());
         for n in 0..10_000 {
-            teller.at_once(n, refusal(&format!("data{n}.example")));
+            coalescer.at_once(n, refusal(&format!("data{n}.example")));
         }
-        drop(teller);
+        drop(coalescer);
         let told = told.0.lock().unwrap();
         assert_eq!(told.iter().map(|(_, d)| d.count).sum::<u32>(), 10_000);
         assert!(told.len() < 1000, "{}", told.len());

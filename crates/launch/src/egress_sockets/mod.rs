@@ -1,21 +1,21 @@
-//! The gate of a container: the sockets in its network by which whatever is inside can ask to get out.
+//! The egress socket set of a container: the sockets in its network by which whatever is inside can ask to get out.
 //! They are bound before anything runs there and kept outside as long as the container lives
-//! ([`keeper`]), so that nobody inside can take their places. Who serves them is the server's business.
+//! ([`holder`]), so that nobody inside can take their places. Who serves them is the server's business.
 
-mod ask;
-mod keeper;
+mod holder;
 mod netlink;
+mod protocol;
+mod recover;
 mod redirect;
 mod restore;
-mod salvage;
 
 use crate::{net, sys};
-pub(crate) use ask::{forget, keep};
 use atoll_types::{
     Error, Result,
-    gate::{PROXY, REDIRECTED, RESOLVER},
+    egress_address::{PROXY, REDIRECTED, RESOLVER},
 };
-pub(crate) use keeper::Keeper;
+pub(crate) use holder::SocketHolder;
+pub(crate) use protocol::{forget, keep};
 pub(crate) use restore::{find, restore_all};
 use rustix::{
     fd::{BorrowedFd, OwnedFd},
@@ -23,35 +23,36 @@ use rustix::{
 };
 use std::{io, net::SocketAddrV4};
 
-/// Connections that may wait for whoever serves the gate.
+/// Connections that may wait for whoever serves the egress socket set.
 const BACKLOG: i32 = 512;
-/// The most sockets of a gate.
+/// The most sockets of a egress socket set.
 const MOST: usize = 4;
 
-/// One of the gate's sockets.
+/// One of the egress socket set's sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct SocketSpec {
     address: SocketAddrV4,
     kind: SocketType,
     /// Whether it takes connections to addresses that are not its own.
     any_address: bool,
 }
 
-const PLACES: [Place; 3] = [
-    Place { address: PROXY, kind: SocketType::STREAM, any_address: false },
-    Place { address: RESOLVER, kind: SocketType::DGRAM, any_address: false },
-    Place { address: RESOLVER, kind: SocketType::STREAM, any_address: false },
+const PLACES: [SocketSpec; 3] = [
+    SocketSpec { address: PROXY, kind: SocketType::STREAM, any_address: false },
+    SocketSpec { address: RESOLVER, kind: SocketType::DGRAM, any_address: false },
+    SocketSpec { address: RESOLVER, kind: SocketType::STREAM, any_address: false },
 ];
 /// There only where the kernel can send connections to it.
-const REDIRECTED_PLACE: Place = Place { address: REDIRECTED, kind: SocketType::STREAM, any_address: true };
+const REDIRECTED_PLACE: SocketSpec =
+    SocketSpec { address: REDIRECTED, kind: SocketType::STREAM, any_address: true };
 
-/// The sockets of a gate, in the order of the protocol: the proxy's, the resolver's two, and where
+/// The sockets of a egress socket set, in the order of the protocol: the proxy's, the resolver's two, and where
 /// connections to the reserved block end up, if they do.
 #[derive(Debug)]
-pub(crate) struct Gate(Vec<OwnedFd>);
+pub(crate) struct EgressSockets(Vec<OwnedFd>);
 
-impl Gate {
-    /// A gate has three sockets or four.
+impl EgressSockets {
+    /// A egress socket set has three sockets or four.
     fn of(sockets: Vec<OwnedFd>) -> Option<Self> {
         (PLACES.len()..=MOST).contains(&sockets.len()).then_some(Self(sockets))
     }
@@ -73,7 +74,7 @@ impl Gate {
 
     /// Binds every socket, in the network namespace that this process is in. What cannot be bound is
     /// asked for from `otherwise`.
-    fn bind(mut otherwise: impl FnMut(Place, io::Error) -> Result<OwnedFd>) -> Result<Self> {
+    fn bind(mut otherwise: impl FnMut(SocketSpec, io::Error) -> Result<OwnedFd>) -> Result<Self> {
         let mut sockets = Vec::with_capacity(MOST);
         for place in PLACES {
             sockets.push(place.bind().or_else(|e| otherwise(place, e))?);
@@ -89,7 +90,7 @@ impl Gate {
     }
 }
 
-impl Place {
+impl SocketSpec {
     /// Nobody else can bind where it did: a second socket is let in only if both ask for that, and for
     /// connections only if neither listens.
     fn bind(self) -> io::Result<OwnedFd> {
@@ -109,13 +110,13 @@ impl Place {
     }
 }
 
-/// Prepares the network of a container that nothing runs in yet: its loopback and its gate.
-pub(crate) fn open(pid: i32) -> Result<Gate> {
+/// Prepares the network of a container that nothing runs in yet: its loopback and its egress socket set.
+pub(crate) fn open(pid: i32) -> Result<EgressSockets> {
     let fault = |e: io::Error| Error::internal(format!("cannot prepare the container's network: {e}"));
     let namespace = net::namespace_of(pid).map_err(fault)?;
     net::inside(namespace, || {
         net::loopback_up().map_err(fault)?;
-        Gate::bind(|place, e| Err(Error::internal(format!("cannot bind {}: {e}", place.address))))
+        EgressSockets::bind(|place, e| Err(Error::internal(format!("cannot bind {}: {e}", place.address))))
     })
     .map_err(fault)?
 }

@@ -2,7 +2,7 @@
 //! outside, under every runtime.
 
 use super::fixture::{Instance, python, says, shell, spec};
-use atoll_provider::{Command, Container, ContainerSpec, Gate, Provider};
+use atoll_provider::{Command, Container, ContainerSpec, EgressSockets, Provider};
 use atoll_types::{ErrorCode, ExecId, Isolation, Profile};
 use rustix::{fd::AsFd, fs::fstat};
 use std::{net::SocketAddr, sync::Arc};
@@ -11,8 +11,8 @@ use tokio::{
     net::{TcpListener, TcpStream, UdpSocket},
 };
 
-pub(crate) async fn gate_of(container: &Arc<dyn Container>) -> Gate {
-    container.way_out().unwrap().gate().await.unwrap()
+pub(crate) async fn egress_sockets_of(container: &Arc<dyn Container>) -> EgressSockets {
+    container.egress_endpoint().unwrap().egress_sockets().await.unwrap()
 }
 
 /// A gate that somebody serves.
@@ -24,8 +24,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(gate: Gate) -> Self {
-        let Gate { proxy, redirected, names, names_tcp } = gate;
+    pub(crate) fn new(egress_sockets: EgressSockets) -> Self {
+        let EgressSockets { proxy, redirected, names, names_tcp } = egress_sockets;
         let listener = |fd| TcpListener::from_std(std::net::TcpListener::from(fd)).unwrap();
         Self {
             proxy: listener(proxy),
@@ -114,7 +114,7 @@ async fn nobody_inside_can_have_a_place_of_the_gate() {
         let c = instance.container(profile).await;
         assert_eq!(python(&c, TAKE).await, "", "{profile}");
         // Also not while nobody serves it, and a server of one's own elsewhere is one's own.
-        drop(gate_of(&c).await);
+        drop(egress_sockets_of(&c).await);
         assert_eq!(python(&c, TAKE).await, "", "{profile}");
         let own = "import socket; s=socket.create_server(('127.0.0.1',3130)); print('own')";
         assert_eq!(python(&c, own).await, "own");
@@ -127,7 +127,7 @@ async fn what_is_asked_at_the_gate_is_heard_outside() {
     let instance = Instance::start().await;
     for profile in ["default", "root"] {
         let c = instance.container(profile).await;
-        assert_serves(&c, &Served::new(gate_of(&c).await)).await;
+        assert_serves(&c, &Served::new(egress_sockets_of(&c).await)).await;
         instance.provider.destroy(c.id()).await.unwrap();
     }
 }
@@ -139,7 +139,7 @@ async fn the_gate_is_the_same_under_other_runtimes() {
         let isolation = Isolation::Runtime(runtime.into());
         let profile = Profile { isolation, ..Profile::builtin("default").unwrap() };
         let c = instance.provider.create(ContainerSpec { profile, ..spec("default") }).await.unwrap();
-        let served = Served::new(gate_of(&c).await);
+        let served = Served::new(egress_sockets_of(&c).await);
         assert_eq!(python(&c, TAKE).await, "", "{runtime}");
         assert_serves(&c, &served).await;
         assert_eq!(
@@ -155,7 +155,7 @@ async fn every_call_gives_the_same_sockets_and_each_container_has_its_own() {
     let instance = Instance::start().await;
     let (a, b) = (instance.container("default").await, instance.container("default").await);
     let numbers = async |c| {
-        let Gate { proxy, redirected, names, names_tcp } = gate_of(c).await;
+        let EgressSockets { proxy, redirected, names, names_tcp } = egress_sockets_of(c).await;
         let all = [&proxy, redirected.as_ref().unwrap(), &names, &names_tcp];
         all.map(|fd| fstat(fd.as_fd()).unwrap().st_ino)
     };
@@ -171,7 +171,8 @@ async fn every_call_gives_the_same_sockets_and_each_container_has_its_own() {
     for port in [3128, 3129] {
         assert_eq!(power.connect(port).await.err().unwrap().code, ErrorCode::BadGateway);
     }
-    let nobodys = instance.client.ask(atoll_launch_proto::Request::Gate(atoll_types::ContainerId::random()));
+    let nobodys =
+        instance.client.ask(atoll_launch_proto::Request::EgressSockets(atoll_types::ContainerId::random()));
     assert_eq!(nobodys.await.unwrap_err().code, ErrorCode::NotFound);
 }
 
@@ -192,7 +193,7 @@ fn answer(question: &[u8], address: [u8; 4]) -> Vec<u8> {
 async fn a_tool_that_knows_no_proxy_comes_to_the_gate_by_name() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
-    let served = Served::new(gate_of(&c).await);
+    let served = Served::new(egress_sockets_of(&c).await);
     let resolver = async {
         let mut question = [0; 512];
         loop {
@@ -228,11 +229,11 @@ async fn a_hostile_client_at_the_gate_harms_itself_only() {
             break;
         }
     }
-    assert_serves(&other, &Served::new(gate_of(&other).await)).await;
+    assert_serves(&other, &Served::new(egress_sockets_of(&other).await)).await;
     let third = instance.container("default").await;
     assert_eq!(says(&third, "echo fine").await, "fine");
     // Whoever serves it later still can.
-    let served = Served::new(gate_of(&hostile).await);
+    let served = Served::new(egress_sockets_of(&hostile).await);
     drop(served.proxy.accept().await.unwrap());
     assert_eq!(
         served.redirected.accept().await.unwrap().0.local_addr().unwrap().to_string(),

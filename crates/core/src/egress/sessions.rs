@@ -2,10 +2,13 @@
 //! whatever was opened through it ends with it. What a sandbox may reach is in a channel that its proxy
 //! watches, so a change is obeyed at once, by open connections too.
 
-use super::{EgressParts, notes::Notes, policy::FIELD, running::Running, teller::Teller};
+use super::{
+    EgressParts, decision_queue::DecisionQueue, decision_writer::DecisionWriter, policy::FIELD,
+    running::Running,
+};
 use atoll_audit::{Ledger, Redactor};
 use atoll_egress::{Mode, Policy, Rules, Serving, Sockets, Usage};
-use atoll_provider::{Container, Gate};
+use atoll_provider::{Container, EgressSockets};
 use atoll_store::{EgressTotals, SandboxId, SandboxRecord, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use futures_util::future::{BoxFuture, join_all};
@@ -30,7 +33,7 @@ pub(super) struct Served {
     problem: Option<String>,
     pub(super) rules: watch::Sender<Arc<Rules>>,
     serving: Option<Serving>,
-    pub(super) notes: Arc<Notes>,
+    pub(super) decision_queue: Arc<DecisionQueue>,
     transparent: bool,
     before: EgressTotals,
 }
@@ -44,12 +47,12 @@ pub(super) struct Seen {
 }
 
 /// Every gate.
-pub(crate) struct Gates {
-    me: Weak<Gates>,
+pub(crate) struct EgressSessions {
+    me: Weak<EgressSessions>,
     pub(super) parts: EgressParts,
     store: Arc<dyn Store>,
     running: Arc<Running>,
-    teller: Arc<Teller>,
+    decision_writer: Arc<DecisionWriter>,
     served: Mutex<HashMap<SandboxId, Served>>,
 }
 
@@ -59,25 +62,25 @@ pub(crate) fn policy_of(record: &SandboxRecord) -> Result<Policy> {
         .map_err(|e| Error::internal(format!("what the sandbox may reach cannot be read: {e}")))
 }
 
-fn sockets(gate: Gate) -> Sockets {
-    let Gate { proxy, redirected, names, names_tcp } = gate;
+fn sockets(egress_sockets: EgressSockets) -> Sockets {
+    let EgressSockets { proxy, redirected, names, names_tcp } = egress_sockets;
     Sockets { proxy, redirected, names, names_tcp }
 }
 
-impl Gates {
+impl EgressSessions {
     pub(crate) fn new(
         parts: EgressParts,
         store: Arc<dyn Store>,
         running: Arc<Running>,
         ledger: Ledger,
     ) -> Arc<Self> {
-        let teller = Teller::start(ledger);
-        let gates = Arc::new_cyclic(|me| {
+        let decision_writer = DecisionWriter::start(ledger);
+        let egress_sessions = Arc::new_cyclic(|me| {
             let (me, served) = (me.clone(), Mutex::default());
-            Self { me, parts, store, running, teller, served }
+            Self { me, parts, store, running, decision_writer, served }
         });
-        tokio::spawn(keep(Arc::downgrade(&gates)));
-        gates
+        tokio::spawn(keep(Arc::downgrade(&egress_sessions)));
+        egress_sessions
     }
 
     pub(super) fn served(&self) -> MutexGuard<'_, HashMap<SandboxId, Served>> {
@@ -125,31 +128,32 @@ impl Gates {
             let message = "sandboxes of this provider have no way out; only egress.mode \"none\" is possible";
             Error::new(ErrorCode::Unsupported, message).at(FIELD)
         };
-        let (way, id) = (container.way_out(), record.id);
+        let (way, id) = (container.egress_endpoint(), record.id);
         let way = match way {
             Some(way) => way,
             None if policy.mode == Mode::None => return Ok(()),
             None => return Err(lacking()),
         };
-        let (gate, closed) = (way.gate().await?, way.closed());
-        let transparent = gate.redirected.is_some();
+        let (egress_sockets, closed) = (way.egress_sockets().await?, way.closed());
+        let transparent = egress_sockets.redirected.is_some();
         let before = if new { EgressTotals::default() } else { self.before(id).await };
         // Another container of the same sandbox is gone by now, or about to be.
         self.close(id).await;
-        let notes = Notes::new(
+        let decision_queue = DecisionQueue::new(
             id,
             Arc::clone(&self.store),
             Arc::clone(&self.running),
             container.guest().clone(),
             Redactor::new(&secrets),
-            Arc::clone(&self.teller.wake),
+            Arc::clone(&self.decision_writer.wake),
         );
         let (rules, problem) = self.effective(&policy, &record.image);
         let rules = watch::Sender::new(rules);
-        let serving = self.parts.engine.serve(sockets(gate), rules.subscribe(), notes.clone());
+        let serving =
+            self.parts.engine.serve(sockets(egress_sockets), rules.subscribe(), decision_queue.clone());
         let serving =
             serving.map_err(|e| Error::internal(format!("the sandbox's way out cannot be served: {e}")))?;
-        self.teller.add(notes.clone());
+        self.decision_writer.add(decision_queue.clone());
         self.running.keep(id);
         let served = Served {
             container: container.id(),
@@ -158,14 +162,14 @@ impl Gates {
             problem,
             rules,
             serving: Some(serving),
-            notes,
+            decision_queue,
             transparent,
             before,
         };
         let mut all = self.served();
         let served = all.entry(id).insert_entry(served).into_mut();
         // What came about since the rules were made.
-        if *self.teller.failing().borrow() && served.problem.is_none() {
+        if *self.decision_writer.failing().borrow() && served.problem.is_none() {
             self.apply(served);
         }
         drop(all);
@@ -186,7 +190,7 @@ impl Gates {
 
     /// The rules that hold now, and why there are none where there should be.
     fn effective(&self, policy: &Policy, image: &str) -> (Arc<Rules>, Option<String>) {
-        if *self.teller.failing().borrow() {
+        if *self.decision_writer.failing().borrow() {
             let problem = "decisions cannot be written to the audit trail, and so nothing gets out";
             return (Arc::new(Rules::none()), Some(problem.into()));
         }
@@ -199,11 +203,11 @@ impl Gates {
     /// Lets go of a gate when its container is being destroyed, by whomever.
     fn watch(&self, id: SandboxId, container: ContainerId, closed: BoxFuture<'static, ()>) {
         // Weak, or the last of these would keep the rest alive.
-        let gates = self.me.clone();
+        let egress_sessions = self.me.clone();
         tokio::spawn(async move {
             closed.await;
-            if let Some(gates) = gates.upgrade() {
-                gates.close_one(id, Some(container)).await;
+            if let Some(egress_sessions) = egress_sessions.upgrade() {
+                egress_sessions.close_one(id, Some(container)).await;
             }
         });
     }
@@ -262,7 +266,7 @@ impl Gates {
     pub(crate) async fn end(&self) {
         let all: Vec<Served> = self.served().drain().map(|(_, served)| served).collect();
         join_all(all.into_iter().map(end)).await;
-        self.teller.finish().await;
+        self.decision_writer.finish().await;
     }
 }
 
@@ -272,13 +276,15 @@ async fn end(mut served: Served) {
     {
         tracing::error!(container = %served.container, "a proxy does not end");
     }
-    served.notes.end();
+    served.decision_queue.end();
 }
 
 /// Sees to it that rules follow the presets, and that nothing gets out while it cannot be told.
-async fn keep(gates: Weak<Gates>) {
-    let (mut failing, mut presets) = match gates.upgrade() {
-        Some(gates) => (gates.teller.failing(), gates.parts.book.changes()),
+async fn keep(egress_sessions: Weak<EgressSessions>) {
+    let (mut failing, mut presets) = match egress_sessions.upgrade() {
+        Some(egress_sessions) => {
+            (egress_sessions.decision_writer.failing(), egress_sessions.parts.book.changes())
+        }
         None => return,
     };
     loop {
@@ -286,8 +292,8 @@ async fn keep(gates: Weak<Gates>) {
             changed = failing.changed() => changed,
             changed = presets.changed() => changed,
         };
-        let (Ok(()), Some(gates)) = (changed, gates.upgrade()) else { return };
-        let mut all = gates.served();
-        all.values_mut().for_each(|served| gates.apply(served));
+        let (Ok(()), Some(egress_sessions)) = (changed, egress_sessions.upgrade()) else { return };
+        let mut all = egress_sessions.served();
+        all.values_mut().for_each(|served| egress_sessions.apply(served));
     }
 }

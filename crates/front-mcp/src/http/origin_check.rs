@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 
 /// Who may ask.
 #[derive(Debug, Clone)]
-pub(super) struct Gate {
+pub(super) struct OriginCheck {
     origins: Vec<Origin>,
     hosts: Vec<Authority>,
     /// Whether any name is fine, as it is for a server that listens for others and was told of no names.
@@ -26,7 +26,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &header::HeaderName) -> Result<Optio
     }
 }
 
-impl Gate {
+impl OriginCheck {
     pub(super) fn new(settings: &McpSettings, loopback: bool) -> Self {
         let hosts: Vec<Authority> =
             settings.allowed_hosts.iter().filter_map(|host| host.parse().ok()).collect();
@@ -67,48 +67,54 @@ impl Gate {
 mod tests {
     use super::*;
 
-    fn asked(gate: &Gate, host: &str, origin: Option<&str>) -> bool {
+    fn asked(origin_check: &OriginCheck, host: &str, origin: Option<&str>) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert("host", host.parse().unwrap());
         if let Some(origin) = origin {
             headers.insert("origin", origin.parse().unwrap());
         }
-        gate.check(&"/mcp".parse().unwrap(), &headers).is_ok()
+        origin_check.check(&"/mcp".parse().unwrap(), &headers).is_ok()
     }
 
     #[test]
     fn a_server_of_this_machine_is_asked_by_its_names_only() {
-        let gate = Gate::new(&McpSettings::default(), true);
+        let origin_check = OriginCheck::new(&McpSettings::default(), true);
         for host in ["localhost:7300", "127.0.0.1:7300", "[::1]:7300", "localhost"] {
-            assert!(asked(&gate, host, None), "{host}");
+            assert!(asked(&origin_check, host, None), "{host}");
         }
         for host in
             ["evil.example", "localhost.evil.example:7300", "127.0.0.1.evil.example", "192.0.2.7:7300", "a b"]
         {
-            assert!(!asked(&gate, host, None), "{host}");
+            assert!(!asked(&origin_check, host, None), "{host}");
         }
     }
 
     #[test]
     fn a_server_for_others_is_asked_by_any_name_unless_it_was_given_some() {
-        assert!(asked(&Gate::new(&McpSettings::default(), false), "atoll.example.com", None));
+        assert!(asked(&OriginCheck::new(&McpSettings::default(), false), "atoll.example.com", None));
         let named = McpSettings {
             allowed_hosts: vec!["atoll.example.com".into(), "two.example:81".into()],
             ..McpSettings::default()
         };
         for loopback in [true, false] {
-            let gate = Gate::new(&named, loopback);
-            assert!(asked(&gate, "Atoll.example.com:7300", None) && asked(&gate, "two.example:81", None));
-            assert!(!asked(&gate, "two.example", None) && !asked(&gate, "evil.example", None));
+            let origin_check = OriginCheck::new(&named, loopback);
+            assert!(
+                asked(&origin_check, "Atoll.example.com:7300", None)
+                    && asked(&origin_check, "two.example:81", None)
+            );
+            assert!(
+                !asked(&origin_check, "two.example", None) && !asked(&origin_check, "evil.example", None)
+            );
         }
     }
 
     #[test]
     fn pages_of_this_machine_of_this_server_and_of_the_list_may_ask() {
         let origins = vec![Origin::parse("https://app.example.com").unwrap()];
-        let gate = Gate::new(&McpSettings { allowed_origins: origins, ..McpSettings::default() }, false);
+        let origin_check =
+            OriginCheck::new(&McpSettings { allowed_origins: origins, ..McpSettings::default() }, false);
         for origin in ["http://localhost:3000", "https://atoll.example.com", "https://app.example.com"] {
-            assert!(asked(&gate, "atoll.example.com", Some(origin)), "{origin}");
+            assert!(asked(&origin_check, "atoll.example.com", Some(origin)), "{origin}");
         }
         for origin in [
             "https://evil.example",
@@ -117,13 +123,13 @@ mod tests {
             "http://app.example.com",
             "?",
         ] {
-            assert!(!asked(&gate, "atoll.example.com", Some(origin)), "{origin}");
+            assert!(!asked(&origin_check, "atoll.example.com", Some(origin)), "{origin}");
         }
     }
 
     #[test]
     fn what_is_said_twice_is_believed_never() {
-        let gate = Gate::new(&McpSettings::default(), true);
+        let origin_check = OriginCheck::new(&McpSettings::default(), true);
         for name in ["host", "origin"] {
             let mut headers = HeaderMap::new();
             headers.insert("host", HeaderValue::from_static("localhost"));
@@ -131,7 +137,7 @@ mod tests {
                 .append(header::HeaderName::from_static(name), HeaderValue::from_static("http://localhost"));
             headers
                 .append(header::HeaderName::from_static(name), HeaderValue::from_static("http://localhost"));
-            assert!(gate.check(&"/mcp".parse().unwrap(), &headers).is_err(), "{name}");
+            assert!(origin_check.check(&"/mcp".parse().unwrap(), &headers).is_err(), "{name}");
         }
     }
 }

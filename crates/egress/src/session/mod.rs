@@ -3,16 +3,17 @@
 
 mod account;
 mod caller;
+mod coalescer;
+mod connection_limit;
 mod meter;
-mod places;
-mod tell;
 
 pub(crate) use account::{Account, Stop, Way};
 use caller::decision;
 pub(crate) use caller::{Caller, Claim, shown};
-pub(crate) use places::Places;
+pub(crate) use connection_limit::ConnectionLimit;
 
 use crate::{Decision, Limits, Recorder, Rules, Usage, Verdict, Via, engine::Shared, names::Table};
+use coalescer::DecisionCoalescer;
 use meter::Bucket;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,7 +23,6 @@ use std::{
     },
     time::Duration,
 };
-use tell::Teller;
 use tokio::sync::watch;
 
 /// What holds where a policy says nothing.
@@ -55,11 +55,11 @@ impl Counters {
 }
 
 /// One sandbox's way out.
-pub(crate) struct Gate {
+pub(crate) struct EgressSession {
     pub(crate) shared: Arc<Shared>,
     pub(crate) names: Table,
     rules: watch::Receiver<Arc<Rules>>,
-    teller: Teller,
+    coalescer: DecisionCoalescer,
     counters: Arc<Counters>,
     starts: Bucket,
     bytes: Bucket,
@@ -70,16 +70,16 @@ pub(crate) struct Gate {
 }
 
 /// A place among the open connections.
-pub(crate) struct Slot(Arc<Gate>);
+pub(crate) struct Slot(Arc<EgressSession>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
         self.0.counters.open.fetch_sub(1, Relaxed);
-        self.0.shared.places.give_back();
+        self.0.shared.connection_limit.give_back();
     }
 }
 
-impl Gate {
+impl EgressSession {
     pub(crate) fn new(
         shared: Arc<Shared>,
         rules: watch::Receiver<Arc<Rules>>,
@@ -89,7 +89,7 @@ impl Gate {
             shared,
             names: Table::default(),
             rules,
-            teller: Teller::new(recorder),
+            coalescer: DecisionCoalescer::new(recorder),
             counters: Arc::default(),
             starts: Bucket::default(),
             bytes: Bucket::default(),
@@ -125,7 +125,7 @@ impl Gate {
 
     /// Tells what waits to be told, if it is time.
     pub(crate) fn flush(&self) {
-        self.teller.flush();
+        self.coalescer.flush();
     }
 
     fn limits<T>(&self, f: impl Fn(&Limits) -> T) -> T {
@@ -133,7 +133,7 @@ impl Gate {
     }
 
     pub(crate) fn recorder(&self) -> &Arc<dyn Recorder> {
-        self.teller.recorder()
+        self.coalescer.recorder()
     }
 
     /// Counts one new connection or question.
@@ -148,7 +148,7 @@ impl Gate {
         let most = u64::from(self.limits(|l| l.connections.unwrap_or(CONNECTIONS)));
         let more = |open: u64| (open < most).then_some(open + 1);
         let own = self.counters.open.fetch_update(Relaxed, Relaxed, more).map_err(|_| "connections")?;
-        if self.shared.places.take(own) {
+        if self.shared.connection_limit.take(own) {
             return Ok(Slot(Arc::clone(self)));
         }
         self.counters.open.fetch_sub(1, Relaxed);
@@ -184,7 +184,7 @@ impl Gate {
         rate.map_or(BUFFER, |rate| usize::try_from(rate / 16).unwrap_or(BUFFER).clamp(1, BUFFER))
     }
 
-    fn tell(&self, asker: u64, decision: Decision) {
+    fn coalescer(&self, asker: u64, decision: Decision) {
         let counter = match (decision.allowed, decision.via) {
             (false, _) => &self.counters.denied,
             (true, Via::Name) => &self.counters.questions,
@@ -192,9 +192,9 @@ impl Gate {
         };
         counter.fetch_add(1, Relaxed);
         if !decision.allowed || decision.via == Via::Name {
-            self.teller.at_once(asker, decision);
+            self.coalescer.at_once(asker, decision);
         } else {
-            self.teller.ended(asker, decision);
+            self.coalescer.ended(asker, decision);
         }
     }
 

@@ -1,11 +1,10 @@
-//! The process that keeps the sockets of every container's gate: started by a launcher, it outlives it
+//! The process that keeps the sockets of every container's egress socket set: started by a launcher, it outlives it
 //! and every server, and the next launcher takes it over. It does nothing else: it is asked one thing at
 //! a time, by root, and never looks at what it keeps.
 
 use super::{
-    Gate, MOST,
-    ask::{Ask, PATIENCE, Said, WORDS, exchange},
-    borrowed,
+    EgressSockets, MOST, borrowed,
+    protocol::{HolderReply, HolderRequest, PATIENCE, WORDS, exchange},
 };
 use crate::{context::Folders, sys, wire};
 use atoll_launch_proto::{MAX_ANSWER, MAX_REQUEST, decode, encode};
@@ -30,15 +29,15 @@ use std::{
     time::Duration,
 };
 
-/// Descriptors that are not for gates.
+/// Descriptors that are not for egress sockets.
 const SPARE: u64 = 64;
 /// How long a new one may take to listen, in milliseconds.
 const START: u32 = 200;
 
-/// The launcher's hold on a keeper, whoever started it.
-pub(crate) struct Keeper(OwnedFd);
+/// The launcher's hold on a socket holder, whoever started it.
+pub(crate) struct SocketHolder(OwnedFd);
 
-impl Keeper {
+impl SocketHolder {
     /// Takes over the one that lives, or starts one. The child closes `ours`.
     pub(crate) fn get(folders: &Folders, ours: &[BorrowedFd<'_>]) -> io::Result<Self> {
         match Self::find(folders) {
@@ -48,7 +47,7 @@ impl Keeper {
     }
 
     fn start(folders: &Folders, ours: &[BorrowedFd<'_>]) -> io::Result<Self> {
-        match fs::remove_file(folders.keeper()) {
+        match fs::remove_file(folders.holder()) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
@@ -69,7 +68,7 @@ impl Keeper {
         let started = Self(pidfd_open(pid, PidfdFlags::empty())?);
         // Not needed by those who ask, who try again; it saves them that.
         for _ in 0..START {
-            if folders.keeper().exists() {
+            if folders.holder().exists() {
                 break;
             }
             sleep(Duration::from_millis(1));
@@ -79,13 +78,13 @@ impl Keeper {
 
     /// The one that an earlier launcher left. One that does not answer, or speaks other words, is ended.
     fn find(folders: &Folders) -> Option<Self> {
-        let stream = UnixStream::connect(folders.keeper()).ok()?;
+        let stream = UnixStream::connect(folders.holder()).ok()?;
         let peer = socket_peercred(&stream).ok().filter(|peer| peer.uid.is_root() && peer.pid != getpid())?;
         let found = Self(pidfd_open(peer.pid, PidfdFlags::empty()).ok()?);
-        match exchange(&stream, Ask::Hello(WORDS), &[]) {
-            Ok((Said::Done, _)) => Some(found),
+        match exchange(&stream, HolderRequest::Hello(WORDS), &[]) {
+            Ok((HolderReply::Done, _)) => Some(found),
             other => {
-                tracing::warn!(?other, "a keeper of another launcher is ended");
+                tracing::warn!(?other, "a socket holder of another launcher is ended");
                 found.end();
                 None
             }
@@ -107,12 +106,12 @@ impl Keeper {
 
 /// Serves until a launcher ends it.
 fn run(folders: &Folders) -> io::Result<()> {
-    let listener = UnixListener::bind(folders.keeper())?;
-    fs::set_permissions(folders.keeper(), fs::Permissions::from_mode(0o600))?;
-    let _ = rustix::thread::set_name(c"atoll-keeper");
+    let listener = UnixListener::bind(folders.holder())?;
+    fs::set_permissions(folders.holder(), fs::Permissions::from_mode(0o600))?;
+    let _ = rustix::thread::set_name(c"atoll-socket holder");
     // When memory is short, others are better ended: it has little, and what it keeps is nowhere else.
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
-    let mut kept = Kept { gates: BTreeMap::new(), most: room() };
+    let mut kept = HeldSockets { egress_sockets: BTreeMap::new(), most: room() };
     loop {
         match listener.accept() {
             // Whoever is cut off or talks nonsense has no answer, which is one.
@@ -122,7 +121,7 @@ fn run(folders: &Folders) -> io::Result<()> {
     }
 }
 
-/// How many gates fit into what this process may have open: the soft limit is raised to the hard one.
+/// How many egress sockets fit into what this process may have open: the soft limit is raised to the hard one.
 fn room() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
@@ -130,12 +129,12 @@ fn room() -> usize {
     usize::try_from(files.saturating_sub(SPARE) / MOST as u64).unwrap_or(usize::MAX)
 }
 
-struct Kept {
-    gates: BTreeMap<ContainerId, Gate>,
+struct HeldSockets {
+    egress_sockets: BTreeMap<ContainerId, EgressSockets>,
     most: usize,
 }
 
-impl Kept {
+impl HeldSockets {
     fn serve(&mut self, stream: &UnixStream) -> io::Result<()> {
         if wire::peer_uid(stream)? != 0 {
             return Ok(());
@@ -143,33 +142,43 @@ impl Kept {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let (body, sockets) = wire::receive_frame(stream, MAX_REQUEST, MOST)?;
-        let (said, sockets) = match decode::<Ask>(&body) {
-            Ok(ask) => self.answer(ask, sockets),
-            Err(_) => (Said::What, Vec::new()),
+        let (said, sockets) = match decode::<HolderRequest>(&body) {
+            Ok(protocol) => self.answer(protocol, sockets),
+            Err(_) => (HolderReply::What, Vec::new()),
         };
         wire::send_frame(stream, &encode(&said, MAX_ANSWER).map_err(io::Error::other)?, &sockets)
     }
 
-    fn answer(&mut self, ask: Ask, sockets: Vec<OwnedFd>) -> (Said, Vec<BorrowedFd<'_>>) {
-        match ask {
-            Ask::Hello(words) => (if words == WORDS { Said::Done } else { Said::What }, Vec::new()),
-            Ask::Keep(_) if self.gates.len() >= self.most => (Said::Full, Vec::new()),
-            Ask::Keep(container) => match Gate::of(sockets) {
-                Some(gate) => {
-                    self.gates.insert(container, gate);
-                    (Said::Done, Vec::new())
-                }
-                None => (Said::What, Vec::new()),
-            },
-            Ask::Get(container) => match self.gates.get(&container) {
-                Some(gate) => (Said::Gate, borrowed(gate.sockets())),
-                None => (Said::Nothing, Vec::new()),
-            },
-            Ask::Forget(container) => {
-                self.gates.remove(&container);
-                (Said::Done, Vec::new())
+    fn answer(
+        &mut self,
+        protocol: HolderRequest,
+        sockets: Vec<OwnedFd>,
+    ) -> (HolderReply, Vec<BorrowedFd<'_>>) {
+        match protocol {
+            HolderRequest::Hello(words) => {
+                (if words == WORDS { HolderReply::Done } else { HolderReply::What }, Vec::new())
             }
-            Ask::List => (Said::Has(self.gates.keys().copied().collect()), Vec::new()),
+            HolderRequest::Keep(_) if self.egress_sockets.len() >= self.most => {
+                (HolderReply::Full, Vec::new())
+            }
+            HolderRequest::Keep(container) => match EgressSockets::of(sockets) {
+                Some(egress_sockets) => {
+                    self.egress_sockets.insert(container, egress_sockets);
+                    (HolderReply::Done, Vec::new())
+                }
+                None => (HolderReply::What, Vec::new()),
+            },
+            HolderRequest::Get(container) => match self.egress_sockets.get(&container) {
+                Some(egress_sockets) => (HolderReply::EgressSockets, borrowed(egress_sockets.sockets())),
+                None => (HolderReply::Nothing, Vec::new()),
+            },
+            HolderRequest::Forget(container) => {
+                self.egress_sockets.remove(&container);
+                (HolderReply::Done, Vec::new())
+            }
+            HolderRequest::List => {
+                (HolderReply::Has(self.egress_sockets.keys().copied().collect()), Vec::new())
+            }
         }
     }
 }
@@ -184,43 +193,43 @@ mod tests {
 
     #[test]
     fn it_keeps_what_it_was_given_within_its_room_and_nothing_else() {
-        let mut kept = Kept { gates: BTreeMap::new(), most: 2 };
+        let mut kept = HeldSockets { egress_sockets: BTreeMap::new(), most: 2 };
         let [a, b, c] = [(); 3].map(|()| ContainerId::random());
-        let mut said = |ask, given| {
-            let (said, sent) = kept.answer(ask, sockets(given));
+        let mut said = |protocol, given| {
+            let (said, sent) = kept.answer(protocol, sockets(given));
             (said, sent.len())
         };
-        assert_eq!(said(Ask::Hello(WORDS), 0), (Said::Done, 0));
-        assert_eq!(said(Ask::Hello(WORDS + 1), 0), (Said::What, 0));
-        assert_eq!(said(Ask::Get(a), 0), (Said::Nothing, 0));
-        // Less than a gate is none.
-        assert_eq!(said(Ask::Keep(a), 2), (Said::What, 0));
-        assert_eq!(said(Ask::Keep(a), 0), (Said::What, 0));
-        assert_eq!(said(Ask::Keep(a), 4), (Said::Done, 0));
-        assert_eq!(said(Ask::Keep(b), 3), (Said::Done, 0));
-        assert_eq!(said(Ask::Get(a), 0), (Said::Gate, 4));
-        assert_eq!(said(Ask::Get(b), 0), (Said::Gate, 3));
-        assert_eq!(said(Ask::Keep(c), 4), (Said::Full, 0));
-        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
-        assert_eq!(said(Ask::Forget(a), 0), (Said::Done, 0));
-        assert_eq!(said(Ask::Keep(c), 4), (Said::Done, 0));
+        assert_eq!(said(HolderRequest::Hello(WORDS), 0), (HolderReply::Done, 0));
+        assert_eq!(said(HolderRequest::Hello(WORDS + 1), 0), (HolderReply::What, 0));
+        assert_eq!(said(HolderRequest::Get(a), 0), (HolderReply::Nothing, 0));
+        // Less than a egress socket set is none.
+        assert_eq!(said(HolderRequest::Keep(a), 2), (HolderReply::What, 0));
+        assert_eq!(said(HolderRequest::Keep(a), 0), (HolderReply::What, 0));
+        assert_eq!(said(HolderRequest::Keep(a), 4), (HolderReply::Done, 0));
+        assert_eq!(said(HolderRequest::Keep(b), 3), (HolderReply::Done, 0));
+        assert_eq!(said(HolderRequest::Get(a), 0), (HolderReply::EgressSockets, 4));
+        assert_eq!(said(HolderRequest::Get(b), 0), (HolderReply::EgressSockets, 3));
+        assert_eq!(said(HolderRequest::Keep(c), 4), (HolderReply::Full, 0));
+        assert_eq!(said(HolderRequest::Forget(a), 0), (HolderReply::Done, 0));
+        assert_eq!(said(HolderRequest::Forget(a), 0), (HolderReply::Done, 0));
+        assert_eq!(said(HolderRequest::Keep(c), 4), (HolderReply::Done, 0));
         let mut all = vec![b, c];
         all.sort_unstable();
-        assert_eq!(said(Ask::List, 0), (Said::Has(all), 0));
+        assert_eq!(said(HolderRequest::List, 0), (HolderReply::Has(all), 0));
     }
 
     #[test]
     fn what_it_forgets_is_closed() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut kept = Kept { gates: BTreeMap::new(), most: 1 };
+        let mut kept = HeldSockets { egress_sockets: BTreeMap::new(), most: 1 };
         let container = ContainerId::random();
-        let mut gate = sockets(2);
-        gate.push(theirs.into());
-        kept.answer(Ask::Keep(container), gate);
+        let mut egress_sockets = sockets(2);
+        egress_sockets.push(theirs.into());
+        kept.answer(HolderRequest::Keep(container), egress_sockets);
         ours.set_nonblocking(true).unwrap();
         let open = io::Read::read(&mut &ours, &mut [0]).unwrap_err();
         assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
-        kept.answer(Ask::Forget(container), Vec::new());
+        kept.answer(HolderRequest::Forget(container), Vec::new());
         assert_eq!(io::Read::read(&mut &ours, &mut [0]).unwrap(), 0);
     }
 }

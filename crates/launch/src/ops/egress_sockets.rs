@@ -1,14 +1,14 @@
-//! The gate of a container, for whoever serves it.
+//! The egress socket set of a container, for whoever serves it.
 
 use super::inspect::load;
 use crate::{
     context::Context,
-    gate::{self, Gate},
+    egress_sockets::{self, EgressSockets},
 };
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 
 /// Descriptors of the sockets by which whatever is inside can ask to get out.
-pub(crate) fn gate(context: &Context, container: ContainerId) -> Result<Gate> {
+pub(crate) fn egress_sockets(context: &Context, container: ContainerId) -> Result<EgressSockets> {
     let record = load(context, container)?;
     if let Some(death) = record.death(context) {
         return Err(Error::died(death));
@@ -16,5 +16,5 @@ pub(crate) fn gate(context: &Context, container: ContainerId) -> Result<Gate> {
     if record.pid == 0 {
         return Err(Error::new(ErrorCode::NotRunning, "the container is being made"));
     }
-    gate::find(context, container)
+    egress_sockets::find(context, container)
 }

@@ -1,7 +1,7 @@
-//! Taking a gate's socket back from a process that still has it: a keeper that was killed leaves the
+//! Taking a egress socket set's socket back from a process that still has it: a socket holder that was killed leaves the
 //! server with its copies, and where one is open nobody can bind, inside or out.
 
-use super::Place;
+use super::SocketSpec;
 use rustix::{
     fd::OwnedFd,
     fs::fstat,
@@ -20,7 +20,7 @@ const LONGEST_TABLE: u64 = 1 << 20;
 
 /// The socket at a place of a container's network, if root made it and a process that is not in that
 /// network has it open. What was made inside is never root's, and never outside.
-pub(super) fn find(pid: i32, place: Place) -> Option<OwnedFd> {
+pub(super) fn find(pid: i32, place: SocketSpec) -> Option<OwnedFd> {
     let table = if place.kind == SocketType::STREAM { "tcp" } else { "udp" };
     let table = File::open(format!("/proc/{pid}/net/{table}")).ok()?;
     let inode = inode(table, place)?;
@@ -37,7 +37,7 @@ fn network_of(pid: &Path) -> Option<(u64, u64)> {
 }
 
 /// The number of the socket that is bound to a place and was made by root.
-fn inode(table: impl Read, place: Place) -> Option<u64> {
+fn inode(table: impl Read, place: SocketSpec) -> Option<u64> {
     let address = u32::from_ne_bytes(place.address.ip().octets());
     let wanted = format!("{address:08X}:{:04X}", place.address.port());
     let state = if place.kind == SocketType::STREAM { "0A" } else { "07" };

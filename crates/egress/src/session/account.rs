@@ -95,7 +95,7 @@ impl Account {
     /// Pays for bytes before they are passed on: waits for the rate, and fails at the limit.
     pub(crate) async fn spend(&self, way: Way, bytes: usize) -> Result<(), Stop> {
         let bytes = bytes as u64;
-        let wait = self.caller.gate().spend(way, bytes).map_err(Stop::Limit)?;
+        let wait = self.caller.session().spend(way, bytes).map_err(Stop::Limit)?;
         let counter = if way == Way::Out { &self.sent } else { &self.received };
         counter.fetch_add(bytes, Ordering::Relaxed);
         if !wait.is_zero() {
@@ -107,7 +107,7 @@ impl Account {
 
     /// How many bytes are read at most before they are paid for.
     pub(crate) fn chunk(&self) -> usize {
-        self.caller.gate().chunk()
+        self.caller.session().chunk()
     }
 
     /// Notes that it ends because there are too many.
@@ -143,7 +143,7 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         if *self.shed.get_mut() {
-            self.caller.gate().shed_one();
+            self.caller.session().shed_one();
         }
         if *self.silent.get_mut() {
             return;
@@ -156,7 +156,7 @@ impl Drop for Account {
             duration: self.started.elapsed(),
             ..super::decision(&self.claim, *allowed, rule, error.take())
         };
-        self.caller.gate().tell(self.caller.asker(), decision);
+        self.caller.session().coalescer(self.caller.asker(), decision);
     }
 }
 

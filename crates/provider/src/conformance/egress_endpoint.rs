@@ -1,8 +1,8 @@
 //! Asking to get out, and whom to trust then.
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
-use crate::{Container, Gate, Provider};
-use atoll_types::gate::{TRUST_BUNDLE, TRUST_CERTIFICATE};
+use crate::{Container, EgressSockets, Provider};
+use atoll_types::egress_address::{TRUST_BUNDLE, TRUST_CERTIFICATE};
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -58,9 +58,9 @@ async fn ask(
     at.map(|at| at.to_string()).map_err(|e| format!("{host}:{port}: {e}"))
 }
 
-async fn gate(container: &Arc<dyn Container>) -> Result<Option<Gate>, String> {
-    let Some(power) = container.way_out() else { return Ok(None) };
-    power.gate().await.map(Some).map_err(|e| format!("gate: {e}"))
+async fn egress_sockets(container: &Arc<dyn Container>) -> Result<Option<EgressSockets>, String> {
+    let Some(power) = container.egress_endpoint() else { return Ok(None) };
+    power.egress_sockets().await.map(Some).map_err(|e| format!("gate: {e}"))
 }
 
 async fn name_is_answered(container: &Arc<dyn Container>, names: OwnedFd) -> Outcome {
@@ -80,7 +80,8 @@ async fn name_is_answered(container: &Arc<dyn Container>, names: OwnedFd) -> Out
 
 pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Provider) -> Outcome {
     with(provider, spec(), async |container| {
-        let Some(Gate { proxy, redirected, names, names_tcp }) = gate(&container).await? else {
+        let Some(EgressSockets { proxy, redirected, names, names_tcp }) = egress_sockets(&container).await?
+        else {
             return Ok(());
         };
         let take = "python3 -c 'import socket; socket.create_server((\"127.0.0.1\",3128),reuse_port=True)'";
@@ -97,14 +98,14 @@ pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Pr
         }
         // Another container's gate is another, and a second call gives the same.
         with(provider, spec(), async |other| {
-            let Some(theirs) = gate(&other).await? else { return Ok(()) };
+            let Some(theirs) = egress_sockets(&other).await? else { return Ok(()) };
             let theirs = listener(theirs.proxy)?;
             ask(&container, ("127.0.0.1", 3128), &proxy).await?;
             let heard = tokio::time::timeout(Duration::from_millis(50), theirs.accept()).await;
             ensure(heard.is_err(), || "another container heard it".into())
         })
         .await?;
-        let Some(again) = gate(&container).await? else { return Err("the gate went".into()) };
+        let Some(again) = egress_sockets(&container).await? else { return Err("the gate went".into()) };
         drop(proxy);
         ask(&container, ("127.0.0.1", 3128), &listener(again.proxy)?).await.map(|_| ())
     })
@@ -114,8 +115,8 @@ pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Pr
 pub(super) async fn whoever_serves_a_gate_is_told_of_its_end(provider: &dyn Provider) -> Outcome {
     let mut told = None;
     with(provider, spec(), async |container| {
-        let Some(power) = container.way_out() else { return Ok(()) };
-        power.gate().await.map_err(|e| format!("gate: {e}"))?;
+        let Some(power) = container.egress_endpoint() else { return Ok(()) };
+        power.egress_sockets().await.map_err(|e| format!("gate: {e}"))?;
         told = Some(power.closed());
         let early = tokio::time::timeout(Duration::from_millis(50), power.closed()).await;
         ensure(early.is_err(), || "it was closed while it lived".into())

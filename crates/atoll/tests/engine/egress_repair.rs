@@ -1,12 +1,12 @@
 //! Whoever is killed: the gates of living containers stay, and those of dead ones go.
 
 use super::{
+    egress_sockets::{Served, assert_serves, egress_sockets_of},
     fixture::{Instance, all_processes, eventually, options, python, says},
-    gate::{Served, assert_serves, gate_of},
     network::{Network, ip},
 };
 use atoll_launch_proto::Request;
-use atoll_provider::{Command, Container, ExecEvent, Gate, Provider};
+use atoll_provider::{Command, Container, EgressSockets, ExecEvent, Provider};
 use atoll_provider_native::ensure_launcher;
 use atoll_types::{ErrorCode, ExecId};
 use rustix::{fd::AsFd, fs::fstat};
@@ -18,8 +18,8 @@ fn signal(name: &str, pid: i32) {
 }
 
 /// The numbers of a gate's sockets.
-fn numbers(gate: &Gate) -> Vec<u64> {
-    let Gate { proxy, redirected, names, names_tcp } = gate;
+fn numbers(egress_sockets: &EgressSockets) -> Vec<u64> {
+    let EgressSockets { proxy, redirected, names, names_tcp } = egress_sockets;
     let all = [Some(proxy), redirected.as_ref(), Some(names), Some(names_tcp)];
     all.into_iter().flatten().map(|fd| fstat(fd.as_fd()).unwrap().st_ino).collect()
 }
@@ -49,8 +49,8 @@ fn another_keeper(instance: &Instance, former: i32) -> i32 {
 async fn the_gate_outlives_launcher_and_monitor() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
-    let gate = gate_of(&c).await;
-    let before = numbers(&gate);
+    let egress_sockets = egress_sockets_of(&c).await;
+    let before = numbers(&egress_sockets);
     let keeper = instance.keeper_pid().unwrap();
     // Nobody but the keeper and whoever serves it: no launcher, no worker, nothing inside.
     let mut known = vec![keeper, i32::try_from(process::id()).unwrap()];
@@ -60,7 +60,7 @@ async fn the_gate_outlives_launcher_and_monitor() {
         all.sort_unstable();
         all == known
     });
-    drop(gate);
+    drop(egress_sockets);
     let launcher = instance.launcher_pids()[1];
     signal("-KILL", launcher);
     eventually("a new launcher", || {
@@ -68,7 +68,7 @@ async fn the_gate_outlives_launcher_and_monitor() {
         pids.len() >= 2 && !pids.contains(&launcher)
     });
     eventually("its socket", || std::os::unix::net::UnixStream::connect(instance.layout.socket()).is_ok());
-    assert_eq!(numbers(&gate_of(&c).await), before);
+    assert_eq!(numbers(&egress_sockets_of(&c).await), before);
     for pid in instance.launcher_pids() {
         signal("-KILL", pid);
     }
@@ -77,33 +77,33 @@ async fn the_gate_outlives_launcher_and_monitor() {
     assert_eq!(python(&c, take).await, "98");
     restarted(&instance).await;
     assert_eq!(instance.keeper_pid(), Some(keeper), "the next launcher takes it over");
-    let gate = gate_of(&c).await;
-    assert_eq!(numbers(&gate), before);
-    assert_serves(&c, &Served::new(gate)).await;
+    let egress_sockets = egress_sockets_of(&c).await;
+    assert_eq!(numbers(&egress_sockets), before);
+    assert_serves(&c, &Served::new(egress_sockets)).await;
 }
 
 #[tokio::test]
 async fn a_killed_keeper_is_replaced_and_gates_are_bound_again() {
     let instance = Instance::start().await;
     let (served, idle) = (instance.container("default").await, instance.container("root").await);
-    drop(gate_of(&idle).await);
-    let gate = gate_of(&served).await;
-    let before = numbers(&gate);
-    let server = Served::new(gate);
+    drop(egress_sockets_of(&idle).await);
+    let egress_sockets = egress_sockets_of(&served).await;
+    let before = numbers(&egress_sockets);
+    let server = Served::new(egress_sockets);
     let keeper = instance.keeper_pid().unwrap();
     signal("-KILL", keeper);
     let keeper = another_keeper(&instance, keeper);
     // Where somebody still serves it, it is the same and was never free.
-    assert_eq!(numbers(&gate_of(&served).await), before);
+    assert_eq!(numbers(&egress_sockets_of(&served).await), before);
     assert_serves(&served, &server).await;
     drop(server);
     eventually("the keeper has it", || holders(&before).contains(&keeper));
     // Where nobody did, it is another at the same places.
-    assert_serves(&idle, &Served::new(gate_of(&idle).await)).await;
-    assert_serves(&served, &Served::new(gate_of(&served).await)).await;
+    assert_serves(&idle, &Served::new(egress_sockets_of(&idle).await)).await;
+    assert_serves(&served, &Served::new(egress_sockets_of(&served).await)).await;
     // And new containers have theirs.
     let c = instance.container("default").await;
-    assert_serves(&c, &Served::new(gate_of(&c).await)).await;
+    assert_serves(&c, &Served::new(egress_sockets_of(&c).await)).await;
 }
 
 /// Starts something inside that takes a port as soon as it is free, and keeps it.
@@ -129,7 +129,7 @@ async fn says_mine(c: &Arc<dyn Container>, id: ExecId) {
 async fn a_port_that_was_taken_meanwhile_means_no_way_out() {
     let instance = Instance::start().await;
     let (hostile, other) = (instance.container("default").await, instance.container("default").await);
-    drop((gate_of(&hostile).await, gate_of(&other).await));
+    drop((egress_sockets_of(&hostile).await, egress_sockets_of(&other).await));
     let [_, launcher] = instance.launcher_pids()[..] else { panic!("a monitor and a launcher") };
     let waiting = lie_in_wait(&hostile).await;
     // Nobody is there to bind it again before it is taken.
@@ -139,14 +139,14 @@ async fn a_port_that_was_taken_meanwhile_means_no_way_out() {
     says_mine(&hostile, waiting).await;
     signal("-CONT", launcher);
     another_keeper(&instance, keeper);
-    let error = hostile.way_out().unwrap().gate().await.unwrap_err();
+    let error = hostile.egress_endpoint().unwrap().egress_sockets().await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Conflict, "{error:?}");
     assert!(error.message.contains("127.0.0.1:3128") && error.message.contains("restart"), "{error:?}");
     // It is that container's way out and nothing else.
     assert_eq!(says(&hostile, "echo lives").await, "lives");
-    assert_serves(&other, &Served::new(gate_of(&other).await)).await;
+    assert_serves(&other, &Served::new(egress_sockets_of(&other).await)).await;
     let c = instance.container("default").await;
-    assert_serves(&c, &Served::new(gate_of(&c).await)).await;
+    assert_serves(&c, &Served::new(egress_sockets_of(&c).await)).await;
     instance.provider.destroy(hostile.id()).await.unwrap();
 }
 
@@ -156,10 +156,10 @@ async fn a_destroyed_container_leaves_no_socket() {
     let gone = |what: &str, numbers: &[u64]| eventually(what, || holders(numbers).is_empty());
     let destroyed = async |between: &dyn Fn()| {
         let c = instance.container("default").await;
-        let gate = gate_of(&c).await;
-        let numbers = numbers(&gate);
-        let closed = c.way_out().unwrap().closed();
-        drop(gate);
+        let egress_sockets = egress_sockets_of(&c).await;
+        let numbers = numbers(&egress_sockets);
+        let closed = c.egress_endpoint().unwrap().closed();
+        drop(egress_sockets);
         assert_eq!(holders(&numbers), [instance.keeper_pid().unwrap()]);
         between();
         restarted(&instance).await;
@@ -173,15 +173,18 @@ async fn a_destroyed_container_leaves_no_socket() {
     gone("an end after the launcher's", &destroyed(&kill_all).await);
     // One that died is kept until it is destroyed, as everything of it is.
     let c = instance.container("default").await;
-    let kept = numbers(&gate_of(&c).await);
+    let kept = numbers(&egress_sockets_of(&c).await);
     signal("-KILL", instance.pid_of(&c));
     c.died().await.unwrap();
-    assert_eq!(c.way_out().unwrap().gate().await.unwrap_err().code, ErrorCode::ContainerDied);
+    assert_eq!(
+        c.egress_endpoint().unwrap().egress_sockets().await.unwrap_err().code,
+        ErrorCode::ContainerDied
+    );
     instance.provider.destroy(c.id()).await.unwrap();
     gone("the end of a dead one", &kept);
     // One whose folder vanished while nobody looked.
     let c = instance.container("default").await;
-    let kept = numbers(&gate_of(&c).await);
+    let kept = numbers(&egress_sockets_of(&c).await);
     kill_all();
     fs::remove_file(instance.layout.run().join("c").join(c.id().to_string()).join("record.json")).unwrap();
     restarted(&instance).await;
@@ -195,7 +198,7 @@ async fn a_destroyed_container_leaves_no_socket() {
     assert!(holders(&[kept]).contains(&i32::try_from(process::id()).unwrap()));
     instance.provider.destroy(c.id()).await.unwrap();
     gone("the end of one that nobody served", &[kept]);
-    let error = c.way_out().unwrap().gate().await.unwrap_err();
+    let error = c.egress_endpoint().unwrap().egress_sockets().await.unwrap_err();
     assert_eq!(error.code, ErrorCode::NotFound, "{error:?}");
 }
 
@@ -214,11 +217,11 @@ async fn a_destroyed_containers_network_is_gone() {
     // One end here, the other inside: the kernel takes it away when that network ends, and not before.
     let inside = format!("/proc/{}/ns/net", instance.pid_of(&c));
     ip(&[format!("link add watch type veth peer name inside netns {inside}")]);
-    let gate = gate_of(&c).await;
+    let egress_sockets = egress_sockets_of(&c).await;
     instance.provider.destroy(c.id()).await.unwrap();
     drop(c);
     assert!(has_link("watch"), "a socket that somebody holds keeps it");
-    drop(gate);
+    drop(egress_sockets);
     eventually("the end of the network", || !has_link("watch"));
     // The same where nobody asked for the gate, and where the container died.
     let c = instance.container("default").await;
@@ -254,7 +257,7 @@ async fn the_keeper_listens_to_root_alone_and_ends_with_the_instance() {
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
         stream.write_all(bytes).unwrap();
     }
-    assert_serves(&c, &Served::new(gate_of(&c).await)).await;
+    assert_serves(&c, &Served::new(egress_sockets_of(&c).await)).await;
     assert_eq!(instance.keeper_pid(), Some(keeper));
     assert_eq!(fs::read_dir(format!("/proc/{keeper}/task")).unwrap().count(), 1);
     instance.client.ask(Request::Shutdown).await.unwrap();

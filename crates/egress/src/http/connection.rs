@@ -13,7 +13,7 @@ use super::{
 use crate::{
     BadToken, Host, Request, Tokens, Verdict, Via,
     dial::Failed,
-    gate::{Account, Caller, Claim, Stop, Way},
+    session::{Account, Caller, Claim, Stop, Way},
 };
 use rustls::pki_types::ServerName;
 use std::{
@@ -38,17 +38,17 @@ enum Next {
 /// What every request on a connection over a network has to show.
 pub(crate) struct Badge {
     pub(crate) tokens: Tokens,
-    pub(crate) session: String,
+    pub(crate) connection: String,
 }
 
 impl Badge {
     fn is_shown(&self, head: &RequestHead) -> bool {
         let shown = head.only("proxy-authorization").ok().flatten();
-        self.tokens.verify_header(shown).is_ok_and(|claims| claims.session_id == self.session)
+        self.tokens.verify_header(shown).is_ok_and(|claims| claims.session_id == self.connection)
     }
 }
 
-pub(crate) struct Session {
+pub(crate) struct HttpConnection {
     caller: Arc<Caller>,
     front: Front,
     /// Whether the host is spoken to over TLS.
@@ -58,7 +58,7 @@ pub(crate) struct Session {
     opened: Instant,
 }
 
-impl Session {
+impl HttpConnection {
     pub(crate) fn new(caller: &Arc<Caller>, front: Front, tls: bool) -> Self {
         let (caller, opened) = (Arc::clone(caller), Instant::now());
         Self { caller, front, tls, badge: None, upstream: None, opened }
@@ -118,7 +118,7 @@ impl Session {
 
     /// The next request. While it waits, a connection to a host that is allowed no more is let go.
     async fn next(&mut self, client: &mut Client) -> Result<RequestHead, Unread> {
-        let mut rules = self.caller.gate().watch();
+        let mut rules = self.caller.session().watch();
         loop {
             self.let_go();
             tokio::select! {
@@ -130,7 +130,7 @@ impl Session {
 
     fn let_go(&mut self) {
         self.upstream.take_if(|(host, port, upstream)| {
-            let address = self.caller.gate().decide_address(upstream.address, *port);
+            let address = self.caller.session().decide_address(upstream.address, *port);
             let host = self.caller.decide(host, *port, None);
             [host, address].iter().any(|verdict| matches!(verdict, Verdict::Deny(_)))
         });
@@ -158,7 +158,7 @@ impl Session {
         let mut claim = Claim::new(Via::Http, to.host.clone(), to.port);
         claim.request = Some((head.method.clone(), to.bare_path().to_owned()));
         claim.inspected = true;
-        let most = self.caller.gate().rules().limits().connection_seconds;
+        let most = self.caller.session().rules().limits().connection_seconds;
         if most.is_some_and(|most| self.opened.elapsed() >= Duration::from_secs(most.into())) {
             self.caller.refuse(&claim, "limit: connection_seconds");
             Reply::limit("connection_seconds").send(&mut client.writer, false, false).await;
@@ -258,16 +258,16 @@ impl Session {
 
     /// A connection to the host: the one from before, if it is for the same host and has not ended.
     async fn connected(&mut self, to: &Destination) -> Result<Upstream, Failed> {
-        let gate = Arc::clone(self.caller.gate());
+        let session = Arc::clone(self.caller.session());
         if let Some((host, port, mut upstream)) = self.upstream.take()
             && (&host, port) == (&to.host, to.port)
-            && matches!(gate.decide_address(upstream.address, port), Verdict::Allow(_))
+            && matches!(session.decide_address(upstream.address, port), Verdict::Allow(_))
             && !upstream.reader.is_stale()
         {
             return Ok(upstream);
         }
-        let decide = |address| gate.decide_address(address, to.port);
-        let (stream, address) = gate.shared.dialer.dial(&to.host, to.port, decide).await?;
+        let decide = |address| session.decide_address(address, to.port);
+        let (stream, address) = session.shared.dialer.dial(&to.host, to.port, decide).await?;
         if !self.tls {
             let stream = Tcp::new(stream);
             let reader = Buffered::new(stream.clone(), Vec::new());
@@ -279,7 +279,7 @@ impl Session {
             }
             Host::Address(address) => ServerName::IpAddress((*address).into()),
         };
-        let connector = TlsConnector::from(Arc::clone(&gate.shared.upstream));
+        let connector = TlsConnector::from(Arc::clone(&session.shared.upstream));
         let stream = timeout(HANDSHAKE, connector.connect(name, stream)).await;
         let stream = stream
             .map_err(|_| Failed::Late("no TLS handshake in time".to_owned()))?

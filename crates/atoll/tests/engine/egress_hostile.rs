@@ -1,8 +1,8 @@
 //! There is no way out but the gate: what a program finds that looks for another.
 
 use super::{
+    egress_sockets::{Served, assert_serves, egress_sockets_of},
     fixture::{Instance, python},
-    gate::{Served, assert_serves, gate_of},
 };
 use std::os::{
     linux::net::SocketAddrExt,
@@ -107,7 +107,7 @@ async fn nothing_inside_can_change_the_network() {
             try: open('/proc/sys/'+f,'w').write('0'); print(f)\n except OSError: pass";
         assert_eq!(python(&c, files).await, "", "{profile}");
         // All of it is as it was.
-        assert_serves(&c, &Served::new(gate_of(&c).await)).await;
+        assert_serves(&c, &Served::new(egress_sockets_of(&c).await)).await;
     }
 }
 
@@ -115,7 +115,7 @@ async fn nothing_inside_can_change_the_network() {
 async fn what_goes_to_the_block_is_nobody_elses_inside() {
     let instance = Instance::start().await;
     let c = instance.container("root").await;
-    let served = Served::new(gate_of(&c).await);
+    let served = Served::new(egress_sockets_of(&c).await);
     // Servers of one's own at every address, and at the block's: neither gets what goes there.
     let program = "import socket as s, errno\n\
         any=s.create_server(('0.0.0.0',8443)); own=s.create_server(('198.18.0.1',8444)); u=s.socket(2,2); u.bind(('0.0.0.0',8443))\n\

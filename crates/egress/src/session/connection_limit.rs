@@ -4,12 +4,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-pub(crate) struct Places {
+pub(crate) struct ConnectionLimit {
     most: u64,
     taken: AtomicU64,
 }
 
-impl Places {
+impl ConnectionLimit {
     pub(crate) fn new(most: Option<u64>) -> Self {
         Self { most: most.unwrap_or(u64::MAX), taken: AtomicU64::new(0) }
     }
@@ -30,16 +30,16 @@ mod tests {
     use super::*;
 
     /// How many somebody gets who takes all there are.
-    fn all(places: &Places) -> u64 {
-        (0..).find(|own| !places.take(*own)).unwrap()
+    fn all(connection_limit: &ConnectionLimit) -> u64 {
+        (0..).find(|own| !connection_limit.take(*own)).unwrap()
     }
 
     #[test]
     fn whoever_takes_all_leaves_as_many_for_the_next() {
-        let places = Places::new(Some(100));
-        assert_eq!((all(&places), all(&places), all(&places)), (50, 25, 13));
-        (0..88).for_each(|_| places.give_back());
-        assert_eq!(all(&places), 50);
-        assert!(Places::new(None).take(1_000_000));
+        let connection_limit = ConnectionLimit::new(Some(100));
+        assert_eq!((all(&connection_limit), all(&connection_limit), all(&connection_limit)), (50, 25, 13));
+        (0..88).for_each(|_| connection_limit.give_back());
+        assert_eq!(all(&connection_limit), 50);
+        assert!(ConnectionLimit::new(None).take(1_000_000));
     }
 }

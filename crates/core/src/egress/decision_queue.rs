@@ -69,8 +69,8 @@ struct State {
 }
 
 /// What one sandbox's proxy tells.
-pub(super) struct Notes {
-    me: Weak<Notes>,
+pub(super) struct DecisionQueue {
+    me: Weak<DecisionQueue>,
     pub(super) sandbox: SandboxId,
     store: Arc<dyn Store>,
     running: Arc<Running>,
@@ -87,7 +87,7 @@ pub(super) struct Notes {
 /// A row on its way.
 pub(super) type Row = (Option<OperationId>, Millis, Egress);
 
-impl Notes {
+impl DecisionQueue {
     pub(super) fn new(
         sandbox: SandboxId,
         store: Arc<dyn Store>,
@@ -307,7 +307,7 @@ impl State {
     }
 }
 
-impl Notes {
+impl DecisionQueue {
     /// Something asks that has no socket in the sandbox.
     pub(super) fn asked_from_afar(&self) -> u64 {
         let only = self.running.only(self.sandbox);
@@ -315,7 +315,7 @@ impl Notes {
     }
 }
 
-impl Recorder for Notes {
+impl Recorder for DecisionQueue {
     fn asked(&self, from: SocketAddr) -> u64 {
         let only = self.running.only(self.sandbox);
         let Ok(room) = Arc::clone(&self.lookups).try_acquire_owned() else {

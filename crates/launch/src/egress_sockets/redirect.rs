@@ -1,4 +1,4 @@
-//! The reserved block: its addresses are the container's own, connections to them end at the gate, and
+//! The reserved block: its addresses are the container's own, connections to them end at the egress socket set, and
 //! anything else to them ends there and then.
 //!
 //! No connection is tracked: the kernel's table of connections would be charged to nobody, and so
@@ -6,7 +6,7 @@
 //! profile.
 
 use super::netlink::{Batch, attribute, name, nest, number, open};
-use atoll_types::gate::{REDIRECTED, RESERVED, RESERVED_PREFIX};
+use atoll_types::egress_address::{REDIRECTED, RESERVED, RESERVED_PREFIX};
 use rustix::net::netlink;
 use std::{io, net::Ipv4Addr};
 
@@ -16,7 +16,7 @@ const INCOMING: u32 = 0;
 const OUTGOING: u32 = 3;
 const TCP: u8 = 6;
 
-/// Sends connections to the reserved block to the gate, in the network namespace that this process is
+/// Sends connections to the reserved block to the egress socket set, in the network namespace that this process is
 /// in. Fine when it is done already.
 pub(super) fn set_up() -> io::Result<()> {
     // The rules first: without them the block leads nowhere, and so nothing is half-done.
@@ -49,7 +49,7 @@ fn route() -> Batch {
 ///               ip daddr 198.18.0.0/15 meta l4proto != tcp drop }
 /// }
 /// ```
-/// A drop on the way out is an error for whoever sends, at once. Without a listener at the gate a
+/// A drop on the way out is an error for whoever sends, at once. Without a listener at the egress socket set a
 /// connection is dropped rather than given to anybody else who listens inside.
 fn rules() -> Batch {
     let address = load(REGISTER, &Ipv4Addr::LOCALHOST.octets());

@@ -1,6 +1,6 @@
 //! Somebody who asks, and what they ask for.
 
-use super::{Account, Gate, IDLE, Stop};
+use super::{Account, EgressSession, IDLE, Stop};
 use crate::{Asked, Decision, Entry, Host, Request, Verdict, Via};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -25,19 +25,19 @@ impl Claim {
 
 /// Somebody in a sandbox who asks.
 pub(crate) struct Caller {
-    gate: Arc<Gate>,
+    session: Arc<EgressSession>,
     asker: u64,
     /// What its token is good for, where there is one.
     hosts: Option<Vec<Entry>>,
 }
 
 impl Caller {
-    pub(crate) fn new(gate: &Arc<Gate>, asker: u64, hosts: Option<Vec<Entry>>) -> Arc<Self> {
-        Arc::new(Self { gate: Arc::clone(gate), asker, hosts })
+    pub(crate) fn new(session: &Arc<EgressSession>, asker: u64, hosts: Option<Vec<Entry>>) -> Arc<Self> {
+        Arc::new(Self { session: Arc::clone(session), asker, hosts })
     }
 
-    pub(crate) fn gate(&self) -> &Arc<Gate> {
-        &self.gate
+    pub(crate) fn session(&self) -> &Arc<EgressSession> {
+        &self.session
     }
 
     pub(crate) fn asker(&self) -> u64 {
@@ -48,7 +48,7 @@ impl Caller {
     pub(crate) fn named(&self, host: Host) -> Host {
         match host {
             Host::Address(IpAddr::V4(address)) => {
-                self.gate.names.name(address).map_or(Host::Address(address.into()), Host::Name)
+                self.session.names.name(address).map_or(Host::Address(address.into()), Host::Name)
             }
             host => host,
         }
@@ -60,25 +60,25 @@ impl Caller {
         {
             return Verdict::Deny("token".into());
         }
-        self.gate.rules.borrow().decide(&Asked { host, port, request })
+        self.session.rules.borrow().decide(&Asked { host, port, request })
     }
 
     /// Tells of a refusal.
     pub(crate) fn refuse(&self, claim: &Claim, rule: &str) {
-        self.gate.tell(self.asker, decision(claim, false, rule, None));
+        self.session.coalescer(self.asker, decision(claim, false, rule, None));
     }
 
     /// Tells of something that cannot even be read.
     pub(crate) fn malformed(&self, via: Via, host: &str, rule: &str) {
         let claim = Claim::new(via, Host::Name(shown(host)), 0);
-        self.gate.tell(self.asker, decision(&claim, false, rule, None));
+        self.session.coalescer(self.asker, decision(&claim, false, rule, None));
     }
 
     /// Tells of a question for a name.
     pub(crate) fn question(&self, host: &str, verdict: &Verdict) {
         let claim = Claim::new(Via::Name, Host::Name(shown(host)), 0);
         let allowed = matches!(verdict, Verdict::Allow(_));
-        self.gate.tell(self.asker, decision(&claim, allowed, verdict.rule(), None));
+        self.session.coalescer(self.asker, decision(&claim, allowed, verdict.rule(), None));
     }
 
     /// Whether a connection or request that was allowed still is.
@@ -91,7 +91,7 @@ impl Caller {
             Verdict::Inspect(_) if !claim.inspected => return denied(&verdict),
             _ => {}
         }
-        match claim.address.map(|address| self.gate.decide_address(address, claim.port)) {
+        match claim.address.map(|address| self.session.decide_address(address, claim.port)) {
             Some(verdict @ Verdict::Deny(_)) => denied(&verdict),
             _ => Ok(()),
         }
@@ -99,7 +99,7 @@ impl Caller {
 
     /// Returns when what was allowed has to end: the rules changed, or a limit was reached.
     pub(crate) async fn guard(&self, account: &Account) -> Stop {
-        let mut rules = self.gate.watch();
+        let mut rules = self.session.watch();
         if let Err(stop) = self.check(account.claim()) {
             return stop;
         }
@@ -121,7 +121,7 @@ impl Caller {
                     if let Err(stop) = self.check(account.claim()) {
                         return stop;
                     }
-                    if self.gate.shed() {
+                    if self.session.shed() {
                         account.shed();
                         return Stop::Limit("connections");
                     }
