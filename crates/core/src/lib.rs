@@ -114,8 +114,8 @@ pub struct Core {
     turns: Arc<admission::Turns>,
     exec_rates: Arc<exec_rate::ExecRates>,
     works: Arc<lifecycle::Works>,
-    wardens: Arc<kernels::Wardens>,
-    tending: Arc<kernels::Tending>,
+    managers: Arc<kernels::KernelManagers>,
+    cell_tasks: Arc<kernels::CellTasks>,
     /// When this server began.
     began: i64,
 }
@@ -146,14 +146,14 @@ impl Core {
         let settings = Arc::new(settings);
         let live_settings = Arc::new(runtime_settings::LiveSettings::new(settings.preset.clone()));
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live_settings));
-        let wardens: Arc<kernels::Wardens> = Arc::default();
+        let managers: Arc<kernels::KernelManagers> = Arc::default();
         let pool = pool::Pool::new(
             Arc::clone(&store),
             Arc::clone(&provider),
             admission.clone(),
             Arc::clone(&live_settings),
             Arc::clone(&settings),
-            Arc::clone(&wardens),
+            Arc::clone(&managers),
         );
         let running: Arc<egress::Running> = Arc::default();
         let egress_sessions =
@@ -189,8 +189,8 @@ impl Core {
             turns: Arc::default(),
             exec_rates: Arc::default(),
             works,
-            wardens,
-            tending: Arc::default(),
+            managers,
+            cell_tasks: Arc::default(),
             began: now(),
         }
     }

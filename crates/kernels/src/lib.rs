@@ -1,11 +1,11 @@
-//! Live interpreters that keep their variables. In every sandbox that uses them runs one *warden*, a
+//! Live interpreters that keep their variables. In every sandbox that uses them runs one *kernel manager*, a
 //! program of atoll-init's own that PID 1 starts as an ordinary command of the sandbox's user. It starts
 //! an interpreter for each kernel, gives it cells one after another, keeps the time, bounds the output,
 //! and remembers the last answers. The host speaks to it over its stdin and stdout, a JSON line for each
 //! thing said ([`shapes`]); it outlives the server as any command does.
 //!
-//! Without features this is what both sides say. `run` holds the warden and the drivers, which is what
-//! runs inside each interpreter. The warden has no rights that the user's own code has not, and the host
+//! Without features this is what both sides say. `run` holds the kernel manager and the drivers, which is what
+//! runs inside each interpreter. The kernel manager has no rights that the user's own code has not, and the host
 //! believes none of what it says.
 
 #[cfg(feature = "run")]

@@ -1,4 +1,4 @@
-//! Requests and lines, as JSON. The host checks a request before it sends it and the warden checks it
+//! Requests and lines, as JSON. The host checks a request before it sends it and the kernel manager checks it
 //! again; the host bounds every line and believes none of it.
 //!
 //! A request carries a `tag` that its one answer repeats. Tags are chosen at random, so that a server
@@ -176,7 +176,7 @@ pub enum Ask {
     /// Replaces what the sandbox's variables are, for kernels that start afterwards and, where the
     /// language can, for those that run. Answered by [`Answer::Done`].
     Configure {
-        /// Over those that the warden itself was started with.
+        /// Over those that the kernel manager itself was started with.
         variables: BTreeMap<String, String>,
     },
 }
@@ -228,7 +228,7 @@ pub struct Fork {
     pub new: KernelId,
 }
 
-/// What the warden says.
+/// What the kernel manager says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {

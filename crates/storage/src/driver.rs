@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// How much work to spend on knowing the room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Care {
+pub(crate) enum RoomAccuracy {
     /// A lower bound that costs little.
     Quick,
     /// What is true, after waiting for what is being freed.
@@ -22,7 +22,7 @@ pub(crate) struct Room {
     pub(crate) capacity: u64,
     /// What can still be written, or, where disks are not thin, be promised.
     pub(crate) free: u64,
-    /// Promised and not used yet; never too low, and right with `Care::Exact`.
+    /// Promised and not used yet; never too low, and right with `RoomAccuracy::Exact`.
     pub(crate) promised: u64,
     /// Where disks are thin: new trees are refused while less than this is free. `None` where the sum of
     /// all promises has to fit, because the kernel bounds no sum.
@@ -68,7 +68,7 @@ pub(crate) trait Driver: Send + Sync {
     /// Frees what a crash left half made or half removed. Called under the lock.
     fn sweep(&self) -> Result<()>;
 
-    fn room(&self, care: Care) -> Result<Room>;
+    fn room(&self, accuracy: RoomAccuracy) -> Result<Room>;
     /// Compares what the file system may use with what the disk below has, and closes the difference: its
     /// size, and what all trees together may hold.
     fn guard(&self) -> Result<()>;

@@ -3,7 +3,7 @@
 //! all limits has to fit. Either is decided under the lock; drivers do the rest.
 
 use crate::config::StorageConfig;
-use crate::driver::{Care, Driver, Room};
+use crate::driver::{Driver, Room, RoomAccuracy};
 use crate::error::{below_use, disk_full, no_tree};
 use crate::lock::Lock;
 use crate::report::{DriverKind, QuotaKind, StorageReport, Usage};
@@ -130,7 +130,7 @@ impl Storage {
 
     /// The state of storage, for the operator.
     pub fn report(&self) -> Result<StorageReport> {
-        let room = self.driver.room(Care::Exact)?;
+        let room = self.driver.room(RoomAccuracy::Exact)?;
         let mut notes = self.notes.clone();
         notes.extend(self.driver.notes());
         Ok(StorageReport {
@@ -160,12 +160,12 @@ impl Storage {
             return Err(Error::invalid("disk_bytes", "a disk limit must be between 1 MiB and 1 PiB"));
         }
         let (mut asked, mut room) = (0, Room::default());
-        for care in [Care::Quick, Care::Exact] {
-            if care == Care::Exact {
+        for accuracy in [RoomAccuracy::Quick, RoomAccuracy::Exact] {
+            if accuracy == RoomAccuracy::Exact {
                 self.driver.settle();
             }
             let _held = Lock::take(&self.lock)?;
-            if care == Care::Exact {
+            if accuracy == RoomAccuracy::Exact {
                 self.driver.guard()?;
             }
             let old = self.driver.limit(tree)?;
@@ -181,7 +181,7 @@ impl Storage {
             }
             asked = limit.saturating_sub(old.unwrap_or(0));
             if asked > 0 {
-                room = self.driver.room(care)?;
+                room = self.driver.room(accuracy)?;
                 // Output counts by its use: a sandbox that is there may always start.
                 let exempt = room.low.is_some() && tree.kind() == TreeKind::Spool;
                 if !exempt && !room.fits(asked) {

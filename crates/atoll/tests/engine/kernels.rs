@@ -1,4 +1,4 @@
-//! Live interpreters in real containers: the warden as PID 1 starts it, under the sandbox's limits, and found
+//! Live interpreters in real containers: the kernel manager as PID 1 starts it, under the sandbox's limits, and found
 //! again by whoever comes later.
 
 use super::fixture::{Instance, every_spec, says, spec};
@@ -12,7 +12,7 @@ use atoll_provider::{
 use atoll_types::{CellId, Error, ErrorCode, ExecId, KernelId, Limits};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The host's side of a warden.
+/// The host's side of a kernel manager.
 struct Host {
     container: Arc<dyn Container>,
     id: ExecId,
@@ -26,10 +26,10 @@ impl Host {
         Self::join(container, ExecId::random(), None).await
     }
 
-    /// Starts a warden, or comes to one that is there, at this offset of what it says.
+    /// Starts a kernel manager, or comes to one that is there, at this offset of what it says.
     async fn join(container: &Arc<dyn Container>, id: ExecId, from: Option<u64>) -> Self {
         assert!(container.guest().has(FEATURE_KERNELS));
-        let warden = Command {
+        let manager = Command {
             stdin: true,
             keep_newest: true,
             output_limit: Some(32 << 20),
@@ -37,7 +37,7 @@ impl Host {
         };
         let guest = container.guest();
         let events = match from {
-            None => guest.exec(id, &warden).await.unwrap(),
+            None => guest.exec(id, &manager).await.unwrap(),
             Some(from) => guest.attach(id, from, true).await.unwrap(),
         };
         Self { container: container.clone(), id, events, held: Vec::new(), lines: Vec::new() }
@@ -167,8 +167,8 @@ async fn a_memory_bomb_ends_its_kernel_alone_and_is_counted() {
     let report = host.run(kernel, "b = []\nwhile True: b.append(bytearray(b'x' * (4 << 20)))").await;
     assert_eq!(report.error.as_ref().unwrap().kind, "KERNEL_DIED", "{report:?}");
     assert_eq!((report.death.unwrap().signal, report.state_lost), (Some(9), true));
-    let warden = c.guest().get_exec(host.id).await.unwrap();
-    assert!(warden.oom_kills > before && !warden.ended, "{warden:?}");
+    let manager = c.guest().get_exec(host.id).await.unwrap();
+    assert!(manager.oom_kills > before && !manager.ended, "{manager:?}");
     assert_eq!(host.run(other, "echo $x").await.stdout, "kept\n");
     assert_eq!(host.kernel(Ask::Restart { kernel }).await.unwrap().status, KernelStatus::Idle);
     assert_eq!(host.value(kernel, "1 + 1").await, "2");
@@ -187,7 +187,7 @@ async fn a_fork_bomb_ends_with_its_kernel() {
     assert!(matches!(error.code, ErrorCode::Conflict | ErrorCode::ExecFailed), "{error:?}");
     assert_eq!(host.ask(Ask::Delete { kernel }).await.unwrap(), Answer::Done);
     let again = host.begin(Language::Bash).await.unwrap();
-    // The warden, its shim, this shell and its shim, and what asks.
+    // The kernel manager, its shim, this shell and its shim, and what asks.
     assert!(says(&c, "ls /proc | grep -c '^[0-9]'").await.parse::<u32>().unwrap() < 12);
     // One that never stops forking.
     let kernel = host.begin(Language::Python).await.unwrap();

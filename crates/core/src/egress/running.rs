@@ -1,8 +1,8 @@
 //! Which operation each command of a sandbox belongs to, for telling what asked to get out. Commands that
 //! ended are remembered while their container lives: what they left running may ask later.
 //!
-//! All kernels of a sandbox are one command, their warden's. What it asks for is the running cell's where
-//! there is one, and otherwise belongs to whoever first needed the warden.
+//! All kernels of a sandbox are one command, their kernel manager's. What it asks for is the running cell's where
+//! there is one, and otherwise belongs to whoever first needed the kernel manager.
 
 use atoll_audit::Redactor;
 use atoll_store::{OperationId, SandboxId};
@@ -28,10 +28,10 @@ struct Known {
 struct Commands {
     known: HashMap<ExecId, Known>,
     ended: VecDeque<ExecId>,
-    /// Cells that run, each with its warden.
+    /// Cells that run, each with its kernel manager.
     cells: Vec<(ExecId, OperationId)>,
-    /// The warden, and who first needed it.
-    warden: Option<(ExecId, OperationId)>,
+    /// The kernel manager, and who first needed it.
+    manager: Option<(ExecId, OperationId)>,
     /// Somebody may still ask for those that ended.
     kept: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Entered {
 pub(crate) struct EnteredCell {
     running: Arc<Running>,
     sandbox: SandboxId,
-    warden: ExecId,
+    manager: ExecId,
     operation: OperationId,
 }
 
@@ -100,16 +100,16 @@ impl Running {
     pub(crate) fn enter_cell(
         self: &Arc<Self>,
         sandbox: SandboxId,
-        warden: ExecId,
+        manager: ExecId,
         operation: OperationId,
     ) -> EnteredCell {
         let mut all = self.all();
         let commands = all.entry(sandbox).or_default();
-        commands.cells.push((warden, operation));
-        if commands.warden.is_none_or(|(known, _)| known != warden) {
-            commands.warden = Some((warden, operation));
+        commands.cells.push((manager, operation));
+        if commands.manager.is_none_or(|(known, _)| known != manager) {
+            commands.manager = Some((manager, operation));
         }
-        EnteredCell { running: Arc::clone(self), sandbox, warden, operation }
+        EnteredCell { running: Arc::clone(self), sandbox, manager, operation }
     }
 
     fn leave_cell(&self, sandbox: SandboxId, cell: (ExecId, OperationId)) {
@@ -132,7 +132,7 @@ impl Running {
     pub(super) fn forget(&self, sandbox: SandboxId) {
         let mut all = self.all();
         if let Some(commands) = all.get_mut(&sandbox) {
-            (commands.kept, commands.warden) = (false, None);
+            (commands.kept, commands.manager) = (false, None);
             commands.ended.clear();
             commands.known.retain(|_, known| known.runs);
             if commands.is_empty() {
@@ -148,8 +148,8 @@ impl Running {
         if let Some(known) = commands.known.get(&exec) {
             return Some(known.operation);
         }
-        let first = commands.warden.filter(|(warden, _)| *warden == exec).map(|(_, operation)| operation);
-        let mut cells = commands.cells.iter().filter(|(warden, _)| *warden == exec);
+        let first = commands.manager.filter(|(manager, _)| *manager == exec).map(|(_, operation)| operation);
+        let mut cells = commands.cells.iter().filter(|(manager, _)| *manager == exec);
         match (cells.next(), cells.next()) {
             (Some((_, operation)), None) => Some(*operation),
             _ => first,
@@ -209,7 +209,7 @@ impl Running {
 
 impl Drop for EnteredCell {
     fn drop(&mut self) {
-        self.running.leave_cell(self.sandbox, (self.warden, self.operation));
+        self.running.leave_cell(self.sandbox, (self.manager, self.operation));
     }
 }
 
@@ -250,15 +250,15 @@ mod tests {
     fn what_a_warden_asks_for_is_the_one_cells_that_runs() {
         let (running, sandbox) = (Arc::new(Running::default()), SandboxId::random());
         running.keep(sandbox);
-        let (warden, ops) = (ExecId::random(), [(); 3].map(|()| OperationId::random()));
-        let of = || running.operation(sandbox, warden);
-        let first = running.enter_cell(sandbox, warden, ops[0]);
+        let (manager, ops) = (ExecId::random(), [(); 3].map(|()| OperationId::random()));
+        let of = || running.operation(sandbox, manager);
+        let first = running.enter_cell(sandbox, manager, ops[0]);
         assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), Some(ops[0])));
         drop(first);
         assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), None), "something it left running");
-        let second = running.enter_cell(sandbox, warden, ops[1]);
+        let second = running.enter_cell(sandbox, manager, ops[1]);
         assert_eq!(of(), Some(ops[1]));
-        let third = running.enter_cell(sandbox, warden, ops[2]);
+        let third = running.enter_cell(sandbox, manager, ops[2]);
         assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), None), "nobody knows which");
         drop(second);
         assert_eq!((of(), running.only(sandbox)), (Some(ops[2]), Some(ops[2])));

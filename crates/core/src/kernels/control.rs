@@ -37,10 +37,10 @@ fn done(answer: Answer) -> Result<()> {
 }
 
 impl Core {
-    /// The warden of an operation's sandbox; one that is not there has no kernels.
+    /// The kernel manager of an operation's sandbox; one that is not there has no kernels.
     async fn wardens_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, Working)> {
         let (container, working) = self.registry.lend(audited.record()?.id, "a kernel").await?;
-        let link = self.wardens.existing(&container).await?.ok_or_else(missing)?;
+        let link = self.managers.existing(&container).await?.ok_or_else(missing)?;
         Ok((link, working))
     }
 
@@ -84,7 +84,7 @@ impl Core {
         request.check()?;
         let sandbox = audited.record()?.id;
         let (container, _working) = self.registry.lend(sandbox, "a kernel").await?;
-        let link = self.wardens.link(&container).await?;
+        let link = self.managers.link(&container).await?;
         // What its start asks for on the way out is this operation's.
         let _entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let KernelRequest { language, default, working_directory, env_vars } = request.clone();
@@ -109,7 +109,7 @@ impl Core {
             Err(error) if error.code == ErrorCode::NotRunning => return Ok(Vec::new()),
             lent => lent?,
         };
-        let Some(link) = self.wardens.existing(&container).await? else { return Ok(Vec::new()) };
+        let Some(link) = self.managers.existing(&container).await? else { return Ok(Vec::new()) };
         match link.ask(Ask::List).await? {
             Answer::Kernels(all) => Ok(all),
             _ => other_answer(),

@@ -7,7 +7,7 @@ use super::{
     follow::CellFollow,
     link::Link,
     request::{CellOutcome, CellRequest},
-    send::{Care, Sent, follow_known},
+    send::{CellContext, Sent, follow_known},
 };
 use crate::{
     Caller, Core,
@@ -32,14 +32,14 @@ use tokio::sync::watch;
 type Known = Option<Result<CellOutcome>>;
 
 /// A cell that somebody tends.
-pub(crate) struct Tended {
+pub(crate) struct CellTask {
     pub(super) cell: Arc<Cell>,
     outcome: watch::Sender<Known>,
     /// Nobody waits for it any more.
     pub(super) cancelled: AtomicBool,
 }
 
-impl Tended {
+impl CellTask {
     pub(super) fn new(cell: Arc<Cell>) -> Self {
         Self { cell, outcome: watch::Sender::new(None), cancelled: AtomicBool::new(false) }
     }
@@ -55,22 +55,22 @@ impl Tended {
 
 /// Every cell that is tended, so that who asks again joins.
 #[derive(Default)]
-pub(crate) struct Tending(Mutex<HashMap<(SandboxId, CellId), Arc<Tended>>>);
+pub(crate) struct CellTasks(Mutex<HashMap<(SandboxId, CellId), Arc<CellTask>>>);
 
-impl Tending {
-    fn get(&self, sandbox: SandboxId, cell: CellId) -> Option<Arc<Tended>> {
+impl CellTasks {
+    fn get(&self, sandbox: SandboxId, cell: CellId) -> Option<Arc<CellTask>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(sandbox, cell)).cloned()
     }
 
-    fn add(&self, sandbox: SandboxId, tended: &Arc<Tended>) {
+    fn add(&self, sandbox: SandboxId, cell_task: &Arc<CellTask>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert((sandbox, tended.cell.id), Arc::clone(tended));
+        all.insert((sandbox, cell_task.cell.id), Arc::clone(cell_task));
     }
 
-    fn remove(&self, sandbox: SandboxId, tended: &Arc<Tended>) {
+    fn remove(&self, sandbox: SandboxId, cell_task: &Arc<CellTask>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (sandbox, tended.cell.id);
-        if all.get(&key).is_some_and(|there| Arc::ptr_eq(there, tended)) {
+        let key = (sandbox, cell_task.cell.id);
+        if all.get(&key).is_some_and(|there| Arc::ptr_eq(there, cell_task)) {
             all.remove(&key);
         }
     }
@@ -106,11 +106,11 @@ impl Core {
     /// Whether a cell with this id runs, waits, or is still remembered.
     pub async fn knows_cell(&self, caller: &Caller, sandbox: SandboxId, cell: CellId) -> Result<bool> {
         self.visible(caller, sandbox).await?;
-        if self.tending.get(sandbox, cell).is_some() {
+        if self.cell_tasks.get(sandbox, cell).is_some() {
             return Ok(true);
         }
         let (container, _working) = self.registry.lend(sandbox, "a look at its kernels").await?;
-        let Some(link) = self.wardens.existing(&container).await? else { return Ok(false) };
+        let Some(link) = self.managers.existing(&container).await? else { return Ok(false) };
         let _turn = link.repeating.lock().await;
         Ok(follow_known(&link, cell).await?.is_some())
     }
@@ -126,37 +126,42 @@ impl Core {
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(CellId::random);
         let audited = self.audited(caller, request.what(sandbox, id, stream)).await?;
-        if let Some(tended) = self.tending.get(sandbox, id) {
+        if let Some(cell_task) = self.cell_tasks.get(sandbox, id) {
             let allowed = audited.record().map(drop);
             audited.done(allowed).await?;
-            return Ok(CellFollow::new(tended, None));
+            return Ok(CellFollow::new(cell_task, None));
         }
         match self.send_cell(&audited, caller, id, request, stream).await {
-            Ok(Sent { care, cell, leash }) => {
-                let tended = self.tend(care, cell, audited.follow());
-                Ok(CellFollow::new(tended, leash))
+            Ok(Sent { context, cell, leash }) => {
+                let cell_task = self.tend(context, cell, audited.follow());
+                Ok(CellFollow::new(cell_task, leash))
             }
             Err(error) => audited.done(Err(error)).await,
         }
     }
 
     /// Sees a cell to its end, whoever waits for it.
-    pub(super) fn tend(&self, care: Care, cell: Arc<Cell>, trail: OutputAudit) -> Arc<Tended> {
-        let tended = Arc::new(Tended::new(cell));
-        self.tending.add(care.sandbox, &tended);
-        let (core, there) = (self.clone(), Arc::clone(&tended));
+    pub(super) fn tend(&self, context: CellContext, cell: Arc<Cell>, trail: OutputAudit) -> Arc<CellTask> {
+        let cell_task = Arc::new(CellTask::new(cell));
+        self.cell_tasks.add(context.sandbox, &cell_task);
+        let (core, there) = (self.clone(), Arc::clone(&cell_task));
         tokio::spawn(async move {
-            let sandbox = care.sandbox;
-            let outcome = core.see_to_its_end(care, &there, trail).await;
-            core.tending.remove(sandbox, &there);
+            let sandbox = context.sandbox;
+            let outcome = core.see_to_its_end(context, &there, trail).await;
+            core.cell_tasks.remove(sandbox, &there);
             there.outcome.send_replace(Some(outcome));
         });
-        tended
+        cell_task
     }
 
-    async fn see_to_its_end(&self, care: Care, tended: &Tended, trail: OutputAudit) -> Result<CellOutcome> {
-        let Care { sandbox, container, link, working, entered, shown, joined, anew } = care;
-        let report = match tended.cell.ended().await {
+    async fn see_to_its_end(
+        &self,
+        context: CellContext,
+        cell_task: &CellTask,
+        trail: OutputAudit,
+    ) -> Result<CellOutcome> {
+        let CellContext { sandbox, container, link, working, entered, shown, joined, anew } = context;
+        let report = match cell_task.cell.ended().await {
             Ok(report) => Arc::unwrap_or_clone(report),
             Err(error) => return trail.failed(error).await,
         };
@@ -169,8 +174,9 @@ impl Core {
             false => self.take_changes(sandbox, &container).await,
         };
         let note = (!joined).then(|| activity(sandbox, shown, &report));
-        let cell = tended.cell.id;
-        let told = CellAudit { cell, report: &report, cancelled: tended.cancelled.load(Ordering::Relaxed) };
+        let cell = cell_task.cell.id;
+        let told =
+            CellAudit { cell, report: &report, cancelled: cell_task.cancelled.load(Ordering::Relaxed) };
         if let Err(error) = trail.end_cell(told, changed.as_ref(), note).await {
             tracing::error!(%error, "the end of a cell waits to be written");
         }

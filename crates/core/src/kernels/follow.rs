@@ -1,6 +1,6 @@
 //! Following a cell, and what holds it to its follower.
 
-use super::{cell::Next, execute::Tended, link::Link, request::CellOutcome};
+use super::{cell::Next, execute::CellTask, link::Link, request::CellOutcome};
 use atoll_kernels::{Ask, CellEvent, CellReport, CellStream};
 use atoll_provider::Changed;
 use atoll_types::{CellId, KernelId, Result};
@@ -17,7 +17,7 @@ use std::{
 pub struct CellFollow {
     /// Its id.
     pub cell: CellId,
-    tended: Arc<Tended>,
+    cell_task: Arc<CellTask>,
     leash: Option<Arc<Leash>>,
     /// The number of the next event.
     number: usize,
@@ -30,12 +30,12 @@ pub struct CellFollow {
 }
 
 impl CellFollow {
-    pub(super) fn new(tended: Arc<Tended>, leash: Option<Leash>) -> Self {
-        let leash = leash.map(|leash| Arc::new(leash.with(&tended)));
-        let cell = tended.cell.id;
+    pub(super) fn new(cell_task: Arc<CellTask>, leash: Option<Leash>) -> Self {
+        let leash = leash.map(|leash| Arc::new(leash.with(&cell_task)));
+        let cell = cell_task.cell.id;
         Self {
             cell,
-            tended,
+            cell_task,
             leash,
             number: 0,
             told: [0; 3],
@@ -53,14 +53,14 @@ impl CellFollow {
         if self.done {
             return Ok(None);
         }
-        match self.tended.cell.next(self.number).await {
+        match self.cell_task.cell.next(self.number).await {
             Next::Event(event) => {
                 self.number += 1;
                 self.count(&event);
                 Ok(Some(CellEvent::clone(&event)))
             }
             Next::Ended(_) => {
-                let outcome = self.tended.outcome().await;
+                let outcome = self.cell_task.outcome().await;
                 self.grip().let_go();
                 self.done = true;
                 let CellOutcome { cell: _, report, changed } = outcome?;
@@ -86,7 +86,7 @@ impl CellFollow {
 
     /// Waits for all of it.
     pub(super) async fn outcome(self) -> Result<CellOutcome> {
-        let outcome = self.tended.outcome().await;
+        let outcome = self.cell_task.outcome().await;
         self.grip().let_go();
         outcome
     }
@@ -129,17 +129,17 @@ pub(super) struct Leash {
     link: Arc<Link>,
     kernel: KernelId,
     cell: CellId,
-    tended: Option<Arc<Tended>>,
+    cell_task: Option<Arc<CellTask>>,
     released: AtomicBool,
 }
 
 impl Leash {
     pub(super) fn new(link: &Arc<Link>, kernel: KernelId, cell: CellId) -> Self {
-        Self { link: Arc::clone(link), kernel, cell, tended: None, released: AtomicBool::new(false) }
+        Self { link: Arc::clone(link), kernel, cell, cell_task: None, released: AtomicBool::new(false) }
     }
 
-    fn with(mut self, tended: &Arc<Tended>) -> Self {
-        self.tended = Some(Arc::clone(tended));
+    fn with(mut self, cell_task: &Arc<CellTask>) -> Self {
+        self.cell_task = Some(Arc::clone(cell_task));
         self
     }
 
@@ -154,8 +154,8 @@ impl Drop for Leash {
         if self.released.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(tended) = &self.tended {
-            tended.cancelled.store(true, Ordering::Relaxed);
+        if let Some(cell_task) = &self.cell_task {
+            cell_task.cancelled.store(true, Ordering::Relaxed);
         }
         let (link, kernel, cell) = (Arc::clone(&self.link), self.kernel, Some(self.cell));
         tokio::spawn(async move {

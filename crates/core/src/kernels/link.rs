@@ -1,4 +1,4 @@
-//! The connection to the warden of one container, shared by all who ask. It lives as long as the warden:
+//! The connection to the kernel manager of one container, shared by all who ask. It lives as long as the kernel manager:
 //! where the stream breaks it is taken up at the next byte, and where bytes are missing what is known of
 //! cells is asked for again.
 
@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-/// What the warden may have said and nobody has read.
+/// What the kernel manager may have said and nobody has read.
 const OUTPUT: u64 = 32 << 20;
 /// How long an answer may take; an interpreter may have to be started for it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,8 +32,8 @@ const PIECE: usize = 1 << 18;
 /// Why a link is over.
 #[derive(Debug, Clone)]
 enum Over {
-    /// The warden ended, and all kernels with it.
-    Warden(Death),
+    /// The kernel manager ended, and all kernels with it.
+    KernelManager(Death),
     /// The container ended, or cannot be reached.
     Container(Error),
 }
@@ -41,7 +41,7 @@ enum Over {
 impl Over {
     fn error(&self) -> Error {
         match self {
-            Self::Warden(death) => {
+            Self::KernelManager(death) => {
                 let message = format!("all kernels of this sandbox ended: {}", death.reason());
                 Error::new(ErrorCode::KernelDied, message)
             }
@@ -63,7 +63,7 @@ struct Talk {
     over: Option<Over>,
 }
 
-/// A connection to a warden.
+/// A connection to a kernel manager.
 pub(crate) struct Link {
     guest: Guest,
     exec: ExecId,
@@ -74,7 +74,7 @@ pub(crate) struct Link {
     pub(super) repeating: tokio::sync::Mutex<()>,
 }
 
-/// The warden, as a command.
+/// The kernel manager, as a command.
 fn command() -> Command {
     let mut command = Command::tool("kernels", b"{}".to_vec()).environment_of_sandbox();
     command.stdin = true;
@@ -83,7 +83,7 @@ fn command() -> Command {
     command
 }
 
-/// How the warden ended.
+/// How the kernel manager ended.
 fn death(report: &ExecReport) -> Death {
     Death::from_wait(report.exit_code, report.signal, report.oom_killed)
 }
@@ -111,7 +111,7 @@ fn lost(kernel: Option<KernelId>, death: Death) -> CellReport {
 }
 
 impl Link {
-    /// Starts the warden of a container, or joins it.
+    /// Starts the kernel manager of a container, or joins it.
     pub(super) async fn make(container: &Arc<dyn Container>, exec: ExecId) -> Result<Arc<Self>> {
         let guest = container.guest().clone();
         if !guest.has(atoll_provider::FEATURE_KERNELS) {
@@ -153,7 +153,7 @@ impl Link {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The warden's own id among the commands.
+    /// The kernel manager's own id among the commands.
     pub(super) fn exec(&self) -> ExecId {
         self.exec
     }
@@ -230,7 +230,7 @@ impl Link {
     fn heard(&self, line: &[u8]) {
         let Ok(line) = serde_json::from_slice::<Line>(line) else {
             // The rest of a line that began before this server came, or nothing of ours.
-            return tracing::trace!("a line of a warden cannot be read");
+            return tracing::trace!("a line of a kernel manager cannot be read");
         };
         match line {
             Line::Answer { tag, result } => {
@@ -291,7 +291,7 @@ impl Link {
         }
         for (kernel, cell) in cells.into_values() {
             cell.end(match &over {
-                Over::Warden(death) => Ok(Arc::new(lost(kernel, death.clone()))),
+                Over::KernelManager(death) => Ok(Arc::new(lost(kernel, death.clone()))),
                 Over::Container(error) => Err(error.clone()),
             });
         }
@@ -337,7 +337,7 @@ async fn write(link: Arc<Link>, mut queue: mpsc::Receiver<(ExecId, Vec<u8>)>) {
     }
 }
 
-/// Who listens to a warden.
+/// Who listens to a kernel manager.
 struct Listener {
     link: Arc<Link>,
     container: Arc<dyn Container>,
@@ -381,7 +381,7 @@ impl Listener {
             Ok(events) => Ok(Some(events)),
             Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "cannot listen to a warden");
+                tracing::debug!(%error, "cannot listen to a kernel manager");
                 Ok(None)
             }
         }
@@ -391,7 +391,7 @@ impl Listener {
         while let Some(event) = events.next().await? {
             match event {
                 ExecEvent::Started(_) => {}
-                ExecEvent::Ended(report) => return Ok(Some(Over::Warden(death(&report)))),
+                ExecEvent::Ended(report) => return Ok(Some(Over::KernelManager(death(&report)))),
                 ExecEvent::Output { stream, offset, data } => {
                     if offset > self.next {
                         lines.cut();
@@ -402,7 +402,7 @@ impl Listener {
                         OutputStream::Stdout => lines.add(&data),
                         OutputStream::Stderr => {
                             let text = super::wire::shown(&String::from_utf8_lossy(&data), 500);
-                            tracing::debug!(container = %self.container.id(), text, "a warden complains");
+                            tracing::debug!(container = %self.container.id(), text, "a kernel manager complains");
                         }
                     }
                     while let Some(line) = lines.next() {

@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, sync::Arc};
 const TRIES: usize = 3;
 
 /// What a cell needs while it runs.
-pub(super) struct Care {
+pub(super) struct CellContext {
     pub(super) sandbox: SandboxId,
     pub(super) container: Arc<dyn Container>,
     pub(super) link: Arc<Link>,
@@ -35,7 +35,7 @@ pub(super) struct Care {
 
 /// A cell on its way.
 pub(super) struct Sent {
-    pub(super) care: Care,
+    pub(super) context: CellContext,
     pub(super) cell: Arc<Cell>,
     pub(super) leash: Option<Leash>,
 }
@@ -53,9 +53,9 @@ impl Core {
         let timeout = request.timeout(self.most(caller))?;
         let sandbox = audited.record()?.id;
         let (container, working) = self.registry.lend(sandbox, "a cell").await?;
-        let link = self.wardens.link(&container).await?;
+        let link = self.managers.link(&container).await?;
         let entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
-        let mut care = Care {
+        let mut context = CellContext {
             sandbox,
             container,
             link: Arc::clone(&link),
@@ -70,8 +70,8 @@ impl Core {
         if request.id.is_some() {
             _turn = Some(link.repeating.lock().await);
             if let Some(cell) = follow_known(&link, id).await? {
-                (care.joined, care.entered) = (true, None);
-                return Ok(Sent { care, cell, leash: None });
+                (context.joined, context.entered) = (true, None);
+                return Ok(Sent { context, cell, leash: None });
             }
         }
         let execute = Execute {
@@ -84,19 +84,19 @@ impl Core {
         };
         let leashed = request.id.is_none();
         match request.target {
-            CellTarget::Kernel(kernel) => send_to(care, Execute { kernel, ..execute }, leashed).await,
-            CellTarget::Default(language) => send_to_default(care, execute, language, leashed).await,
+            CellTarget::Kernel(kernel) => send_to(context, Execute { kernel, ..execute }, leashed).await,
+            CellTarget::Default(language) => send_to_default(context, execute, language, leashed).await,
         }
     }
 }
 
 /// Sends a cell to its kernel. Who goes away before it is answered takes it back.
-async fn send_to(mut care: Care, execute: Execute, leashed: bool) -> Result<Sent> {
-    let leash = leashed.then(|| Leash::new(&care.link, execute.kernel, execute.cell));
-    match send(&care.link, execute).await {
+async fn send_to(mut context: CellContext, execute: Execute, leashed: bool) -> Result<Sent> {
+    let leash = leashed.then(|| Leash::new(&context.link, execute.kernel, execute.cell));
+    match send(&context.link, execute).await {
         Ok((cell, joined)) => {
-            care.joined = joined;
-            Ok(Sent { care, cell, leash })
+            context.joined = joined;
+            Ok(Sent { context, cell, leash })
         }
         Err(error) => {
             leash.iter().for_each(Leash::release);
@@ -107,32 +107,34 @@ async fn send_to(mut care: Care, execute: Execute, leashed: bool) -> Result<Sent
 
 /// The same to the default kernel of a language.
 async fn send_to_default(
-    mut care: Care,
+    mut context: CellContext,
     mut execute: Execute,
     language: Language,
     leashed: bool,
 ) -> Result<Sent> {
     for _ in 1..TRIES {
-        let kernel = default_kernel(&care.link, language).await?;
+        let kernel = default_kernel(&context.link, language).await?;
         execute.kernel = kernel;
-        let leash = leashed.then(|| Leash::new(&care.link, kernel, execute.cell));
-        let error: Error = match send(&care.link, execute.clone()).await {
+        let leash = leashed.then(|| Leash::new(&context.link, kernel, execute.cell));
+        let error: Error = match send(&context.link, execute.clone()).await {
             Ok((cell, joined)) => {
-                care.joined = joined;
-                return Ok(Sent { care, cell, leash });
+                context.joined = joined;
+                return Ok(Sent { context, cell, leash });
             }
             Err(error) => error,
         };
         leash.iter().for_each(Leash::release);
         match error.code {
             // Somebody ended it meanwhile.
-            ErrorCode::NotFound => care.link.forget_default(kernel),
-            ErrorCode::KernelDied if !care.link.is_over() => care.anew |= revive(&care.link, kernel).await?,
+            ErrorCode::NotFound => context.link.forget_default(kernel),
+            ErrorCode::KernelDied if !context.link.is_over() => {
+                context.anew |= revive(&context.link, kernel).await?
+            }
             _ => return Err(error),
         }
     }
-    execute.kernel = default_kernel(&care.link, language).await?;
-    send_to(care, execute, leashed).await
+    execute.kernel = default_kernel(&context.link, language).await?;
+    send_to(context, execute, leashed).await
 }
 
 /// Sends a cell; what it says is heard from its first word on.
@@ -152,7 +154,7 @@ async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
     }
 }
 
-/// A cell that the warden knows already; none where it does not.
+/// A cell that the kernel manager knows already; none where it does not.
 pub(super) async fn follow_known(link: &Link, id: CellId) -> Result<Option<Arc<Cell>>> {
     // Which kernel it ran in is known when it has ended.
     let (cell, followed) = link.cell(None, id)?;

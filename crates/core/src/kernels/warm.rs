@@ -1,7 +1,7 @@
 //! Interpreters of the pool: started before anybody asks, and given the sandbox's variables when their
 //! container is claimed.
 
-use super::{send::default_kernel, wardens::Wardens, wire::other_answer};
+use super::{managers::KernelManagers, send::default_kernel, wire::other_answer};
 use atoll_kernels::{Answer, Ask, KernelStatus, Language};
 use atoll_provider::Container;
 use atoll_types::{ErrorCode, Result};
@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Starts the default kernel of each language. What the image has no interpreter for is left out.
 pub(crate) async fn warm_up(
-    wardens: &Wardens,
+    managers: &KernelManagers,
     container: &Arc<dyn Container>,
     languages: &[Language],
 ) -> Result<Vec<Language>> {
@@ -17,7 +17,7 @@ pub(crate) async fn warm_up(
     if languages.is_empty() {
         return Ok(warm);
     }
-    let link = wardens.link(container).await?;
+    let link = managers.link(container).await?;
     for language in languages {
         match default_kernel(&link, *language).await {
             Ok(_) => warm.push(*language),
@@ -32,14 +32,14 @@ pub(crate) async fn warm_up(
 
 /// Whether the default kernels of these languages all live.
 pub(crate) async fn is_warm(
-    wardens: &Wardens,
+    managers: &KernelManagers,
     container: &Arc<dyn Container>,
     languages: &[Language],
 ) -> Result<bool> {
     if languages.is_empty() {
         return Ok(true);
     }
-    let Some(link) = wardens.existing(container).await? else { return Ok(false) };
+    let Some(link) = managers.existing(container).await? else { return Ok(false) };
     let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
     let lives = |language: &Language| {
         all.iter().any(|k| k.default && k.language == *language && k.status != KernelStatus::Dead)
@@ -49,11 +49,11 @@ pub(crate) async fn is_warm(
 
 /// Gives the kernels of a claimed container the sandbox's variables.
 pub(crate) async fn configure(
-    wardens: &Wardens,
+    managers: &KernelManagers,
     container: &Arc<dyn Container>,
     variables: BTreeMap<String, String>,
 ) -> Result<()> {
-    let Some(link) = wardens.existing(container).await? else { return Ok(()) };
+    let Some(link) = managers.existing(container).await? else { return Ok(()) };
     match link.ask(Ask::Configure { variables }).await? {
         Answer::Done => Ok(()),
         _ => other_answer(),

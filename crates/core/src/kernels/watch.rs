@@ -3,7 +3,7 @@
 
 use super::{
     link::Link,
-    send::{Care, follow_known},
+    send::{CellContext, follow_known},
     wire::other_answer,
 };
 use crate::{Core, operation::OutputAudit};
@@ -31,14 +31,14 @@ impl Core {
         redactor: &Redactor,
         left: Vec<LeftCell>,
     ) -> Result<Vec<OperationId>> {
-        let Some(link) = self.wardens.existing(container).await? else { return Ok(Vec::new()) };
+        let Some(link) = self.managers.existing(container).await? else { return Ok(Vec::new()) };
         let mut found = Vec::new();
         for LeftCell { cell, operation, shown } in left {
             let turn = link.repeating.lock().await;
             let Some(cell) = follow_known(&link, cell).await? else { continue };
             drop(turn);
             let trail = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
-            let care = Care {
+            let context = CellContext {
                 sandbox: record.id,
                 container: Arc::clone(container),
                 link: Arc::clone(&link),
@@ -48,7 +48,7 @@ impl Core {
                 joined: false,
                 anew: false,
             };
-            self.tend(care, cell, trail);
+            self.tend(context, cell, trail);
             found.push(operation);
         }
         self.wait_for_others(record.id, &link).await?;

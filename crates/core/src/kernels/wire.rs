@@ -1,4 +1,4 @@
-//! Lines from a warden. Whatever is in the sandbox could have written them, so their length is bounded,
+//! Lines from a kernel manager. Whatever is in the sandbox could have written them, so their length is bounded,
 //! what is no line of ours is passed over, and of an answer only what can be shown is kept.
 
 use atoll_kernels::{
@@ -12,7 +12,7 @@ const LONGEST_MESSAGE: usize = 2000;
 const LONGEST_NAME: usize = 200;
 const LONGEST_MATCH: usize = 500;
 
-/// Fields that a warden may blame.
+/// Fields that a kernel manager may blame.
 const FIELDS: &[&str] =
     &["language", "working_directory", "env_vars", "code", "kernel_id", "checkpoint", "name", "cell"];
 
@@ -61,7 +61,7 @@ pub(super) fn shown(text: &str, longest: usize) -> String {
     text.chars().filter(|c| !c.is_control()).take(longest).collect()
 }
 
-/// What a warden complains of, as far as it can be shown.
+/// What a kernel manager complains of, as far as it can be shown.
 pub(super) fn complaint(error: Error) -> Error {
     let Error { code, message, field, death: _, refusal: _ } = error;
     let code = match code {

@@ -21,7 +21,7 @@ pub(crate) use warm::{Dying, Warm};
 use crate::{
     CoreSettings,
     admission::{Admission, Need, Reservation},
-    kernels::{self, Wardens},
+    kernels::{self, KernelManagers},
     runtime_settings::LiveSettings,
 };
 use atoll_provider::Provider;
@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     admission: Admission,
     live_settings: Arc<LiveSettings>,
     settings: Arc<CoreSettings>,
-    wardens: Arc<Wardens>,
+    managers: Arc<KernelManagers>,
     state: Mutex<State>,
     /// There may be something to do.
     wake: Notify,
@@ -124,7 +124,7 @@ impl Pool {
         admission: Admission,
         live_settings: Arc<LiveSettings>,
         settings: Arc<CoreSettings>,
-        wardens: Arc<Wardens>,
+        managers: Arc<KernelManagers>,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
@@ -132,7 +132,7 @@ impl Pool {
             admission,
             live_settings,
             settings,
-            wardens,
+            managers,
             state: Mutex::default(),
             wake: Notify::new(),
             clearing: tokio::sync::Mutex::default(),
@@ -172,7 +172,7 @@ impl Pool {
     pub(crate) async fn configure(&self, warm: &Warm, variables: BTreeMap<String, String>) -> Result<()> {
         match warm.kernels().is_empty() {
             true => Ok(()),
-            false => kernels::configure(&self.0.wardens, warm.container(), variables).await,
+            false => kernels::configure(&self.0.managers, warm.container(), variables).await,
         }
     }
 

@@ -231,7 +231,7 @@ impl Pool {
         };
         for (container, as_wanted, languages) in ready {
             let warm = match as_wanted {
-                true => kernels::is_warm(&self.0.wardens, &container, &languages).await.unwrap_or(false),
+                true => kernels::is_warm(&self.0.managers, &container, &languages).await.unwrap_or(false),
                 false => false,
             };
             if !warm {

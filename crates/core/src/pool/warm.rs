@@ -65,7 +65,7 @@ impl Warm {
 
     /// Starts its interpreters.
     pub(super) async fn warm_up(&mut self, languages: Vec<Language>) -> Result<()> {
-        let started = kernels::warm_up(&self.pool.wardens, &self.container, &languages).await?;
+        let started = kernels::warm_up(&self.pool.managers, &self.container, &languages).await?;
         self.kernels = (languages, started);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The pipes between the warden and an interpreter. A checkpoint has those of the interpreter that it was
+//! The pipes between the kernel manager and an interpreter. A checkpoint has those of the interpreter that it was
 //! made of, so they live as long as either.
 
 use rustix::{
@@ -21,7 +21,7 @@ pub(super) const READ: usize = 64 << 10;
 /// The most that an ordinary user can put into a pipe.
 const LARGEST_PIPE: u64 = 1 << 20;
 
-/// A pipe that the warden reads.
+/// A pipe that the kernel manager reads.
 pub(super) struct Source {
     pipe: Receiver,
     closed: Cell<bool>,
@@ -78,7 +78,7 @@ impl Source {
     }
 }
 
-/// The warden's ends.
+/// The kernel manager's ends.
 pub(super) struct Channels {
     pub(super) stdout: Source,
     pub(super) stderr: Source,
@@ -97,7 +97,7 @@ struct ForkEnds {
 }
 
 /// The interpreter's ends.
-pub(super) struct Theirs {
+pub(super) struct InterpreterEnds {
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
     pub(super) requests: OwnedFd,
@@ -106,7 +106,7 @@ pub(super) struct Theirs {
 }
 
 impl Channels {
-    pub(super) fn open(forks: bool) -> std::io::Result<(Self, Theirs)> {
+    pub(super) fn open(forks: bool) -> std::io::Result<(Self, InterpreterEnds)> {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
         let (stdout, stdout_theirs) = pipe()?;
         let (stderr, stderr_theirs) = pipe()?;
@@ -136,7 +136,7 @@ impl Channels {
             requests: Sender::from_owned_fd(requests)?,
             fork,
         };
-        let theirs = Theirs {
+        let theirs = InterpreterEnds {
             stdout: stdout_theirs,
             stderr: stderr_theirs,
             requests: requests_theirs,
@@ -198,12 +198,12 @@ impl Channels {
     }
 
     /// Sends the ends of a new interpreter to one that is to fork.
-    pub(super) fn send_ends(&self, theirs: &Theirs) -> std::io::Result<()> {
+    pub(super) fn send_ends(&self, theirs: &InterpreterEnds) -> std::io::Result<()> {
         let Some(ForkEnds { socket, .. }) = &self.fork else {
             return Err(ErrorKind::Unsupported.into());
         };
         self.clear_socket();
-        let Theirs { stdout, stderr, requests, events, socket: new } = theirs;
+        let InterpreterEnds { stdout, stderr, requests, events, socket: new } = theirs;
         let new = new.as_ref().ok_or(ErrorKind::Unsupported)?;
         let ends = [stdout.as_fd(), stderr.as_fd(), requests.as_fd(), events.as_fd(), new.as_fd()];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];

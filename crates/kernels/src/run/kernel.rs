@@ -6,11 +6,11 @@ use super::{
     channels::{Channels, READ},
     countdown::Countdown,
     event::Event,
+    interpreter::{LiveInterpreter, Variables},
     journal::Record,
-    live::{Live, Variables},
+    manager::KernelManager,
     processes::{Known, MARKER, Process},
     reaper::Ended,
-    warden::Warden,
 };
 use crate::{Answer, CellStream, CheckpointInfo, Execute, KernelInfo, KernelStatus, Language, MOST_QUEUED};
 use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, Result};
@@ -80,7 +80,7 @@ pub(super) enum Control {
     },
     /// The sandbox's variables have changed.
     Variables,
-    /// The warden ends.
+    /// The kernel manager ends.
     End,
 }
 
@@ -92,7 +92,7 @@ pub(super) enum Order {
 }
 
 /// What it does now.
-pub(super) enum Doing {
+pub(super) enum KernelState {
     Nothing,
     Starting { countdown: Countdown },
     Cell(Box<Running>),
@@ -111,7 +111,7 @@ pub(super) struct Checkpoint {
 }
 
 /// What others may know of a kernel.
-pub(super) struct Picture {
+pub(super) struct KernelView {
     pub(super) info: RefCell<KernelInfo>,
     /// The processes that wait as checkpoints.
     pub(super) waiting: RefCell<Vec<i32>>,
@@ -127,12 +127,12 @@ pub(super) struct Plan {
 }
 
 pub(super) struct Kernel {
-    pub(super) warden: Rc<Warden>,
+    pub(super) manager: Rc<KernelManager>,
     pub(super) id: KernelId,
-    pub(super) picture: Rc<Picture>,
+    pub(super) picture: Rc<KernelView>,
     pub(super) plan: Plan,
-    pub(super) live: Option<Live>,
-    pub(super) doing: Doing,
+    pub(super) live: Option<LiveInterpreter>,
+    pub(super) doing: KernelState,
     pub(super) queue: VecDeque<Order>,
     /// Who waits until it is ready.
     pub(super) waiters: Vec<ExecId>,
@@ -159,24 +159,24 @@ enum Next {
 
 /// Whether a kernel goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Going {
+pub(super) enum LoopExit {
     On,
     Gone,
 }
 
 impl Kernel {
     /// A kernel without an interpreter; whoever asked waits for it.
-    pub(super) fn new(warden: Rc<Warden>, info: KernelInfo, plan: Plan, waiter: ExecId) -> Self {
+    pub(super) fn new(manager: Rc<KernelManager>, info: KernelInfo, plan: Plan, waiter: ExecId) -> Self {
         let (sender, control) = unbounded_channel();
         let id = info.kernel;
-        let picture = Picture { info: RefCell::new(info), waiting: RefCell::default(), control: sender };
+        let picture = KernelView { info: RefCell::new(info), waiting: RefCell::default(), control: sender };
         Self {
-            warden,
+            manager,
             id,
             picture: Rc::new(picture),
             plan,
             live: None,
-            doing: Doing::Nothing,
+            doing: KernelState::Nothing,
             queue: VecDeque::new(),
             waiters: vec![waiter],
             checkpoints: Vec::new(),
@@ -191,14 +191,14 @@ impl Kernel {
     }
 
     pub(super) async fn run(mut self) {
-        let mut going = Going::On;
-        while going == Going::On {
+        let mut going = LoopExit::On;
+        while going == LoopExit::On {
             self.begin_next();
             self.publish();
             // Whoever prints waits here until the host's side has taken some of what was printed before.
-            self.warden.out.room().await;
+            self.manager.out.room().await;
             going = match self.next().await {
-                Next::Control(control) => self.obey(control).await,
+                Next::Control(control) => self.orders(control).await,
                 Next::Ended(ended) => self.note_end(ended).await,
                 Next::Events => self.read_events().await,
                 Next::Output(stream) => self.read_output(stream),
@@ -213,7 +213,7 @@ impl Kernel {
         let Self { control, ended, live, doing, .. } = self;
         let channels = live.as_ref().map(|live| live.channels.clone());
         let channels = channels.as_deref();
-        let writing = live.as_ref().is_some_and(Live::has_unsent);
+        let writing = live.as_ref().is_some_and(LiveInterpreter::has_unsent);
         tokio::select! {
             Some(control) = control.recv() => Next::Control(control),
             Some(ended) = ended.1.recv() => Next::Ended(ended),
@@ -239,7 +239,7 @@ impl Kernel {
 
     /// What its interpreter's variables are to be.
     pub(super) fn wanted_variables(&self) -> Variables {
-        let mut all = self.warden.variables();
+        let mut all = self.manager.variables();
         all.extend(self.plan.variables.clone());
         all.insert(MARKER.into(), self.id.to_string());
         all
@@ -247,38 +247,38 @@ impl Kernel {
 
     /// Starts an interpreter; that it is ready, or not, comes later.
     pub(super) fn start(&mut self) -> Result<()> {
-        self.doing = Doing::Nothing;
+        self.doing = KernelState::Nothing;
         self.variables_changed = false;
         self.between = Default::default();
         // What is left here is of interpreters whose numbers may be given again.
         while self.ended.1.try_recv().is_ok() {}
-        let live = Live::spawn(self.plan.language, &self.plan.directory, self.wanted_variables())?;
+        let live = LiveInterpreter::spawn(self.plan.language, &self.plan.directory, self.wanted_variables())?;
         self.begin_with(live, 0);
         Ok(())
     }
 
     /// Takes an interpreter that begins now.
-    pub(super) fn begin_with(&mut self, live: Live, execution_count: u64) {
+    pub(super) fn begin_with(&mut self, live: LiveInterpreter, execution_count: u64) {
         if let Some(pid) = live.pid {
-            self.warden.reaper.tell(pid, &self.ended.0);
+            self.manager.reaper.tell(pid, &self.ended.0);
         }
         // A copy is made at once or not at all.
         let time = if live.pid.is_some() { START } else { COPY };
         self.live = Some(live);
-        self.doing = Doing::Starting { countdown: Countdown::new(time) };
+        self.doing = KernelState::Starting { countdown: Countdown::new(time) };
         let mut info = self.picture.info.borrow_mut();
         (info.execution_count, info.death) = (execution_count, None);
     }
 
-    fn write(&mut self) -> Going {
+    fn write(&mut self) -> LoopExit {
         if let Some(live) = &mut self.live {
             live.send_on();
         }
-        Going::On
+        LoopExit::On
     }
 
-    fn read_output(&mut self, stream: CellStream) -> Going {
-        let Some(live) = &self.live else { return Going::On };
+    fn read_output(&mut self, stream: CellStream) -> LoopExit {
+        let Some(live) = &self.live else { return LoopExit::On };
         let channels = live.channels.clone();
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(READ, 0);
@@ -289,12 +289,12 @@ impl Kernel {
         }
         // A kernel that prints nothing holds no buffer.
         self.buffer = if bytes.len() == READ { buffer } else { Vec::new() };
-        Going::On
+        LoopExit::On
     }
 
     fn printed(&mut self, stream: CellStream, bytes: &[u8]) {
-        if let Doing::Cell(running) = &mut self.doing {
-            running.print(&self.warden.out, stream, bytes);
+        if let KernelState::Cell(running) = &mut self.doing {
+            running.print(&self.manager.out, stream, bytes);
             return;
         }
         let held = &mut self.between[usize::from(stream == CellStream::Stderr)];
@@ -310,20 +310,20 @@ impl Kernel {
         channels.stderr.drain(|bytes| self.printed(CellStream::Stderr, bytes));
     }
 
-    async fn read_events(&mut self) -> Going {
-        let Some(live) = &mut self.live else { return Going::On };
+    async fn read_events(&mut self) -> LoopExit {
+        let Some(live) = &mut self.live else { return LoopExit::On };
         let mut buffer = vec![0; READ];
         let bytes = live.channels.events.read(&mut buffer);
         let lines = live.lines.add(bytes, &mut 0);
         let closed = live.channels.events.is_closed();
-        if self.take_lines(lines).await == Going::Gone {
-            return Going::Gone;
+        if self.take_lines(lines).await == LoopExit::Gone {
+            return LoopExit::Gone;
         }
-        if closed { self.lost_events().await } else { Going::On }
+        if closed { self.lost_events().await } else { LoopExit::On }
     }
 
     /// Its driver can say nothing any more, so nobody can use it. Most likely it is just ending.
-    async fn lost_events(&mut self) -> Going {
+    async fn lost_events(&mut self) -> LoopExit {
         let pid = self.live.as_ref().and_then(|live| live.pid);
         if pid.is_none() {
             return self.give_up("it could not be copied").await;
@@ -334,30 +334,33 @@ impl Kernel {
         }
     }
 
-    pub(super) async fn take_lines(&mut self, lines: Vec<Vec<u8>>) -> Going {
+    pub(super) async fn take_lines(&mut self, lines: Vec<Vec<u8>>) -> LoopExit {
         for line in lines {
             if let Some(event) = Event::parse(&line)
-                && self.take_event(event).await == Going::Gone
+                && self.take_event(event).await == LoopExit::Gone
             {
-                return Going::Gone;
+                return LoopExit::Gone;
             }
         }
-        Going::On
+        LoopExit::On
     }
 
     /// Keeps the picture that others see.
     pub(super) fn publish(&mut self) {
         let running = match &self.doing {
-            Doing::Cell(running) => Some(running.record.id),
+            KernelState::Cell(running) => Some(running.record.id),
             _ => None,
         };
         let mut info = self.picture.info.borrow_mut();
         info.status = match (&self.doing, &self.live) {
-            (Doing::Starting { .. } | Doing::Restoring { .. }, _) => KernelStatus::Starting,
+            (KernelState::Starting { .. } | KernelState::Restoring { .. }, _) => KernelStatus::Starting,
             (_, None) => KernelStatus::Dead,
-            (Doing::Nothing, Some(_)) => KernelStatus::Idle,
+            (KernelState::Nothing, Some(_)) => KernelStatus::Idle,
             (
-                Doing::Cell(_) | Doing::Completing { .. } | Doing::Checkpoint { .. } | Doing::Forking { .. },
+                KernelState::Cell(_)
+                | KernelState::Completing { .. }
+                | KernelState::Checkpoint { .. }
+                | KernelState::Forking { .. },
                 Some(_),
             ) => KernelStatus::Busy,
         };
@@ -380,7 +383,7 @@ impl Kernel {
     /// All processes that are known, and which of this kernel's are to be left alone.
     pub(super) fn known(&mut self, spare_checkpoints: bool) -> Known {
         self.publish();
-        let mut known = self.warden.known();
+        let mut known = self.manager.known();
         if spare_checkpoints {
             known.spared = self.checkpoints.iter().map(|c| c.process.pid).collect::<HashSet<_>>();
         }
@@ -388,12 +391,12 @@ impl Kernel {
     }
 
     pub(super) fn answer(&self, tag: ExecId, result: Result<Answer>) {
-        self.warden.out.answer(tag, result);
+        self.manager.out.answer(tag, result);
     }
 
     /// It is ready: whoever waits is told.
     pub(super) fn is_ready(&mut self, interpreter: &str) {
-        self.doing = Doing::Nothing;
+        self.doing = KernelState::Nothing;
         self.was_ready = true;
         self.between = Default::default();
         let plain = interpreter.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect();
@@ -409,11 +412,11 @@ impl Kernel {
     }
 
     /// It will not be ready: whoever waits is told why.
-    pub(super) fn fail_waiters(&mut self, error: &Error) -> Going {
+    pub(super) fn fail_waiters(&mut self, error: &Error) -> LoopExit {
         for tag in std::mem::take(&mut self.waiters) {
             self.answer(tag, Err(error.clone()));
         }
-        if self.was_ready { Going::On } else { Going::Gone }
+        if self.was_ready { LoopExit::On } else { LoopExit::Gone }
     }
 
     /// Why an interpreter ended that never was ready.
@@ -427,7 +430,7 @@ impl Kernel {
 
     /// Whether there is room in the queue, and somebody to work on it.
     pub(super) fn may_queue(&self) -> Result<()> {
-        if self.live.is_none() && !matches!(self.doing, Doing::Restoring { .. }) {
+        if self.live.is_none() && !matches!(self.doing, KernelState::Restoring { .. }) {
             let death = self.picture.info.borrow().death.clone().unwrap_or_else(Death::lost);
             let message = format!("the interpreter died: {}; restart the kernel", death.reason());
             return Err(Error { death: Some(death), ..Error::new(ErrorCode::KernelDied, message) });
@@ -455,15 +458,15 @@ async fn writable(channels: Option<&Channels>) {
 }
 
 /// Waits until the time of what is done is up.
-async fn time_up(doing: &mut Doing) {
+async fn time_up(doing: &mut KernelState) {
     let countdown = match doing {
-        Doing::Nothing => std::future::pending().await,
-        Doing::Cell(running) => &mut running.countdown,
-        Doing::Starting { countdown }
-        | Doing::Completing { countdown, .. }
-        | Doing::Checkpoint { countdown, .. }
-        | Doing::Forking { countdown, .. }
-        | Doing::Restoring { countdown, .. } => countdown,
+        KernelState::Nothing => std::future::pending().await,
+        KernelState::Cell(running) => &mut running.countdown,
+        KernelState::Starting { countdown }
+        | KernelState::Completing { countdown, .. }
+        | KernelState::Checkpoint { countdown, .. }
+        | KernelState::Forking { countdown, .. }
+        | KernelState::Restoring { countdown, .. } => countdown,
     };
     while !countdown.tick().await {}
 }

@@ -1,4 +1,4 @@
-//! The warden: the program that keeps a sandbox's live interpreters. PID 1 starts it as a command of the user's
+//! The kernel manager: the program that keeps a sandbox's live interpreters. PID 1 starts it as a command of the user's
 //! (`atoll-init tool kernels`), with the sandbox's variables. Requests come on stdin and what it says goes to
 //! stdout, a line of JSON each; the end of its stdin is its end and that of all kernels.
 //!
@@ -9,21 +9,22 @@ mod cell;
 mod channels;
 mod countdown;
 mod event;
+mod interpreter;
 mod journal;
 mod kernel;
 mod language;
 mod lines;
-mod live;
-mod obey;
+mod manager;
+mod orders;
 mod out;
 mod processes;
 mod reaper;
 mod text;
-mod turn;
-mod warden;
+mod transitions;
 
 use crate::{LONGEST_LINE, Request};
 use lines::Lines;
+use manager::KernelManager;
 use reaper::Reaper;
 use std::{
     io::{ErrorKind, Write},
@@ -35,14 +36,13 @@ use tokio::{
     net::unix::pipe::{Receiver, Sender},
     task::LocalSet,
 };
-use warden::Warden;
 
 /// The tool's name.
 pub const NAME: &str = "kernels";
 
 const READ: usize = 64 << 10;
 
-/// Runs the warden and returns its exit code. There is nothing to say to it in advance.
+/// Runs the kernel manager and returns its exit code. There is nothing to say to it in advance.
 #[must_use]
 pub fn main(_request: &str) -> u8 {
     match run() {
@@ -64,18 +64,18 @@ fn run() -> std::io::Result<()> {
 
 async fn serve(adopts: bool) -> std::io::Result<()> {
     let own = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    let warden = Warden::new(own.collect(), adopts);
-    tokio::task::spawn_local(warden.reaper.clone().run(Reaper::signals()?));
+    let manager = KernelManager::new(own.collect(), adopts);
+    tokio::task::spawn_local(manager.reaper.clone().run(Reaper::signals()?));
     let stdout = Sender::from_owned_fd(std::io::stdout().as_fd().try_clone_to_owned()?)?;
-    let writer = warden.clone();
+    let writer = manager.clone();
     tokio::task::spawn_local(async move { writer.out.write_to(stdout).await });
-    read_requests(&warden).await?;
-    warden.end().await;
-    warden.out.flushed().await;
+    read_requests(&manager).await?;
+    manager.end().await;
+    manager.out.flushed().await;
     Ok(())
 }
 
-async fn read_requests(warden: &Rc<Warden>) -> std::io::Result<()> {
+async fn read_requests(manager: &Rc<KernelManager>) -> std::io::Result<()> {
     let stdin = Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)?;
     let (mut lines, mut skipped) = (Lines::new(LONGEST_LINE), 0);
     let mut buffer = vec![0; READ];
@@ -90,8 +90,8 @@ async fn read_requests(warden: &Rc<Warden>) -> std::io::Result<()> {
         for line in lines.add(bytes, &mut skipped) {
             match serde_json::from_slice::<Request>(&line) {
                 Ok(request) => {
-                    warden.out.room().await;
-                    warden.ask(request);
+                    manager.out.room().await;
+                    manager.ask(request);
                 }
                 Err(error) => complain(format_args!("not a request: {error}")),
             }

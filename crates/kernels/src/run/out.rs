@@ -1,4 +1,4 @@
-//! What the warden says, in lines on its stdout. One task writes; whoever has something to say waits for
+//! What the kernel manager says, in lines on its stdout. One task writes; whoever has something to say waits for
 //! room first, so that what nobody has taken yet is bounded.
 //!
 //! A line is put in place without a pause between looking for room and putting it, so the order of lines is

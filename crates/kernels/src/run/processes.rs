@@ -1,5 +1,5 @@
 //! Which processes a kernel has, by one walk over /proc, and their end. A process belongs to the kernel whose
-//! interpreter is among its parents. Where those are gone it is below the warden, which adopts it, and belongs to
+//! interpreter is among its parents. Where those are gone it is below the kernel manager, which adopts it, and belongs to
 //! the kernel whose group it is in; and where it has left that too, to the one that its environment names.
 //!
 //! One that does all three (it leaves its parents, its group, and hides or changes its environment) is not
@@ -99,7 +99,7 @@ fn read(pid: i32, name: &str, most: u64) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The warden's own number.
+/// The kernel manager's own number.
 pub(super) fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
@@ -112,7 +112,7 @@ pub(super) fn is_child(pid: i32) -> bool {
 /// Who owns which processes that are known by number.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Whether the warden adopts what its interpreters leave behind. Where it does not, as in an old gVisor, that
+    /// Whether the kernel manager adopts what its interpreters leave behind. Where it does not, as in an old gVisor, that
     /// may be anywhere.
     pub(super) adopts: bool,
     /// Interpreters, live or waiting.
@@ -226,7 +226,7 @@ mod tests {
         let owners = HashMap::from([(10, a), (20, b)]);
         let known = |adopts| Known { adopts, owners: owners.clone(), spared: HashSet::new() };
         // 21 is b's child in a's group; 30 is nobody's in b's group; 40 only says c, and so does 41, which is not
-        // below the warden; 50 and 51 are a circle.
+        // below the kernel manager; 50 and 51 are a circle.
         let all = HashMap::from([
             (3, stat(1, 3)),
             (10, stat(3, 10)),

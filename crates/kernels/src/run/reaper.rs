@@ -1,4 +1,4 @@
-//! Waits for whatever ends below the warden, which adopts what its interpreters leave behind. Kernels are told
+//! Waits for whatever ends below the kernel manager, which adopts what its interpreters leave behind. Kernels are told
 //! of the ends of their own interpreters; the rest is only taken away.
 //!
 //! Starting a process and naming who waits for it happen without a pause, so none ends in between unseen.

@@ -8,7 +8,7 @@ mod quota;
 mod search;
 
 use crate::disk::{Disk, folders, names, open_dir, open_dir_at, private_dir};
-use crate::driver::{Care, Driver, Room};
+use crate::driver::{Driver, Room, RoomAccuracy};
 use crate::error::{failed, no_tree};
 use crate::pool::Pool;
 use crate::report::{DriverKind, QuotaKind, Usage};
@@ -265,9 +265,9 @@ impl Driver for Btrfs {
         quota::sweep(&self.fd, self.pool.is_some()).map_err(failed("tidy the disk quotas"))
     }
 
-    fn room(&self, care: Care) -> Result<Room> {
+    fn room(&self, accuracy: RoomAccuracy) -> Result<Room> {
         if self.quota.kind == QuotaKind::Simple {
-            let promised = if care == Care::Exact { self.ledger()?.outstanding() } else { 0 };
+            let promised = if accuracy == RoomAccuracy::Exact { self.ledger()?.outstanding() } else { 0 };
             let (capacity, used) = (self.capacity()?, self.quota.used_by(quota::ALL).unwrap_or(u64::MAX));
             let low = Some(guard::low(capacity));
             return Ok(Room { capacity, free: capacity.saturating_sub(used), promised, low });

@@ -7,7 +7,7 @@ mod remove;
 mod walk;
 
 use crate::disk::{Disk, folders, names, open_dir, private_dir};
-use crate::driver::{Care, Driver, Room};
+use crate::driver::{Driver, Room, RoomAccuracy};
 use crate::error::{failed, no_tree};
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{Tree, TreeKind};
@@ -155,8 +155,8 @@ impl Driver for Dir {
         self.empty_trash()
     }
 
-    fn room(&self, care: Care) -> Result<Room> {
-        let promised = self.promised(care == Care::Exact)?;
+    fn room(&self, accuracy: RoomAccuracy) -> Result<Room> {
+        let promised = self.promised(accuracy == RoomAccuracy::Exact)?;
         let free = self.disk.free()?.saturating_sub(promised);
         Ok(Room { capacity: free.saturating_add(promised), free, promised, low: None })
     }

@@ -77,7 +77,7 @@ fn unknown_kernels_and_checkpoints_do_not_exist() {
                 assert_eq!(answer.status, 404, "{before} {method} {below}: {answer:?}");
             }
         }
-        // Once without a warden, once with one.
+        // Once without a kernel manager, once with one.
         start(&server, &sandbox, &json!({ "language": "bash" }));
     }
 }

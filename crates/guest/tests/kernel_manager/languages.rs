@@ -55,29 +55,29 @@ const ALL: [Words; 4] = [
 
 #[test]
 fn every_language_keeps_its_variables_and_ends_as_it_should() {
-    let mut warden = Warden::start();
+    let mut manager = KernelManager::start();
     for Words { language, keep, print, complain, fail, endless, die } in ALL {
         let about = language.name();
-        let kernel = warden.begin(language);
-        assert!(warden.run(cell(kernel, keep)).success, "{about}");
-        assert_eq!(warden.printed(kernel, print), "ké漢🙂pt\n", "{about}");
-        assert_eq!(warden.run(cell(kernel, complain)).stderr, "oh\n", "{about}");
-        let failed = warden.run(cell(kernel, fail));
+        let kernel = manager.begin(language);
+        assert!(manager.run(cell(kernel, keep)).success, "{about}");
+        assert_eq!(manager.printed(kernel, print), "ké漢🙂pt\n", "{about}");
+        assert_eq!(manager.run(cell(kernel, complain)).stderr, "oh\n", "{about}");
+        let failed = manager.run(cell(kernel, fail));
         assert!(!failed.success && failed.error.is_some() && !failed.state_lost, "{about}: {failed:?}");
-        let report = warden.run(Execute { timeout_ms: 300, ..cell(kernel, endless) });
+        let report = manager.run(Execute { timeout_ms: 300, ..cell(kernel, endless) });
         assert!(report.timed_out && !report.state_lost, "{about}: {report:?}");
         assert_eq!(report.error.unwrap().kind, "TIMEOUT", "{about}");
-        let running = warden.queue(cell(kernel, endless));
-        eventually("it runs", || warden.info(kernel).running == Some(running));
-        warden.ask(Ask::Interrupt { kernel, cell: Some(running) }).unwrap();
-        let report = warden.end_of(running);
+        let running = manager.queue(cell(kernel, endless));
+        eventually("it runs", || manager.info(kernel).running == Some(running));
+        manager.ask(Ask::Interrupt { kernel, cell: Some(running) }).unwrap();
+        let report = manager.end_of(running);
         assert!(report.interrupted && !report.state_lost, "{about}: {report:?}");
-        assert_eq!(warden.printed(kernel, print), "ké漢🙂pt\n", "{about}");
-        let report = warden.run(cell(kernel, die));
+        assert_eq!(manager.printed(kernel, print), "ké漢🙂pt\n", "{about}");
+        let report = manager.run(cell(kernel, die));
         assert_eq!(report.death.as_ref().map(|d| d.signal), Some(Some(9)), "{about}: {report:?}");
-        let info = warden.kernel(Ask::Restart { kernel }).unwrap();
+        let info = manager.kernel(Ask::Restart { kernel }).unwrap();
         assert_eq!((info.status, info.execution_count), (KernelStatus::Idle, 0), "{about}");
-        let report = warden.run(cell(kernel, print));
+        let report = manager.run(cell(kernel, print));
         assert!(report.stdout.trim().is_empty(), "{about}: {report:?}");
     }
 }

@@ -2,9 +2,9 @@
 //! kernel that it is about.
 
 use super::{
+    interpreter::{LiveInterpreter, Variables},
     journal::Journal,
-    kernel::{Control, Kernel, Picture, Plan},
-    live::{Live, Variables},
+    kernel::{Control, Kernel, KernelView, Plan},
     now_unix_ms,
     out::Out,
     processes::Known,
@@ -20,21 +20,21 @@ const WORKSPACE: &str = "/workspace";
 /// The longest name of a checkpoint, in characters.
 const LONGEST_NAME: usize = 200;
 
-pub(super) struct Warden {
+pub(super) struct KernelManager {
     pub(super) out: Out,
     pub(super) journal: Journal,
     pub(super) reaper: Rc<Reaper>,
     /// Whether what interpreters leave behind comes to us.
     adopts: bool,
     /// The oldest first.
-    kernels: RefCell<Vec<(KernelId, Rc<Picture>)>>,
-    /// Those that the warden was started with.
+    kernels: RefCell<Vec<(KernelId, Rc<KernelView>)>>,
+    /// Those that the kernel manager was started with.
     own_variables: Variables,
     /// Over them, what the host has said since.
     variables: RefCell<Variables>,
 }
 
-impl Warden {
+impl KernelManager {
     pub(super) fn new(own_variables: Variables, adopts: bool) -> Rc<Self> {
         Rc::new(Self {
             out: Out::default(),
@@ -97,7 +97,7 @@ impl Warden {
         }
     }
 
-    fn find(&self, kernel: KernelId) -> Option<Rc<Picture>> {
+    fn find(&self, kernel: KernelId) -> Option<Rc<KernelView>> {
         self.kernels.borrow().iter().find(|(id, _)| *id == kernel).map(|(_, picture)| picture.clone())
     }
 
@@ -145,7 +145,14 @@ impl Warden {
     }
 
     /// A kernel that begins with what another one has.
-    pub(super) fn adopt(self: &Rc<Self>, from: &Kernel, tag: ExecId, new: KernelId, live: Live, count: u64) {
+    pub(super) fn adopt(
+        self: &Rc<Self>,
+        from: &Kernel,
+        tag: ExecId,
+        new: KernelId,
+        live: LiveInterpreter,
+        count: u64,
+    ) {
         // It was asked for twice before it was there; dropped, the second copy ends.
         let again = if self.is_fork_of(new, from.id) {
             self.send(new, Control::Wait { tag })

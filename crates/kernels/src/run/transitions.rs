@@ -5,8 +5,8 @@ use super::{
     channels::Channels,
     countdown::Countdown,
     event::Event,
-    kernel::{COPY, Checkpoint, Doing, Going, Kernel, Order},
-    live::{Live, refused},
+    interpreter::{LiveInterpreter, refused},
+    kernel::{COPY, Checkpoint, Kernel, KernelState, LoopExit, Order},
     processes::{self, Process},
     reaper::Ended,
 };
@@ -25,7 +25,7 @@ const COMPLETION: Duration = Duration::from_secs(5);
 impl Kernel {
     /// Begins what waits, when nothing else is done.
     pub(super) fn begin_next(&mut self) {
-        while matches!(self.doing, Doing::Nothing) {
+        while matches!(self.doing, KernelState::Nothing) {
             let wanted = self.variables_changed.then(|| self.wanted_variables());
             let Some(live) = &mut self.live else { return };
             if let Some(wanted) = wanted {
@@ -42,7 +42,7 @@ impl Kernel {
                     let id = self.new_id();
                     self.send(Language::plain("checkpoint", id));
                     let countdown = Countdown::new(COPY);
-                    self.doing = Doing::Checkpoint { id, tag, checkpoint, name, countdown };
+                    self.doing = KernelState::Checkpoint { id, tag, checkpoint, name, countdown };
                 }
                 Some(Order::Fork { tag, new }) => self.begin_fork(tag, new),
             }
@@ -64,19 +64,19 @@ impl Kernel {
             info.execution_count
         };
         self.touch();
-        record.begin(&self.warden.out, execution_count);
+        record.begin(&self.manager.out, execution_count);
         let mut running = Box::new(Running::new(id, execute, record, execution_count));
         let [stdout, stderr] = std::mem::take(&mut self.between);
-        running.print(&self.warden.out, CellStream::Stdout, &stdout);
-        running.print(&self.warden.out, CellStream::Stderr, &stderr);
+        running.print(&self.manager.out, CellStream::Stdout, &stdout);
+        running.print(&self.manager.out, CellStream::Stderr, &stderr);
         self.send(self.plan.language.execute(id, &execute.code));
-        self.doing = Doing::Cell(running);
+        self.doing = KernelState::Cell(running);
     }
 
     pub(super) fn begin_completion(&mut self, tag: ExecId, code: String) {
         let id = self.new_id();
         self.send(self.plan.language.complete(id, &code));
-        self.doing = Doing::Completing { id, tag, code, countdown: Countdown::new(COMPLETION) };
+        self.doing = KernelState::Completing { id, tag, code, countdown: Countdown::new(COMPLETION) };
     }
 
     fn begin_fork(&mut self, tag: ExecId, new: KernelId) {
@@ -90,41 +90,43 @@ impl Kernel {
                 let id = self.new_id();
                 self.send(Language::plain("fork", id));
                 let (channels, countdown) = (Rc::new(channels), Countdown::new(COPY));
-                self.doing = Doing::Forking { id, tag, new, channels, countdown };
+                self.doing = KernelState::Forking { id, tag, new, channels, countdown };
             }
         }
     }
 
     /// Something that the driver said, or somebody in its name.
-    pub(super) async fn take_event(&mut self, event: Event) -> Going {
+    pub(super) async fn take_event(&mut self, event: Event) -> LoopExit {
         match event {
             Event::Ready { interpreter, pid } => return self.note_ready(&interpreter, pid).await,
             Event::Display { mime, data, file } => {
                 self.drain();
-                self.warden.out.room().await;
-                if let Doing::Cell(running) = &mut self.doing {
-                    running.show(&self.warden.out, mime, data, file.as_deref());
+                self.manager.out.room().await;
+                if let KernelState::Cell(running) = &mut self.doing {
+                    running.show(&self.manager.out, mime, data, file.as_deref());
                 }
             }
             Event::Done { id, result, error, lengths } => {
-                if matches!(&self.doing, Doing::Cell(running) if running.id == id) {
+                if matches!(&self.doing, KernelState::Cell(running) if running.id == id) {
                     self.drain();
-                    if let Doing::Cell(running) = std::mem::replace(&mut self.doing, Doing::Nothing) {
-                        let (record, report) = running.done(&self.warden.out, result, error, lengths);
-                        self.warden.journal.end(&self.warden.out, &record, report);
+                    if let KernelState::Cell(running) =
+                        std::mem::replace(&mut self.doing, KernelState::Nothing)
+                    {
+                        let (record, report) = running.done(&self.manager.out, result, error, lengths);
+                        self.manager.journal.end(&self.manager.out, &record, report);
                         self.touch();
                     }
                 }
             }
             Event::Completion { id, prefix, mut matches, status } => {
-                if let Doing::Completing { id: asked, tag, code, .. } = &self.doing
+                if let KernelState::Completing { id: asked, tag, code, .. } = &self.doing
                     && *asked == id
                 {
                     let tag = *tag;
                     // What does not end the text cannot be replaced.
                     let prefix = if code.ends_with(prefix.as_str()) { prefix } else { String::new() };
                     matches.truncate(MOST_MATCHES);
-                    self.doing = Doing::Nothing;
+                    self.doing = KernelState::Nothing;
                     self.answer(tag, Ok(Answer::Completion(Completion { prefix, matches, status })));
                 }
             }
@@ -134,17 +136,17 @@ impl Kernel {
             Event::Forked { id, pid, error } => self.note_fork(id, pid, error),
             Event::Restored { pid, checkpoint } => self.note_restored(pid, checkpoint),
         }
-        Going::On
+        LoopExit::On
     }
 
-    async fn note_ready(&mut self, interpreter: &str, pid: Option<i32>) -> Going {
-        if !matches!(self.doing, Doing::Starting { .. }) {
-            return Going::On;
+    async fn note_ready(&mut self, interpreter: &str, pid: Option<i32>) -> LoopExit {
+        if !matches!(self.doing, KernelState::Starting { .. }) {
+            return LoopExit::On;
         }
-        let Some(live) = &mut self.live else { return Going::On };
+        let Some(live) = &mut self.live else { return LoopExit::On };
         if live.pid.is_none() {
             // One that was forked says who it is. Its parent may not be gone yet, so it becomes ours in a moment.
-            let Some(pid) = pid else { return Going::On };
+            let Some(pid) = pid else { return LoopExit::On };
             for _ in 0..200 {
                 if processes::is_child(pid) {
                     break;
@@ -154,22 +156,22 @@ impl Kernel {
             if !processes::is_child(pid) || self.new_process(Some(pid)).is_none() {
                 return self.give_up("it is not where it should be").await;
             }
-            let Some(live) = &mut self.live else { return Going::On };
+            let Some(live) = &mut self.live else { return LoopExit::On };
             live.pid = Some(pid);
             live.take_group();
-            self.warden.reaper.tell(pid, &self.ended.0);
+            self.manager.reaper.tell(pid, &self.ended.0);
         }
         self.is_ready(interpreter);
         self.variables_changed = true;
-        Going::On
+        LoopExit::On
     }
 
     fn note_checkpoint(&mut self, id: u64, pid: Option<i32>, threads_lost: u32, error: Option<String>) {
-        if !matches!(&self.doing, Doing::Checkpoint { id: asked, .. } if *asked == id) {
+        if !matches!(&self.doing, KernelState::Checkpoint { id: asked, .. } if *asked == id) {
             return;
         }
-        let Doing::Checkpoint { tag, checkpoint, name, .. } =
-            std::mem::replace(&mut self.doing, Doing::Nothing)
+        let KernelState::Checkpoint { tag, checkpoint, name, .. } =
+            std::mem::replace(&mut self.doing, KernelState::Nothing)
         else {
             return;
         };
@@ -195,16 +197,17 @@ impl Kernel {
 
     /// A process that a driver tells of: one that lives, and is nobody's that is known.
     fn new_process(&self, pid: Option<i32>) -> Option<Process> {
-        let known = self.warden.known();
+        let known = self.manager.known();
         let new = |pid: &i32| *pid > 1 && *pid != processes::own_pid() && !known.owners.contains_key(pid);
         pid.filter(new).and_then(Process::find)
     }
 
     fn note_fork(&mut self, id: u64, pid: Option<i32>, error: Option<String>) {
-        if !matches!(&self.doing, Doing::Forking { id: asked, .. } if *asked == id) {
+        if !matches!(&self.doing, KernelState::Forking { id: asked, .. } if *asked == id) {
             return;
         }
-        let Doing::Forking { tag, new, channels, .. } = std::mem::replace(&mut self.doing, Doing::Nothing)
+        let KernelState::Forking { tag, new, channels, .. } =
+            std::mem::replace(&mut self.doing, KernelState::Nothing)
         else {
             return;
         };
@@ -213,8 +216,8 @@ impl Kernel {
             (Some(_), None) => {
                 let environment = self.live.as_ref().map(|live| live.environment.clone()).unwrap_or_default();
                 let count = self.picture.info.borrow().execution_count;
-                let live = Live::adopt(self.plan.language, None, channels, environment);
-                self.warden.adopt(self, tag, new, live, count);
+                let live = LiveInterpreter::adopt(self.plan.language, None, channels, environment);
+                self.manager.adopt(self, tag, new, live, count);
             }
             (_, error) => {
                 let why = error.unwrap_or_else(|| "its process is gone".into());
@@ -224,13 +227,13 @@ impl Kernel {
     }
 
     fn note_restored(&mut self, pid: i32, copy: Option<i32>) {
-        let Doing::Restoring { tag, checkpoint, .. } = &self.doing else { return };
+        let KernelState::Restoring { tag, checkpoint, .. } = &self.doing else { return };
         let (tag, id) = (*tag, *checkpoint);
         let Some(at) = self.checkpoints.iter().position(|c| c.info.checkpoint == id) else { return };
         if self.checkpoints[at].process.pid != pid {
             return;
         }
-        self.doing = Doing::Nothing;
+        self.doing = KernelState::Nothing;
         // Without a copy that waits in its place it can be returned to no more.
         match self.new_process(copy) {
             Some(process) => self.checkpoints[at].process = process,
@@ -246,32 +249,34 @@ impl Kernel {
     }
 
     /// The time of what is done is up.
-    pub(super) async fn time_up(&mut self) -> Going {
+    pub(super) async fn time_up(&mut self) -> LoopExit {
         match &mut self.doing {
-            Doing::Nothing => {}
-            Doing::Cell(running) if running.stop.is_none() => {
+            KernelState::Nothing => {}
+            KernelState::Cell(running) if running.stop.is_none() => {
                 running.stop = Some(Stop::Timeout);
                 self.interrupt(REPEATS);
             }
-            Doing::Cell(running) => match running.repeats.checked_sub(1) {
+            KernelState::Cell(running) => match running.repeats.checked_sub(1) {
                 Some(left) => self.interrupt(left),
                 None => return self.replace().await,
             },
-            Doing::Starting { .. } | Doing::Restoring { .. } => {
+            KernelState::Starting { .. } | KernelState::Restoring { .. } => {
                 return self.give_up("it took too long").await;
             }
-            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } | Doing::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. }
+            | KernelState::Forking { tag, .. }
+            | KernelState::Completing { tag, .. } => {
                 let tag = *tag;
-                self.doing = Doing::Nothing;
+                self.doing = KernelState::Nothing;
                 self.answer(tag, Err(Error::new(ErrorCode::Timeout, "the interpreter did not answer")));
             }
         }
-        Going::On
+        LoopExit::On
     }
 
     /// Interrupts the running cell, and so many times again if it does not end.
     pub(super) fn interrupt(&mut self, repeats: u32) {
-        if let (Doing::Cell(running), Some(live)) = (&mut self.doing, &self.live) {
+        if let (KernelState::Cell(running), Some(live)) = (&mut self.doing, &self.live) {
             running.repeats = repeats;
             running.countdown = Countdown::new(GRACE);
             live.interrupt();
@@ -279,22 +284,22 @@ impl Kernel {
     }
 
     /// A cell would not be interrupted: the interpreter goes with everything it started, and another one comes.
-    async fn replace(&mut self) -> Going {
+    async fn replace(&mut self) -> LoopExit {
         self.kill(true).await;
         self.drain();
-        let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
+        let doing = std::mem::replace(&mut self.doing, KernelState::Nothing);
         self.live = None;
         self.picture.info.borrow_mut().restarts += 1;
         let started = self.start();
-        if let Doing::Cell(running) = doing {
+        if let KernelState::Cell(running) = doing {
             let death = Death::from_wait(None, Some(9), false);
             let why = "it would not be interrupted, so its interpreter was killed and its variables are lost";
-            let (record, report) = running.lost(&self.warden.out, why, Some(death), started.is_ok());
-            self.warden.journal.end(&self.warden.out, &record, report);
+            let (record, report) = running.lost(&self.manager.out, why, Some(death), started.is_ok());
+            self.manager.journal.end(&self.manager.out, &record, report);
         }
         self.drop_queue("KERNEL_DIED", "the interpreter was killed before its turn came");
         match started {
-            Ok(()) => Going::On,
+            Ok(()) => LoopExit::On,
             Err(error) => {
                 self.picture.info.borrow_mut().death = Some(Death::from_wait(None, Some(9), false));
                 self.fail_waiters(&error)
@@ -314,7 +319,7 @@ impl Kernel {
     }
 
     /// The interpreter is of no use any more; it ends as one that died.
-    pub(super) async fn give_up(&mut self, why: &str) -> Going {
+    pub(super) async fn give_up(&mut self, why: &str) -> LoopExit {
         self.kill(true).await;
         let ended = self.ended.1.try_recv().ok();
         let (status, signal) = ended.map_or((None, Some(9)), |e| (e.exit_status, e.signal));
@@ -322,10 +327,10 @@ impl Kernel {
     }
 
     /// A process ended that this kernel waits for.
-    pub(super) async fn note_end(&mut self, ended: Ended) -> Going {
+    pub(super) async fn note_end(&mut self, ended: Ended) -> LoopExit {
         let Ended { pid, exit_status, signal } = ended;
         if self.live.as_ref().and_then(|live| live.pid) != Some(pid) {
-            return Going::On;
+            return LoopExit::On;
         }
         // What it said before its end is still in the pipes.
         let mut lines = Vec::new();
@@ -333,8 +338,8 @@ impl Kernel {
             let channels = live.channels.clone();
             channels.events.drain(|bytes| lines.extend(live.lines.add(bytes, &mut 0)));
         }
-        if self.take_lines(lines).await == Going::Gone {
-            return Going::Gone;
+        if self.take_lines(lines).await == LoopExit::Gone {
+            return LoopExit::Gone;
         }
         self.drain();
         let death = Death::from_wait(exit_status, signal, false);
@@ -347,9 +352,9 @@ impl Kernel {
     }
 
     /// What is told when the interpreter is gone and nobody wanted that.
-    async fn died(&mut self, why: &str, death: Death) -> Going {
+    async fn died(&mut self, why: &str, death: Death) -> LoopExit {
         self.live = None;
-        let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
+        let doing = std::mem::replace(&mut self.doing, KernelState::Nothing);
         self.picture.info.borrow_mut().death = Some(death.clone());
         self.touch();
         let error = Error {
@@ -357,29 +362,31 @@ impl Kernel {
             ..Error::new(ErrorCode::KernelDied, format!("the interpreter died: {why}"))
         };
         match doing {
-            Doing::Cell(running) => {
+            KernelState::Cell(running) => {
                 let why = format!("the interpreter died: {why}; its variables are lost");
-                let (record, report) = running.lost(&self.warden.out, &why, Some(death), false);
-                self.warden.journal.end(&self.warden.out, &record, report);
+                let (record, report) = running.lost(&self.manager.out, &why, Some(death), false);
+                self.manager.journal.end(&self.manager.out, &record, report);
             }
-            Doing::Starting { .. } => {
+            KernelState::Starting { .. } => {
                 let error = self.start_error(why);
-                if self.fail_waiters(&error) == Going::Gone {
-                    return Going::Gone;
+                if self.fail_waiters(&error) == LoopExit::Gone {
+                    return LoopExit::Gone;
                 }
             }
-            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } | Doing::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. }
+            | KernelState::Forking { tag, .. }
+            | KernelState::Completing { tag, .. } => {
                 self.answer(tag, Err(error));
             }
-            Doing::Restoring { tag, checkpoint, .. } => {
+            KernelState::Restoring { tag, checkpoint, .. } => {
                 self.forget(checkpoint);
                 self.answer(tag, Err(error.clone()));
                 self.fail_waiters(&error);
             }
-            Doing::Nothing => {}
+            KernelState::Nothing => {}
         }
         self.drop_queue("KERNEL_DIED", "the interpreter died before its turn came");
-        Going::On
+        LoopExit::On
     }
 
     /// Ends all that waits.
@@ -388,7 +395,7 @@ impl Kernel {
             match order {
                 Order::Cell { record, .. } => {
                     let report = dropped(self.id, kind, why);
-                    self.warden.journal.end(&self.warden.out, &record, report);
+                    self.manager.journal.end(&self.manager.out, &record, report);
                 }
                 Order::Checkpoint { tag, .. } | Order::Fork { tag, .. } => {
                     self.answer(tag, Err(Error::new(ErrorCode::KernelDied, why)));

@@ -1,4 +1,4 @@
-//! The wardens of all containers: each is connected to once, when somebody first needs it, and again when
+//! The kernel managers of all containers: each is connected to once, when somebody first needs it, and again when
 //! it or its connection is gone. What connects is no work: nothing here keeps a sandbox awake.
 
 use super::link::Link;
@@ -14,11 +14,11 @@ use uuid::Uuid;
 /// Whoever holds it connects.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Link>>>>;
 
-/// Every warden that is connected to.
+/// Every kernel manager that is connected to.
 #[derive(Default)]
-pub(crate) struct Wardens(Mutex<HashMap<ContainerId, Slot>>);
+pub(crate) struct KernelManagers(Mutex<HashMap<ContainerId, Slot>>);
 
-/// The warden's id among the commands of its container: the same for every server.
+/// The kernel manager's id among the commands of its container: the same for every server.
 pub(crate) fn warden_exec(container: ContainerId) -> ExecId {
     let mut hash = Sha256::new();
     hash.update(b"atoll kernels");
@@ -28,7 +28,7 @@ pub(crate) fn warden_exec(container: ContainerId) -> ExecId {
     ExecId::from_uuid(Uuid::from_bytes(bytes))
 }
 
-impl Wardens {
+impl KernelManagers {
     fn slots(&self) -> MutexGuard<'_, HashMap<ContainerId, Slot>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -46,7 +46,7 @@ impl Wardens {
         Arc::clone(slots.entry(container).or_default())
     }
 
-    /// The connection to a container's warden, which is started where there is none. The container is not
+    /// The connection to a container's kernel manager, which is started where there is none. The container is not
     /// to be one that counts as work.
     pub(crate) async fn link(&self, container: &Arc<dyn Container>) -> Result<Arc<Link>> {
         let slot = self.slot(container.id());
@@ -61,7 +61,7 @@ impl Wardens {
         }
     }
 
-    /// The same where there is a warden; none where there is not.
+    /// The same where there is a kernel manager; none where there is not.
     pub(crate) async fn existing(&self, container: &Arc<dyn Container>) -> Result<Option<Arc<Link>>> {
         if let Some(link) = &*self.slot(container.id()).lock().await
             && !link.is_over()

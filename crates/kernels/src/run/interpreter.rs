@@ -1,7 +1,7 @@
 //! A running interpreter: its process, its pipes, and what is on the way to it.
 
 use super::{
-    channels::{Channels, Theirs},
+    channels::{Channels, InterpreterEnds},
     language::Interpreter,
     lines::Lines,
     processes,
@@ -20,7 +20,7 @@ use std::{
 
 pub(super) type Variables = BTreeMap<String, String>;
 
-pub(super) struct Live {
+pub(super) struct LiveInterpreter {
     /// Not known of one that was just forked.
     pub(super) pid: Option<i32>,
     pub(super) channels: Rc<Channels>,
@@ -33,7 +33,7 @@ pub(super) struct Live {
     language: Language,
 }
 
-impl Live {
+impl LiveInterpreter {
     /// One whose process is there, or will be.
     pub(super) fn adopt(
         language: Language,
@@ -127,9 +127,9 @@ fn start(
     interpreter: &Interpreter,
     directory: &Path,
     environment: &Variables,
-    theirs: Theirs,
+    theirs: InterpreterEnds,
 ) -> std::io::Result<i32> {
-    let Theirs { stdout, stderr, requests, events, socket } = theirs;
+    let InterpreterEnds { stdout, stderr, requests, events, socket } = theirs;
     let mapped = [Some(requests), Some(events), socket].into_iter().flatten().zip(3..);
     let mappings = mapped.map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd }).collect();
     let mut command = Command::new(&interpreter.program);

@@ -4,10 +4,10 @@ use super::{
     cell::{Stop, dropped},
     channels::Channels,
     countdown::Countdown,
-    kernel::{COPY, Control, Doing, Going, Kernel, Order},
-    live::{Live, refused},
+    interpreter::{LiveInterpreter, refused},
+    kernel::{COPY, Control, Kernel, KernelState, LoopExit, Order},
     processes,
-    turn::REPEATS,
+    transitions::REPEATS,
 };
 use crate::{Answer, MOST_CHECKPOINTS};
 use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId};
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use std::rc::Rc;
 
 impl Kernel {
-    pub(super) async fn obey(&mut self, control: Control) -> Going {
+    pub(super) async fn orders(&mut self, control: Control) -> LoopExit {
         match control {
             Control::Execute { tag, execute, record } => {
                 match self.plan.language.check(&execute.code).and_then(|()| self.may_queue()) {
@@ -24,7 +24,7 @@ impl Kernel {
                         self.queue.push_back(Order::Cell { execute, record });
                     }
                     Err(error) => {
-                        self.warden.journal.forget(record.id);
+                        self.manager.journal.forget(record.id);
                         self.answer(tag, Err(error));
                     }
                 }
@@ -37,13 +37,13 @@ impl Kernel {
                 self.kill(false).await;
                 self.live = None;
                 self.checkpoints.clear();
-                self.warden.remove(self.id);
+                self.manager.remove(self.id);
                 self.answer(tag, Ok(Answer::Done));
-                return Going::Gone;
+                return LoopExit::Gone;
             }
             Control::End => {
                 self.kill(false).await;
-                return Going::Gone;
+                return LoopExit::Gone;
             }
             Control::Checkpoint { tag, checkpoint, name } => self.ask_checkpoint(tag, checkpoint, name),
             Control::Rollback { tag, checkpoint } => self.roll_back(tag, checkpoint).await,
@@ -52,11 +52,11 @@ impl Kernel {
             Control::Wait { tag } => self.wait(tag),
             Control::Variables => self.variables_changed = true,
         }
-        Going::On
+        LoopExit::On
     }
 
     fn wait(&mut self, tag: ExecId) {
-        if matches!(self.doing, Doing::Starting { .. } | Doing::Restoring { .. }) {
+        if matches!(self.doing, KernelState::Starting { .. } | KernelState::Restoring { .. }) {
             self.waiters.push(tag);
         } else {
             let info = self.info();
@@ -65,7 +65,7 @@ impl Kernel {
     }
 
     fn stop_cell(&mut self, tag: ExecId, cell: Option<CellId>) {
-        if let Doing::Cell(running) = &mut self.doing
+        if let KernelState::Cell(running) = &mut self.doing
             && cell.is_none_or(|cell| cell == running.record.id)
         {
             if running.stop.is_none() {
@@ -77,14 +77,14 @@ impl Kernel {
             && let Some(Order::Cell { record, .. }) = self.queue.remove(at)
         {
             let report = dropped(self.id, "INTERRUPTED", "the cell was interrupted before its turn came");
-            self.warden.journal.end(&self.warden.out, &record, report);
+            self.manager.journal.end(&self.manager.out, &record, report);
         }
         self.answer(tag, Ok(Answer::Done));
     }
 
     /// Asks the driver how a text could go on; a kernel that works answers no such question.
     fn complete(&mut self, tag: ExecId, code: String) {
-        let idle = matches!(self.doing, Doing::Nothing) && self.queue.is_empty();
+        let idle = matches!(self.doing, KernelState::Nothing) && self.queue.is_empty();
         let busy = || Error::new(ErrorCode::Conflict, "the kernel runs a cell; ask when it has ended");
         let may = self.plan.language.check(&code).and_then(|()| self.may_queue());
         match may.and_then(|()| if idle { Ok(()) } else { Err(busy()) }) {
@@ -93,7 +93,7 @@ impl Kernel {
         }
     }
 
-    async fn restart(&mut self, tag: ExecId) -> Going {
+    async fn restart(&mut self, tag: ExecId) -> LoopExit {
         self.end_work("the kernel was restarted", true);
         self.kill(true).await;
         self.live = None;
@@ -101,7 +101,7 @@ impl Kernel {
         self.waiters.push(tag);
         self.picture.info.borrow_mut().restarts += 1;
         match self.start() {
-            Ok(()) => Going::On,
+            Ok(()) => LoopExit::On,
             Err(error) => self.fail_waiters(&error),
         }
     }
@@ -110,17 +110,19 @@ impl Kernel {
     fn end_work(&mut self, why: &str, restarted: bool) {
         // What was printed until now is the cell's.
         self.drain();
-        match std::mem::replace(&mut self.doing, Doing::Nothing) {
-            Doing::Nothing | Doing::Starting { .. } => {}
-            Doing::Cell(mut running) => {
+        match std::mem::replace(&mut self.doing, KernelState::Nothing) {
+            KernelState::Nothing | KernelState::Starting { .. } => {}
+            KernelState::Cell(mut running) => {
                 running.stop.get_or_insert(Stop::Interrupt);
-                let (record, report) = running.lost(&self.warden.out, why, None, restarted);
-                self.warden.journal.end(&self.warden.out, &record, report);
+                let (record, report) = running.lost(&self.manager.out, why, None, restarted);
+                self.manager.journal.end(&self.manager.out, &record, report);
             }
-            Doing::Checkpoint { tag, .. } | Doing::Forking { tag, .. } | Doing::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. }
+            | KernelState::Forking { tag, .. }
+            | KernelState::Completing { tag, .. } => {
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
             }
-            Doing::Restoring { tag, checkpoint, .. } => {
+            KernelState::Restoring { tag, checkpoint, .. } => {
                 // Its process is the one that is ended now.
                 self.forget(checkpoint);
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
@@ -167,7 +169,7 @@ impl Kernel {
     }
 
     async fn roll_back(&mut self, tag: ExecId, checkpoint: CheckpointId) {
-        if matches!(&self.doing, Doing::Restoring { checkpoint: c, .. } if *c == checkpoint) {
+        if matches!(&self.doing, KernelState::Restoring { checkpoint: c, .. } if *c == checkpoint) {
             return self.waiters.push(tag);
         }
         if let Err(error) = self.find(checkpoint) {
@@ -190,16 +192,17 @@ impl Kernel {
         found.channels.clear();
         let (channels, environment) = (found.channels.clone(), found.environment.clone());
         while self.ended.1.try_recv().is_ok() {}
-        let live = Live::adopt(self.plan.language, Some(process.pid), channels, environment);
+        let live = LiveInterpreter::adopt(self.plan.language, Some(process.pid), channels, environment);
         self.begin_with(live, count);
         self.between = Default::default();
-        self.doing = Doing::Restoring { tag, checkpoint, countdown: Countdown::new(COPY) };
+        self.doing = KernelState::Restoring { tag, checkpoint, countdown: Countdown::new(COPY) };
         process.signal(Signal::USR1);
     }
 
     fn drop_checkpoint(&mut self, tag: ExecId, checkpoint: CheckpointId) {
         let found = self.checkpoints.iter().find(|c| c.info.checkpoint == checkpoint);
-        let restoring = matches!(&self.doing, Doing::Restoring { checkpoint: c, .. } if *c == checkpoint);
+        let restoring =
+            matches!(&self.doing, KernelState::Restoring { checkpoint: c, .. } if *c == checkpoint);
         let result = match found {
             None => Err(Error::new(ErrorCode::NotFound, "there is no such checkpoint").at("checkpoint")),
             Some(_) if restoring => {
@@ -232,8 +235,8 @@ impl Kernel {
             Ok(channels) => {
                 let (process, count) = (found.process, found.info.execution_count);
                 let environment = found.environment.clone();
-                let live = Live::adopt(self.plan.language, None, Rc::new(channels), environment);
-                self.warden.adopt(self, tag, new, live, count);
+                let live = LiveInterpreter::adopt(self.plan.language, None, Rc::new(channels), environment);
+                self.manager.adopt(self, tag, new, live, count);
                 process.signal(Signal::USR2);
             }
         }
@@ -248,7 +251,7 @@ impl Kernel {
         for checkpoint in &self.checkpoints {
             processes::send(checkpoint.process.pid, Signal::KILL);
         }
-        self.warden.remove(self.id);
+        self.manager.remove(self.id);
         let gone = Error::new(ErrorCode::NotFound, "the kernel is gone").at("kernel");
         for tag in std::mem::take(&mut self.waiters) {
             self.answer(tag, Err(gone.clone()));
@@ -256,7 +259,7 @@ impl Kernel {
         while let Some(control) = self.left_over() {
             match control {
                 Control::Execute { tag, record, .. } => {
-                    self.warden.journal.forget(record.id);
+                    self.manager.journal.forget(record.id);
                     self.answer(tag, Err(gone.clone()));
                 }
                 Control::Delete { tag } => self.answer(tag, Ok(Answer::Done)),

@@ -1,4 +1,4 @@
-//! Interpreters and cells that do what they should not: the warden stays as it is.
+//! Interpreters and cells that do what they should not: the kernel manager stays as it is.
 
 use crate::support::*;
 use atoll_kernels::{Answer, Ask, Execute, Fork, KernelStatus, OutputLimits};
@@ -22,24 +22,24 @@ for line in requests:
     exec(request.get('code') or open(request['op'] + '.py').read() if request['op'] != 'variables' else '')
 "#;
 
-fn fake() -> (Warden, tempfile::TempDir) {
+fn fake() -> (KernelManager, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     program(folder.path(), "python3", FAKE);
-    (Warden::start_with(folder.path().to_str().unwrap()), folder)
+    (KernelManager::start_with(folder.path().to_str().unwrap()), folder)
 }
 
-/// The most memory that the warden ever had, in MiB.
-fn peak(warden: &Warden) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", warden.pid())).unwrap();
+/// The most memory that the kernel manager ever had, in MiB.
+fn peak(manager: &KernelManager) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", manager.pid())).unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
 #[test]
 fn a_driver_that_says_nonsense_is_passed_over() {
-    let (mut warden, _programs) = fake();
-    let kernel = warden.python();
-    assert_eq!(warden.info(kernel).interpreter, "Fake 1.0");
+    let (mut manager, _programs) = fake();
+    let kernel = manager.python();
+    assert_eq!(manager.info(kernel).interpreter, "Fake 1.0");
     let nonsense = [
         r#"say(b'\n\n[]\n{}\nnull\n\xff\x00\n{"event":7}\n{"event":"done"}\n')"#,
         // Other numbers than the one that was asked for, and things that nobody asked for.
@@ -53,7 +53,7 @@ fn a_driver_that_says_nonsense_is_passed_over() {
         "for _ in range(200): say(b'{\"event\":\"display\",\"type\":\"text/plain\",\"data\":\"' + b'y' * 100000 + b'\"}\\n')",
     ];
     for code in nonsense {
-        let report = warden.run(cell(kernel, &format!("{code}\ndone(id)")));
+        let report = manager.run(cell(kernel, &format!("{code}\ndone(id)")));
         assert!(report.success && report.result.unwrap()["text/plain"] == "ok", "{code}");
     }
     // A file that is none, or none that may be read, is told as left out; nobody waits for a pipe.
@@ -61,30 +61,30 @@ fn a_driver_that_says_nonsense_is_passed_over() {
         for name in ('pipe', 'link', '/dev/zero', '/proc/self/mem', '.', 'missing', ''):\n\
         \x20   say(json.dumps({'event': 'display', 'type': 'text/plain', 'file': name}).encode() + b'\\n')\n\
         done(id)";
-    let report = warden.run(cell(kernel, code));
+    let report = manager.run(cell(kernel, code));
     assert!(
         report.success && report.display_outputs.iter().all(|d| d.data.contains("left out")),
         "{report:?}"
     );
     // Half a line and then its end.
-    let report = warden.run(cell(kernel, "say(b'{\"event\":\"do'); os._exit(0)"));
+    let report = manager.run(cell(kernel, "say(b'{\"event\":\"do'); os._exit(0)"));
     assert_eq!(report.error.unwrap().kind, "KERNEL_DIED");
-    assert!(peak(&warden) < 100, "{} MiB", peak(&warden));
+    assert!(peak(&manager) < 100, "{} MiB", peak(&manager));
 }
 
 #[test]
 fn a_line_without_an_end_is_never_held() {
-    let (mut warden, _programs) = fake();
-    let kernel = warden.python();
+    let (mut manager, _programs) = fake();
+    let kernel = manager.python();
     let report =
-        warden.run(cell(kernel, "for _ in range(300): say(b'x' * (1 << 20))\nsay(b'\\n'); done(id)"));
+        manager.run(cell(kernel, "for _ in range(300): say(b'x' * (1 << 20))\nsay(b'\\n'); done(id)"));
     assert!(report.success, "{report:?}");
     // And the longest that is one: of so large a value the rest is left out.
     let big = "say(b'{\"event\":\"done\",\"id\":%d,\"result\":{\"text/plain\":\"' % id + b'z' * (15 << 20) + b'\"}}\\n')";
-    let report = warden.run(cell(kernel, big));
+    let report = manager.run(cell(kernel, big));
     let text = report.result.unwrap()["text/plain"].clone();
     assert!(report.truncated && text.contains("… [truncated: 15728640 characters, "));
-    assert!(peak(&warden) < 150, "{} MiB", peak(&warden));
+    assert!(peak(&manager) < 150, "{} MiB", peak(&manager));
     // As much as is said to be allowed fits into one line.
     let limits = OutputLimits {
         stdout: u32::MAX,
@@ -98,34 +98,34 @@ fn a_line_without_an_end_is_never_held() {
     let code = "text = '\\x01' * 400_000\nos.write(1, text[:60000].encode()); os.write(2, text[:60000].encode())\n\
         for _ in range(1100): say(b'{\"event\":\"display\",\"type\":\"text/plain\",\"data\":\"' + b'd' * 20000 + b'\"}\\n')\n\
         say(json.dumps({'event': 'done', 'id': id, 'error': {'type': text, 'message': text, 'traceback': text}}).encode() + b'\\n')";
-    let report = warden.run(Execute { limits, ..cell(kernel, code) });
+    let report = manager.run(Execute { limits, ..cell(kernel, code) });
     let line = serde_json::to_vec(&report).unwrap().len();
     assert!(report.truncated && line < atoll_kernels::LONGEST_LINE && line > 12 << 20, "{line}");
 }
 
 #[test]
 fn a_driver_that_closes_its_pipes_is_given_up() {
-    let (mut warden, _programs) = fake();
-    let kernel = warden.python();
-    let report = warden.run(cell(kernel, "os.close(1); os.close(2); done(id)"));
+    let (mut manager, _programs) = fake();
+    let kernel = manager.python();
+    let report = manager.run(cell(kernel, "os.close(1); os.close(2); done(id)"));
     assert!(report.success);
-    let report = warden.run(cell(kernel, "os.close(4); time.sleep(1000)"));
+    let report = manager.run(cell(kernel, "os.close(4); time.sleep(1000)"));
     let error = report.error.unwrap();
     assert!(error.kind == "KERNEL_DIED" && error.message.contains("closed its pipe"), "{error:?}");
-    assert_eq!(warden.info(kernel).status, KernelStatus::Dead);
-    assert!(warden.kernel(Ask::Restart { kernel }).is_ok());
+    assert_eq!(manager.info(kernel).status, KernelStatus::Dead);
+    assert!(manager.kernel(Ask::Restart { kernel }).is_ok());
     // One that reads nothing any more, though much is sent to it.
-    let report = warden.run(cell(kernel, "done(id); time.sleep(1000)"));
+    let report = manager.run(cell(kernel, "done(id); time.sleep(1000)"));
     assert!(report.success);
     let deaf = Execute { timeout_ms: 200, ..cell(kernel, &format!("#{}", "x".repeat(1 << 19))) };
-    let report = warden.run(deaf);
+    let report = manager.run(deaf);
     assert!(!report.success && report.state_lost, "{report:?}");
 }
 
 #[test]
 fn one_that_never_begins_is_no_kernel() {
-    let (mut warden, _programs) = fake();
-    let early = warden.folder.path().join("early");
+    let (mut manager, _programs) = fake();
+    let early = manager.folder.path().join("early");
     for (code, words) in [
         (
             "print('no such module', file=sys.stderr, flush=True); sys.exit(4)",
@@ -135,31 +135,31 @@ fn one_that_never_begins_is_no_kernel() {
         ("os.close(4); time.sleep(1000)", ["closed its pipe", "did not start"]),
     ] {
         fs::write(&early, code).unwrap();
-        let start = warden.start_of(atoll_kernels::Language::Python);
-        let error = warden.ask(Ask::Start(start)).unwrap_err();
+        let start = manager.start_of(atoll_kernels::Language::Python);
+        let error = manager.ask(Ask::Start(start)).unwrap_err();
         assert_eq!(error.code, ErrorCode::ExecFailed);
         assert!(words.iter().all(|word| error.message.contains(word)), "{error:?}");
-        assert_eq!(warden.list(), []);
+        assert_eq!(manager.list(), []);
     }
     // Nor one that is deleted before.
     fs::write(&early, "time.sleep(1000)").unwrap();
-    let start = warden.start_of(atoll_kernels::Language::Python);
+    let start = manager.start_of(atoll_kernels::Language::Python);
     let kernel = start.kernel;
-    let tag = warden.say(Ask::Start(start));
-    assert_eq!(warden.ask(Ask::Delete { kernel }).unwrap(), Answer::Done);
-    assert_eq!(warden.answer(tag).unwrap_err().code, ErrorCode::NotFound);
+    let tag = manager.say(Ask::Start(start));
+    assert_eq!(manager.ask(Ask::Delete { kernel }).unwrap(), Answer::Done);
+    assert_eq!(manager.answer(tag).unwrap_err().code, ErrorCode::NotFound);
 }
 
 #[test]
 fn forged_copies_harm_nobody() {
-    let (mut warden, _programs) = fake();
-    let kernel = warden.python();
-    let folder = warden.folder.path().to_owned();
+    let (mut manager, _programs) = fake();
+    let kernel = manager.python();
+    let folder = manager.folder.path().to_owned();
     let mut other = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
     let ask = || Ask::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
-    // The warden itself, this test, PID 1, nobody, the interpreter itself.
+    // The kernel manager itself, this test, PID 1, nobody, the interpreter itself.
     for pid in [
-        warden.pid().to_string(),
+        manager.pid().to_string(),
         "1".into(),
         "-1".into(),
         "0".into(),
@@ -169,60 +169,60 @@ fn forged_copies_harm_nobody() {
         let event =
             format!("say(json.dumps({{'event': 'checkpoint', 'id': id, 'pid': {pid}}}).encode() + b'\\n')");
         fs::write(folder.join("checkpoint.py"), event).unwrap();
-        assert_eq!(warden.ask(ask()).unwrap_err().code, ErrorCode::Conflict, "{pid}");
+        assert_eq!(manager.ask(ask()).unwrap_err().code, ErrorCode::Conflict, "{pid}");
         let event =
             format!("say(json.dumps({{'event': 'forked', 'id': id, 'pid': {pid}}}).encode() + b'\\n')");
         fs::write(folder.join("fork.py"), event).unwrap();
         let fork = Ask::Fork(Fork { kernel, checkpoint: None, new: KernelId::random() });
-        let error = warden.ask(fork).unwrap_err();
+        let error = manager.ask(fork).unwrap_err();
         assert!(matches!(error.code, ErrorCode::Conflict | ErrorCode::ExecFailed), "{error:?}");
     }
     let event = "say(json.dumps({'event': 'checkpoint', 'id': id, 'error': 'no\\nway'}).encode() + b'\\n')";
     fs::write(folder.join("checkpoint.py"), event).unwrap();
-    assert_eq!(warden.ask(ask()).unwrap_err().message, "the interpreter could not be checkpointed: noway");
+    assert_eq!(manager.ask(ask()).unwrap_err().message, "the interpreter could not be checkpointed: noway");
     assert!(other.try_wait().unwrap().is_none());
     other.kill().unwrap();
     other.wait().unwrap();
-    assert!(warden.run(cell(kernel, "done(id)")).success);
+    assert!(manager.run(cell(kernel, "done(id)")).success);
 }
 
 #[test]
 fn a_quarter_of_a_gibibyte_is_counted_and_not_held() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    let report = warden.run(cell(kernel, "import os\nfor _ in range(256): os.write(1, b'x' * (1 << 20))"));
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    let report = manager.run(cell(kernel, "import os\nfor _ in range(256): os.write(1, b'x' * (1 << 20))"));
     assert!(report.stdout.contains("… [truncated: 268435456 characters, "), "{report:?}");
-    assert!(peak(&warden) < 64, "{} MiB", peak(&warden));
+    assert!(peak(&manager) < 64, "{} MiB", peak(&manager));
 }
 
 #[test]
 fn a_host_that_does_not_read_makes_cells_wait_and_nothing_grow() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    let tags = warden.while_deaf(|warden| {
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    let tags = manager.while_deaf(|manager| {
         let code = "class H:\n    def _repr_html_(self): return 'x' * (5 << 20)\ndisplay(H()); display(H())";
         let cells: Vec<_> = (0..30).map(|_| cell(kernel, code)).collect();
         for execute in &cells {
-            warden.say(Ask::Execute(execute.clone()));
+            manager.say(Ask::Execute(execute.clone()));
         }
         std::thread::sleep(std::time::Duration::from_secs(2));
         cells
     });
     for execute in tags {
-        assert!(warden.end_of(execute.cell).success);
+        assert!(manager.end_of(execute.cell).success);
     }
-    assert!(peak(&warden) < 200, "{} MiB", peak(&warden));
+    assert!(peak(&manager) < 200, "{} MiB", peak(&manager));
 }
 
 #[test]
 fn requests_that_are_none_are_passed_over() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    warden.raw(b"\n{}\nnonsense\n\xff\xfe\n{\"tag\":\"x\",\"ask\":\"list\"}\n");
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    manager.raw(b"\n{}\nnonsense\n\xff\xfe\n{\"tag\":\"x\",\"ask\":\"list\"}\n");
     for _ in 0..20 {
-        warden.raw(&[b'a'; 1 << 20]);
+        manager.raw(&[b'a'; 1 << 20]);
     }
-    warden.raw(b"\n");
-    assert_eq!(warden.value(kernel, "1 + 1"), "2");
-    assert!(peak(&warden) < 100, "{} MiB", peak(&warden));
+    manager.raw(b"\n");
+    assert_eq!(manager.value(kernel, "1 + 1"), "2");
+    assert!(peak(&manager) < 100, "{} MiB", peak(&manager));
 }

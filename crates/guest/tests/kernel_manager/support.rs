@@ -1,4 +1,4 @@
-//! A warden for one test, and what a host says to it.
+//! A kernel manager for one test, and what a host says to it.
 
 use atoll_kernels::{
     Answer, Ask, CellEvent, CellReport, CheckpointInfo, Execute, Fork, KernelInfo, Language, Line,
@@ -21,7 +21,7 @@ use std::{
 /// However slow the machine is, something that comes has come by then.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub(crate) struct Warden {
+pub(crate) struct KernelManager {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Line>,
@@ -30,11 +30,11 @@ pub(crate) struct Warden {
     /// Came while something else was waited for.
     kept: VecDeque<Line>,
     pub(crate) folder: tempfile::TempDir,
-    /// Names this warden's processes to the test.
+    /// Names this kernel manager's processes to the test.
     mark: String,
 }
 
-impl Warden {
+impl KernelManager {
     pub(crate) fn start() -> Self {
         Self::start_with("/usr/local/bin:/usr/bin:/bin")
     }
@@ -76,7 +76,7 @@ impl Warden {
         self.child.id()
     }
 
-    /// Does something while nobody reads what the warden says.
+    /// Does something while nobody reads what the kernel manager says.
     pub(crate) fn while_deaf<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let ears = self.ears.clone();
         let _closed = ears.lock().unwrap();
@@ -101,7 +101,7 @@ impl Warden {
             return self.kept.remove(at).unwrap();
         }
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).expect("the warden says nothing");
+            let line = self.lines.recv_timeout(PATIENCE).expect("the kernel manager says nothing");
             if wanted(&line) {
                 return line;
             }
@@ -221,7 +221,7 @@ impl Warden {
         self.kernel(Ask::Fork(Fork { kernel, checkpoint, new: KernelId::random() })).unwrap()
     }
 
-    /// Processes that came from this warden, itself left out.
+    /// Processes that came from this kernel manager, itself left out.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let wanted = format!("TEST_MARK={}", self.mark);
         let ours = |pid: &i32| {
@@ -241,7 +241,7 @@ impl Warden {
             if began.elapsed() > PATIENCE {
                 self.child.kill().unwrap();
                 self.child.wait().unwrap();
-                return Err("the warden did not end".into());
+                return Err("the kernel manager did not end".into());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -257,7 +257,7 @@ impl Warden {
     }
 }
 
-impl Drop for Warden {
+impl Drop for KernelManager {
     fn drop(&mut self) {
         let ended = self.end();
         if !std::thread::panicking() {

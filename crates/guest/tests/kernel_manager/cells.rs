@@ -8,88 +8,88 @@ use std::collections::BTreeMap;
 
 #[test]
 fn a_cell_has_a_value_and_keeps_its_variables() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    let report = warden.run(cell(kernel, "x = 41\nprint('hello')\nx + 1"));
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    let report = manager.run(cell(kernel, "x = 41\nprint('hello')\nx + 1"));
     assert_eq!(report.result.unwrap()["text/plain"], "42");
     assert_eq!((report.stdout.as_str(), report.execution_count, report.success), ("hello\n", 1, true));
-    assert_eq!(warden.value(kernel, "x * 2"), "82");
-    let info = warden.info(kernel);
+    assert_eq!(manager.value(kernel, "x * 2"), "82");
+    let info = manager.info(kernel);
     assert_eq!((info.status, info.execution_count, info.restarts), (KernelStatus::Idle, 2, 0));
     assert!(info.interpreter.starts_with("Python 3."), "{info:?}");
-    assert_eq!(warden.value(kernel, "import os; os.getpid()"), info.pid.unwrap().to_string());
-    let report = warden.run(cell(kernel, "1 / 0"));
+    assert_eq!(manager.value(kernel, "import os; os.getpid()"), info.pid.unwrap().to_string());
+    let report = manager.run(cell(kernel, "1 / 0"));
     let error = report.error.unwrap();
     assert_eq!((error.kind.as_str(), report.success, report.state_lost), ("ZeroDivisionError", false, false));
 }
 
 #[test]
 fn a_thousand_cells_keep_a_counter() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    warden.value(kernel, "n = 0");
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    manager.value(kernel, "n = 0");
     for _ in 0..1000 {
-        assert!(warden.run(cell(kernel, "n += 1")).success);
+        assert!(manager.run(cell(kernel, "n += 1")).success);
     }
-    assert_eq!(warden.value(kernel, "n"), "1000");
-    assert_eq!(warden.info(kernel).execution_count, 1002);
+    assert_eq!(manager.value(kernel, "n"), "1000");
+    assert_eq!(manager.info(kernel).execution_count, 1002);
 }
 
 #[test]
 fn cells_of_one_kernel_run_in_the_order_they_came() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    let first = warden.queue(cell(
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    let first = manager.queue(cell(
         kernel,
         "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nsaid = ['first']",
     ));
     let rest: Vec<CellId> =
-        (0..20).map(|n| warden.queue(cell(kernel, &format!("said.append({n})")))).collect();
-    let info = warden.info(kernel);
+        (0..20).map(|n| manager.queue(cell(kernel, &format!("said.append({n})")))).collect();
+    let info = manager.info(kernel);
     assert!(info.queued > 0 && info.running.is_some() && info.status == KernelStatus::Busy, "{info:?}");
-    std::fs::write(warden.folder.path().join("go"), "").unwrap();
+    std::fs::write(manager.folder.path().join("go"), "").unwrap();
     for cell in [vec![first], rest].concat() {
-        assert!(warden.end_of(cell).success);
+        assert!(manager.end_of(cell).success);
     }
-    assert_eq!(warden.value(kernel, "said == ['first'] + list(range(20))"), "True");
+    assert_eq!(manager.value(kernel, "said == ['first'] + list(range(20))"), "True");
 }
 
 #[test]
 fn kernels_run_side_by_side() {
-    let mut warden = Warden::start();
-    let (one, two) = (warden.python(), warden.python());
+    let mut manager = KernelManager::start();
+    let (one, two) = (manager.python(), manager.python());
     // Each waits for the other's file, so neither ends unless both run.
     let wait = |mine: &str, theirs: &str| {
         format!(
             "import os, time\nopen('{mine}', 'w').close()\nwhile not os.path.exists('{theirs}'): time.sleep(0.01)"
         )
     };
-    let cells = [warden.queue(cell(one, &wait("a", "b"))), warden.queue(cell(two, &wait("b", "a")))];
+    let cells = [manager.queue(cell(one, &wait("a", "b"))), manager.queue(cell(two, &wait("b", "a")))];
     for cell in cells {
-        assert!(warden.end_of(cell).success);
+        assert!(manager.end_of(cell).success);
     }
-    warden.value(one, "x = 1");
-    assert_eq!(warden.run(cell(two, "x")).error.unwrap().kind, "NameError");
+    manager.value(one, "x = 1");
+    assert_eq!(manager.run(cell(two, "x")).error.unwrap().kind, "NameError");
 }
 
 #[test]
 fn much_output_is_cut_and_says_so() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    let report = warden.run(cell(kernel, "print('ä' * (2 << 20), end='')"));
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    let report = manager.run(cell(kernel, "print('ä' * (2 << 20), end='')"));
     let notice = "\n… [truncated: 2097152 characters, the first 40000 and the last 10000 shown] …\n";
     assert!(report.truncated && report.success);
     assert_eq!(report.stdout, ["ä".repeat(40_000), notice.into(), "ä".repeat(10_000)].concat());
     let limits = OutputLimits { stdout: 5, stderr: 6, result: 7, traceback: 80, ..OutputLimits::default() };
     let code = "import sys\nprint('12345678')\nprint('abcdefghij', file=sys.stderr)\n'0123456789'";
-    let report = warden.run(Execute { limits, ..cell(kernel, code) });
+    let report = manager.run(Execute { limits, ..cell(kernel, code) });
     assert_eq!(report.stdout, "1234\n… [truncated: 9 characters, the first 4 and the last 1 shown] …\n\n");
     assert_eq!(report.stderr, "abcde\n… [truncated: 11 characters, the first 5 and the last 1 shown] …\n\n");
     assert_eq!(
         report.result.unwrap()["text/plain"],
         "'01234\n… [truncated: 12 characters, the first 6 and the last 1 shown] …\n'"
     );
-    let report = warden.run(Execute { limits, ..cell(kernel, "raise ValueError('x' * 1000)") });
+    let report = manager.run(Execute { limits, ..cell(kernel, "raise ValueError('x' * 1000)") });
     let error = report.error.unwrap();
     let notice = "\n… [truncated: 1000 characters, the first 64 and the last 16 shown] …\n";
     assert_eq!(error.message, ["x".repeat(64), notice.into(), "x".repeat(16)].concat());
@@ -98,15 +98,15 @@ fn much_output_is_cut_and_says_so() {
 
 #[test]
 fn characters_that_are_printed_in_pieces_stay_whole_and_bytes_are_marked() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
     let code = "import os, time\nfor b in 'aé漢🙂'.encode():\n    os.write(1, bytes([b])); time.sleep(0.01)";
-    let streamed = warden.queue(Execute { stream: true, ..cell(kernel, code) });
-    let events = warden.events(streamed);
+    let streamed = manager.queue(Execute { stream: true, ..cell(kernel, code) });
+    let events = manager.events(streamed);
     let pieces: String = events.iter().filter_map(output).collect();
     assert_eq!(pieces, "aé漢🙂");
-    assert_eq!(warden.printed(kernel, "os.write(1, b'\\xff\\x00\\xc3')"), "\u{fffd}\0\u{fffd}");
-    let report = warden.run(cell(kernel, "os.write(2, bytes(range(256)) * 100)"));
+    assert_eq!(manager.printed(kernel, "os.write(1, b'\\xff\\x00\\xc3')"), "\u{fffd}\0\u{fffd}");
+    let report = manager.run(cell(kernel, "os.write(2, bytes(range(256)) * 100)"));
     assert!(report.success && report.stderr.contains('\u{fffd}') && !report.truncated);
 }
 
@@ -119,14 +119,14 @@ fn output(event: &CellEvent) -> Option<&str> {
 
 #[test]
 fn displays_come_as_data_and_from_files() {
-    let mut warden = Warden::start();
-    let tmp = warden.folder.path().join("tmp");
+    let mut manager = KernelManager::start();
+    let tmp = manager.folder.path().join("tmp");
     std::fs::create_dir(&tmp).unwrap();
     let variables = BTreeMap::from([("TMPDIR".into(), tmp.to_str().unwrap().into())]);
-    let start = atoll_kernels::Start { variables, ..warden.start_of(Language::Bash) };
-    let kernel = warden.kernel(Ask::Start(start)).unwrap().kernel;
+    let start = atoll_kernels::Start { variables, ..manager.start_of(Language::Bash) };
+    let kernel = manager.kernel(Ask::Start(start)).unwrap().kernel;
     let code = "head -c 3000 /dev/zero > zeros; display application/octet-stream zeros; echo '<b>é</b>' | display text/html";
-    let report = warden.run(cell(kernel, code));
+    let report = manager.run(cell(kernel, code));
     let zeros = base64::engine::general_purpose::STANDARD.encode([0; 3000]);
     let expected = [("application/octet-stream", zeros.as_str()), ("text/html", "<b>é</b>\n")];
     let shown: Vec<(&str, &str)> =
@@ -135,26 +135,26 @@ fn displays_come_as_data_and_from_files() {
     // Too large, too many, too much in all.
     let limits = OutputLimits { display_bytes: 100, displays: 2, ..OutputLimits::default() };
     let code = "display image/png zeros; for i in 1 2 3; do echo $i | display text/plain; done";
-    let report = warden.run(Execute { limits, ..cell(kernel, code) });
+    let report = manager.run(Execute { limits, ..cell(kernel, code) });
     assert!(report.truncated);
     let shown: Vec<&str> = report.display_outputs.iter().map(|d| d.data.as_str()).collect();
     let notice = "[image/png of 3000 bytes left out: at most 100 are shown]";
     assert_eq!(shown, [notice, "1\n", "[2 more displays left out]"]);
     let limits = OutputLimits { displays_bytes: 5000, ..OutputLimits::default() };
     let report =
-        warden.run(Execute { limits, ..cell(kernel, "for i in 1 2 3; do display image/png zeros; done") });
+        manager.run(Execute { limits, ..cell(kernel, "for i in 1 2 3; do display image/png zeros; done") });
     assert_eq!(report.display_outputs[1].data, "[2 more displays left out]");
-    let left: Vec<_> = std::fs::read_dir(warden.folder.path().join("tmp")).unwrap().collect();
+    let left: Vec<_> = std::fs::read_dir(manager.folder.path().join("tmp")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
 fn a_stream_tells_everything_as_it_comes() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
     let code = "import sys, time\nprint('out')\ntime.sleep(0.2)\nprint('err', file=sys.stderr)\ntime.sleep(0.2)\nprint('more')\n7";
-    let streamed = warden.queue(Execute { stream: true, ..cell(kernel, code) });
-    let events = warden.events(streamed);
+    let streamed = manager.queue(Execute { stream: true, ..cell(kernel, code) });
+    let events = manager.events(streamed);
     assert_eq!(events[0], CellEvent::Began { execution_count: 1 });
     let said = |wanted: CellStream| -> String {
         let of = |event: &CellEvent| match event {
@@ -170,108 +170,108 @@ fn a_stream_tells_everything_as_it_comes() {
     let Some(CellEvent::Ended(report)) = events.last() else { panic!("{events:?}") };
     assert_eq!((report.stdout.as_str(), report.stderr.as_str()), ("out\nmore\n", "err\n"));
     // One that is not streamed tells its end only.
-    let whole = warden.queue(cell(kernel, "print('x')"));
-    assert_eq!(warden.events(whole).len(), 1);
+    let whole = manager.queue(cell(kernel, "print('x')"));
+    assert_eq!(manager.events(whole).len(), 1);
     // And can be asked for again, all of it.
     for ask in [
         Ask::Follow { cell: streamed },
         Ask::Execute(Execute { cell: streamed, stream: true, ..cell(kernel, "") }),
     ] {
-        assert_eq!(warden.ask(ask).unwrap(), Answer::Queued { joined: true });
-        let again = warden.events(streamed);
+        assert_eq!(manager.ask(ask).unwrap(), Answer::Queued { joined: true });
+        let again = manager.events(streamed);
         let all = |events: &[CellEvent]| events.iter().filter_map(output).collect::<String>();
         assert_eq!((all(&again), again.last()), (all(&events), events.last()));
     }
-    let error = warden.ask(Ask::Follow { cell: CellId::random() }).unwrap_err();
+    let error = manager.ask(Ask::Follow { cell: CellId::random() }).unwrap_err();
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotFound, Some("cell")));
 }
 
 #[test]
 fn a_running_cell_is_followed_from_its_beginning() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
     let code = "import os, time\nprint('one')\nopen('begun', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('two')";
-    let running = warden.queue(cell(kernel, code));
-    let begun = warden.folder.path().join("begun");
+    let running = manager.queue(cell(kernel, code));
+    let begun = manager.folder.path().join("begun");
     eventually("the cell began", || begun.exists());
-    assert_eq!(warden.ask(Ask::Follow { cell: running }).unwrap(), Answer::Queued { joined: true });
-    assert_eq!(warden.event(running), CellEvent::Began { execution_count: 1 });
+    assert_eq!(manager.ask(Ask::Follow { cell: running }).unwrap(), Answer::Queued { joined: true });
+    assert_eq!(manager.event(running), CellEvent::Began { execution_count: 1 });
     let mut first = String::new();
     while !first.ends_with('\n') {
-        first += output(&warden.event(running)).unwrap();
+        first += output(&manager.event(running)).unwrap();
     }
     assert_eq!(first, "one\n");
-    std::fs::write(warden.folder.path().join("go"), "").unwrap();
-    let rest = warden.events(running);
+    std::fs::write(manager.folder.path().join("go"), "").unwrap();
+    let rest = manager.events(running);
     assert_eq!(rest.iter().filter_map(output).collect::<String>(), "two\n");
 }
 
 #[test]
 fn a_cell_that_is_asked_for_again_runs_once() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
-    warden.value(kernel, "runs = 0");
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
+    manager.value(kernel, "runs = 0");
     let execute = cell(kernel, "import time; time.sleep(0.3); runs += 1");
-    warden.queue(execute.clone());
+    manager.queue(execute.clone());
     for _ in 0..3 {
-        assert_eq!(warden.ask(Ask::Execute(execute.clone())).unwrap(), Answer::Queued { joined: true });
+        assert_eq!(manager.ask(Ask::Execute(execute.clone())).unwrap(), Answer::Queued { joined: true });
     }
-    assert!(warden.end_of(execute.cell).success);
-    assert_eq!(warden.ask(Ask::Execute(execute.clone())).unwrap(), Answer::Queued { joined: true });
-    assert!(warden.end_of(execute.cell).success);
-    assert_eq!(warden.value(kernel, "runs"), "1");
+    assert!(manager.end_of(execute.cell).success);
+    assert_eq!(manager.ask(Ask::Execute(execute.clone())).unwrap(), Answer::Queued { joined: true });
+    assert!(manager.end_of(execute.cell).success);
+    assert_eq!(manager.value(kernel, "runs"), "1");
 }
 
 #[test]
 fn what_is_printed_between_cells_comes_with_the_next() {
-    let mut warden = Warden::start();
-    let kernel = warden.python();
+    let mut manager = KernelManager::start();
+    let kernel = manager.python();
     let code = "import threading, os\ndef late():\n    while not os.path.exists('now'): pass\n    os.write(1, b'late ')\n    open('said', 'w').close()\nthreading.Thread(target=late).start()";
-    warden.value(kernel, code);
-    std::fs::write(warden.folder.path().join("now"), "").unwrap();
-    let said = warden.folder.path().join("said");
+    manager.value(kernel, code);
+    std::fs::write(manager.folder.path().join("now"), "").unwrap();
+    let said = manager.folder.path().join("said");
     eventually("the thread spoke", || said.exists());
-    assert_eq!(warden.printed(kernel, "print('next')"), "late next\n");
+    assert_eq!(manager.printed(kernel, "print('next')"), "late next\n");
 }
 
 #[test]
 fn the_default_kernel_of_a_language_is_one() {
-    let mut warden = Warden::start();
-    let start = |id| atoll_kernels::Start { kernel: id, default: true, ..warden.start_of(Language::Bash) };
+    let mut manager = KernelManager::start();
+    let start = |id| atoll_kernels::Start { kernel: id, default: true, ..manager.start_of(Language::Bash) };
     let [one, two] = [KernelId::random(), KernelId::random()].map(start);
-    let tags = [warden.say(Ask::Start(one.clone())), warden.say(Ask::Start(two))];
+    let tags = [manager.say(Ask::Start(one.clone())), manager.say(Ask::Start(two))];
     for tag in tags {
-        let Answer::Kernel(info) = warden.answer(tag).unwrap() else { panic!() };
+        let Answer::Kernel(info) = manager.answer(tag).unwrap() else { panic!() };
         assert_eq!((info.kernel, info.default, info.status), (one.kernel, true, KernelStatus::Idle));
     }
-    assert_eq!(warden.kernel(Ask::Start(one.clone())).unwrap().kernel, one.kernel);
-    assert_eq!(warden.list().len(), 1);
+    assert_eq!(manager.kernel(Ask::Start(one.clone())).unwrap().kernel, one.kernel);
+    assert_eq!(manager.list().len(), 1);
 }
 
 #[test]
 fn variables_and_folder_are_the_kernels_own() {
-    let mut warden = Warden::start();
-    std::fs::create_dir(warden.folder.path().join("sub")).unwrap();
-    let mut start = warden.start_of(Language::Python);
+    let mut manager = KernelManager::start();
+    std::fs::create_dir(manager.folder.path().join("sub")).unwrap();
+    let mut start = manager.start_of(Language::Python);
     start.working_directory += "/sub";
     start.variables = BTreeMap::from([("OWN".into(), "mine".into())]);
-    let kernel = warden.kernel(Ask::Start(start.clone())).unwrap().kernel;
+    let kernel = manager.kernel(Ask::Start(start.clone())).unwrap().kernel;
     let all = "import os; [os.environ.get(n) for n in ('SANDBOX', 'OWN', 'NEW', 'ATOLL_KERNEL')]";
-    assert_eq!(warden.value(kernel, all), format!("['yes', 'mine', None, '{kernel}']"));
-    assert!(warden.value(kernel, "os.getcwd()").ends_with("/sub'"));
+    assert_eq!(manager.value(kernel, all), format!("['yes', 'mine', None, '{kernel}']"));
+    assert!(manager.value(kernel, "os.getcwd()").ends_with("/sub'"));
     let configure = |pairs: &[(&str, &str)]| Ask::Configure {
         variables: pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
     };
     assert_eq!(
-        warden.ask(configure(&[("NEW", "1"), ("OWN", "theirs"), ("SANDBOX", "no")])).unwrap(),
+        manager.ask(configure(&[("NEW", "1"), ("OWN", "theirs"), ("SANDBOX", "no")])).unwrap(),
         Answer::Done
     );
-    assert_eq!(warden.value(kernel, all), format!("['no', 'mine', '1', '{kernel}']"));
-    let later = warden.begin(Language::Bash);
-    assert_eq!(warden.printed(later, "echo $NEW $SANDBOX $OWN"), "1 no theirs\n");
-    assert_eq!(warden.ask(configure(&[])).unwrap(), Answer::Done);
-    assert_eq!(warden.value(kernel, all), format!("['yes', 'mine', None, '{kernel}']"));
-    assert_eq!(warden.printed(later, "echo ${NEW-none} $SANDBOX ${OWN-none}"), "none yes none\n");
+    assert_eq!(manager.value(kernel, all), format!("['no', 'mine', '1', '{kernel}']"));
+    let later = manager.begin(Language::Bash);
+    assert_eq!(manager.printed(later, "echo $NEW $SANDBOX $OWN"), "1 no theirs\n");
+    assert_eq!(manager.ask(configure(&[])).unwrap(), Answer::Done);
+    assert_eq!(manager.value(kernel, all), format!("['yes', 'mine', None, '{kernel}']"));
+    assert_eq!(manager.printed(later, "echo ${NEW-none} $SANDBOX ${OWN-none}"), "none yes none\n");
     for (bad, field) in [
         (atoll_kernels::Start { working_directory: "/no/such".into(), ..start.clone() }, "working_directory"),
         (
@@ -280,24 +280,24 @@ fn variables_and_folder_are_the_kernels_own() {
         ),
     ] {
         let bad = atoll_kernels::Start { kernel: KernelId::random(), ..bad };
-        assert_eq!(warden.ask(Ask::Start(bad)).unwrap_err().field.as_deref(), Some(field));
+        assert_eq!(manager.ask(Ask::Start(bad)).unwrap_err().field.as_deref(), Some(field));
     }
 }
 
 #[test]
 fn code_of_any_size_up_to_the_longest_runs() {
-    let mut warden = Warden::start();
+    let mut manager = KernelManager::start();
     for (language, code) in [(Language::Python, "len('"), (Language::Bash, "x='")] {
-        let kernel = warden.begin(language);
+        let kernel = manager.begin(language);
         let end = if language == Language::Python { "')" } else { "'; echo ${#x}" };
         let filler = "é".repeat((atoll_kernels::LONGEST_CODE - code.len() - end.len()) / 2);
-        let report = warden.run(cell(kernel, &format!("{code}{filler}{end}")));
+        let report = manager.run(cell(kernel, &format!("{code}{filler}{end}")));
         assert!(report.success, "{:?}", report.error);
         let said = report.result.map_or(report.stdout, |forms| forms["text/plain"].clone());
         assert_eq!(said.trim(), filler.chars().count().to_string());
         let long = cell(kernel, &" ".repeat(atoll_kernels::LONGEST_CODE + 1));
-        assert_eq!(warden.ask(Ask::Execute(long)).unwrap_err().field.as_deref(), Some("code"));
+        assert_eq!(manager.ask(Ask::Execute(long)).unwrap_err().field.as_deref(), Some("code"));
     }
-    let unknown = warden.ask(Ask::Execute(cell(KernelId::random(), "1"))).unwrap_err();
+    let unknown = manager.ask(Ask::Execute(cell(KernelId::random(), "1"))).unwrap_err();
     assert_eq!((unknown.code, unknown.field.as_deref()), (ErrorCode::NotFound, Some("kernel")));
 }
