@@ -16,7 +16,7 @@ use crate::{
     Environment, Vault,
     admission::{Admission, Need, Reservation},
     egress::EgressSessions,
-    lifecycle::{Working, Works},
+    lifecycle::{ActivityGuard, ActivityTracker},
     now,
     pool::{Dying, Pool, Warm},
 };
@@ -38,12 +38,12 @@ enum SandboxRequest {
     /// Its container, if it runs; one that is paused goes on for this.
     Use {
         by: &'static str,
-        reply: oneshot::Sender<Result<(Arc<dyn Container>, Working)>>,
+        reply: oneshot::Sender<Result<(Arc<dyn Container>, ActivityGuard)>>,
     },
     /// A container for a file request; a sandbox that is stopped gets one for that alone.
     Files {
         place: OwnedSemaphorePermit,
-        reply: oneshot::Sender<Result<(Arc<dyn Container>, Working)>>,
+        reply: oneshot::Sender<Result<(Arc<dyn Container>, ActivityGuard)>>,
     },
     /// Its container, as soon as it runs and is not paused; nothing is done about that.
     Awake(oneshot::Sender<Result<Arc<dyn Container>>>),
@@ -92,7 +92,7 @@ struct Shared {
     admission: Admission,
     pool: Pool,
     egress_sessions: Arc<EgressSessions>,
-    works: Arc<Works>,
+    activity_tracker: Arc<ActivityTracker>,
     file_containers: FileContainers,
 }
 
@@ -160,7 +160,7 @@ impl SandboxActor {
                     Some(question) => self.answer(question).await,
                     None => return,
                 },
-                death = &mut death => self.bury(&death).await,
+                death = &mut death => self.on_death(&death).await,
                 () = tokio::time::sleep(LINGER), if self.files.is_some() => self.end_unused_files().await,
                 () = tokio::time::sleep(PATIENCE), if present.is_none() && self.files.is_none() => self.over = true,
             }
@@ -177,7 +177,7 @@ impl SandboxActor {
     async fn answer(&mut self, question: SandboxRequest) {
         // Nobody minds when the caller has gone.
         match question {
-            SandboxRequest::Use { by, reply } => _ = reply.send(self.lend(by).await),
+            SandboxRequest::Use { by, reply } => _ = reply.send(self.acquire(by).await),
             SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
             SandboxRequest::Awake(reply) => self.awake(reply).await,
             SandboxRequest::Run { new, by, reservation, reply } => {
@@ -237,7 +237,7 @@ impl SandboxActor {
                 match self.find_container(&record, id).await {
                     Ok(container) => Ok(container),
                     Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
-                        self.bury(&error.death.clone().unwrap_or_else(Death::lost)).await;
+                        self.on_death(&error.death.clone().unwrap_or_else(Death::lost)).await;
                         Err(error)
                     }
                     Err(error) => Err(error),
@@ -252,8 +252,8 @@ impl SandboxActor {
     }
 
     /// Writes a death down and frees what is left of the container.
-    async fn bury(&mut self, death: &Death) {
-        self.let_go();
+    async fn on_death(&mut self, death: &Death) {
+        self.detach();
         self.shared.egress_sessions.close(self.id).await;
         let Ok(record) = self.record().await else { return };
         let Some(container) = record.container else { return };

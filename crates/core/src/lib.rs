@@ -113,7 +113,7 @@ pub struct Core {
     admission: admission::Admission,
     turns: Arc<admission::Turns>,
     exec_rates: Arc<exec_rate::ExecRates>,
-    works: Arc<lifecycle::Works>,
+    activity_tracker: Arc<lifecycle::ActivityTracker>,
     managers: Arc<kernels::KernelManagers>,
     cell_tasks: Arc<kernels::CellTasks>,
     /// When this server began.
@@ -158,7 +158,7 @@ impl Core {
         let running: Arc<egress::Running> = Arc::default();
         let egress_sessions =
             egress::EgressSessions::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
-        let works: Arc<lifecycle::Works> = Arc::default();
+        let activity_tracker: Arc<lifecycle::ActivityTracker> = Arc::default();
         let registry = Arc::new(SandboxRegistry::new(
             Arc::clone(&store),
             Arc::clone(&provider),
@@ -166,7 +166,7 @@ impl Core {
             admission.clone(),
             Arc::clone(&egress_sessions),
             pool.clone(),
-            Arc::clone(&works),
+            Arc::clone(&activity_tracker),
         ));
         Self {
             store,
@@ -188,7 +188,7 @@ impl Core {
             admission,
             turns: Arc::default(),
             exec_rates: Arc::default(),
-            works,
+            activity_tracker,
             managers,
             cell_tasks: Arc::default(),
             began: now(),

@@ -27,7 +27,7 @@ enum CreateOutcome {
 impl Core {
     /// Makes a sandbox and starts it, or starts the one that has its session key.
     pub(crate) async fn make_and_start(&self, caller: &Caller, new: NewSandbox) -> Result<Created> {
-        let working = self.pool.request();
+        let activity_guard = self.pool.request();
         let deadline = self.admission.deadline();
         let need = Need::of(&new.limits);
         let turn = self.session_turn(&new, &need, deadline).await?;
@@ -51,7 +51,7 @@ impl Core {
         let core = self.clone();
         let made = tokio::spawn(async move {
             let made = core.make(new, reservation, warm).await;
-            drop((turn, working));
+            drop((turn, activity_guard));
             made
         });
         let failed = |_| Error::internal("the sandbox was not made to its end");

@@ -5,7 +5,7 @@ use crate::{
     Caller, Core,
     exec::LONGEST_COMMAND,
     leash::Leash,
-    lifecycle::Working,
+    lifecycle::ActivityGuard,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
@@ -93,7 +93,7 @@ pub struct Keyboard {
     container: Arc<dyn Container>,
     id: ExecId,
     /// Whoever has a place is at work; who only watches for the end is not.
-    _working: Arc<Working>,
+    _working: Arc<ActivityGuard>,
 }
 
 impl Keyboard {
@@ -167,7 +167,7 @@ impl Core {
     ) -> Result<(Terminal, Arc<dyn Container>)> {
         let mut command = request.build()?;
         command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs_f64);
-        let (container, working) = self.registry.lend(audited.record()?.id, "a terminal").await?;
+        let (container, activity_guard) = self.registry.acquire(audited.record()?.id, "a terminal").await?;
         // A caller that goes away before it knows the id leaves nothing behind.
         let mut leash = Leash::new(&container, exec);
         let mut events = container.guest().exec(exec, &command).await?;
@@ -182,7 +182,7 @@ impl Core {
             });
         }
         leash.release();
-        let keyboard = self.keyboard(audited, caller, &container, exec, working)?;
+        let keyboard = self.keyboard(audited, caller, &container, exec, activity_guard)?;
         Ok((Terminal { report, offset: 0, events, keyboard }, container))
     }
 
@@ -207,10 +207,10 @@ impl Core {
         caller: &Caller,
         container: &Arc<dyn Container>,
         id: ExecId,
-        working: Working,
+        activity_guard: ActivityGuard,
     ) -> Result<Keyboard> {
         let (core, caller, sandbox) = (self.clone(), caller.clone(), audited.record()?.id);
-        let (container, _working) = (Arc::clone(container), Arc::new(working));
+        let (container, _working) = (Arc::clone(container), Arc::new(activity_guard));
         Ok(Keyboard { core, caller, sandbox, container, id, _working })
     }
 
@@ -221,7 +221,7 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let (container, working) = self.registry.lend(audited.record()?.id, "a terminal").await?;
+        let (container, activity_guard) = self.registry.acquire(audited.record()?.id, "a terminal").await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));
@@ -232,7 +232,7 @@ impl Core {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        let keyboard = self.keyboard(audited, caller, &container, exec, working)?;
+        let keyboard = self.keyboard(audited, caller, &container, exec, activity_guard)?;
         Ok(Terminal { report, offset, events, keyboard })
     }
 }

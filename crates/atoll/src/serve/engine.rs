@@ -113,7 +113,7 @@ impl Engine {
         let core = self.core.clone();
         self.helpers.push(tokio::spawn(async move { core.keep_pool().await }));
         let core = self.core.clone();
-        self.helpers.push(tokio::spawn(async move { core.keep_house().await }));
+        self.helpers.push(tokio::spawn(async move { core.run_reconcilers().await }));
         let sessions = self.sessions.clone();
         self.helpers.push(tokio::spawn(async move { sessions.keep().await }));
         self.helpers.push(egress::listen(&self.core, config.egress.listen).await?);

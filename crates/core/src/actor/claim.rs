@@ -28,7 +28,7 @@ impl SandboxActor {
                 if error.code == ErrorCode::Conflict && error.field.as_deref() == Some("container") {
                     self.shared.pool.outdated(&record.profile);
                 }
-                self.let_go();
+                self.detach();
                 self.shared.egress_sessions.close(self.id).await;
                 self.run(true, "", Some(reservation)).await
             }

@@ -12,7 +12,7 @@ impl SandboxActor {
     /// Ends the container, whatever state it is in.
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
         self.end_files().await?;
-        self.let_go();
+        self.detach();
         self.shared.egress_sessions.close(self.id).await;
         match record.container {
             Some(container) => self.shared.provider.destroy(container).await,

@@ -4,7 +4,7 @@
 //! request, and before the sandbox is started, changed or destroyed.
 
 use super::{SandboxActor, claim::is_taken};
-use crate::lifecycle::{Stillness, Working};
+use crate::lifecycle::{ActivityGuard, Quiet};
 use atoll_provider::{Container, ContainerSpec, State};
 use atoll_store::{SandboxRecord, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -66,21 +66,21 @@ impl SandboxActor {
     pub(super) async fn lend_files(
         &mut self,
         place: OwnedSemaphorePermit,
-    ) -> Result<(Arc<dyn Container>, Working)> {
+    ) -> Result<(Arc<dyn Container>, ActivityGuard)> {
         let record = self.whole_record().await?;
         if !matches!(record.status, Status::Stopped | Status::Dead) {
-            return self.lend("a file operation").await;
+            return self.acquire("a file operation").await;
         }
-        let working = self.shared.works.begin(self.id);
+        let activity_guard = self.shared.activity_tracker.begin(self.id);
         if let Some(files) = &self.files {
             if matches!(files.container.state().await, Ok(State::Running)) {
-                return Ok((Arc::clone(&files.container), working));
+                return Ok((Arc::clone(&files.container), activity_guard));
             }
             self.end_files().await?;
         }
         let container = self.make_for_files(&record).await?;
         self.files = Some(FileContainer { container: Arc::clone(&container), _place: place });
-        Ok((container, working))
+        Ok((container, activity_guard))
     }
 
     async fn make_for_files(&self, record: &SandboxRecord) -> Result<Arc<dyn Container>> {
@@ -111,10 +111,10 @@ impl SandboxActor {
 
     /// Ends it when no file request has needed it for a while.
     pub(super) async fn end_unused_files(&mut self) {
-        let unused = match self.shared.works.stillness(self.id) {
-            Stillness::Busy => false,
-            Stillness::For(quiet) => quiet >= LINGER,
-            Stillness::Unknown => true,
+        let unused = match self.shared.activity_tracker.quiet_for(self.id) {
+            Quiet::Busy => false,
+            Quiet::For(quiet) => quiet >= LINGER,
+            Quiet::Unknown => true,
         };
         if unused && let Err(error) = self.end_files().await {
             tracing::warn!(sandbox = %self.id, %error, "a container for files cannot be ended");

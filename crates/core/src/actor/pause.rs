@@ -5,7 +5,7 @@
 //! provider is asked.
 
 use super::SandboxActor;
-use crate::{lifecycle::Working, now};
+use crate::{lifecycle::ActivityGuard, now};
 use atoll_provider::{Container, State};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -17,15 +17,15 @@ impl SandboxActor {
     pub(super) async fn container(&mut self, by: &str) -> Result<Arc<dyn Container>> {
         let container = self.attached().await?;
         if self.paused {
-            self.go_on(&container, format!("resumed by {by}")).await?;
+            self.unpause(&container, format!("resumed by {by}")).await?;
         }
         Ok(container)
     }
 
     /// The same, for somebody who works with it: nothing finds it idle before that is over.
-    pub(super) async fn lend(&mut self, by: &str) -> Result<(Arc<dyn Container>, Working)> {
-        let working = self.shared.works.begin(self.id);
-        Ok((self.container(by).await?, working))
+    pub(super) async fn acquire(&mut self, by: &str) -> Result<(Arc<dyn Container>, ActivityGuard)> {
+        let activity_guard = self.shared.activity_tracker.begin(self.id);
+        Ok((self.container(by).await?, activity_guard))
     }
 
     /// A handle on the container, with its gate served, and whether it stands still.
@@ -46,7 +46,7 @@ impl SandboxActor {
     }
 
     /// Forgets the container. Who waits for it to go on waits in vain.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn detach(&mut self) {
         self.container = None;
         self.dying = None;
         self.paused = false;
@@ -82,7 +82,7 @@ impl SandboxActor {
                 Ok(State::Paused) => {}
                 Ok(_) => return Err(error),
                 Err(_) => {
-                    self.let_go();
+                    self.detach();
                     return Err(error);
                 }
             }
@@ -99,7 +99,7 @@ impl SandboxActor {
     }
 
     /// Lets the sandbox go on.
-    async fn go_on(&mut self, container: &Arc<dyn Container>, reason: String) -> Result<()> {
+    async fn unpause(&mut self, container: &Arc<dyn Container>, reason: String) -> Result<()> {
         let lacking = || Error::internal("what is paused cannot be resumed");
         container.pause().ok_or_else(lacking)?.resume().await?;
         let record = self.record().await?;

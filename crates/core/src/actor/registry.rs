@@ -5,7 +5,7 @@ use crate::{
     Vault,
     admission::{Admission, Reservation},
     egress::EgressSessions,
-    lifecycle::{Lent, Working, Works},
+    lifecycle::{ActiveContainer, ActivityGuard, ActivityTracker},
     pool::Pool,
 };
 use atoll_egress::Policy;
@@ -35,7 +35,7 @@ impl SandboxRegistry {
         admission: Admission,
         egress_sessions: Arc<EgressSessions>,
         pool: Pool,
-        works: Arc<Works>,
+        activity_tracker: Arc<ActivityTracker>,
     ) -> Self {
         let file_containers = FileContainers::default();
         let shared = Arc::new(Shared {
@@ -45,7 +45,7 @@ impl SandboxRegistry {
             admission,
             egress_sessions,
             pool,
-            works,
+            activity_tracker,
             file_containers,
         });
         Self { shared, open: Arc::default() }
@@ -54,20 +54,20 @@ impl SandboxRegistry {
     /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
     /// is told by what that came. Whoever holds it is at work.
     pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
-        let (container, working) = self.lend(id, by).await?;
-        Ok(Arc::new(Lent::new(container, working)))
+        let (container, activity_guard) = self.acquire(id, by).await?;
+        Ok(Arc::new(ActiveContainer::new(container, activity_guard)))
     }
 
     /// The container for a file request. A sandbox that is stopped stays so.
     pub(crate) async fn files(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
-        let (container, working) = match self.lend(id, "a file operation").await {
+        let (container, activity_guard) = match self.acquire(id, "a file operation").await {
             Err(error) if error.code == ErrorCode::NotRunning => {
                 let place = self.shared.file_containers.place().await?;
                 self.ask(id, |reply| SandboxRequest::Files { place, reply }).await?
             }
-            lent => lent?,
+            active => active?,
         };
-        Ok(Arc::new(Lent::new(container, working)))
+        Ok(Arc::new(ActiveContainer::new(container, activity_guard)))
     }
 
     /// The containers that were made for file requests alone.
@@ -76,11 +76,11 @@ impl SandboxRegistry {
     }
 
     /// The same, for what goes on when the work is done.
-    pub(crate) async fn lend(
+    pub(crate) async fn acquire(
         &self,
         id: SandboxId,
         by: &'static str,
-    ) -> Result<(Arc<dyn Container>, Working)> {
+    ) -> Result<(Arc<dyn Container>, ActivityGuard)> {
         self.ask(id, |reply| SandboxRequest::Use { by, reply }).await
     }
 

@@ -2,7 +2,7 @@
 //! looked at once more whether it still is.
 
 use super::SandboxActor;
-use crate::lifecycle::Stillness;
+use crate::lifecycle::Quiet;
 use atoll_store::{Millis, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Result};
 use std::time::Duration;
@@ -35,13 +35,13 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    fn is_due(&self, record: &SandboxRecord, stillness: Stillness) -> bool {
+    fn is_due(&self, record: &SandboxRecord, quiet_for: Quiet) -> bool {
         let same = self.revision.is_none_or(|revision| record.revision == revision);
         let still = self.idle.is_none_or(|Idle { last_activity_at, least }| {
-            let quiet = match stillness {
-                Stillness::Busy => false,
-                Stillness::For(quiet) => quiet >= least,
-                Stillness::Unknown => true,
+            let quiet = match quiet_for {
+                Quiet::Busy => false,
+                Quiet::For(quiet) => quiet >= least,
+                Quiet::Unknown => true,
             };
             quiet && record.last_activity_at == last_activity_at
         });
@@ -52,7 +52,7 @@ impl Step {
 impl SandboxActor {
     pub(super) async fn step(&mut self, step: Step) -> Result<SandboxRecord> {
         let record = self.record().await?;
-        if !step.is_due(&record, self.shared.works.stillness(self.id)) {
+        if !step.is_due(&record, self.shared.activity_tracker.quiet_for(self.id)) {
             return Err(Error::new(ErrorCode::Conflict, "it was used or changed meanwhile"));
         }
         match step.to {

@@ -63,7 +63,7 @@ impl ExecFollow {
                     return Ok(Some(ExecUpdate::Output { stream, offset, data }));
                 }
                 Some(ExecEvent::Ended(report)) => {
-                    self.grip().let_go();
+                    self.grip().detach();
                     let changed = match self.changes.take() {
                         Some((core, sandbox, container)) => core.take_changes(sandbox, &container).await,
                         None => None,
@@ -92,7 +92,7 @@ pub struct ExecGrip(Option<Arc<Leash>>);
 
 impl ExecGrip {
     /// Lets the command go on without whoever follows it, as when the server ends and not the caller.
-    pub fn let_go(&self) {
+    pub fn detach(&self) {
         if let Some(leash) = &self.0 {
             leash.release();
         }

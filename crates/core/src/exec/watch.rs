@@ -107,7 +107,7 @@ impl Core {
         let (core, container, began) = (self.clone(), Arc::clone(container), report.started_unix_ms);
         let id = report.id;
         // A command is work until its end; a terminal only while somebody looks at it.
-        let working = report.terminal.is_none().then(|| self.works.begin(sandbox));
+        let activity_guard = report.terminal.is_none().then(|| self.activity_tracker.begin(sandbox));
         tokio::spawn(async move {
             let report = wait(&container, id, &mut trail).await;
             let end = match &report {
@@ -127,7 +127,7 @@ impl Core {
                     }
                 }
             }
-            drop((claim, working));
+            drop((claim, activity_guard));
         });
     }
 

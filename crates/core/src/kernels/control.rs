@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    lifecycle::Working,
+    lifecycle::ActivityGuard,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::{Answer, Ask, CheckpointInfo, Completion, Fork, KernelInfo, Start};
@@ -38,10 +38,10 @@ fn done(answer: Answer) -> Result<()> {
 
 impl Core {
     /// The kernel manager of an operation's sandbox; one that is not there has no kernels.
-    async fn wardens_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, Working)> {
-        let (container, working) = self.registry.lend(audited.record()?.id, "a kernel").await?;
+    async fn wardens_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, ActivityGuard)> {
+        let (container, activity_guard) = self.registry.acquire(audited.record()?.id, "a kernel").await?;
         let link = self.managers.existing(&container).await?.ok_or_else(missing)?;
-        Ok((link, working))
+        Ok((link, activity_guard))
     }
 
     /// One question about a kernel, as an operation.
@@ -83,7 +83,7 @@ impl Core {
     ) -> Result<KernelInfo> {
         request.check()?;
         let sandbox = audited.record()?.id;
-        let (container, _working) = self.registry.lend(sandbox, "a kernel").await?;
+        let (container, _working) = self.registry.acquire(sandbox, "a kernel").await?;
         let link = self.managers.link(&container).await?;
         // What its start asks for on the way out is this operation's.
         let _entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
@@ -105,9 +105,9 @@ impl Core {
     /// All kernels of a sandbox, the oldest first. One that runs nothing inside has none.
     pub async fn kernels(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<KernelInfo>> {
         self.visible(caller, sandbox).await?;
-        let (container, _working) = match self.registry.lend(sandbox, "a look at its kernels").await {
+        let (container, _working) = match self.registry.acquire(sandbox, "a look at its kernels").await {
             Err(error) if error.code == ErrorCode::NotRunning => return Ok(Vec::new()),
-            lent => lent?,
+            active => active?,
         };
         let Some(link) = self.managers.existing(&container).await? else { return Ok(Vec::new()) };
         match link.ask(Ask::List).await? {

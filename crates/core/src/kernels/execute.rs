@@ -109,7 +109,7 @@ impl Core {
         if self.cell_tasks.get(sandbox, cell).is_some() {
             return Ok(true);
         }
-        let (container, _working) = self.registry.lend(sandbox, "a look at its kernels").await?;
+        let (container, _working) = self.registry.acquire(sandbox, "a look at its kernels").await?;
         let Some(link) = self.managers.existing(&container).await? else { return Ok(false) };
         let _turn = link.repeating.lock().await;
         Ok(follow_known(&link, cell).await?.is_some())
@@ -160,7 +160,7 @@ impl Core {
         cell_task: &CellTask,
         trail: OutputAudit,
     ) -> Result<CellOutcome> {
-        let CellContext { sandbox, container, link, working, entered, shown, joined, anew } = context;
+        let CellContext { sandbox, container, link, activity_guard, entered, shown, joined, anew } = context;
         let report = match cell_task.cell.ended().await {
             Ok(report) => Arc::unwrap_or_clone(report),
             Err(error) => return trail.failed(error).await,
@@ -180,7 +180,7 @@ impl Core {
         if let Err(error) = trail.end_cell(told, changed.as_ref(), note).await {
             tracing::error!(%error, "the end of a cell waits to be written");
         }
-        drop(working);
+        drop(activity_guard);
         Ok(CellOutcome { cell, report, changed })
     }
 }

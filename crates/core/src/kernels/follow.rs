@@ -61,7 +61,7 @@ impl CellFollow {
             }
             Next::Ended(_) => {
                 let outcome = self.cell_task.outcome().await;
-                self.grip().let_go();
+                self.grip().detach();
                 self.done = true;
                 let CellOutcome { cell: _, report, changed } = outcome?;
                 self.changed = changed;
@@ -87,7 +87,7 @@ impl CellFollow {
     /// Waits for all of it.
     pub(super) async fn outcome(self) -> Result<CellOutcome> {
         let outcome = self.cell_task.outcome().await;
-        self.grip().let_go();
+        self.grip().detach();
         outcome
     }
 
@@ -117,7 +117,7 @@ pub struct CellGrip(Option<Arc<Leash>>);
 
 impl CellGrip {
     /// Lets the cell go on without whoever follows it, as when the server ends and not the caller.
-    pub fn let_go(&self) {
+    pub fn detach(&self) {
         if let Some(leash) = &self.0 {
             leash.release();
         }

@@ -8,7 +8,7 @@ use super::{
     request::{CellRequest, CellTarget},
     wire::other_answer,
 };
-use crate::{Caller, Core, egress::EnteredCell, lifecycle::Working, operation::AuditedOperation};
+use crate::{Caller, Core, egress::EnteredCell, lifecycle::ActivityGuard, operation::AuditedOperation};
 use atoll_kernels::{Answer, Ask, Execute, KernelStatus, Language, Start};
 use atoll_provider::Container;
 use atoll_store::SandboxId;
@@ -23,7 +23,7 @@ pub(super) struct CellContext {
     pub(super) sandbox: SandboxId,
     pub(super) container: Arc<dyn Container>,
     pub(super) link: Arc<Link>,
-    pub(super) working: Working,
+    pub(super) activity_guard: ActivityGuard,
     pub(super) entered: Option<EnteredCell>,
     /// As it may be noted.
     pub(super) shown: String,
@@ -52,14 +52,14 @@ impl Core {
         request.check()?;
         let timeout = request.timeout(self.most(caller))?;
         let sandbox = audited.record()?.id;
-        let (container, working) = self.registry.lend(sandbox, "a cell").await?;
+        let (container, activity_guard) = self.registry.acquire(sandbox, "a cell").await?;
         let link = self.managers.link(&container).await?;
         let entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let mut context = CellContext {
             sandbox,
             container,
             link: Arc::clone(&link),
-            working,
+            activity_guard,
             entered: Some(entered),
             shown: audited.redacted(&request.code),
             joined: false,

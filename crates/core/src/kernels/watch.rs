@@ -42,7 +42,7 @@ impl Core {
                 sandbox: record.id,
                 container: Arc::clone(container),
                 link: Arc::clone(&link),
-                working: self.works.begin(record.id),
+                activity_guard: self.activity_tracker.begin(record.id),
                 entered: Some(self.running.enter_cell(record.id, link.exec(), operation)),
                 shown,
                 joined: false,
@@ -62,10 +62,10 @@ impl Core {
             let turn = link.repeating.lock().await;
             let Some(cell) = follow_known(link, id).await? else { continue };
             drop(turn);
-            let working = self.works.begin(sandbox);
+            let activity_guard = self.activity_tracker.begin(sandbox);
             tokio::spawn(async move {
                 let _ = cell.ended().await;
-                drop(working);
+                drop(activity_guard);
             });
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Sandboxes in which nothing is done: they stand still for a while, and then they are stopped.
 //!
-//! Work is what holds a [`super::Working`], and processes that use the processor though nobody waits for
+//! Work is what holds a [`super::ActivityGuard`], and processes that use the processor though nobody waits for
 //! them. When something was last done is known by the monotonic clock where this server saw it, and else
 //! by the record; of the two the later counts.
 
-use super::{AT_ONCE, Look, Stillness, fault, period};
+use super::{AT_ONCE, Look, Quiet, fault, period};
 use crate::{
     Core,
     actor::{Idle, Step, StepTarget},
@@ -53,11 +53,11 @@ fn reason(record: &SandboxRecord, after: Duration) -> String {
 impl Core {
     pub(super) async fn settle_idle(&self, look: &Look<'_>) -> Result<()> {
         let live_settings = self.store.live_sandboxes().await?;
-        self.works.keep(&live_settings.iter().map(|record| record.id).collect());
+        self.activity_tracker.keep(&live_settings.iter().map(|record| record.id).collect());
         let pause = period(look.runtime_settings.lifecycle_pause_seconds);
         let (mut moved, mut steps) = (BTreeMap::new(), Vec::new());
         for record in live_settings {
-            let still = self.stillness(look, &record);
+            let still = self.quiet_for(look, &record);
             self.catch_up(look, &record, still, &mut moved);
             let Some(still) = self.known_still(look, &record, still) else { continue };
             if let Some((to, least)) = due(&record, still, pause) {
@@ -92,11 +92,11 @@ impl Core {
         }
     }
 
-    fn stillness(&self, look: &Look<'_>, record: &SandboxRecord) -> Stillness {
+    fn quiet_for(&self, look: &Look<'_>, record: &SandboxRecord) -> Quiet {
         if matches!(record.status, Status::Ready | Status::Running) && self.uses_processor(look, record) {
-            self.works.touch(record.id);
+            self.activity_tracker.touch(record.id);
         }
-        self.works.stillness(record.id)
+        self.activity_tracker.quiet_for(record.id)
     }
 
     /// Whether something in it computes, as of the last sample.
@@ -118,13 +118,13 @@ impl Core {
         &self,
         look: &Look<'_>,
         record: &SandboxRecord,
-        still: Stillness,
+        still: Quiet,
         moved: &mut BTreeMap<SandboxId, Millis>,
     ) {
         let since = match still {
-            Stillness::Busy => Duration::ZERO,
-            Stillness::For(since) => since,
-            Stillness::Unknown => return,
+            Quiet::Busy => Duration::ZERO,
+            Quiet::For(since) => since,
+            Quiet::Unknown => return,
         };
         if look.clock.age(record.last_activity_at) > since.saturating_add(LAG) {
             let back = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
@@ -133,13 +133,13 @@ impl Core {
     }
 
     /// How long nothing was done, where that is known.
-    fn known_still(&self, look: &Look<'_>, record: &SandboxRecord, still: Stillness) -> Option<Duration> {
+    fn known_still(&self, look: &Look<'_>, record: &SandboxRecord, still: Quiet) -> Option<Duration> {
         let recorded = look.clock.age(record.last_activity_at);
         match still {
-            Stillness::Busy => None,
-            Stillness::For(since) => Some(since.min(recorded)),
+            Quiet::Busy => None,
+            Quiet::For(since) => Some(since.min(recorded)),
             // Its commands may not be watched again yet, and what it uses not sampled.
-            Stillness::Unknown => {
+            Quiet::Unknown => {
                 let idle = Duration::from_secs(record.idle_timeout_seconds.into());
                 let enough = (self.sampling().saturating_mul(2) + FIRST_LOOK).min(idle);
                 (look.clock.running() >= enough).then_some(recorded)

@@ -3,6 +3,7 @@
 //! that dies in the middle is nothing special. There is one pass at a time, one sandbox that fails stops no
 //! other, and whatever is done is done at the sandbox's actor, under an operation that says why.
 
+mod activity;
 mod clock;
 mod disk;
 mod idle;
@@ -11,10 +12,9 @@ mod lifetime;
 mod orphans;
 mod retention;
 mod shutdown;
-mod work;
 
+pub(crate) use activity::{ActiveContainer, ActivityGuard, ActivityTracker, Quiet};
 pub use clock::Clock;
-pub(crate) use work::{Lent, Stillness, Working, Works};
 
 use crate::{
     Caller, Core, RuntimeSettings,
@@ -37,9 +37,9 @@ const MOST: usize = 200;
 
 /// What goes from one pass to the next.
 #[derive(Default)]
-struct House {
+struct ReconcilerState {
     clock: Clock,
-    strangers: orphans::Strangers,
+    unowned: orphans::UnownedSince,
     /// Whether so little disk is free that nothing new is made.
     disk_low: bool,
 }
@@ -64,11 +64,11 @@ fn period(seconds: i64) -> Option<Duration> {
 
 impl Core {
     /// Sees to what is due, again and again, until it is dropped.
-    pub async fn keep_house(&self) {
+    pub async fn run_reconcilers(&self) {
         let (began, mut changes) = (Instant::now(), self.live_settings.watch());
-        let (mut house, mut last) = (House::default(), began);
+        let (mut reconcilers, mut last) = (ReconcilerState::default(), began);
         // Before the first pass: what jumps until then would make everything older for good.
-        house.clock.look(began.elapsed(), now());
+        reconcilers.clock.look(began.elapsed(), now());
         loop {
             let interval = self.live_settings.now().lifecycle_interval_seconds;
             let next = last + Duration::from_secs(interval.into());
@@ -77,17 +77,17 @@ impl Core {
                 // Another interval may be set.
                 Ok(()) = changes.changed() => continue,
             }
-            if let Some(jumped) = house.clock.look(began.elapsed(), now()) {
+            if let Some(jumped) = reconcilers.clock.look(began.elapsed(), now()) {
                 tracing::warn!(milliseconds = jumped, "the machine's clock jumped; nothing ages by that");
             }
-            self.pass(&mut house).await;
+            self.pass(&mut reconcilers).await;
             last = Instant::now();
         }
     }
 
-    async fn pass(&self, house: &mut House) {
+    async fn pass(&self, reconcilers: &mut ReconcilerState) {
         let runtime_settings: Arc<RuntimeSettings> = self.live_settings.now();
-        let House { clock, strangers, disk_low } = house;
+        let ReconcilerState { clock, unowned, disk_low } = reconcilers;
         let look = Look { clock, runtime_settings: &runtime_settings };
         told("the disk", self.look_at_disk(disk_low).await);
         told("idle sandboxes", self.settle_idle(&look).await);
@@ -96,7 +96,7 @@ impl Core {
         told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);
         told("keys", self.close_keys(&look).await);
-        told("what belongs to nobody", self.collect_orphans(&look, strangers).await);
+        told("what belongs to nobody", self.collect_orphans(&look, unowned).await);
     }
 
     /// Takes all these steps, whatever becomes of each.

@@ -15,10 +15,10 @@ use std::{
 };
 
 /// Since when each was nobody's.
-pub(super) type Strangers = HashMap<Stranger, Instant>;
+pub(super) type UnownedSince = HashMap<Unowned, Instant>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Stranger {
+pub(super) enum Unowned {
     Container(ContainerId),
     Volume(VolumeId),
 }
@@ -31,7 +31,7 @@ struct Owned {
 }
 
 /// Keeps those that are strangers now, and returns those that have been for long enough.
-fn grown(known: &mut Strangers, now: HashSet<Stranger>, grace: Duration, at: Instant) -> Vec<Stranger> {
+fn grown(known: &mut UnownedSince, now: HashSet<Unowned>, grace: Duration, at: Instant) -> Vec<Unowned> {
     known.retain(|stranger, _| now.contains(stranger));
     for stranger in now {
         known.entry(stranger).or_insert(at);
@@ -41,7 +41,7 @@ fn grown(known: &mut Strangers, now: HashSet<Stranger>, grace: Duration, at: Ins
 }
 
 impl Core {
-    pub(super) async fn collect_orphans(&self, look: &Look<'_>, known: &mut Strangers) -> Result<()> {
+    pub(super) async fn collect_orphans(&self, look: &Look<'_>, known: &mut UnownedSince) -> Result<()> {
         let late = |_| Error::new(ErrorCode::Timeout, "the provider does not answer");
         let containers = tokio::time::timeout(PATIENCE, self.provider.list()).await.map_err(late)??;
         let volumes = match self.provider.volumes() {
@@ -51,12 +51,12 @@ impl Core {
         // After the world: whatever is made from now on is in neither list.
         let owned = self.owned().await?;
         let ours = |listed: &Listed| listed.volume.is_some() && !owned.containers.contains(&listed.id);
-        let containers = containers.into_iter().filter(ours).map(|listed| Stranger::Container(listed.id));
-        let volumes = volumes.into_iter().filter(|id| !owned.volumes.contains(id)).map(Stranger::Volume);
+        let containers = containers.into_iter().filter(ours).map(|listed| Unowned::Container(listed.id));
+        let volumes = volumes.into_iter().filter(|id| !owned.volumes.contains(id)).map(Unowned::Volume);
         let grace = Duration::from_secs(look.runtime_settings.lifecycle_orphan_seconds.into());
         let mut due = grown(known, containers.chain(volumes).collect(), grace, Instant::now());
         // A volume cannot go before its container.
-        due.sort_by_key(|stranger| matches!(stranger, Stranger::Volume(_)));
+        due.sort_by_key(|stranger| matches!(stranger, Unowned::Volume(_)));
         for stranger in due {
             if let Err(error) = self.collect(stranger).await {
                 tracing::warn!(?stranger, %error, "what belongs to nobody cannot be removed");
@@ -81,19 +81,19 @@ impl Core {
         Ok(owned)
     }
 
-    async fn collect(&self, stranger: Stranger) -> Result<()> {
+    async fn collect(&self, stranger: Unowned) -> Result<()> {
         let (kind, id) = match stranger {
-            Stranger::Container(id) => ("orphan.container", id.to_string()),
-            Stranger::Volume(id) => ("orphan.volume", id.to_string()),
+            Unowned::Container(id) => ("orphan.container", id.to_string()),
+            Unowned::Volume(id) => ("orphan.volume", id.to_string()),
         };
         tracing::warn!(id, "removing what belongs to no sandbox");
         let what = OperationSpec::new(kind).with(id).and("reason", "it belongs to no sandbox");
         let audited = self.audited(&system(), what).await?;
         let removing = async {
             match (stranger, self.provider.volumes()) {
-                (Stranger::Container(id), _) => self.provider.destroy(id).await,
-                (Stranger::Volume(id), Some(volumes)) => volumes.remove_volume(id).await,
-                (Stranger::Volume(_), None) => Ok(()),
+                (Unowned::Container(id), _) => self.provider.destroy(id).await,
+                (Unowned::Volume(id), Some(volumes)) => volumes.remove_volume(id).await,
+                (Unowned::Volume(_), None) => Ok(()),
             }
         };
         let late = || Error::new(ErrorCode::Timeout, "the provider does not answer");
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn a_stranger_goes_when_it_was_one_for_long_enough_without_a_break() {
-        let (first, second) = (Stranger::Volume(VolumeId::random()), Stranger::Volume(VolumeId::random()));
+        let (first, second) = (Unowned::Volume(VolumeId::random()), Unowned::Volume(VolumeId::random()));
         let (began, grace) = (Instant::now(), Duration::from_secs(10));
-        let mut known = Strangers::new();
-        let mut look = |now: &[Stranger], seconds| {
+        let mut known = UnownedSince::new();
+        let mut look = |now: &[Unowned], seconds| {
             grown(&mut known, now.iter().copied().collect(), grace, began + Duration::from_secs(seconds))
         };
         assert_eq!(look(&[first, second], 0), []);

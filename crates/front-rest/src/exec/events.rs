@@ -101,7 +101,7 @@ impl Sender {
                 biased;
                 update = self.updates.next() => self.add(&mut out, update),
                 () = self.ending.wait() => {
-                    self.grip.let_go();
+                    self.grip.detach();
                     self.fail(&mut out, &server_ends());
                 }
                 () = tokio::time::sleep(KEEP_ALIVE) => return Some(": it still runs\n\n".into()),

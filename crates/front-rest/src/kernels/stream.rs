@@ -79,7 +79,7 @@ impl Sender {
             event = self.follow.next() => event,
             () = self.ending.wait() => {
                 self.done = true;
-                self.follow.grip().let_go();
+                self.follow.grip().detach();
                 let message = "the server ends; the cell goes on";
                 return Some(failed(&Error::new(ErrorCode::Unavailable, message)));
             }

@@ -1,4 +1,4 @@
-//! Work in flight, counted in one place. An actor gives out no container without a [`Working`], which lives
+//! Work in flight, counted in one place. An actor gives out no container without a [`ActivityGuard`], which lives
 //! as long as somebody holds what it was given out with; so nobody has to remember to say that it is done.
 //! Times are of the monotonic clock.
 
@@ -16,7 +16,7 @@ use std::{
 
 /// What is being done in sandboxes, and when last something was.
 #[derive(Default)]
-pub(crate) struct Works(Mutex<HashMap<SandboxId, Entry>>);
+pub(crate) struct ActivityTracker(Mutex<HashMap<SandboxId, Entry>>);
 
 struct Entry {
     under_way: usize,
@@ -25,7 +25,7 @@ struct Entry {
 
 /// How still a sandbox is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stillness {
+pub(crate) enum Quiet {
     /// Something is being done in it.
     Busy,
     /// Nothing has been done in it for so long.
@@ -35,22 +35,22 @@ pub(crate) enum Stillness {
 }
 
 /// One thing that is being done. Dropped when it is done.
-pub(crate) struct Working {
-    works: Arc<Works>,
+pub(crate) struct ActivityGuard {
+    activity_tracker: Arc<ActivityTracker>,
     sandbox: SandboxId,
 }
 
-impl Works {
+impl ActivityTracker {
     fn entries(&self) -> MutexGuard<'_, HashMap<SandboxId, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something begins.
-    pub(crate) fn begin(self: &Arc<Self>, sandbox: SandboxId) -> Working {
+    pub(crate) fn begin(self: &Arc<Self>, sandbox: SandboxId) -> ActivityGuard {
         let mut entries = self.entries();
         let entry = entries.entry(sandbox).or_insert(Entry { under_way: 0, last: Instant::now() });
         (entry.under_way, entry.last) = (entry.under_way + 1, Instant::now());
-        Working { works: Arc::clone(self), sandbox }
+        ActivityGuard { activity_tracker: Arc::clone(self), sandbox }
     }
 
     /// Something was done just now.
@@ -58,11 +58,11 @@ impl Works {
         drop(self.begin(sandbox));
     }
 
-    pub(crate) fn stillness(&self, sandbox: SandboxId) -> Stillness {
+    pub(crate) fn quiet_for(&self, sandbox: SandboxId) -> Quiet {
         match self.entries().get(&sandbox) {
-            None => Stillness::Unknown,
-            Some(entry) if entry.under_way > 0 => Stillness::Busy,
-            Some(entry) => Stillness::For(entry.last.elapsed()),
+            None => Quiet::Unknown,
+            Some(entry) if entry.under_way > 0 => Quiet::Busy,
+            Some(entry) => Quiet::For(entry.last.elapsed()),
         }
     }
 
@@ -72,9 +72,9 @@ impl Works {
     }
 }
 
-impl Drop for Working {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
-        if let Some(entry) = self.works.entries().get_mut(&self.sandbox) {
+        if let Some(entry) = self.activity_tracker.entries().get_mut(&self.sandbox) {
             entry.under_way = entry.under_way.saturating_sub(1);
             entry.last = Instant::now();
         }
@@ -82,19 +82,19 @@ impl Drop for Working {
 }
 
 /// A container as it is given out: whoever holds it is at work.
-pub(crate) struct Lent {
+pub(crate) struct ActiveContainer {
     container: Arc<dyn Container>,
-    _working: Working,
+    _working: ActivityGuard,
 }
 
-impl Lent {
-    pub(crate) fn new(container: Arc<dyn Container>, working: Working) -> Self {
-        Self { container, _working: working }
+impl ActiveContainer {
+    pub(crate) fn new(container: Arc<dyn Container>, activity_guard: ActivityGuard) -> Self {
+        Self { container, _working: activity_guard }
     }
 }
 
 #[async_trait]
-impl Container for Lent {
+impl Container for ActiveContainer {
     fn id(&self) -> ContainerId {
         self.container.id()
     }
@@ -142,18 +142,18 @@ mod tests {
 
     #[test]
     fn it_is_busy_until_the_last_is_done() {
-        let (works, sandbox) = (Arc::new(Works::default()), SandboxId::random());
-        assert_eq!(works.stillness(sandbox), Stillness::Unknown);
-        let (first, second) = (works.begin(sandbox), works.begin(sandbox));
+        let (activity_tracker, sandbox) = (Arc::new(ActivityTracker::default()), SandboxId::random());
+        assert_eq!(activity_tracker.quiet_for(sandbox), Quiet::Unknown);
+        let (first, second) = (activity_tracker.begin(sandbox), activity_tracker.begin(sandbox));
         drop(first);
-        works.touch(sandbox);
-        assert_eq!(works.stillness(sandbox), Stillness::Busy);
-        works.keep(&HashSet::new());
+        activity_tracker.touch(sandbox);
+        assert_eq!(activity_tracker.quiet_for(sandbox), Quiet::Busy);
+        activity_tracker.keep(&HashSet::new());
         drop(second);
-        assert!(matches!(works.stillness(sandbox), Stillness::For(_)));
-        works.keep(&[sandbox].into());
-        assert!(matches!(works.stillness(sandbox), Stillness::For(_)));
-        works.keep(&HashSet::new());
-        assert_eq!(works.stillness(sandbox), Stillness::Unknown);
+        assert!(matches!(activity_tracker.quiet_for(sandbox), Quiet::For(_)));
+        activity_tracker.keep(&[sandbox].into());
+        assert!(matches!(activity_tracker.quiet_for(sandbox), Quiet::For(_)));
+        activity_tracker.keep(&HashSet::new());
+        assert_eq!(activity_tracker.quiet_for(sandbox), Quiet::Unknown);
     }
 }
