@@ -2,7 +2,7 @@
 //! either.
 
 use crate::Result;
-use atoll_launch_proto::{ContainerStatus, Layout, Reply, Request};
+use atoll_launch_proto::{ContainerStatus, LauncherReply, Layout, Request};
 use atoll_provider::ContainerSpec;
 use atoll_provider_native::{LaunchOptions, LauncherClient, NativeProvider, ensure_launcher};
 use atoll_types::{ContainerId, Limits, Profile};
@@ -55,7 +55,7 @@ impl Instance {
     /// What the launcher knows of a container.
     pub(crate) async fn status(&self, id: ContainerId) -> Result<ContainerStatus> {
         match self.client.ask(Request::Inspect(id)).await? {
-            Reply::Container(status) => Ok(*status),
+            LauncherReply::Container(status) => Ok(*status),
             other => Err(format!("the launcher answered something else: {other:?}").into()),
         }
     }

@@ -145,7 +145,7 @@ pub(crate) struct Report {
 
 /// A row as a file has it: with what the table says about it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ReportRow<'a> {
     #[serde(flatten)]
     row: &'a Row,
     p50: f64,
@@ -154,7 +154,7 @@ struct Told<'a> {
     promise: Option<Judgement>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ReportRow<'a> {
     fn of(row: &'a Row) -> Self {
         let beside = row.baselines.iter().map(|b| row.beside(b)).collect();
         Self { row, p50: row.samples.median(), p95: row.p95(), beside, promise: Judgement::of(row) }
@@ -169,7 +169,7 @@ impl Report {
     /// Writes everything, single measurements included.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let Self { machine, rows, failures, notes } = self;
-        let rows: Vec<Told<'_>> = rows.iter().map(Told::of).collect();
+        let rows: Vec<ReportRow<'_>> = rows.iter().map(ReportRow::of).collect();
         let all = serde_json::json!({
             "machine": machine, "rows": rows, "failures": failures, "notes": notes,
         });

@@ -1,7 +1,7 @@
 //! `atoll cp`: one file, of any size, streamed; folders are `copy_folder`'s. A file that does not arrive whole does not arrive: here
 //! it is written beside its place and renamed, and inside the server does the same.
 
-use crate::{Failure, args::Cp, copy_folder, place::Place, progress, resolve};
+use crate::{Failure, args::Cp, copy_end::CopyEnd, copy_folder, progress, resolve};
 use atoll_client::{Client, Uuid};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
@@ -19,15 +19,15 @@ pub(crate) async fn run(options: Cp) -> Result<u8, Failure> {
     let client = server.client()?;
     let json = server.json;
     match (source, destination) {
-        (Place::Inside { id, path }, Place::Inside { .. }) => {
+        (CopyEnd::Inside { id, path }, CopyEnd::Inside { .. }) => {
             let message = format!("both ends are in sandboxes; copy {id}:{path} here first, and then on");
             Err(Failure::usage("DESTINATION", message))
         }
-        (Place::Inside { id, path }, to) => {
+        (CopyEnd::Inside { id, path }, to) => {
             let sandbox = resolve::sandbox(&client, &id).await?;
             download(&client, sandbox, &path, to, json).await.map_err(|e| about(e, &id, &path))
         }
-        (from, Place::Inside { id, path }) => {
+        (from, CopyEnd::Inside { id, path }) => {
             let sandbox = resolve::sandbox(&client, &id).await?;
             upload(&client, sandbox, from, &path, json).await.map_err(|e| about(e, &id, &path))
         }
@@ -49,8 +49,8 @@ fn last_name(path: &str) -> Option<&str> {
     path.rsplit('/').next().filter(|name| !matches!(*name, "" | "." | ".."))
 }
 
-async fn upload(client: &Client, id: Uuid, from: Place, path: &str, json: bool) -> Result<(), Failure> {
-    let Place::Here(from) = from else {
+async fn upload(client: &Client, id: Uuid, from: CopyEnd, path: &str, json: bool) -> Result<(), Failure> {
+    let CopyEnd::Here(from) = from else {
         let target = target(client, id, path, None).await?;
         return send(client, id, &target, tokio::io::stdin(), progress::bar(&target, None, json)).await;
     };
@@ -107,7 +107,7 @@ fn pieces(
     })
 }
 
-async fn download(client: &Client, id: Uuid, path: &str, to: Place, json: bool) -> Result<(), Failure> {
+async fn download(client: &Client, id: Uuid, path: &str, to: CopyEnd, json: bool) -> Result<(), Failure> {
     let path = if path.is_empty() { "/workspace" } else { path };
     let entry = client.stat(id, path, true).await?;
     if entry.is_directory {
@@ -115,7 +115,7 @@ async fn download(client: &Client, id: Uuid, path: &str, to: Place, json: bool) 
     }
     let bar = progress::bar(path, Some(entry.size), json);
     let result = match to {
-        Place::Here(to) => {
+        CopyEnd::Here(to) => {
             let to = match (tokio::fs::metadata(&to).await.is_ok_and(|m| m.is_dir()), last_name(path)) {
                 (false, _) => to,
                 (true, Some(name)) => to.join(name),

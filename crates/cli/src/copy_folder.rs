@@ -4,7 +4,7 @@
 //! What comes from a sandbox is hostile: nothing is written outside of the target, and links that lead
 //! out of it are left out and named.
 
-use crate::{Failure, place::Place, progress, terminal::note};
+use crate::{Failure, copy_end::CopyEnd, progress, terminal::note};
 use atoll_client::{Client, Uuid};
 use atoll_guest_tools::{
     Unpacked,
@@ -102,12 +102,12 @@ pub(crate) async fn download(
     client: &Client,
     id: Uuid,
     path: &str,
-    to: Place,
+    to: CopyEnd,
     json: bool,
 ) -> Result<(), Failure> {
     let bar = progress::bar(path, None, json);
     let result = match to {
-        Place::Here(to) => receive(client, id, path, &to, &bar).await,
+        CopyEnd::Here(to) => receive(client, id, path, &to, &bar).await,
         _ => print(client, id, path, &bar).await,
     };
     bar.finish_and_clear();

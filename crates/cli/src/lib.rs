@@ -5,6 +5,7 @@
 mod args;
 mod audit;
 mod copy;
+mod copy_end;
 mod copy_folder;
 mod create;
 mod egress;
@@ -20,7 +21,6 @@ mod list;
 mod logs;
 mod mcp;
 mod pairs;
-mod place;
 mod pool;
 mod print;
 mod processes;
@@ -80,10 +80,10 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Find(options) => search::find(options).await,
         Remote::Grep(options) => search::grep(options).await,
         Remote::Watch(options) => watch::run(options).await,
-        Remote::Stop(options) => life::run(options, life::Act::Stop).await,
-        Remote::Pause(options) => life::run(options, life::Act::Pause).await,
-        Remote::Resume(options) => life::run(options, life::Act::Resume).await,
-        Remote::Rm(options) => life::run(options, life::Act::Remove).await,
+        Remote::Stop(options) => life::run(options, life::LifecycleVerb::Stop).await,
+        Remote::Pause(options) => life::run(options, life::LifecycleVerb::Pause).await,
+        Remote::Resume(options) => life::run(options, life::LifecycleVerb::Resume).await,
+        Remote::Rm(options) => life::run(options, life::LifecycleVerb::Remove).await,
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Events(options) => events::run(options).await,

@@ -5,20 +5,20 @@ use atoll_client::Client;
 
 /// What to do to each.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Act {
+pub(crate) enum LifecycleVerb {
     Stop,
     Pause,
     Resume,
     Remove,
 }
 
-async fn one(client: &Client, act: Act, typed: &str, json: bool) -> Result<(), Failure> {
+async fn one(client: &Client, verb: LifecycleVerb, typed: &str, json: bool) -> Result<(), Failure> {
     let id = resolve::sandbox(client, typed).await?;
-    let reply = match act {
-        Act::Stop => client.stop(id).await.map(Some),
-        Act::Pause => client.pause(id).await.map(Some),
-        Act::Resume => client.resume(id).await.map(Some),
-        Act::Remove => client.destroy(id).await.map(|()| None),
+    let reply = match verb {
+        LifecycleVerb::Stop => client.stop(id).await.map(Some),
+        LifecycleVerb::Pause => client.pause(id).await.map(Some),
+        LifecycleVerb::Resume => client.resume(id).await.map(Some),
+        LifecycleVerb::Remove => client.destroy(id).await.map(|()| None),
     };
     match (reply.map_err(|e| Failure::from(e).about(typed))?, json) {
         (Some(reply), true) => terminal::print_json(&reply.json),
@@ -28,11 +28,11 @@ async fn one(client: &Client, act: Act, typed: &str, json: bool) -> Result<(), F
     }
 }
 
-pub(crate) async fn run(options: Several, act: Act) -> Result<u8, Failure> {
+pub(crate) async fn run(options: Several, verb: LifecycleVerb) -> Result<u8, Failure> {
     let client = options.server.client()?;
     let mut worst = 0;
     for typed in &options.ids {
-        if let Err(failure) = one(&client, act, typed, options.server.json).await {
+        if let Err(failure) = one(&client, verb, typed, options.server.json).await {
             worst = worst.max(failure.report(options.server.json));
             if failure.is_fatal() {
                 break;

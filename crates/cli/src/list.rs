@@ -1,7 +1,7 @@
 //! `atoll ls`.
 
 use crate::{Failure, args::Ls, resolve::short, table, terminal, when};
-use atoll_client::{Client, ListSandboxes, Reply, Sandbox, SandboxPage};
+use atoll_client::{Client, ListSandboxes, Sandbox, SandboxPage, ServerReply};
 use clap::ValueEnum;
 use std::{collections::HashSet, str::FromStr};
 
@@ -78,7 +78,11 @@ fn query(options: &Ls) -> ListSandboxes {
     }
 }
 
-async fn pages(client: &Client, query: ListSandboxes, all: bool) -> Result<Vec<Reply<SandboxPage>>, Failure> {
+async fn pages(
+    client: &Client,
+    query: ListSandboxes,
+    all: bool,
+) -> Result<Vec<ServerReply<SandboxPage>>, Failure> {
     let mut pages = Vec::new();
     let mut seen = 0;
     for page in 1.. {

@@ -6,7 +6,7 @@ use crate::{
     resolve::{self, short},
     table, terminal,
 };
-use atoll_client::{Client, ListSandboxes, Metrics, Reply, Usage, Uuid};
+use atoll_client::{Client, ListSandboxes, Metrics, ServerReply, Usage, Uuid};
 use futures_util::{StreamExt, stream};
 use std::{
     io::{IsTerminal, stdout},
@@ -38,7 +38,7 @@ impl Which {
         Ok(Self::Named(named))
     }
 
-    async fn look(&self, client: &Client) -> Result<Vec<Reply<Metrics>>, Failure> {
+    async fn look(&self, client: &Client) -> Result<Vec<ServerReply<Metrics>>, Failure> {
         let ids = match self {
             Self::Named(named) => named.clone(),
             Self::Running => running(client).await?.into_iter().map(|id| (short(id), id)).collect(),

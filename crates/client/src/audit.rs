@@ -1,6 +1,6 @@
 //! The audit trail.
 
-use crate::{Client, Download, EgressDecision, Reply, Result, client::empty, encode::query};
+use crate::{Client, Download, EgressDecision, Result, ServerReply, client::empty, encode::query};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::Method;
 use serde::Deserialize;
@@ -269,22 +269,22 @@ pub struct AuditCleaned {
 
 impl Client {
     /// Some operations.
-    pub async fn audit(&self, which: &ListAudit) -> Result<Reply<AuditPage>> {
+    pub async fn audit(&self, which: &ListAudit) -> Result<ServerReply<AuditPage>> {
         self.ask(Method::GET, &format!("{ROOT}{}", which.query())).await
     }
 
     /// What operations add up to.
-    pub async fn audit_summary(&self, which: &ListAudit) -> Result<Reply<AuditSummary>> {
+    pub async fn audit_summary(&self, which: &ListAudit) -> Result<ServerReply<AuditSummary>> {
         self.ask(Method::GET, &format!("{ROOT}/summary{}", which.query())).await
     }
 
     /// One operation.
-    pub async fn audit_entry(&self, id: Uuid) -> Result<Reply<AuditEntry>> {
+    pub async fn audit_entry(&self, id: Uuid) -> Result<ServerReply<AuditEntry>> {
         self.ask(Method::GET, &format!("{ROOT}/{id}")).await
     }
 
     /// What is kept of what an operation wrote.
-    pub async fn audit_output(&self, id: Uuid) -> Result<Reply<AuditOutputs>> {
+    pub async fn audit_output(&self, id: Uuid) -> Result<ServerReply<AuditOutputs>> {
         self.ask(Method::GET, &format!("{ROOT}/{id}/output")).await
     }
 
@@ -296,13 +296,13 @@ impl Client {
     }
 
     /// Lets the server check the trail, and that a row with its code is still there.
-    pub async fn audit_verify(&self, expect: Option<&str>) -> Result<Reply<AuditVerdict>> {
+    pub async fn audit_verify(&self, expect: Option<&str>) -> Result<ServerReply<AuditVerdict>> {
         let query = query(&[("expect", expect.map(str::to_owned))]);
         self.ask(Method::GET, &format!("{ROOT}/verify{query}")).await
     }
 
     /// Removes what is older than a time.
-    pub async fn audit_cleanup(&self, before: &str) -> Result<Reply<AuditCleaned>> {
+    pub async fn audit_cleanup(&self, before: &str) -> Result<ServerReply<AuditCleaned>> {
         self.tell(Method::POST, &format!("{ROOT}/cleanup"), &json!({ "before": before })).await
     }
 }

@@ -2,7 +2,7 @@
 //! made here.
 
 use crate::{
-    ApiError, Error, Reply, Result,
+    ApiError, Error, Result, ServerReply,
     transport::{self, Body, BoxError, Http},
 };
 use bytes::Bytes;
@@ -112,9 +112,13 @@ impl Client {
         Error::Api(Box::new(error))
     }
 
-    pub(crate) async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<Reply<T>> {
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<ServerReply<T>> {
         let response = self.send(method, path, None, empty()).await?;
-        Reply::parse(response.status().as_u16(), collect(response).await?)
+        ServerReply::parse(response.status().as_u16(), collect(response).await?)
     }
 
     pub(crate) async fn tell<T: DeserializeOwned>(
@@ -122,9 +126,9 @@ impl Client {
         method: Method,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Reply<T>> {
+    ) -> Result<ServerReply<T>> {
         let response = self.send_json(method, path, body).await?;
-        Reply::parse(response.status().as_u16(), collect(response).await?)
+        ServerReply::parse(response.status().as_u16(), collect(response).await?)
     }
 
     pub(crate) async fn send_json(

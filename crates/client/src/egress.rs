@@ -1,6 +1,6 @@
 //! What sandboxes may reach, and what they asked for.
 
-use crate::{Client, Reply, Result, encode::query, sandboxes::at};
+use crate::{Client, Result, ServerReply, encode::query, sandboxes::at};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -152,17 +152,17 @@ pub struct EgressPreset {
 
 impl Client {
     /// What a sandbox may reach, and what it did.
-    pub async fn egress(&self, id: Uuid) -> Result<Reply<EgressInfo>> {
+    pub async fn egress(&self, id: Uuid) -> Result<ServerReply<EgressInfo>> {
         self.ask(Method::GET, &at(id, "/egress")).await
     }
 
     /// Replaces what a sandbox may reach, by JSON of a policy.
-    pub async fn set_egress(&self, id: Uuid, policy: &Value) -> Result<Reply<EgressInfo>> {
+    pub async fn set_egress(&self, id: Uuid, policy: &Value) -> Result<ServerReply<EgressInfo>> {
         self.tell(Method::PUT, &at(id, "/egress"), policy).await
     }
 
     /// What a sandbox asked for and what was decided.
-    pub async fn egress_log(&self, id: Uuid, which: &ListEgress) -> Result<Reply<EgressLog>> {
+    pub async fn egress_log(&self, id: Uuid, which: &ListEgress) -> Result<ServerReply<EgressLog>> {
         let ListEgress { verdict, host, before, limit } = which;
         let query = query(&[
             ("verdict", verdict.clone()),
@@ -174,7 +174,7 @@ impl Client {
     }
 
     /// The named lists of hosts, for an image or the machine.
-    pub async fn egress_presets(&self, image: Option<&str>) -> Result<Reply<Vec<EgressPreset>>> {
+    pub async fn egress_presets(&self, image: Option<&str>) -> Result<ServerReply<Vec<EgressPreset>>> {
         let query = query(&[("image", image.map(str::to_owned))]);
         self.ask(Method::GET, &format!("/api/v1/egress/presets{query}")).await
     }

@@ -1,7 +1,7 @@
 //! What happens to sandboxes.
 
 use crate::{
-    Client, Error, Reply, Result,
+    Client, Error, Result, ServerReply,
     client::{empty, root_cause},
     encode::query,
 };
@@ -133,7 +133,7 @@ impl EventStream {
 
 impl Client {
     /// Some events that are there.
-    pub async fn events(&self, which: &ListEvents) -> Result<Reply<EventList>> {
+    pub async fn events(&self, which: &ListEvents) -> Result<ServerReply<EventList>> {
         self.ask(Method::GET, &which.path(false)).await
     }
 

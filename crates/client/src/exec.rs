@@ -1,6 +1,6 @@
 //! Commands.
 
-use crate::{Client, Reply, Result, sandboxes::at};
+use crate::{Client, Result, ServerReply, sandboxes::at};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub struct ExecResult {
 
 impl Client {
     /// Runs a command to its end. Whoever drops this ends the command.
-    pub async fn exec(&self, id: Uuid, request: &ExecRequest) -> Result<Reply<ExecResult>> {
+    pub async fn exec(&self, id: Uuid, request: &ExecRequest) -> Result<ServerReply<ExecResult>> {
         self.tell(Method::POST, &at(id, "/exec"), request).await
     }
 }

@@ -1,7 +1,7 @@
 //! Commands by their id: their events, their output, and what can be done to them.
 
 use crate::{
-    ApiError, Client, Error, ExecRequest, Reply, Result,
+    ApiError, Client, Error, ExecRequest, Result, ServerReply,
     client::{empty, root_cause},
     encode::query,
     files::streamed,
@@ -253,18 +253,18 @@ impl Client {
     }
 
     /// Starts a command and does not wait for it.
-    pub async fn exec_background(&self, id: Uuid, request: &ExecRequest) -> Result<Reply<Exec>> {
+    pub async fn exec_background(&self, id: Uuid, request: &ExecRequest) -> Result<ServerReply<Exec>> {
         let body = Mode { request, stream: false, background: true };
         self.tell(Method::POST, &at(id, "/exec"), &body).await
     }
 
     /// The commands that a sandbox remembers, the latest first.
-    pub async fn execs(&self, id: Uuid) -> Result<Reply<Vec<Exec>>> {
+    pub async fn execs(&self, id: Uuid) -> Result<ServerReply<Vec<Exec>>> {
         self.ask(Method::GET, &at(id, "/execs")).await
     }
 
     /// One command.
-    pub async fn get_exec(&self, id: Uuid, exec: Uuid) -> Result<Reply<Exec>> {
+    pub async fn get_exec(&self, id: Uuid, exec: Uuid) -> Result<ServerReply<Exec>> {
         self.ask(Method::GET, &one(id, exec, "")).await
     }
 
@@ -295,7 +295,7 @@ impl Client {
     }
 
     /// Ends a command and everything that it started.
-    pub async fn exec_kill(&self, id: Uuid, exec: Uuid) -> Result<Reply<Exec>> {
+    pub async fn exec_kill(&self, id: Uuid, exec: Uuid) -> Result<ServerReply<Exec>> {
         self.ask(Method::POST, &one(id, exec, "/kill")).await
     }
 

@@ -1,7 +1,7 @@
 //! Files. Bodies are streams in both directions; a download that breaks off is an error, never an end.
 
 use crate::{
-    Client, Error, Reply, Result,
+    Client, Error, Result, ServerReply,
     client::{empty, root_cause},
     encode::{path as escaped, query},
     sandboxes::at,
@@ -94,13 +94,13 @@ pub(crate) fn streamed(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 's
 
 impl Client {
     /// What is in a folder.
-    pub async fn list_files(&self, id: Uuid, path: &str) -> Result<Reply<Vec<FileItem>>> {
+    pub async fn list_files(&self, id: Uuid, path: &str) -> Result<ServerReply<Vec<FileItem>>> {
         let query = query(&[("path", Some(path.to_owned()))]);
         self.ask(Method::GET, &at(id, &format!("/files{query}"))).await
     }
 
     /// What a path stands for.
-    pub async fn stat(&self, id: Uuid, path: &str, follow: bool) -> Result<Reply<FileItem>> {
+    pub async fn stat(&self, id: Uuid, path: &str, follow: bool) -> Result<ServerReply<FileItem>> {
         let query = query(&[("path", Some(path.to_owned())), ("follow", Some(follow.to_string()))]);
         self.ask(Method::GET, &at(id, &format!("/fs/stat{query}"))).await
     }
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// Makes a folder.
-    pub async fn make_dir(&self, id: Uuid, path: &str, parents: bool) -> Result<Reply<FileItem>> {
+    pub async fn make_dir(&self, id: Uuid, path: &str, parents: bool) -> Result<ServerReply<FileItem>> {
         self.tell(Method::POST, &at(id, "/fs/mkdir"), &Mkdir { path, parents }).await
     }
 
@@ -134,7 +134,7 @@ impl Client {
         from: &str,
         to: &str,
         overwrite: bool,
-    ) -> Result<Reply<FileItem>> {
+    ) -> Result<ServerReply<FileItem>> {
         self.tell(Method::POST, &at(id, "/fs/move"), &Move { from, to, overwrite }).await
     }
 

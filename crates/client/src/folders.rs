@@ -1,7 +1,7 @@
 //! Work on whole folders: finding files and lines, archives in both directions, and watching.
 
 use crate::{
-    Client, Download, Error, Reply, Result,
+    Client, Download, Error, Result, ServerReply,
     client::{collect, empty, root_cause},
     encode::query,
     sandboxes::at,
@@ -140,13 +140,13 @@ pub struct WatchStream {
 
 impl WatchStream {
     /// The next event; none when the server ends the stream.
-    pub async fn next(&mut self) -> Result<Option<Reply<WatchEvent>>> {
+    pub async fn next(&mut self) -> Result<Option<ServerReply<WatchEvent>>> {
         loop {
             while let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
                 let line = self.buffer.split_to(end + 1);
                 let line = line.trim_ascii_end();
                 if let Some(data) = line.strip_prefix(b"data:") {
-                    return Reply::parse(200, data.trim_ascii_start().to_vec()).map(Some);
+                    return ServerReply::parse(200, data.trim_ascii_start().to_vec()).map(Some);
                 }
             }
             if self.buffer.len() > LONGEST_LINE {
@@ -168,12 +168,12 @@ fn some(text: &str) -> Option<String> {
 
 impl Client {
     /// Finds entries below a folder.
-    pub async fn find(&self, id: Uuid, request: &FindRequest) -> Result<Reply<FindResult>> {
+    pub async fn find(&self, id: Uuid, request: &FindRequest) -> Result<ServerReply<FindResult>> {
         self.tell(Method::POST, &at(id, "/fs/find"), request).await
     }
 
     /// Finds lines in files.
-    pub async fn grep(&self, id: Uuid, request: &GrepRequest) -> Result<Reply<GrepResult>> {
+    pub async fn grep(&self, id: Uuid, request: &GrepRequest) -> Result<ServerReply<GrepResult>> {
         self.tell(Method::POST, &at(id, "/fs/grep"), request).await
     }
 
@@ -190,12 +190,12 @@ impl Client {
         id: Uuid,
         path: &str,
         body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
-    ) -> Result<Reply<Unpacked>> {
+    ) -> Result<ServerReply<Unpacked>> {
         let path = at(id, &format!("/fs/tar{}", query(&[("path", some(path))])));
         let frames = body.map_ok(Frame::data).map_err(BoxError::from);
         let body = BodyExt::boxed_unsync(StreamBody::new(frames));
         let response = self.send(Method::PUT, &path, Some("application/x-tar"), body).await?;
-        Reply::parse(response.status().as_u16(), collect(response).await?)
+        ServerReply::parse(response.status().as_u16(), collect(response).await?)
     }
 
     /// Follows what happens in a folder.

@@ -1,6 +1,6 @@
 //! Live interpreters: cells and their events, and what can be done to kernels.
 
-use crate::{ApiError, Client, Error, Reply, Result, client::empty, sandboxes::at, sse::Lines};
+use crate::{ApiError, Client, Error, Result, ServerReply, client::empty, sandboxes::at, sse::Lines};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -241,7 +241,7 @@ fn place(sandbox: Uuid, request: &RunCode) -> String {
 
 impl Client {
     /// Runs a cell to its end. Whoever drops this interrupts it.
-    pub async fn run_code(&self, id: Uuid, request: &RunCode) -> Result<Reply<CellResult>> {
+    pub async fn run_code(&self, id: Uuid, request: &RunCode) -> Result<ServerReply<CellResult>> {
         self.tell(Method::POST, &place(id, request), request).await
     }
 
@@ -253,17 +253,17 @@ impl Client {
     }
 
     /// Starts a kernel.
-    pub async fn start_kernel(&self, id: Uuid, request: &StartKernel) -> Result<Reply<Kernel>> {
+    pub async fn start_kernel(&self, id: Uuid, request: &StartKernel) -> Result<ServerReply<Kernel>> {
         self.tell(Method::POST, &at(id, "/kernels"), request).await
     }
 
     /// The kernels of a sandbox, the oldest first.
-    pub async fn kernels(&self, id: Uuid) -> Result<Reply<Vec<Kernel>>> {
+    pub async fn kernels(&self, id: Uuid) -> Result<ServerReply<Vec<Kernel>>> {
         self.ask(Method::GET, &at(id, "/kernels")).await
     }
 
     /// How code could go on at its end, and whether it is whole.
-    pub async fn complete_code(&self, id: Uuid, kernel: Uuid, code: &str) -> Result<Reply<Completion>> {
+    pub async fn complete_code(&self, id: Uuid, kernel: Uuid, code: &str) -> Result<ServerReply<Completion>> {
         self.tell(Method::POST, &one(id, kernel, "/complete"), &serde_json::json!({ "code": code })).await
     }
 
@@ -273,7 +273,7 @@ impl Client {
     }
 
     /// Starts a fresh interpreter under the same id.
-    pub async fn restart_kernel(&self, id: Uuid, kernel: Uuid) -> Result<Reply<Kernel>> {
+    pub async fn restart_kernel(&self, id: Uuid, kernel: Uuid) -> Result<ServerReply<Kernel>> {
         self.ask(Method::POST, &one(id, kernel, "/restart")).await
     }
 
@@ -283,12 +283,22 @@ impl Client {
     }
 
     /// Remembers a kernel as it is.
-    pub async fn checkpoint_kernel(&self, id: Uuid, kernel: Uuid, name: &str) -> Result<Reply<Checkpoint>> {
+    pub async fn checkpoint_kernel(
+        &self,
+        id: Uuid,
+        kernel: Uuid,
+        name: &str,
+    ) -> Result<ServerReply<Checkpoint>> {
         self.tell(Method::POST, &one(id, kernel, "/checkpoints"), &Named { name }).await
     }
 
     /// Puts a kernel back as it was.
-    pub async fn rollback_kernel(&self, id: Uuid, kernel: Uuid, checkpoint: Uuid) -> Result<Reply<Kernel>> {
+    pub async fn rollback_kernel(
+        &self,
+        id: Uuid,
+        kernel: Uuid,
+        checkpoint: Uuid,
+    ) -> Result<ServerReply<Kernel>> {
         let below = format!("/checkpoints/{}/rollback", checkpoint.simple());
         self.ask(Method::POST, &one(id, kernel, &below)).await
     }
@@ -299,7 +309,7 @@ impl Client {
         id: Uuid,
         kernel: Uuid,
         checkpoint: Option<Uuid>,
-    ) -> Result<Reply<Kernel>> {
+    ) -> Result<ServerReply<Kernel>> {
         self.tell(Method::POST, &one(id, kernel, "/fork"), &Forked { checkpoint }).await
     }
 }

@@ -1,6 +1,6 @@
 //! Keys.
 
-use crate::{Client, Reply, Result};
+use crate::{Client, Result, ServerReply};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -68,17 +68,17 @@ impl fmt::Debug for IssuedKey {
 
 impl Client {
     /// Makes a key.
-    pub async fn create_key(&self, new: &CreateKey) -> Result<Reply<IssuedKey>> {
+    pub async fn create_key(&self, new: &CreateKey) -> Result<ServerReply<IssuedKey>> {
         self.tell(Method::POST, ROOT, new).await
     }
 
     /// Lists keys.
-    pub async fn list_keys(&self) -> Result<Reply<Vec<Key>>> {
+    pub async fn list_keys(&self) -> Result<ServerReply<Vec<Key>>> {
         self.ask(Method::GET, ROOT).await
     }
 
     /// Makes a key worthless.
-    pub async fn revoke_key(&self, id: Uuid) -> Result<Reply<Key>> {
+    pub async fn revoke_key(&self, id: Uuid) -> Result<ServerReply<Key>> {
         self.ask(Method::DELETE, &format!("{ROOT}/{id}")).await
     }
 }

@@ -51,7 +51,7 @@ pub use keys::{CreateKey, IssuedKey, Key};
 pub use mcp::{McpAnswer, McpEvent, McpHeaders};
 pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};
-pub use reply::Reply;
+pub use reply::ServerReply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
 pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput, TerminalSize};
 pub use tokio_tungstenite::tungstenite;

@@ -1,6 +1,6 @@
 //! Sandboxes that are kept ready, as the server tells it: for admins.
 
-use crate::{Client, Reply, Result};
+use crate::{Client, Result, ServerReply};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -88,17 +88,17 @@ struct Drain {
 
 impl Client {
     /// What is kept ready.
-    pub async fn pool(&self) -> Result<Reply<Pool>> {
+    pub async fn pool(&self) -> Result<ServerReply<Pool>> {
         self.ask(Method::GET, PATH).await
     }
 
     /// Changes how many are.
-    pub async fn patch_pool(&self, change: &PatchPool) -> Result<Reply<Pool>> {
+    pub async fn patch_pool(&self, change: &PatchPool) -> Result<ServerReply<Pool>> {
         self.tell(Method::PATCH, PATH, change).await
     }
 
     /// Destroys what is ready, and keeps nothing ready from then on where it is to stop.
-    pub async fn drain_pool(&self, stop: bool) -> Result<Reply<Drained>> {
+    pub async fn drain_pool(&self, stop: bool) -> Result<ServerReply<Drained>> {
         self.tell(Method::POST, "/api/v1/pool/drain", &Drain { stop }).await
     }
 }

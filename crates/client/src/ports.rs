@@ -1,6 +1,6 @@
 //! Servers inside a sandbox: tokens that open a port to a browser, and connections to one.
 
-use crate::{Client, Error, Reply, Result, client::empty, sandboxes::at};
+use crate::{Client, Error, Result, ServerReply, client::empty, sandboxes::at};
 use hyper::{
     Method, Request, StatusCode,
     header::{
@@ -54,7 +54,7 @@ impl Client {
         &self,
         id: Uuid,
         new: &CreatePreviewToken,
-    ) -> Result<Reply<PreviewToken>> {
+    ) -> Result<ServerReply<PreviewToken>> {
         self.tell(Method::POST, &at(id, "/preview-tokens"), new).await
     }
 

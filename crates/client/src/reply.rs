@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 /// An answer of the server.
 #[derive(Debug, Clone)]
-pub struct Reply<T> {
+pub struct ServerReply<T> {
     /// What it says.
     pub value: T,
     /// The JSON as the server sent it.
@@ -15,7 +15,7 @@ pub struct Reply<T> {
     pub status: u16,
 }
 
-impl<T: DeserializeOwned> Reply<T> {
+impl<T: DeserializeOwned> ServerReply<T> {
     pub(crate) fn parse(status: u16, body: Vec<u8>) -> Result<Self> {
         let wrong =
             |cause: String| Error::Unexpected(format!("it sent what is no answer of Atoll ({cause})"));
@@ -25,7 +25,7 @@ impl<T: DeserializeOwned> Reply<T> {
     }
 }
 
-impl<T> Deref for Reply<T> {
+impl<T> Deref for ServerReply<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value

@@ -1,6 +1,6 @@
 //! Sandboxes: making, looking, changing, stopping, ending.
 
-use crate::{Client, EgressPolicy, Reply, Result, client::empty, encode::query};
+use crate::{Client, EgressPolicy, Result, ServerReply, client::empty, encode::query};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -199,37 +199,37 @@ pub(crate) fn at(id: Uuid, below: &str) -> String {
 
 impl Client {
     /// Creates a sandbox, or finds the one with its session key (status 200 then, not 201).
-    pub async fn create(&self, new: &CreateSandbox) -> Result<Reply<Sandbox>> {
+    pub async fn create(&self, new: &CreateSandbox) -> Result<ServerReply<Sandbox>> {
         self.tell(Method::POST, ROOT, new).await
     }
 
     /// Lists sandboxes.
-    pub async fn list(&self, which: &ListSandboxes) -> Result<Reply<SandboxPage>> {
+    pub async fn list(&self, which: &ListSandboxes) -> Result<ServerReply<SandboxPage>> {
         self.ask(Method::GET, &format!("{ROOT}{}", which.query())).await
     }
 
     /// One sandbox.
-    pub async fn get(&self, id: Uuid) -> Result<Reply<Sandbox>> {
+    pub async fn get(&self, id: Uuid) -> Result<ServerReply<Sandbox>> {
         self.ask(Method::GET, &at(id, "")).await
     }
 
     /// Changes a sandbox.
-    pub async fn patch(&self, id: Uuid, change: &PatchSandbox) -> Result<Reply<Sandbox>> {
+    pub async fn patch(&self, id: Uuid, change: &PatchSandbox) -> Result<ServerReply<Sandbox>> {
         self.tell(Method::PATCH, &at(id, ""), change).await
     }
 
     /// Stops it; its files stay.
-    pub async fn stop(&self, id: Uuid) -> Result<Reply<Sandbox>> {
+    pub async fn stop(&self, id: Uuid) -> Result<ServerReply<Sandbox>> {
         self.ask(Method::POST, &at(id, "/stop")).await
     }
 
     /// Lets it stand still; whatever needs it lets it go on.
-    pub async fn pause(&self, id: Uuid) -> Result<Reply<Sandbox>> {
+    pub async fn pause(&self, id: Uuid) -> Result<ServerReply<Sandbox>> {
         self.ask(Method::POST, &at(id, "/pause")).await
     }
 
     /// Lets a paused one go on, or starts a stopped one again.
-    pub async fn resume(&self, id: Uuid) -> Result<Reply<Sandbox>> {
+    pub async fn resume(&self, id: Uuid) -> Result<ServerReply<Sandbox>> {
         self.ask(Method::POST, &at(id, "/resume")).await
     }
 
@@ -239,7 +239,7 @@ impl Client {
     }
 
     /// What happened in it, the latest first.
-    pub async fn activity(&self, id: Uuid, limit: Option<u32>) -> Result<Reply<Vec<Activity>>> {
+    pub async fn activity(&self, id: Uuid, limit: Option<u32>) -> Result<ServerReply<Vec<Activity>>> {
         let query = query(&[("limit", limit.map(|n| n.to_string()))]);
         self.ask(Method::GET, &at(id, &format!("/activity{query}"))).await
     }

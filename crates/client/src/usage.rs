@@ -1,6 +1,6 @@
 //! What a sandbox uses.
 
-use crate::{Client, Reply, Result, encode::query, sandboxes::at};
+use crate::{Client, Result, ServerReply, encode::query, sandboxes::at};
 use hyper::Method;
 use serde::Deserialize;
 use uuid::Uuid;
@@ -41,7 +41,12 @@ pub struct Metrics {
 
 impl Client {
     /// What a sandbox uses; of its history the newest `limit`, none before `since` (RFC 3339).
-    pub async fn metrics(&self, id: Uuid, since: Option<&str>, limit: Option<u32>) -> Result<Reply<Metrics>> {
+    pub async fn metrics(
+        &self,
+        id: Uuid,
+        since: Option<&str>,
+        limit: Option<u32>,
+    ) -> Result<ServerReply<Metrics>> {
         let query = query(&[("since", since.map(str::to_owned)), ("limit", limit.map(|n| n.to_string()))]);
         self.ask(Method::GET, &at(id, &format!("/metrics{query}"))).await
     }

@@ -18,7 +18,7 @@ use crate::{
     egress::EgressSessions,
     lifecycle::{ActivityGuard, ActivityTracker},
     now,
-    pool::{Dying, Pool, Warm},
+    pool::{Dying, Pool, PooledContainer},
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
@@ -71,7 +71,7 @@ enum SandboxRequest {
 /// A container of the pool for a sandbox that was just recorded with it.
 pub(crate) struct PoolClaim {
     pub(crate) record: SandboxRecord,
-    pub(crate) warm: Warm,
+    pub(crate) warm: PooledContainer,
     /// Whether what was not known when it was made is set.
     pub(crate) handed: Result<()>,
     pub(crate) reservation: Reservation,

@@ -10,7 +10,7 @@ const LARGEST_PAGE: u32 = 1000;
 
 /// What a listener hears.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
+pub enum EventUpdate {
     /// Something happened.
     Event(EventRow),
     /// Events are gone that the listener asked for, or the last one that it saw never was.
@@ -29,7 +29,7 @@ pub struct EventFollow {
     query: EventQuery,
     /// Whether there is nothing that this caller may hear.
     deaf: bool,
-    waiting: VecDeque<News>,
+    waiting: VecDeque<EventUpdate>,
     /// The last that was looked at; those in `waiting` lie before it.
     read_to: u64,
     /// The last that was handed out, or looked at and not wanted.
@@ -45,17 +45,17 @@ impl EventFollow {
     }
 
     /// What happened next, where that is known already.
-    pub fn waiting(&mut self) -> Option<News> {
+    pub fn waiting(&mut self) -> Option<EventUpdate> {
         let news = self.waiting.pop_front()?;
         self.told = match &news {
-            News::Event(row) => row.id,
-            News::Missed { resume, .. } => *resume,
+            EventUpdate::Event(row) => row.id,
+            EventUpdate::Missed { resume, .. } => *resume,
         };
         Some(news)
     }
 
     /// What happened next, once it has.
-    pub async fn next(&mut self) -> Result<News> {
+    pub async fn next(&mut self) -> Result<EventUpdate> {
         if self.deaf {
             return std::future::pending().await;
         }
@@ -69,14 +69,14 @@ impl EventFollow {
             if missed {
                 let after = self.query.after.unwrap_or(0);
                 let resume = items.first().map_or(newest, |row| row.id.saturating_sub(1));
-                self.waiting.push_back(News::Missed { after, resume });
+                self.waiting.push_back(EventUpdate::Missed { after, resume });
             }
             self.read_to = match items.last() {
                 Some(last) if items.len() as u64 >= u64::from(self.query.limit) => last.id,
                 _ => newest,
             };
             self.query.after = Some(self.read_to);
-            self.waiting.extend(items.into_iter().map(News::Event));
+            self.waiting.extend(items.into_iter().map(EventUpdate::Event));
             if self.waiting.is_empty() {
                 self.told = self.read_to;
                 self.store.await_event(self.read_to).await?;

@@ -1,7 +1,7 @@
 //! Requests that may be repeated: the store decides who carries one out.
 
 use crate::{Caller, Core, now};
-use atoll_store::{Begun, Reply, SandboxId, Sealed, Ticket};
+use atoll_store::{ReplyState, SandboxId, Sealed, StoredReply, Ticket};
 use atoll_types::Result;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -33,12 +33,17 @@ fn context(owner: &str, key: &str) -> String {
 
 impl Core {
     /// Where a request with this key stands.
-    pub async fn begin_idempotent(&self, caller: &Caller, key: &str, request: [u8; 32]) -> Result<Begun> {
+    pub async fn begin_idempotent(
+        &self,
+        caller: &Caller,
+        key: &str,
+        request: [u8; 32],
+    ) -> Result<ReplyState> {
         let begun = self.store.begin_idempotent(&caller.owner, key, request, now()).await?;
-        let Begun::Done(Reply { status, body }) = begun else { return Ok(begun) };
+        let ReplyState::Done(StoredReply { status, body }) = begun else { return Ok(begun) };
         let context = context(&caller.owner, key);
         let body = body.map(|sealed| self.vault.open_bytes(&context, &Sealed(sealed))).transpose()?;
-        Ok(Begun::Done(Reply { status, body }))
+        Ok(ReplyState::Done(StoredReply { status, body }))
     }
 
     /// Keeps the answer, sealed: it may hold what a command printed. That it cannot be kept does not undo what was
@@ -46,7 +51,7 @@ impl Core {
     pub async fn finish_idempotent(&self, ticket: &Ticket, status: u16, body: Option<Vec<u8>>) {
         let context = context(&ticket.owner, &ticket.key);
         let sealed = body.and_then(|body| self.vault.seal_bytes(&context, &body).ok()).map(|sealed| sealed.0);
-        let reply = Reply { status, body: sealed }.kept();
+        let reply = StoredReply { status, body: sealed }.kept();
         if let Err(error) = self.store.finish_idempotent(ticket, reply).await {
             tracing::error!(%error, "cannot keep an answer");
         }

@@ -56,7 +56,7 @@ pub use audit::{AuditExport, KeptOutput, KeptOutputs};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use egress::{EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
-pub use events::{EventFollow, News};
+pub use events::{EventFollow, EventUpdate};
 pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
     MAX_TIMEOUT_SECONDS, OutputTail,

@@ -6,7 +6,7 @@ use crate::{
     Caller, Core, Created,
     actor::{PoolClaim, RunOutcome},
     admission::{Need, Reservation, Turn},
-    pool::Warm,
+    pool::PooledContainer,
     vault::Environment,
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
@@ -66,7 +66,7 @@ impl Core {
         &self,
         mut new: NewSandbox,
         reservation: Reservation,
-        warm: Option<Warm>,
+        warm: Option<PooledContainer>,
     ) -> Result<CreateOutcome> {
         let id = new.id;
         if let Some(warm) = &warm {
@@ -99,7 +99,12 @@ impl Core {
     }
 
     /// Sets live what was not known when a container of the pool was made.
-    async fn hand_over(&self, warm: &Warm, limits: Limits, environment: Environment) -> Result<()> {
+    async fn hand_over(
+        &self,
+        warm: &PooledContainer,
+        limits: Limits,
+        environment: Environment,
+    ) -> Result<()> {
         let unable = || Error::internal("the container cannot be handed over");
         let power = warm.container().claimable().ok_or_else(unable)?;
         let variables: BTreeMap<_, _> =

@@ -5,8 +5,8 @@ use crate::tools::tool;
 use atoll_core::{Core, ExecCommand, ExecUpdate};
 use atoll_provider::{ExecReport, OutputStream};
 use atoll_tool_sessions::{
-    Hints, Reply, Sessions, Who,
-    tools::check::{Checked, Wrong, parse},
+    Hints, Sessions, ToolCaller, ToolReply,
+    tools::check::{Checked, InputProblem, parse},
 };
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use rmcp::model::Tool;
@@ -107,14 +107,17 @@ struct Address {
     expires_at: i64,
 }
 
-fn nothing(text: &str, name: &str) -> Option<Wrong> {
-    let empty =
-        || Wrong { loc: vec![name.into()], msg: format!("{name} must not be empty"), kind: "value_error" };
+fn nothing(text: &str, name: &str) -> Option<InputProblem> {
+    let empty = || InputProblem {
+        loc: vec![name.into()],
+        msg: format!("{name} must not be empty"),
+        kind: "value_error",
+    };
     text.trim().is_empty().then(empty)
 }
 
 impl Checked for Start {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         [nothing(&self.session_id, "session_id"), nothing(&self.command, "command")]
             .into_iter()
             .flatten()
@@ -123,20 +126,20 @@ impl Checked for Start {
 }
 
 impl Checked for Output {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         nothing(&self.command_id, "command_id").into_iter().collect()
     }
 }
 
 impl Checked for Kill {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         nothing(&self.command_id, "command_id").into_iter().collect()
     }
 }
 
 impl Checked for Preview {
-    fn wrongs(&self) -> Vec<Wrong> {
-        let zero = Wrong {
+    fn wrongs(&self) -> Vec<InputProblem> {
+        let zero = InputProblem {
             loc: vec!["port".into()],
             msg: "port must be between 1 and 65535".into(),
             kind: "value_error",
@@ -205,7 +208,7 @@ impl Extra {
     }
 
     /// Calls one.
-    pub(crate) async fn call(&self, who: &Who, name: &str, arguments: Value) -> Reply {
+    pub(crate) async fn call(&self, who: &ToolCaller, name: &str, arguments: Value) -> ToolReply {
         let done = match name {
             START => self.start(who, arguments).await,
             OUTPUT => self.output(who, arguments).await,
@@ -214,11 +217,11 @@ impl Extra {
         };
         done.unwrap_or_else(|wrongs| {
             let value = json!({ "success": false, "error": "INVALID_INPUT", "details": wrongs });
-            Reply { value, is_error: true, images: Vec::new() }
+            ToolReply { value, is_error: true, images: Vec::new() }
         })
     }
 
-    async fn start(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
+    async fn start(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
         let Start { session_id, command } = parse(arguments)?;
         let work = |sandbox| async move {
             let command = ExecCommand {
@@ -231,7 +234,7 @@ impl Extra {
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
 
-    async fn output(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
+    async fn output(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
         let Output { session_id, command_id: id, offset } = parse(arguments)?;
         let work = |sandbox| async move {
             let mut found =
@@ -263,7 +266,7 @@ impl Extra {
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
 
-    async fn kill(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
+    async fn kill(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
         let Kill { session_id, command_id: id } = parse(arguments)?;
         let work = |sandbox| async move {
             json_of(&Command::of(&self.core.exec_kill(&who.caller, sandbox, command_id(&id)?).await?))
@@ -271,7 +274,7 @@ impl Extra {
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
 
-    async fn preview(&self, who: &Who, arguments: Value) -> Result<Reply, Vec<Wrong>> {
+    async fn preview(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
         let Preview { session_id, port, ttl_seconds } = parse(arguments)?;
         let work = |sandbox: atoll_store::SandboxId| async move {
             let nowhere =

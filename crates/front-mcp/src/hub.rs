@@ -2,7 +2,7 @@
 //! also where another one of the same thread exported. The call that changed them answers after that: a client may
 //! close its connection on the answer.
 
-use atoll_tool_sessions::Who;
+use atoll_tool_sessions::ToolCaller;
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -16,13 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// An owner's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct ThreadKey {
     owner: String,
     thread: String,
 }
 
-impl Place {
-    fn of(who: &Who) -> Self {
+impl ThreadKey {
+    fn of(who: &ToolCaller) -> Self {
         Self { owner: who.caller.owner.clone(), thread: who.thread.as_str().to_owned() }
     }
 }
@@ -32,14 +32,14 @@ pub(crate) type Telling = mpsc::Sender<()>;
 
 /// Tells listeners.
 #[derive(Debug, Default)]
-pub(crate) struct Hub(Mutex<Vec<(Place, mpsc::Sender<Telling>)>>);
+pub(crate) struct Hub(Mutex<Vec<(ThreadKey, mpsc::Sender<Telling>)>>);
 
 impl Hub {
     /// The exports of a thread changed. Returns when those who listen were told, or take too long.
-    pub(crate) async fn changed(&self, who: &Who) {
+    pub(crate) async fn changed(&self, who: &ToolCaller) {
         let (telling, mut told) = mpsc::channel(1);
         {
-            let place = Place::of(who);
+            let place = ThreadKey::of(who);
             let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.retain(|(_, listener)| !listener.is_closed());
             for (_, listener) in listeners.iter().filter(|(of, _)| *of == place) {
@@ -52,9 +52,9 @@ impl Hub {
     }
 
     /// Hears of a thread from now on.
-    pub(crate) fn listen(&self, who: &Who) -> Changes {
+    pub(crate) fn listen(&self, who: &ToolCaller) -> Changes {
         let (listener, heard) = mpsc::channel(BEHIND);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((Place::of(who), listener));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((ThreadKey::of(who), listener));
         Changes(heard)
     }
 }
@@ -78,8 +78,8 @@ mod tests {
         atomic::{AtomicBool, Ordering},
     };
 
-    fn who(thread: &str) -> Who {
-        Who { caller: Caller::local(), thread: thread.parse().unwrap(), address: None }
+    fn who(thread: &str) -> ToolCaller {
+        ToolCaller { caller: Caller::local(), thread: thread.parse().unwrap(), address: None }
     }
 
     #[tokio::test]

@@ -16,6 +16,6 @@ mod stdio;
 mod tools;
 
 pub use http::{Http, PATH};
-pub use server::Face;
+pub use server::ServerContext;
 pub use settings::{McpSettings, Origin, SESSIONS_PER_KEY, VANISHED_SECONDS};
 pub use stdio::serve as serve_stdio;

@@ -3,7 +3,7 @@
 //! request by request.
 #![expect(deprecated, reason = "clients of every version that is in use can ask for it")]
 
-use atoll_tool_sessions::Reply;
+use atoll_tool_sessions::ToolReply;
 use rmcp::{
     RoleServer,
     model::{LoggingLevel, LoggingMessageNotificationParam, ProtocolVersion},
@@ -69,7 +69,7 @@ const MOST: usize = 256;
 
 impl Log {
     /// What there is to say of a call about a session.
-    fn news(&self, tool: &str, session: Option<&str>, reply: &Reply) -> Option<(LoggingLevel, Value)> {
+    fn news(&self, tool: &str, session: Option<&str>, reply: &ToolReply) -> Option<(LoggingLevel, Value)> {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let value = &reply.value;
         let error = value["error"].as_str().unwrap_or_default();
@@ -108,7 +108,7 @@ impl Log {
         context: &RequestContext<RoleServer>,
         tool: &str,
         session: Option<&str>,
-        reply: &Reply,
+        reply: &ToolReply,
     ) {
         if let Some((how, what)) = self.news(tool, session, reply)
             && self.level.of(context).is_some_and(|from| rank(how) >= from)
@@ -128,7 +128,7 @@ mod tests {
     fn sessions_that_come_and_go_are_news() {
         let log = Log::default();
         let event = |tool: &str, session: Option<&str>, value: Value| {
-            let reply = Reply { is_error: value["success"] == false, value, images: Vec::new() };
+            let reply = ToolReply { is_error: value["success"] == false, value, images: Vec::new() };
             log.news(tool, session, &reply)
                 .map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()))
         };

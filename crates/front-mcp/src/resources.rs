@@ -1,7 +1,7 @@
 //! Exported files as MCP resources: `atoll://session/<session><absolute path>`. A folder is a tar archive; what
 //! lies in an exported folder can be read by its own address, which the template tells of.
 
-use atoll_tool_sessions::{Export, Sessions, Who};
+use atoll_tool_sessions::{Export, Sessions, ToolCaller};
 use atoll_types::{Error, ErrorCode};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rmcp::{
@@ -112,7 +112,7 @@ fn resource(export: &Export) -> Resource {
 /// A page of what the thread has exported.
 pub(crate) async fn list(
     sessions: &Sessions,
-    who: &Who,
+    who: &ToolCaller,
     cursor: Option<&str>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let start = match cursor {
@@ -175,7 +175,11 @@ fn contents(uri: &str, name: &str, is_folder: bool, bytes: Vec<u8>) -> ResourceC
 }
 
 /// Reads a resource.
-pub(crate) async fn read(sessions: &Sessions, who: &Who, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub(crate) async fn read(
+    sessions: &Sessions,
+    who: &ToolCaller,
+    uri: &str,
+) -> Result<ReadResourceResult, ErrorData> {
     let shown: String = uri.chars().take(500).collect();
     let Some((session, path)) = parse(uri) else {
         let message =

@@ -2,7 +2,7 @@
 //! as content of its own kind. Those bytes are sent once: in text and structure a notice has their place, because a
 //! model would pay for them twice and can read neither, and clients bound how long an answer may be.
 
-use atoll_tool_sessions::{Image, Reply};
+use atoll_tool_sessions::{Image, ToolReply};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
 
@@ -34,8 +34,8 @@ fn without(value: &Value, given: &[(String, String)]) -> Value {
 }
 
 /// A reply as a result.
-pub(crate) fn result(reply: Reply) -> CallToolResult {
-    let Reply { value, is_error, images } = reply;
+pub(crate) fn result(reply: ToolReply) -> CallToolResult {
+    let ToolReply { value, is_error, images } = reply;
     let outputs = value["display_outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let pair =
         |output: &Value| (mime_of(output).to_owned(), output["data"].as_str().unwrap_or_default().to_owned());
@@ -57,14 +57,14 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn sent(reply: Reply) -> Value {
+    fn sent(reply: ToolReply) -> Value {
         serde_json::to_value(result(reply)).unwrap()
     }
 
     #[test]
     fn text_and_structure_say_the_same() {
         let value = json!({ "success": false, "error": "NotFound: é\n", "hint": "…" });
-        let sent = sent(Reply { value: value.clone(), is_error: true, images: Vec::new() });
+        let sent = sent(ToolReply { value: value.clone(), is_error: true, images: Vec::new() });
         assert_eq!((&sent["isError"], &sent["structuredContent"]), (&json!(true), &value));
         let text: Value = serde_json::from_str(sent["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, value);
@@ -81,7 +81,7 @@ mod tests {
         ]);
         let value = json!({ "success": true, "display_outputs": shown });
         let images = vec![Image { mime: "image/png".into(), data: "cG5n".into() }];
-        let sent = sent(Reply { value, is_error: false, images });
+        let sent = sent(ToolReply { value, is_error: false, images });
         let kinds: Vec<&str> =
             sent["content"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["text", "image", "audio"]);

@@ -1,5 +1,5 @@
 //! What a client asks and is answered. One of these serves one connection or MCP session; what they share is
-//! the [`Face`]. Who asks comes with each request over HTTP, and is fixed on stdio.
+//! the [`ServerContext`]. Who asks comes with each request over HTTP, and is fixed on stdio.
 #![expect(deprecated, reason = "logging: clients of every version that is in use can ask for it")]
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     tools,
 };
 use atoll_core::Core;
-use atoll_tool_sessions::{CancellationToken, Reply, Sessions, Who};
+use atoll_tool_sessions::{CancellationToken, Sessions, ToolCaller, ToolReply};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(30);
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
 /// What all connections have in common.
-pub struct Face {
+pub struct ServerContext {
     pub(crate) sessions: Sessions,
     pub(crate) hub: Hub,
     pub(crate) settings: McpSettings,
@@ -40,7 +40,7 @@ pub struct Face {
     extra: Extra,
 }
 
-impl Face {
+impl ServerContext {
     /// The tools over a core.
     #[must_use]
     pub fn new(core: Core, sessions: Sessions, settings: McpSettings) -> Arc<Self> {
@@ -56,9 +56,9 @@ impl Face {
 
 /// One connection, or one request of a client that keeps none.
 pub(crate) struct Server {
-    face: Arc<Face>,
+    face: Arc<ServerContext>,
     /// Where it is the same for all requests.
-    fixed: Option<Who>,
+    fixed: Option<ToolCaller>,
     log: Log,
     /// When the client is known to be gone.
     gone: CancellationToken,
@@ -67,7 +67,7 @@ pub(crate) struct Server {
 /// Who asks over HTTP, and in which thread; found out before the SDK sees the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    pub(crate) who: Who,
+    pub(crate) who: ToolCaller,
     /// When the client that waits for the answer is known to be gone.
     pub(crate) gone: CancellationToken,
 }
@@ -79,16 +79,16 @@ fn asked(extensions: &rmcp::model::Extensions) -> Option<Asked> {
 
 impl Server {
     /// For clients over HTTP.
-    pub(crate) fn shared(face: Arc<Face>) -> Self {
+    pub(crate) fn shared(face: Arc<ServerContext>) -> Self {
         Self { face, fixed: None, log: Log::default(), gone: CancellationToken::new() }
     }
 
     /// For one client, until it is gone.
-    pub(crate) fn for_one(face: Arc<Face>, who: Who, gone: CancellationToken) -> Self {
+    pub(crate) fn for_one(face: Arc<ServerContext>, who: ToolCaller, gone: CancellationToken) -> Self {
         Self { face, fixed: Some(who), log: Log::default(), gone }
     }
 
-    fn who(&self, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
+    fn who(&self, context: &RequestContext<RoleServer>) -> Result<ToolCaller, ErrorData> {
         let who = self.fixed.clone().or_else(|| asked(&context.extensions).map(|asked| asked.who));
         who.ok_or_else(|| ErrorData::internal_error("it is not known who asks", None))
     }
@@ -97,11 +97,11 @@ impl Server {
     /// calls it off, and when it is gone.
     async fn run(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         name: &str,
         arguments: Value,
         context: &RequestContext<RoleServer>,
-    ) -> Reply {
+    ) -> ToolReply {
         let (heard, stop) = (Heard::new(), CancellationToken::new());
         let left = asked(&context.extensions).map_or_else(CancellationToken::new, |asked| asked.gone);
         let mut note = |progress| heard.note(&progress);
@@ -112,7 +112,7 @@ impl Server {
             }
         };
         // On the heap: what a tool does is too much for a thread's stack.
-        let mut call: Pin<Box<dyn Future<Output = Reply> + Send + '_>> = Box::pin(call);
+        let mut call: Pin<Box<dyn Future<Output = ToolReply> + Send + '_>> = Box::pin(call);
         tokio::select! {
             reply = &mut call => return reply,
             () = self.tell(&heard, context) => {}
@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Tells those who listen where a call may have changed what is exported, before the call answers.
-    async fn note_exports(&self, who: &Who, name: &str, reply: &Reply) {
+    async fn note_exports(&self, who: &ToolCaller, name: &str, reply: &ToolReply) {
         let exported = name == "export_files" && !reply.is_error;
         let gone = name == "stop_session" && reply.value["success"] == true;
         let died = reply.value["error"].as_str().is_some_and(|error| error.starts_with("CONTAINER_DIED"));

@@ -1,8 +1,8 @@
 //! The server over stdin and stdout, for a client that starts it. Nothing but messages of the protocol is
 //! ever written to stdout.
 
-use crate::server::{Face, Server};
-use atoll_tool_sessions::{CancellationToken, Who};
+use crate::server::{Server, ServerContext};
+use atoll_tool_sessions::{CancellationToken, ToolCaller};
 use atoll_types::{Error, ErrorCode, Result};
 use rmcp::{
     RoleServer,
@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, ReadBuf, Stdin};
 const LONGEST_LINE: usize = 16 << 20;
 
 /// Serves one client until it closes its end, or `end` comes about. Whatever runs then is interrupted.
-pub async fn serve(face: Arc<Face>, who: Who, end: CancellationToken) -> Result<()> {
+pub async fn serve(face: Arc<ServerContext>, who: ToolCaller, end: CancellationToken) -> Result<()> {
     let gone = end.child_token();
     let stdin = Input { from: tokio::io::stdin(), gone: gone.clone() };
     let transport = AsyncRwTransport::<RoleServer, _, _>::new(stdin, tokio::io::stdout())

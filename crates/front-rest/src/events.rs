@@ -2,7 +2,7 @@
 //! does not read holds one page here, and slows nobody.
 
 use crate::{App, audit::uuid, auth::Who, error::Failure, listen::Ending, parse::Params, time::rfc3339};
-use atoll_core::{EventFollow, News};
+use atoll_core::{EventFollow, EventUpdate};
 use atoll_store::{EventQuery, EventRow, NewEvent, SandboxId};
 use atoll_types::Error;
 use axum::{
@@ -211,13 +211,13 @@ impl Sender {
         Some(out)
     }
 
-    fn add(&mut self, out: &mut String, news: atoll_types::Result<News>) {
+    fn add(&mut self, out: &mut String, news: atoll_types::Result<EventUpdate>) {
         match news {
-            Ok(News::Event(row)) => {
+            Ok(EventUpdate::Event(row)) => {
                 let item = EventItem::from(row);
                 write(out, item.id, &item.kind, &item);
             }
-            Ok(News::Missed { after, resume }) => {
+            Ok(EventUpdate::Missed { after, resume }) => {
                 let reason = format!(
                     "events after {after} are gone, or it never was; look at the sandboxes, and go on after {resume}"
                 );

@@ -104,14 +104,14 @@ async fn carry(socket: WebSocket, stream: PortStream, port: Port, hold: Option<L
         tokio::time::timeout(FAREWELL, async { while let Some(Ok(_)) = from_client.next().await {} }).await;
 }
 
-type Farewell = (u16, &'static str);
+type CloseReason = (u16, &'static str);
 
 async fn both(
     to_client: &mut SplitSink<WebSocket, Message>,
     from_client: &mut SplitStream<WebSocket>,
     from_port: ReadHalf<PortStream>,
     to_port: WriteHalf<PortStream>,
-) -> Farewell {
+) -> CloseReason {
     let (said, client_is_done) = oneshot::channel();
     let out = async {
         let sent = outward(to_client, from_port).await;
@@ -132,7 +132,7 @@ async fn inward(
     client: &mut SplitStream<WebSocket>,
     mut port: WriteHalf<PortStream>,
     done: oneshot::Sender<()>,
-) -> Farewell {
+) -> CloseReason {
     let mut done = Some(done);
     let mut finish = || _ = done.take().map(|done| done.send(()));
     let mut writable = true;
@@ -161,7 +161,7 @@ async fn inward(
 async fn outward(
     client: &mut SplitSink<WebSocket, Message>,
     mut port: ReadHalf<PortStream>,
-) -> Result<(), Farewell> {
+) -> Result<(), CloseReason> {
     let mut buffer = BytesMut::with_capacity(PIECE);
     loop {
         let read =

@@ -4,7 +4,7 @@
 
 use crate::{App, error::Failure};
 use atoll_core::Caller;
-use atoll_store::Begun;
+use atoll_store::ReplyState;
 use atoll_types::{Error, ErrorCode, Result};
 use axum::{
     http::{HeaderMap, StatusCode, header},
@@ -15,7 +15,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 /// What an operation answers.
-pub(crate) type Answer<T> = Result<(StatusCode, T), Failure>;
+pub(crate) type HandlerResult<T> = Result<(StatusCode, T), Failure>;
 
 /// What becomes an answer.
 pub(crate) trait Rendered: Send + 'static {
@@ -70,7 +70,7 @@ impl Repeat {
     }
 
     /// Where the request stands.
-    pub(crate) async fn begin(&self, app: &App, caller: &Caller) -> Result<Begun> {
+    pub(crate) async fn begin(&self, app: &App, caller: &Caller) -> Result<ReplyState> {
         app.core.begin_idempotent(caller, &self.key, self.request).await
     }
 
@@ -90,7 +90,7 @@ pub(crate) async fn once<T, F>(
 ) -> Result<Response, Failure>
 where
     T: Rendered,
-    F: Future<Output = Answer<T>> + Send + 'static,
+    F: Future<Output = HandlerResult<T>> + Send + 'static,
 {
     let Some(repeat) = repeat else {
         let (status, value) = work.await?;
@@ -106,17 +106,17 @@ async fn carry_out<T: Rendered>(
     caller: &Caller,
     repeat: &Repeat,
     busy: Busy,
-    work: impl Future<Output = Answer<T>>,
+    work: impl Future<Output = HandlerResult<T>>,
 ) -> Result<Response, Failure> {
     let ticket = match repeat.begin(app, caller).await? {
-        Begun::New(ticket) => Some(ticket),
-        Begun::InProgress if busy == Busy::Join => None,
-        Begun::InProgress => {
+        ReplyState::New(ticket) => Some(ticket),
+        ReplyState::InProgress if busy == Busy::Join => None,
+        ReplyState::InProgress => {
             let message = "a request with this Idempotency-Key is being carried out; ask again later";
             return Err(Error::new(ErrorCode::Conflict, message).into());
         }
-        Begun::Mismatch => return Err(Repeat::mismatch()),
-        Begun::Done(reply) => return Ok(replay(reply)),
+        ReplyState::Mismatch => return Err(Repeat::mismatch()),
+        ReplyState::Done(reply) => return Ok(replay(reply)),
     };
     match (work.await, ticket) {
         (Ok((status, value)), ticket) => {
@@ -146,13 +146,13 @@ pub(crate) async fn once_streamed<T>(
     let ticket = match &repeat {
         None => None,
         Some(repeat) => match repeat.begin(app, caller).await? {
-            Begun::New(ticket) => Some(ticket),
-            Begun::InProgress => None,
-            Begun::Done(_) => {
+            ReplyState::New(ticket) => Some(ticket),
+            ReplyState::InProgress => None,
+            ReplyState::Done(_) => {
                 known.await?;
                 None
             }
-            Begun::Mismatch => return Err(Repeat::mismatch()),
+            ReplyState::Mismatch => return Err(Repeat::mismatch()),
         },
     };
     match (work.await, ticket) {
@@ -171,7 +171,7 @@ pub(crate) async fn once_streamed<T>(
     }
 }
 
-fn replay(reply: atoll_store::Reply) -> Response {
+fn replay(reply: atoll_store::StoredReply) -> Response {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
     let headers = [
         (header::CONTENT_TYPE, "application/json"),

@@ -38,19 +38,19 @@ impl Unread {
 }
 
 /// The body of a request, which tells whether it was read to its end.
-pub(crate) struct Told {
+pub(crate) struct TrackedBody {
     body: Incoming,
     unread: Unread,
 }
 
-impl Told {
+impl TrackedBody {
     pub(crate) fn new(body: Incoming, unread: &Unread) -> Self {
         unread.set(!body.is_end_stream());
         Self { body, unread: unread.clone() }
     }
 }
 
-impl Body for Told {
+impl Body for TrackedBody {
     type Data = <Incoming as Body>::Data;
     type Error = <Incoming as Body>::Error;
 

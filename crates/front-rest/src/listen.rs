@@ -3,8 +3,8 @@
 
 use crate::{
     error::Failure,
-    linger::{Lingering, Told, Unread},
-    peers::{PeerPlace, Peers, Reserve},
+    linger::{Lingering, TrackedBody, Unread},
+    peers::{PeerConnection, Peers, Reserve},
 };
 use atoll_core::ConnectionLimits;
 use atoll_types::Error;
@@ -55,7 +55,7 @@ impl Ending {
 #[derive(Clone)]
 pub(crate) struct Life {
     /// Its place among all connections, free when the last holder is gone.
-    _place: Arc<(OwnedSemaphorePermit, PeerPlace)>,
+    _place: Arc<(OwnedSemaphorePermit, PeerConnection)>,
     ending: Ending,
 }
 
@@ -126,7 +126,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life
     let service = service_fn(move |request: Request<Incoming>| {
         first.notify_one();
         let (app, life) = (app.clone(), held.clone());
-        let mut request = request.map(|body| Body::new(Told::new(body, &told)));
+        let mut request = request.map(|body| Body::new(TrackedBody::new(body, &told)));
         async move {
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(life);

@@ -25,7 +25,7 @@ impl Peers {
     }
 
     /// One more connection of this peer, unless it has so many.
-    pub(crate) fn take(&self, peer: SocketAddr, most: usize) -> Option<PeerPlace> {
+    pub(crate) fn take(&self, peer: SocketAddr, most: usize) -> Option<PeerConnection> {
         let peer = peer_of(peer);
         let mut counts = self.counts();
         let count = counts.entry(peer).or_default();
@@ -33,17 +33,17 @@ impl Peers {
             return None;
         }
         *count += 1;
-        Some(PeerPlace { peers: self.clone(), peer })
+        Some(PeerConnection { peers: self.clone(), peer })
     }
 }
 
 /// One of a peer's connections, until it is dropped.
-pub(crate) struct PeerPlace {
+pub(crate) struct PeerConnection {
     peers: Peers,
     peer: IpAddr,
 }
 
-impl Drop for PeerPlace {
+impl Drop for PeerConnection {
     fn drop(&mut self) {
         let mut counts = self.peers.counts();
         if let Some(count) = counts.get_mut(&self.peer) {

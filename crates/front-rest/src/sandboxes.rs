@@ -20,7 +20,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use utoipa::IntoParams;
 
-type Reply<T> = Result<Json<T>, Failure>;
+type HandlerResult<T> = Result<Json<T>, Failure>;
 
 /// Creates a sandbox, or finds the one with this session key.
 #[utoipa::path(post, path = "/api/v1/sandboxes", tag = "sandboxes", request_body = CreateBody,
@@ -140,7 +140,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
     Params(params): Params<ListParams>,
-) -> Reply<SandboxPage> {
+) -> HandlerResult<SandboxPage> {
     let (query, page, page_size) = params.query()?;
     let found = app.core.list(&caller, query).await.map_err(Failure::in_query)?;
     Ok(Json(page_of(found, page, page_size)))
@@ -159,7 +159,11 @@ pub(crate) fn page_of(found: Page, page: u64, page_size: u32) -> SandboxPage {
 /// One sandbox.
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
     responses((status = 200, body = Sandbox), (status = 404)))]
-pub(crate) async fn get(State(app): State<App>, Who(caller): Who, Path(id): Path<String>) -> Reply<Sandbox> {
+pub(crate) async fn get(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> HandlerResult<Sandbox> {
     Ok(Json(app.core.get(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -172,7 +176,7 @@ pub(crate) async fn patch(
     Who(caller): Who,
     Path(id): Path<String>,
     Raw(body): Raw,
-) -> Reply<Sandbox> {
+) -> HandlerResult<Sandbox> {
     let id = sandbox_id(&id)?;
     let request: PatchBody = json(&body)?;
     Ok(Json(app.core.patch(&caller, id, request.into()).await?.into()))
@@ -193,7 +197,11 @@ pub(crate) async fn destroy(
 /// Ends its container and keeps its volume.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/stop", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
     responses((status = 200, body = Sandbox), (status = 404), (status = 409)))]
-pub(crate) async fn stop(State(app): State<App>, Who(caller): Who, Path(id): Path<String>) -> Reply<Sandbox> {
+pub(crate) async fn stop(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(id): Path<String>,
+) -> HandlerResult<Sandbox> {
     Ok(Json(app.core.stop(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -205,7 +213,7 @@ pub(crate) async fn pause(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> Reply<Sandbox> {
+) -> HandlerResult<Sandbox> {
     Ok(Json(app.core.pause(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -218,7 +226,7 @@ pub(crate) async fn resume(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> Reply<Sandbox> {
+) -> HandlerResult<Sandbox> {
     Ok(Json(app.core.resume(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -239,7 +247,7 @@ pub(crate) async fn activity(
     Who(caller): Who,
     Path(id): Path<String>,
     Params(params): Params<ActivityParams>,
-) -> Reply<Vec<ActivityItem>> {
+) -> HandlerResult<Vec<ActivityItem>> {
     let id = sandbox_id(&id)?;
     let entries =
         app.core.activities(&caller, id, params.limit.unwrap_or(50)).await.map_err(Failure::in_query)?;

@@ -32,16 +32,16 @@ const MOST_FILES: usize = 100;
 /// How long an upload may stand still, and how long a call may take to arrive.
 const STILL: Duration = Duration::from_secs(60);
 
-fn who(caller: Caller, thread: &str) -> Result<atoll_tool_sessions::Who, Failure> {
+fn who(caller: Caller, thread: &str) -> Result<atoll_tool_sessions::ToolCaller, Failure> {
     let thread: ThreadId = thread.parse().map_err(Failure::in_path)?;
-    Ok(atoll_tool_sessions::Who { caller, thread, address: None })
+    Ok(atoll_tool_sessions::ToolCaller { caller, thread, address: None })
 }
 
 /// The address by which this server was asked.
 fn address(headers: &header::HeaderMap) -> Option<String> {
     let host = headers.get(header::HOST)?.to_str().ok()?;
     let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    atoll_tool_sessions::Who::address_of(host, https)
+    atoll_tool_sessions::ToolCaller::address_of(host, https)
 }
 
 /// A tool.

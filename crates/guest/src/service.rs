@@ -34,9 +34,9 @@ impl GuestService {
 /// Characters of a command in a list.
 const LISTED_COMMAND: usize = 200;
 
-type Reply<T> = Result<Response<T>, Status>;
+type RpcResult<T> = Result<Response<T>, Status>;
 
-fn reply<T>(result: Result<T, Error>) -> Reply<T> {
+fn reply<T>(result: Result<T, Error>) -> RpcResult<T> {
     result.map(Response::new).map_err(|e| to_status(&e))
 }
 
@@ -47,7 +47,7 @@ impl Guest for GuestService {
     type ListDirStream = EntryStream;
     type ReadFileStream = FileStream;
 
-    async fn hello(&self, request: Request<HelloRequest>) -> Reply<HelloReply> {
+    async fn hello(&self, request: Request<HelloRequest>) -> RpcResult<HelloReply> {
         let HelloRequest { min_protocol, max_protocol } = request.into_inner();
         let protocol = negotiate(min_protocol..=max_protocol, MIN_PROTOCOL..=MAX_PROTOCOL);
         let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -59,34 +59,34 @@ impl Guest for GuestService {
         }))
     }
 
-    async fn configure(&self, request: Request<ConfigureRequest>) -> Reply<ConfigureReply> {
+    async fn configure(&self, request: Request<ConfigureRequest>) -> RpcResult<ConfigureReply> {
         reply(self.execs.configure(request.into_inner()).map(|()| ConfigureReply {}))
     }
 
-    async fn exec(&self, request: Request<ExecRequest>) -> Reply<EventStream> {
+    async fn exec(&self, request: Request<ExecRequest>) -> RpcResult<EventStream> {
         let exec = self.execs.start(request.into_inner()).map_err(|e| to_status(&e))?;
         // Following begins before the first byte can come, so that a lossless command loses none.
         let events = follow(exec.clone(), self.execs.spool.clone(), 0, true);
         reply(self.execs.started(&exec).await.map(|()| events))
     }
 
-    async fn start_exec(&self, request: Request<ExecRequest>) -> Reply<ExecInfo> {
+    async fn start_exec(&self, request: Request<ExecRequest>) -> RpcResult<ExecInfo> {
         let exec = self.execs.start(request.into_inner()).map_err(|e| to_status(&e))?;
         reply(self.execs.started(&exec).await.map(|()| exec.info()))
     }
 
-    async fn attach(&self, request: Request<AttachRequest>) -> Reply<EventStream> {
+    async fn attach(&self, request: Request<AttachRequest>) -> RpcResult<EventStream> {
         let AttachRequest { exec_id, from, follow: wait } = request.into_inner();
         reply(self.execs.get(&exec_id).map(|exec| follow(exec, self.execs.spool.clone(), from, wait)))
     }
 
-    async fn get_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {
+    async fn get_exec(&self, request: Request<ExecRef>) -> RpcResult<ExecInfo> {
         let exec = self.execs.get(&request.get_ref().exec_id).map_err(|e| to_status(&e))?;
         let gone = || Error::internal("nothing is known of the command");
         reply(infos(&[exec]).await.pop().ok_or_else(gone))
     }
 
-    async fn list_execs(&self, _: Request<ListExecsRequest>) -> Reply<ListExecsReply> {
+    async fn list_execs(&self, _: Request<ListExecsRequest>) -> RpcResult<ListExecsReply> {
         let mut execs = infos(&self.execs.all()).await;
         for info in &mut execs {
             // Many commands must fit into one message; asked for alone, each has more.
@@ -97,7 +97,7 @@ impl Guest for GuestService {
         Ok(Response::new(ListExecsReply { execs }))
     }
 
-    async fn write_stdin(&self, request: Request<Streaming<StdinChunk>>) -> Reply<StdinReply> {
+    async fn write_stdin(&self, request: Request<Streaming<StdinChunk>>) -> RpcResult<StdinReply> {
         let mut chunks = request.into_inner();
         let mut exec = None;
         let mut written = 0;
@@ -117,55 +117,55 @@ impl Guest for GuestService {
         Ok(Response::new(StdinReply { written }))
     }
 
-    async fn signal_exec(&self, request: Request<SignalRequest>) -> Reply<SignalReply> {
+    async fn signal_exec(&self, request: Request<SignalRequest>) -> RpcResult<SignalReply> {
         let SignalRequest { exec_id, signal } = request.into_inner();
         reply(self.execs.get(&exec_id).and_then(|exec| exec.signal(signal)).map(|()| SignalReply {}))
     }
 
-    async fn resize_exec(&self, request: Request<ResizeRequest>) -> Reply<ResizeReply> {
+    async fn resize_exec(&self, request: Request<ResizeRequest>) -> RpcResult<ResizeReply> {
         let ResizeRequest { exec_id, terminal } = request.into_inner();
         reply(self.execs.get(&exec_id).and_then(|exec| exec.resize(terminal)).map(|()| ResizeReply {}))
     }
 
-    async fn kill_exec(&self, request: Request<ExecRef>) -> Reply<ExecInfo> {
+    async fn kill_exec(&self, request: Request<ExecRef>) -> RpcResult<ExecInfo> {
         let exec = self.execs.get(&request.get_ref().exec_id).map_err(|e| to_status(&e))?;
         exec.kill().await;
         Ok(Response::new(exec.info()))
     }
 
-    async fn forget_exec(&self, request: Request<ExecRef>) -> Reply<ForgetReply> {
+    async fn forget_exec(&self, request: Request<ExecRef>) -> RpcResult<ForgetReply> {
         reply(self.execs.forget(&request.get_ref().exec_id).map(|()| ForgetReply {}))
     }
 
-    async fn find_socket(&self, request: Request<SocketRef>) -> Reply<ExecRef> {
+    async fn find_socket(&self, request: Request<SocketRef>) -> RpcResult<ExecRef> {
         reply(sockets::owner(&self.files, &self.execs, request.into_inner()).await)
     }
 
-    async fn stat(&self, request: Request<StatRequest>) -> Reply<FileEntry> {
+    async fn stat(&self, request: Request<StatRequest>) -> RpcResult<FileEntry> {
         reply(self.files.stat(request.into_inner()).await)
     }
 
-    async fn list_dir(&self, request: Request<ListDirRequest>) -> Reply<EntryStream> {
+    async fn list_dir(&self, request: Request<ListDirRequest>) -> RpcResult<EntryStream> {
         reply(self.files.list(request.into_inner()).await)
     }
 
-    async fn read_file(&self, request: Request<ReadFileRequest>) -> Reply<FileStream> {
+    async fn read_file(&self, request: Request<ReadFileRequest>) -> RpcResult<FileStream> {
         reply(self.files.read(request.into_inner()).await)
     }
 
-    async fn write_file(&self, request: Request<Streaming<WriteChunk>>) -> Reply<FileEntry> {
+    async fn write_file(&self, request: Request<Streaming<WriteChunk>>) -> RpcResult<FileEntry> {
         self.files.write(request.into_inner()).await.map(Response::new)
     }
 
-    async fn remove(&self, request: Request<RemoveRequest>) -> Reply<RemoveReply> {
+    async fn remove(&self, request: Request<RemoveRequest>) -> RpcResult<RemoveReply> {
         reply(self.files.remove(request.into_inner()).await.map(|()| RemoveReply {}))
     }
 
-    async fn make_dir(&self, request: Request<MakeDirRequest>) -> Reply<FileEntry> {
+    async fn make_dir(&self, request: Request<MakeDirRequest>) -> RpcResult<FileEntry> {
         reply(self.files.make_dir(request.into_inner()).await)
     }
 
-    async fn r#move(&self, request: Request<MoveRequest>) -> Reply<FileEntry> {
+    async fn r#move(&self, request: Request<MoveRequest>) -> RpcResult<FileEntry> {
         reply(self.files.rename(request.into_inner()).await)
     }
 }

@@ -104,13 +104,13 @@ pub struct Request {
     /// Repeated by the answer.
     pub tag: ExecId,
     /// What is wanted.
-    pub ask: Ask,
+    pub ask: RequestKind,
 }
 
 /// What the host wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Ask {
+pub enum RequestKind {
     /// A kernel. Answered by [`Answer::Kernel`] when its interpreter is ready.
     Start(Start),
     /// A cell. Answered by [`Answer::Queued`] at once; its events follow, the last of them `ended`.
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_request_is_a_line() {
-        let ask = Ask::Interrupt { kernel: KernelId::random(), cell: None };
+        let ask = RequestKind::Interrupt { kernel: KernelId::random(), cell: None };
         let request = Request { tag: ExecId::random(), ask };
         let line = serde_json::to_string(&request).unwrap();
         assert!(!line.contains('\n'));

@@ -56,7 +56,7 @@ pub fn encode<T: Serialize>(message: &T, max: usize) -> Result<Vec<u8>, FrameErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, CreateRequest, Envelope, MAX_PROTOCOL, MAX_USAGES, Reply, Request};
+    use crate::{CreateRequest, Envelope, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MAX_USAGES, Request};
     use atoll_types::{ContainerId, Limits, Profile, Usage, VolumeId};
     use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ mod tests {
             disk_limit_bytes: most,
         };
         let all = (0..MAX_USAGES).map(|_| (ContainerId::random(), usage)).collect();
-        assert!(encode(&Answer::Ok(Reply::Usages(all)), MAX_ANSWER).is_ok());
+        assert!(encode(&LauncherAnswer::Ok(LauncherReply::Usages(all)), MAX_ANSWER).is_ok());
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 //!
 //! One connection carries one request and its answer. A request carries ids and names, never a host
 //! path and never a descriptor; an answer may have descriptors beside its first byte, as many as it
-//! says ([`Reply::descriptors`]). Nothing here does I/O: it turns messages into frames and back, and
+//! says ([`LauncherReply::descriptors`]). Nothing here does I/O: it turns messages into frames and back, and
 //! the launcher's side treats every frame as hostile.
 
 mod frame;
@@ -14,8 +14,8 @@ mod spool;
 pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
 pub use layout::Layout;
 pub use message::{
-    Answer, ContainerState, ContainerStatus, CreateRequest, Envelope, Family, Launcher, Reply, Report,
-    Request, SocketsRequest, TrustRequest, VolumeStatus,
+    ContainerState, ContainerStatus, CreateRequest, Envelope, Family, Launcher, LauncherAnswer,
+    LauncherReply, Report, Request, SocketsRequest, TrustRequest, VolumeStatus,
 };
 pub use observe::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
 pub use spool::{output_bytes, spool_bytes};

@@ -21,60 +21,60 @@ pub enum Request {
     /// Who are you? Answered in every protocol.
     Hello,
     /// Stay when the last container and the last connection are gone, also if started to end then, and
-    /// obey these users too, which only root may say. [`Reply::Done`].
+    /// obey these users too, which only root may say. [`LauncherReply::Done`].
     Stay {
         /// By their numbers.
         client_uids: Vec<u32>,
     },
-    /// Makes and starts a container. [`Reply::Created`] with the descriptors of its gate.
+    /// Makes and starts a container. [`LauncherReply::Created`] with the descriptors of its gate.
     Create(Box<CreateRequest>),
-    /// Ends a container and frees all that it had; fine when there is none. [`Reply::Done`].
+    /// Ends a container and frees all that it had; fine when there is none. [`LauncherReply::Done`].
     Destroy(ContainerId),
-    /// How is it? [`Reply::Container`].
+    /// How is it? [`LauncherReply::Container`].
     Inspect(ContainerId),
-    /// Every container of this launcher. [`Reply::Containers`].
+    /// Every container of this launcher. [`LauncherReply::Containers`].
     List,
-    /// Answers when the container is dead. [`Reply::Died`].
+    /// Answers when the container is dead. [`LauncherReply::Died`].
     Wait(ContainerId),
-    /// A stream to PID 1. [`Reply::Connected`] with a descriptor.
+    /// A stream to PID 1. [`LauncherReply::Connected`] with a descriptor.
     Connect(ContainerId),
-    /// New TCP sockets that belong to the container's network. [`Reply::Sockets`] with as many
+    /// New TCP sockets that belong to the container's network. [`LauncherReply::Sockets`] with as many
     /// descriptors, none of them connected.
     Sockets(SocketsRequest),
-    /// The TCP ports that something inside listens on. [`Reply::Ports`].
+    /// The TCP ports that something inside listens on. [`LauncherReply::Ports`].
     Ports(ContainerId),
-    /// The sockets by which whatever is inside can ask to get out. [`Reply::EgressSockets`] with descriptors.
+    /// The sockets by which whatever is inside can ask to get out. [`LauncherReply::EgressSockets`] with descriptors.
     EgressSockets(ContainerId),
     /// Which certificate containers are told to trust beside those of their image, from now on.
-    /// [`Reply::Done`].
+    /// [`LauncherReply::Done`].
     Trust(TrustRequest),
-    /// Changes what the container may use. [`Reply::Done`].
+    /// Changes what the container may use. [`LauncherReply::Done`].
     SetLimits(ContainerId, Limits),
     /// The same, for a container that was made before it was known for whom. Refused where it was made of
-    /// another image than a new one would be. [`Reply::Done`].
+    /// another image than a new one would be. [`LauncherReply::Done`].
     Claim(ContainerId, Limits),
-    /// Whether the container was made of what a new one would be made of. [`Reply::Current`].
+    /// Whether the container was made of what a new one would be made of. [`LauncherReply::Current`].
     Current(ContainerId),
     /// Lets all of a container stand still; answers when it does. Fine when it does already.
-    /// [`Reply::Done`].
+    /// [`LauncherReply::Done`].
     Pause(ContainerId),
-    /// Lets it go on. Fine when it does. [`Reply::Done`].
+    /// Lets it go on. Fine when it does. [`LauncherReply::Done`].
     Unpause(ContainerId),
-    /// What a container that lives uses. [`Reply::Usages`] with one.
+    /// What a container that lives uses. [`LauncherReply::Usages`] with one.
     Usage(ContainerId),
-    /// The same of every one that lives, up to [`crate::MAX_USAGES`]. [`Reply::Usages`].
+    /// The same of every one that lives, up to [`crate::MAX_USAGES`]. [`LauncherReply::Usages`].
     Usages,
-    /// Every volume. [`Reply::Volumes`].
+    /// Every volume. [`LauncherReply::Volumes`].
     ListVolumes,
-    /// Deletes a volume; fine when there is none, refused while a container uses it. [`Reply::Done`].
+    /// Deletes a volume; fine when there is none, refused while a container uses it. [`LauncherReply::Done`].
     RemoveVolume(VolumeId),
     /// Gives a volume that no container uses another limit.
     ResizeVolume(VolumeId, u64),
-    /// What the launcher found on this machine. [`Reply::Report`].
+    /// What the launcher found on this machine. [`LauncherReply::Report`].
     Report,
-    /// Destroys every container, unmounts, and ends the launcher and its monitor. [`Reply::Done`].
+    /// Destroys every container, unmounts, and ends the launcher and its monitor. [`LauncherReply::Done`].
     Shutdown,
-    /// The same, and deletes all volumes and images. [`Reply::Done`].
+    /// The same, and deletes all volumes and images. [`LauncherReply::Done`].
     Purge,
 }
 
@@ -211,9 +211,9 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
-pub enum Reply {
+pub enum LauncherReply {
     Hello(Launcher),
-    /// With the descriptors of [`Reply::EgressSockets`].
+    /// With the descriptors of [`LauncherReply::EgressSockets`].
     Created {
         status: Box<ContainerStatus>,
         redirected: bool,
@@ -248,7 +248,7 @@ pub enum Reply {
     Current(bool),
 }
 
-impl Reply {
+impl LauncherReply {
     /// How many descriptors come with it. Whoever receives more or fewer has not received an answer.
     #[must_use]
     pub fn descriptors(&self) -> usize {
@@ -275,27 +275,27 @@ impl Reply {
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum LauncherAnswer {
     /// It went well.
-    Ok(Reply),
+    Ok(LauncherReply),
     /// It did not.
     Err(Error),
 }
 
-impl From<Answer> for Result<Reply, Error> {
-    fn from(answer: Answer) -> Self {
+impl From<LauncherAnswer> for Result<LauncherReply, Error> {
+    fn from(answer: LauncherAnswer) -> Self {
         match answer {
-            Answer::Ok(reply) => Ok(reply),
-            Answer::Err(error) => Err(error),
+            LauncherAnswer::Ok(reply) => Ok(reply),
+            LauncherAnswer::Err(error) => Err(error),
         }
     }
 }
 
-impl From<Result<Reply, Error>> for Answer {
-    fn from(result: Result<Reply, Error>) -> Self {
+impl From<Result<LauncherReply, Error>> for LauncherAnswer {
+    fn from(result: Result<LauncherReply, Error>) -> Self {
         match result {
-            Ok(reply) => Answer::Ok(reply),
-            Err(error) => Answer::Err(error),
+            Ok(reply) => LauncherAnswer::Ok(reply),
+            Err(error) => LauncherAnswer::Err(error),
         }
     }
 }

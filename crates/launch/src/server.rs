@@ -12,7 +12,7 @@ use crate::{
     options::Options,
     reap, record, repair, staying, sys, wire, worker,
 };
-use atoll_launch_proto::{Answer, Layout};
+use atoll_launch_proto::{LauncherAnswer, Layout};
 use atoll_storage::{Storage, StorageConfig};
 use atoll_types::{Error, ErrorCode};
 use rustix::{
@@ -141,7 +141,7 @@ fn bind(layout: &Layout) -> io::Result<UnixListener> {
 /// Says why nothing is done, to somebody whose request nobody reads. It must not wait for them.
 fn refuse(stream: &mut UnixStream, why: &str) {
     if stream.set_nonblocking(true).is_ok() {
-        wire::write_answer(stream, &Answer::Err(Error::new(ErrorCode::Unavailable, why)));
+        wire::write_answer(stream, &LauncherAnswer::Err(Error::new(ErrorCode::Unavailable, why)));
     }
 }
 

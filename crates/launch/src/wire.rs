@@ -2,7 +2,8 @@
 //! checked and whose bytes are not trusted.
 
 use atoll_launch_proto::{
-    Answer, Envelope, HEADER, MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, Reply, decode, encode, frame_length,
+    Envelope, HEADER, LauncherAnswer, LauncherReply, MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, decode,
+    encode, frame_length,
 };
 use atoll_types::{Error, Result};
 use rustix::{
@@ -66,9 +67,9 @@ fn read_plain(stream: &UnixStream, mut buffer: &mut [u8]) -> io::Result<()> {
 }
 
 /// Writes the answer. A client that has gone away is no fault of ours.
-pub(crate) fn write_answer(stream: &mut UnixStream, answer: &Answer) {
+pub(crate) fn write_answer(stream: &mut UnixStream, answer: &LauncherAnswer) {
     let frame = encode(answer, MAX_ANSWER)
-        .or_else(|e| encode(&Answer::Err(Error::internal(e.to_string())), MAX_ANSWER))
+        .or_else(|e| encode(&LauncherAnswer::Err(Error::internal(e.to_string())), MAX_ANSWER))
         .unwrap_or_default();
     let _ = stream.set_write_timeout(Some(PATIENCE));
     if let Err(error) = stream.write_all(&frame) {
@@ -77,11 +78,15 @@ pub(crate) fn write_answer(stream: &mut UnixStream, answer: &Answer) {
 }
 
 /// Writes the answer with its descriptors beside its first byte.
-pub(crate) fn write_answer_with(stream: &mut UnixStream, reply: Reply, fds: &[OwnedFd]) -> Result<()> {
+pub(crate) fn write_answer_with(
+    stream: &mut UnixStream,
+    reply: LauncherReply,
+    fds: &[OwnedFd],
+) -> Result<()> {
     if reply.descriptors() != fds.len() || fds.len() > MAX_DESCRIPTORS {
         return Err(Error::internal("an answer does not say how many descriptors it has"));
     }
-    let frame = encode(&Answer::Ok(reply), MAX_ANSWER).map_err(|e| Error::internal(e.to_string()))?;
+    let frame = encode(&LauncherAnswer::Ok(reply), MAX_ANSWER).map_err(|e| Error::internal(e.to_string()))?;
     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
     send_frame(stream, &frame, &fds)
         .map_err(|e| Error::internal(format!("the client did not wait for its answer: {e}")))

@@ -1,7 +1,9 @@
 //! One request, in a process of its own: read it, do it, answer it, end.
 
 use crate::{context::Context, ops, staying, trust, wire};
-use atoll_launch_proto::{Answer, Envelope, Launcher, MAX_PROTOCOL, MIN_PROTOCOL, Reply, Request};
+use atoll_launch_proto::{
+    Envelope, Launcher, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MIN_PROTOCOL, Request,
+};
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -18,7 +20,7 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
     let request = match wire::read_request(&mut stream).and_then(accept) {
         Ok(request) => request,
         Err(error) => {
-            wire::write_answer(&mut stream, &Answer::Err(error));
+            wire::write_answer(&mut stream, &LauncherAnswer::Err(error));
             return 0;
         }
     };
@@ -34,7 +36,10 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
                 &mut stream,
                 made.map(|(status, egress_sockets)| {
                     let redirected = egress_sockets.redirected();
-                    (Reply::Created { status: Box::new(status), redirected }, egress_sockets.into_sockets())
+                    (
+                        LauncherReply::Created { status: Box::new(status), redirected },
+                        egress_sockets.into_sockets(),
+                    )
                 }),
             );
             if hold {
@@ -49,7 +54,7 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
         Request::Pause(container) => {
             let result = ops::pause(context, container);
             let paused = result.is_ok();
-            wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
+            wire::write_answer(&mut stream, &result.map(|()| LauncherReply::Done).into());
             // Nobody waits for this.
             if paused {
                 drop(stream);
@@ -58,7 +63,10 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
         }
         Request::Sockets(asked) => {
             let made = ops::sockets(context, asked);
-            with_descriptors(&mut stream, made.map(|fds| (Reply::Sockets { count: asked.count }, fds)));
+            with_descriptors(
+                &mut stream,
+                made.map(|fds| (LauncherReply::Sockets { count: asked.count }, fds)),
+            );
         }
         Request::EgressSockets(container) => {
             let made = ops::egress_sockets(context, container);
@@ -66,7 +74,7 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
                 &mut stream,
                 made.map(|egress_sockets| {
                     (
-                        Reply::EgressSockets { redirected: egress_sockets.redirected() },
+                        LauncherReply::EgressSockets { redirected: egress_sockets.redirected() },
                         egress_sockets.into_sockets(),
                     )
                 }),
@@ -79,12 +87,12 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
                 Request::Purge => PURGE,
                 _ => SHUT_DOWN,
             };
-            wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
+            wire::write_answer(&mut stream, &result.map(|()| LauncherReply::Done).into());
             return code;
         }
         Request::Stay { client_uids } => {
             let result = staying::remember(context, wire::peer_uid(&stream).ok(), &client_uids);
-            wire::write_answer(&mut stream, &result.map(|()| Reply::Done).into());
+            wire::write_answer(&mut stream, &result.map(|()| LauncherReply::Done).into());
             return STAY;
         }
         request => wire::write_answer(&mut stream, &answer(context, request).into()),
@@ -92,9 +100,9 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
     0
 }
 
-fn with_descriptors(stream: &mut UnixStream, made: Result<(Reply, Vec<OwnedFd>)>) {
+fn with_descriptors(stream: &mut UnixStream, made: Result<(LauncherReply, Vec<OwnedFd>)>) {
     if let Err(error) = made.and_then(|(reply, fds)| wire::write_answer_with(stream, reply, &fds)) {
-        wire::write_answer(stream, &Answer::Err(error));
+        wire::write_answer(stream, &LauncherAnswer::Err(error));
     }
 }
 
@@ -107,34 +115,38 @@ fn accept(envelope: Envelope) -> Result<Request> {
     Err(Error::new(ErrorCode::VersionMismatch, message).at("protocol"))
 }
 
-fn answer(context: &Context, request: Request) -> Result<Reply> {
+fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
     match request {
-        Request::Hello => Ok(Reply::Hello(Launcher {
+        Request::Hello => Ok(LauncherReply::Hello(Launcher {
             release: env!("CARGO_PKG_VERSION").into(),
             min_protocol: MIN_PROTOCOL,
             max_protocol: MAX_PROTOCOL,
         })),
-        Request::Destroy(container) => ops::destroy(context, container).map(|()| Reply::Done),
+        Request::Destroy(container) => ops::destroy(context, container).map(|()| LauncherReply::Done),
         Request::Inspect(container) => {
-            ops::inspect(context, container).map(|s| Reply::Container(Box::new(s)))
+            ops::inspect(context, container).map(|s| LauncherReply::Container(Box::new(s)))
         }
-        Request::List => Ok(Reply::Containers(ops::list(context))),
+        Request::List => Ok(LauncherReply::Containers(ops::list(context))),
         Request::SetLimits(container, limits) => {
-            ops::set_limits(context, container, &limits).map(|()| Reply::Done)
+            ops::set_limits(context, container, &limits).map(|()| LauncherReply::Done)
         }
-        Request::Claim(container, limits) => ops::claim(context, container, &limits).map(|()| Reply::Done),
-        Request::Current(container) => ops::current(context, container).map(Reply::Current),
-        Request::Unpause(container) => ops::unpause(context, container).map(|()| Reply::Done),
-        Request::ListVolumes => ops::list_volumes(context).map(Reply::Volumes),
-        Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| Reply::Done),
+        Request::Claim(container, limits) => {
+            ops::claim(context, container, &limits).map(|()| LauncherReply::Done)
+        }
+        Request::Current(container) => ops::current(context, container).map(LauncherReply::Current),
+        Request::Unpause(container) => ops::unpause(context, container).map(|()| LauncherReply::Done),
+        Request::ListVolumes => ops::list_volumes(context).map(LauncherReply::Volumes),
+        Request::RemoveVolume(volume) => ops::remove_volume(context, volume).map(|()| LauncherReply::Done),
         Request::ResizeVolume(volume, bytes) => {
-            ops::resize_volume(context, volume, bytes).map(|()| Reply::Done)
+            ops::resize_volume(context, volume, bytes).map(|()| LauncherReply::Done)
         }
-        Request::Report => ops::report(context).map(Reply::Report),
-        Request::Ports(container) => ops::ports(context, container).map(Reply::Ports),
-        Request::Trust(asked) => trust::set(context, &asked.certificate_pem).map(|()| Reply::Done),
-        Request::Usage(container) => ops::usage(context, container).map(|one| Reply::Usages(vec![one])),
-        Request::Usages => Ok(Reply::Usages(ops::usages(context))),
+        Request::Report => ops::report(context).map(LauncherReply::Report),
+        Request::Ports(container) => ops::ports(context, container).map(LauncherReply::Ports),
+        Request::Trust(asked) => trust::set(context, &asked.certificate_pem).map(|()| LauncherReply::Done),
+        Request::Usage(container) => {
+            ops::usage(context, container).map(|one| LauncherReply::Usages(vec![one]))
+        }
+        Request::Usages => Ok(LauncherReply::Usages(ops::usages(context))),
         Request::Create(_)
         | Request::EgressSockets(_)
         | Request::Wait(_)

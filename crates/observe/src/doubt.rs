@@ -8,7 +8,7 @@
 
 use crate::{
     life::Start,
-    links::{Links, Place, Suspect},
+    links::{Links, RenamedName, Suspect},
     touched::names_of,
     tree::Tree,
     window::Window,
@@ -16,7 +16,7 @@ use crate::{
 use std::collections::HashMap;
 
 /// Places by the files that may have been there.
-type Perhaps = HashMap<u64, Vec<Place>>;
+type Perhaps = HashMap<u64, Vec<RenamedName>>;
 
 /// Settles the names in doubt. True: a name is missing that cannot be found.
 pub(crate) fn settle(tree: &Tree, window: &mut Window) -> bool {

@@ -24,7 +24,7 @@ pub(crate) struct Suspect {
 }
 
 /// A name to which a file was renamed, by folder.
-pub(crate) type Place = (u64, Name);
+pub(crate) type RenamedName = (u64, Name);
 
 /// What is in doubt.
 #[derive(Default)]
@@ -32,9 +32,9 @@ pub(crate) struct Links {
     last: HashMap<Thread, u64>,
     pub(crate) suspects: HashMap<u64, Suspect>,
     /// Renames by the victim that was reported, which had other turns.
-    victims: HashMap<u64, Vec<Place>>,
+    victims: HashMap<u64, Vec<RenamedName>>,
     /// Renames without, by thread.
-    unnamed: HashMap<Thread, Vec<Place>>,
+    unnamed: HashMap<Thread, Vec<RenamedName>>,
     /// How many names files had when the window opened, of those that are known to have had several.
     pub(crate) several: HashMap<u64, u32>,
 }
@@ -72,7 +72,7 @@ impl Links {
     }
 
     /// A rename may have had one of the suspects for a victim.
-    pub(crate) fn doubt(&mut self, thread: Thread, victim: Option<u64>, place: Place) {
+    pub(crate) fn doubt(&mut self, thread: Thread, victim: Option<u64>, place: RenamedName) {
         match victim {
             Some(victim) => self.victims.entry(victim).or_default().push(place),
             None => self.unnamed.entry(thread).or_default().push(place),
@@ -84,7 +84,7 @@ impl Links {
     }
 
     /// A rename that may have had this file for a victim; rather one that names it.
-    pub(crate) fn take_doubt(&mut self, inode: u64, suspect: &Suspect) -> Option<Place> {
+    pub(crate) fn take_doubt(&mut self, inode: u64, suspect: &Suspect) -> Option<RenamedName> {
         let named = self.victims.get_mut(&inode).and_then(Vec::pop);
         named.or_else(|| suspect.threads.iter().find_map(|thread| self.unnamed.get_mut(thread)?.pop()))
     }

@@ -6,7 +6,7 @@ use crate::{
     found::{self, Found},
     life::{Life, Start},
     places::Places,
-    told::Told,
+    reported::ReportedFiles,
     touched,
     tree::Tree,
     walk,
@@ -21,14 +21,14 @@ pub(crate) const MOST_NAMES: usize = 4096;
 
 /// What is kept of a tree from one window to the next.
 pub(crate) struct Memory {
-    pub(crate) told: Told,
+    pub(crate) told: ReportedFiles,
     /// Sockets, pipes and the like: when one is deleted, no file was.
     pub(crate) special: HashSet<u64>,
 }
 
 impl Memory {
     pub(crate) fn new() -> Self {
-        Self { told: Told::new(), special: HashSet::new() }
+        Self { told: ReportedFiles::new(), special: HashSet::new() }
     }
 
     fn note_special(&mut self, inode: u64) {

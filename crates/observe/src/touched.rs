@@ -14,7 +14,7 @@ use rustix::{
 };
 
 /// A name of a file now: folder, name, what is there.
-pub(crate) type Place = (u64, Vec<u8>, Found);
+pub(crate) type CurrentName = (u64, Vec<u8>, Found);
 
 pub(crate) fn touched(net: &mut Net<'_>) {
     let window = net.window;
@@ -51,7 +51,7 @@ pub(crate) fn touched(net: &mut Net<'_>) {
 }
 
 /// Every name that a file has now, and whether there may be more.
-pub(crate) fn names_of(tree: &Tree, inode: u64) -> (Vec<Place>, bool) {
+pub(crate) fn names_of(tree: &Tree, inode: u64) -> (Vec<CurrentName>, bool) {
     let (paths, mut more) = match sys::paths_of(&tree.fd, inode) {
         Ok(paths) => paths,
         Err(cause) => return (Vec::new(), cause != Errno::NOENT),
@@ -70,7 +70,7 @@ pub(crate) fn names_of(tree: &Tree, inode: u64) -> (Vec<Place>, bool) {
     (names, more)
 }
 
-fn place_of(tree: impl AsFd, path: &[u8]) -> Result<Option<Place>, Errno> {
+fn place_of(tree: impl AsFd, path: &[u8]) -> Result<Option<CurrentName>, Errno> {
     let (dir, name) = match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (b".".as_slice(), path),

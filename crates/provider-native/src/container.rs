@@ -5,7 +5,7 @@ use crate::{
     ports::ContainerPorts, state, unexpected,
 };
 use async_trait::async_trait;
-use atoll_launch_proto::{Reply, Request, output_bytes, spool_bytes};
+use atoll_launch_proto::{LauncherReply, Request, output_bytes, spool_bytes};
 use atoll_provider::{
     Claimable, Container, Dial, EgressEndpoint, FileChanges, Guest, GuestChange, LiveLimits, Lost, Pause,
     PortStream, Ports, Spool, State,
@@ -63,7 +63,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 async fn inspect(launcher: &LauncherClient, id: ContainerId) -> Result<State> {
     match launcher.ask(Request::Inspect(id)).await? {
-        Reply::Container(status) => Ok(state(&status)),
+        LauncherReply::Container(status) => Ok(state(&status)),
         other => Err(unexpected(&other)),
     }
 }
@@ -139,7 +139,7 @@ impl Container for NativeContainer {
 
     async fn died(&self) -> Result<Death> {
         match self.launcher.ask(Request::Wait(self.id)).await? {
-            Reply::Died(death) => Ok(death),
+            LauncherReply::Died(death) => Ok(death),
             other => Err(unexpected(&other)),
         }
     }
@@ -201,7 +201,7 @@ fn told(limits: &Limits) -> GuestChange {
 impl Claimable for NativeContainer {
     async fn current(&self) -> Result<bool> {
         match self.launcher.ask(Request::Current(self.id)).await? {
-            Reply::Current(current) => Ok(current),
+            LauncherReply::Current(current) => Ok(current),
             other => Err(unexpected(&other)),
         }
     }

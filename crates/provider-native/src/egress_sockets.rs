@@ -4,7 +4,7 @@
 
 use crate::{launcher::LauncherClient, ports::Network};
 use async_trait::async_trait;
-use atoll_launch_proto::{Reply, Request};
+use atoll_launch_proto::{LauncherReply, Request};
 use atoll_provider::{EgressEndpoint, EgressSockets};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use futures_util::future::BoxFuture;
@@ -39,7 +39,7 @@ impl EgressEndpoint for ContainerEgress {
         if let Some(egress_sockets) = self.network.take_gate() {
             return Ok(egress_sockets);
         }
-        let (Reply::EgressSockets { redirected }, fds) =
+        let (LauncherReply::EgressSockets { redirected }, fds) =
             self.launcher.ask_with(Request::EgressSockets(self.id)).await?
         else {
             return Err(Error::internal("the launcher sent no gate"));

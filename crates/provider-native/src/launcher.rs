@@ -2,8 +2,8 @@
 
 use crate::{changes::ObserverClient, ports::Networks};
 use atoll_launch_proto::{
-    Answer, Envelope, HEADER, Layout, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PROTOCOL, MAX_REQUEST, Reply, Request,
-    decode, encode, frame_length,
+    Envelope, HEADER, LauncherAnswer, LauncherReply, Layout, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PROTOCOL,
+    MAX_REQUEST, Request, decode, encode, frame_length,
 };
 use atoll_provider::PortStream;
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -62,12 +62,12 @@ impl LauncherClient {
     }
 
     /// Asks, and waits for the answer.
-    pub async fn ask(&self, request: Request) -> Result<Reply> {
+    pub async fn ask(&self, request: Request) -> Result<LauncherReply> {
         self.ask_with(request).await.map(|(reply, _)| reply)
     }
 
     /// Asks, and waits for the answer with its descriptors.
-    pub(crate) async fn ask_with(&self, request: Request) -> Result<(Reply, Vec<OwnedFd>)> {
+    pub(crate) async fn ask_with(&self, request: Request) -> Result<(LauncherReply, Vec<OwnedFd>)> {
         // A death may be long in coming; everything else that takes this long will not come.
         let patience = match request {
             Request::Wait(_) => Duration::MAX,
@@ -84,7 +84,7 @@ impl LauncherClient {
     }
 
     /// Asks, and keeps the connection: what it holds goes when the value does, or this process.
-    pub(crate) async fn ask_and_hold(&self, request: Request) -> Result<(Reply, Held)> {
+    pub(crate) async fn ask_and_hold(&self, request: Request) -> Result<(LauncherReply, Held)> {
         let stream = self.send(request).await?;
         Ok((receive(&stream).await?.0, Held { _stream: stream }))
     }
@@ -93,7 +93,7 @@ impl LauncherClient {
     /// stands still.
     async fn reach(&self, id: ContainerId) -> Result<(OwnedFd, Option<String>, bool)> {
         let (reply, mut fds) = self.ask_with(Request::Connect(id)).await?;
-        let (Reply::Connected { token, paused }, Some(fd)) = (reply, fds.pop()) else {
+        let (LauncherReply::Connected { token, paused }, Some(fd)) = (reply, fds.pop()) else {
             return Err(Error::internal("the launcher sent no connection"));
         };
         Ok((fd, token, paused))
@@ -139,7 +139,7 @@ impl LauncherClient {
 
 /// The answer and the descriptors that came beside it, which are as many as it says. Whatever else came
 /// is closed.
-async fn receive(stream: &UnixStream) -> Result<(Reply, Vec<OwnedFd>)> {
+async fn receive(stream: &UnixStream) -> Result<(LauncherReply, Vec<OwnedFd>)> {
     let refused = |e: io::Error| match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(
             ErrorCode::Unavailable,
@@ -153,7 +153,7 @@ async fn receive(stream: &UnixStream) -> Result<(Reply, Vec<OwnedFd>)> {
     let length = frame_length(header, MAX_ANSWER).map_err(|e| Error::internal(e.to_string()))?;
     let mut body = vec![0; length];
     read_exact(stream, &mut body, &mut fds).await.map_err(refused)?;
-    let reply = Result::from(decode::<Answer>(&body).map_err(|e| Error::internal(e.to_string()))?)?;
+    let reply = Result::from(decode::<LauncherAnswer>(&body).map_err(|e| Error::internal(e.to_string()))?)?;
     if reply.descriptors() != fds.len() {
         return Err(Error::internal("the launcher's answer and its descriptors do not agree"));
     }

@@ -10,7 +10,7 @@ mod start;
 
 use async_trait::async_trait;
 use atoll_launch_proto::{
-    ContainerState, ContainerStatus, CreateRequest, Reply, Report, Request, TrustRequest,
+    ContainerState, ContainerStatus, CreateRequest, LauncherReply, Report, Request, TrustRequest,
 };
 use atoll_provider::{
     Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, State, Trust, Usages, Volumes,
@@ -35,8 +35,13 @@ impl NativeProvider {
     }
 
     /// Connects to a container that was just made, and keeps the gate that came with the answer.
-    async fn connect_new(&self, id: ContainerId, reply: Reply, fds: Vec<OwnedFd>) -> Result<NativeContainer> {
-        let Reply::Created { status: _, redirected } = reply else { return Err(unexpected(&reply)) };
+    async fn connect_new(
+        &self,
+        id: ContainerId,
+        reply: LauncherReply,
+        fds: Vec<OwnedFd>,
+    ) -> Result<NativeContainer> {
+        let LauncherReply::Created { status: _, redirected } = reply else { return Err(unexpected(&reply)) };
         self.launcher.networks.find(id).keep_gate(egress_sockets::read(redirected, fds)?);
         NativeContainer::connect(Arc::clone(&self.launcher), id).await
     }
@@ -44,7 +49,7 @@ impl NativeProvider {
     /// What the launcher found on this machine.
     pub async fn report(&self) -> Result<Report> {
         match self.launcher.ask(Request::Report).await? {
-            Reply::Report(report) => Ok(report),
+            LauncherReply::Report(report) => Ok(report),
             other => Err(unexpected(&other)),
         }
     }
@@ -64,7 +69,7 @@ fn create_request(spec: ContainerSpec, held: bool) -> Request {
     Request::Create(Box::new(CreateRequest { container: id, profile, limits, volume, environment, held }))
 }
 
-fn unexpected(reply: &Reply) -> Error {
+fn unexpected(reply: &LauncherReply) -> Error {
     Error::internal(format!("the launcher answered something else: {reply:?}"))
 }
 
@@ -122,7 +127,7 @@ impl Provider for NativeProvider {
 
     async fn list(&self) -> Result<Vec<Listed>> {
         match self.launcher.ask(Request::List).await? {
-            Reply::Containers(all) => Ok(all.iter().map(listed).collect()),
+            LauncherReply::Containers(all) => Ok(all.iter().map(listed).collect()),
             other => Err(unexpected(&other)),
         }
     }
@@ -158,14 +163,14 @@ impl Trust for NativeProvider {
 impl Usages for NativeProvider {
     async fn all(&self) -> Result<Vec<(ContainerId, Usage)>> {
         match self.launcher.ask(Request::Usages).await? {
-            Reply::Usages(all) => Ok(all),
+            LauncherReply::Usages(all) => Ok(all),
             other => Err(unexpected(&other)),
         }
     }
 
     async fn one(&self, id: ContainerId) -> Result<Usage> {
         match self.launcher.ask(Request::Usage(id)).await? {
-            Reply::Usages(one) if one.len() == 1 && one[0].0 == id => Ok(one[0].1),
+            LauncherReply::Usages(one) if one.len() == 1 && one[0].0 == id => Ok(one[0].1),
             other => Err(unexpected(&other)),
         }
     }
@@ -175,7 +180,7 @@ impl Usages for NativeProvider {
 impl Volumes for NativeProvider {
     async fn list_volumes(&self) -> Result<Vec<VolumeId>> {
         match self.launcher.ask(Request::ListVolumes).await? {
-            Reply::Volumes(all) => Ok(all.into_iter().map(|v| v.volume).collect()),
+            LauncherReply::Volumes(all) => Ok(all.into_iter().map(|v| v.volume).collect()),
             other => Err(unexpected(&other)),
         }
     }

@@ -4,7 +4,7 @@
 
 use crate::{launcher::LauncherClient, unexpected};
 use async_trait::async_trait;
-use atoll_launch_proto::{Family, Reply, Request, SocketsRequest};
+use atoll_launch_proto::{Family, LauncherReply, Request, SocketsRequest};
 use atoll_provider::{EgressSockets, PortStream, Ports};
 use atoll_types::{
     ContainerId, Error, ErrorCode, Result,
@@ -145,7 +145,7 @@ impl ContainerPorts {
             Family::V6 => BATCH_V6,
         };
         let request = Request::Sockets(SocketsRequest { container: self.id, family, count });
-        let (Reply::Sockets { .. }, mut sockets) = self.launcher.ask_with(request).await? else {
+        let (LauncherReply::Sockets { .. }, mut sockets) = self.launcher.ask_with(request).await? else {
             return Err(Error::internal("the launcher sent no sockets"));
         };
         let first = sockets.pop().ok_or_else(|| Error::internal("the launcher sent no sockets"))?;
@@ -206,7 +206,7 @@ impl Ports for ContainerPorts {
 
     async fn listening(&self) -> Result<Vec<u16>> {
         match self.launcher.ask(Request::Ports(self.id)).await? {
-            Reply::Ports(ports) => Ok(ports),
+            LauncherReply::Ports(ports) => Ok(ports),
             other => Err(unexpected(&other)),
         }
     }

@@ -3,8 +3,8 @@
 use crate::{SqliteStore, error::failed, row};
 use async_trait::async_trait;
 use atoll_store::{
-    Attempt, Begun, Clash, EXPIRES_AFTER_MS, Idempotency, Millis, REPLIES_PER_OWNER, REPLY_BYTES_PER_OWNER,
-    Reply, Result, StoreError, Ticket,
+    Attempt, Clash, EXPIRES_AFTER_MS, Idempotency, Millis, REPLIES_PER_OWNER, REPLY_BYTES_PER_OWNER,
+    ReplyState, Result, StoreError, StoredReply, Ticket,
 };
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 use uuid::Uuid;
@@ -17,7 +17,7 @@ fn attempt(row: &SqliteRow) -> Result<Attempt> {
     Ok(Attempt {
         request_hash: row::bytes32(row, "request_hash")?,
         begun_at: row::get(row, "begun_at")?,
-        reply: status.map(|status| Reply { status, body }),
+        reply: status.map(|status| StoredReply { status, body }),
     })
 }
 
@@ -39,7 +39,7 @@ async fn begin(
     key: String,
     request_hash: [u8; 32],
     now: Millis,
-) -> Result<Begun> {
+) -> Result<ReplyState> {
     let before = found(conn, &owner, &key).await?;
     if let Some(begun) = before.and_then(|attempt| attempt.standing(request_hash, now)) {
         return Ok(begun);
@@ -57,11 +57,11 @@ async fn begin(
     .execute(conn)
     .await
     .map_err(failed(DOING))?;
-    Ok(Begun::New(Ticket { owner, key, attempt }))
+    Ok(ReplyState::New(Ticket { owner, key, attempt }))
 }
 
-async fn finish(conn: &mut SqliteConnection, ticket: Ticket, reply: Reply) -> Result<()> {
-    let Reply { status, body } = reply.kept();
+async fn finish(conn: &mut SqliteConnection, ticket: Ticket, reply: StoredReply) -> Result<()> {
+    let StoredReply { status, body } = reply.kept();
     let done =
         sqlx::query("UPDATE idempotent SET status = ?, body = ? WHERE owner = ? AND key = ? AND attempt = ?")
             .bind(status)
@@ -124,12 +124,12 @@ impl Idempotency for SqliteStore {
         key: &str,
         request_hash: [u8; 32],
         now: Millis,
-    ) -> Result<Begun> {
+    ) -> Result<ReplyState> {
         let (owner, key) = (owner.to_owned(), key.to_owned());
         self.writer.write(DOING, move |conn| Box::pin(begin(conn, owner, key, request_hash, now))).await
     }
 
-    async fn finish_idempotent(&self, ticket: &Ticket, reply: Reply) -> Result<()> {
+    async fn finish_idempotent(&self, ticket: &Ticket, reply: StoredReply) -> Result<()> {
         let ticket = ticket.clone();
         self.writer.write(DOING, |conn| Box::pin(finish(conn, ticket, reply))).await
     }

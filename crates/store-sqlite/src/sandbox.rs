@@ -45,9 +45,9 @@ async fn of_session(conn: &mut SqliteConnection, wanted: &SandboxRecord) -> Resu
 }
 
 /// What was done, and the event that told of it.
-type Told<T> = (T, Option<u64>);
+type ChangeAndEvent<T> = (T, Option<u64>);
 
-async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<Told<Inserted>> {
+async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<ChangeAndEvent<Inserted>> {
     let Some(seq) = write::insert(conn, &record).await? else {
         return Ok((Inserted::Existing(of_session(conn, &record).await?), None));
     };
@@ -63,7 +63,7 @@ async fn update(
     id: SandboxId,
     expected_revision: u64,
     change: Change,
-) -> Result<Told<SandboxRecord>> {
+) -> Result<ChangeAndEvent<SandboxRecord>> {
     let activity = change.activity.clone();
     let relabelled = change.labels.is_some();
     let found = sqlx::query(&BY_ID)

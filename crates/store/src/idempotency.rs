@@ -34,7 +34,7 @@ pub struct Ticket {
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct StoredReply {
     /// Its status.
     pub status: u16,
     /// Its body; `None` when it was larger than [`REPLY_BYTES`], or newer ones needed its room: the work is done,
@@ -44,18 +44,18 @@ pub struct Reply {
 
 /// Where a request stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Begun {
+pub enum ReplyState {
     /// It is yours to carry out, and then to finish or abandon.
     New(Ticket),
     /// Somebody carries it out.
     InProgress,
     /// It was carried out.
-    Done(Reply),
+    Done(StoredReply),
     /// The key was used for another request.
     Mismatch,
 }
 
-impl Reply {
+impl StoredReply {
     /// The answer as it is kept.
     #[must_use]
     pub fn kept(self) -> Self {
@@ -71,21 +71,21 @@ pub struct Attempt {
     /// When it was begun.
     pub begun_at: Millis,
     /// The answer, once there is one.
-    pub reply: Option<Reply>,
+    pub reply: Option<StoredReply>,
 }
 
 impl Attempt {
     /// Where the request stands for somebody who asks now; `None`: as if it had never been.
     #[must_use]
-    pub fn standing(self, request_hash: [u8; 32], now: Millis) -> Option<Begun> {
+    pub fn standing(self, request_hash: [u8; 32], now: Millis) -> Option<ReplyState> {
         let lasts = if self.reply.is_some() { EXPIRES_AFTER_MS } else { GIVEN_UP_AFTER_MS };
         if now.saturating_sub(self.begun_at) >= lasts {
             return None;
         }
         if self.request_hash != request_hash {
-            return Some(Begun::Mismatch);
+            return Some(ReplyState::Mismatch);
         }
-        Some(self.reply.map_or(Begun::InProgress, Begun::Done))
+        Some(self.reply.map_or(ReplyState::InProgress, ReplyState::Done))
     }
 }
 
@@ -101,11 +101,11 @@ pub trait Idempotency: Send + Sync {
         key: &str,
         request_hash: [u8; 32],
         now: Millis,
-    ) -> Result<Begun>;
+    ) -> Result<ReplyState>;
     /// Keeps the answer. `Conflict(Overtaken)` when the ticket is not the present one. Where the owner has more
     /// answers than [`REPLIES_PER_OWNER`], the oldest requests that are done are forgotten; where they have more
     /// than [`REPLY_BYTES_PER_OWNER`], the oldest lose their bodies, and are still not carried out again.
-    async fn finish_idempotent(&self, ticket: &Ticket, reply: Reply) -> Result<()>;
+    async fn finish_idempotent(&self, ticket: &Ticket, reply: StoredReply) -> Result<()>;
     /// Gives the key back, so that the request can be repeated. Fine when the ticket is not the present
     /// one.
     async fn abandon_idempotent(&self, ticket: &Ticket) -> Result<()>;

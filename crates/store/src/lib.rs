@@ -36,8 +36,8 @@ pub use audit::{
 pub use error::{Clash, Outage, Result, Source, StoreError, Thing};
 pub use event::{EVENTS_KEPT, EventPage, EventQuery, EventRow, Events, NewEvent, status_event};
 pub use idempotency::{
-    Attempt, Begun, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLIES_PER_OWNER, REPLY_BYTES,
-    REPLY_BYTES_PER_OWNER, Reply, Ticket,
+    Attempt, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLIES_PER_OWNER, REPLY_BYTES,
+    REPLY_BYTES_PER_OWNER, ReplyState, StoredReply, Ticket,
 };
 pub use key::{Admins, ApiKey, KeyHash, Keys, Scope};
 pub use list::{ListQuery, Page, SortBy};

@@ -1,8 +1,8 @@
 //! One call of a tool: parsed, carried out, and answered whatever happens.
 
 use crate::{
-    Listener, Reply, Sessions, Tool, Who,
-    failure::{Answer, Failure},
+    Listener, Sessions, Tool, ToolCaller, ToolReply,
+    failure::{Failure, ToolResult},
     tools::{check, input::ExecuteCode},
 };
 use atoll_types::{Error, ErrorCode};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 impl Sessions {
     /// One of the six by its name, with unchecked JSON. It never fails: every failure is a reply.
-    pub async fn call(&self, who: &Who, tool: &str, arguments: Value) -> Reply {
+    pub async fn call(&self, who: &ToolCaller, tool: &str, arguments: Value) -> ToolReply {
         self.call_with(who, tool, arguments, &mut |_| {}, &CancellationToken::new()).await
     }
 
@@ -20,12 +20,12 @@ impl Sessions {
     /// command is ended, a session that is being made is taken back.
     pub async fn call_with(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         tool: &str,
         arguments: Value,
         listener: Listener<'_>,
         cancel: &CancellationToken,
-    ) -> Reply {
+    ) -> ToolReply {
         let answer = self.carry(who, tool, arguments, listener, cancel).await;
         self.told(who, answer).await
     }
@@ -33,23 +33,23 @@ impl Sessions {
     /// Runs code, with an input that was parsed before.
     pub async fn execute_code(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         input: &ExecuteCode,
         listener: Listener<'_>,
         cancel: &CancellationToken,
-    ) -> Reply {
+    ) -> ToolReply {
         let answer = self.code(who, input, listener, cancel).boxed().await;
         self.told(who, answer).await
     }
 
     async fn carry(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         tool: &str,
         arguments: Value,
         listener: Listener<'_>,
         cancel: &CancellationToken,
-    ) -> Answer {
+    ) -> ToolResult {
         let tool: Tool = tool.parse().map_err(|_| {
             let name: String = tool.chars().filter(|c| !c.is_control()).take(64).collect();
             let error = Error::new(ErrorCode::NotFound, format!("there is no tool {name:?}"));

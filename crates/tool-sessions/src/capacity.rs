@@ -2,7 +2,7 @@
 //! a thread is one too many, the one of the same owner that was longest left alone has to go.
 
 use crate::{
-    Sessions, Who,
+    Sessions, ToolCaller,
     failure::Failure,
     now,
     tools::input::{CreateSession, Runtime},
@@ -28,7 +28,11 @@ fn random_id() -> ToolSessionId {
 impl Sessions {
     /// Takes a seat for a session that is to be made. Where the owner has no more of them, it waits for one: calls of
     /// the same owner in the order in which they came, each for as long as a sandbox waits for room on the machine.
-    pub(crate) async fn take_seat(&self, who: &Who, input: &CreateSession) -> Result<ToolSession, Failure> {
+    pub(crate) async fn take_seat(
+        &self,
+        who: &ToolCaller,
+        input: &CreateSession,
+    ) -> Result<ToolSession, Failure> {
         let runtime_settings = self.core.runtime_settings();
         let until = Instant::now() + Duration::from_secs(runtime_settings.admission_wait_seconds.into());
         let turns = self.seating.of(&who.caller.owner);
@@ -52,7 +56,7 @@ impl Sessions {
 
     async fn seat(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         input: &CreateSession,
         runtime_settings: &RuntimeSettings,
     ) -> Result<Result<ToolSession, SessionSlot>> {
@@ -90,7 +94,7 @@ impl Sessions {
     /// Sees that the caller's thread may have sessions.
     async fn make_room_for_thread(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         runtime_settings: &RuntimeSettings,
     ) -> Result<(), Failure> {
         let most = runtime_settings.tool_sessions_max_threads as usize;
@@ -121,7 +125,7 @@ impl Sessions {
 
     /// Notes which sessions of the owner have a sandbox that ended without the collector having seen it yet: the dead
     /// take no seat. Returns how many there were.
-    async fn lose_ended(&self, who: &Who) -> Result<usize> {
+    async fn lose_ended(&self, who: &ToolCaller) -> Result<usize> {
         let mut lost = 0;
         for session in self.store.tool_sessions(None).await? {
             let runs = session.owner == who.caller.owner && session.status == ToolStatus::Running;

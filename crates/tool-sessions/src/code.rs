@@ -3,9 +3,9 @@
 //! sandbox the session itself is lost.
 
 use crate::{
-    Listener, Progress, Reply, Sessions, Who,
+    Listener, Progress, Sessions, ToolCaller, ToolReply,
     create::{kernel_request, language},
-    failure::{Answer, Failure},
+    failure::{Failure, ToolResult},
     runtime,
     tools::{
         input::ExecuteCode,
@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(15);
 impl Sessions {
     pub(crate) async fn code(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         input: &ExecuteCode,
         listener: Listener<'_>,
         cancel: &CancellationToken,
-    ) -> Answer {
+    ) -> ToolResult {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
         let request = CellRequest {
             // The default one, which is started anew where it died between two calls.
@@ -50,7 +50,7 @@ impl Sessions {
 
     async fn run(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         session: &ToolSession,
         request: &CellRequest,
         listener: Listener<'_>,
@@ -68,7 +68,7 @@ impl Sessions {
         tokio::time::timeout(PATIENCE, to_the_end(&mut follow, &mut |_| {})).await.map_err(late)?
     }
 
-    async fn answer(&self, who: &Who, session: &ToolSession, report: CellReport) -> Answer {
+    async fn answer(&self, who: &ToolCaller, session: &ToolSession, report: CellReport) -> ToolResult {
         let died = report.error.as_ref().is_some_and(|error| error.kind == "KERNEL_DIED");
         if report.death.is_some() || died && !report.restarted {
             if let Err(error) = self.revive(who, session).await
@@ -79,11 +79,11 @@ impl Sessions {
         } else if !died && session.kernel != Some(report.kernel) {
             self.store.start_tool_session(session.id, report.kernel).await?;
         }
-        Ok(Reply::of_code(&executed(report)))
+        Ok(ToolReply::of_code(&executed(report)))
     }
 
     /// Starts an interpreter for one that died; or, where this fails, the next call does.
-    async fn revive(&self, who: &Who, session: &ToolSession) -> Result<()> {
+    async fn revive(&self, who: &ToolCaller, session: &ToolSession) -> Result<()> {
         if let Some(reason) = self.ended(session).await {
             return Err(Error::new(ErrorCode::ContainerDied, reason));
         }

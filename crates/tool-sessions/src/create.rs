@@ -2,14 +2,14 @@
 //! Packages are the exception: what cannot be installed is told and fails nothing.
 
 use crate::{
-    LABEL, Listener, Progress, Reply, Sessions, THREAD_LABEL, Who, active,
-    failure::{Answer, Failure},
+    LABEL, Listener, Progress, Sessions, THREAD_LABEL, ToolCaller, ToolReply, active,
+    failure::{Failure, ToolResult},
+    session_use::SessionUse,
     tools::{
         input::{CreateSession, NetworkAccess, Runtime},
         output::{SessionCreated, SessionStatus},
     },
     truncate,
-    using::Using,
 };
 use atoll_core::{
     CreateSandbox, Dependencies, ExtensionOperation, KernelRequest, Language, Mode, OutputTail,
@@ -21,19 +21,19 @@ use atoll_types::{Limits, Result};
 const MIB: u64 = 1 << 20;
 
 /// A session that is being made. Dropped before it is done, it is taken back.
-struct Making {
+struct SessionInProgress {
     sessions: Sessions,
     session: Option<ToolSession>,
-    _using: Using,
+    _using: SessionUse,
 }
 
-impl Making {
+impl SessionInProgress {
     fn done(mut self) {
         self.session = None;
     }
 }
 
-impl Drop for Making {
+impl Drop for SessionInProgress {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             let sessions = self.sessions.clone();
@@ -73,7 +73,12 @@ fn limits(runtime_settings: &RuntimeSettings) -> Limits {
 }
 
 impl Sessions {
-    pub(crate) async fn create(&self, who: &Who, input: CreateSession, listener: Listener<'_>) -> Answer {
+    pub(crate) async fn create(
+        &self,
+        who: &ToolCaller,
+        input: CreateSession,
+        listener: Listener<'_>,
+    ) -> ToolResult {
         let operation = ExtensionOperation::new("session.create")
             .with(input.language.as_str())
             .and("thread", &who.thread);
@@ -91,7 +96,7 @@ impl Sessions {
         };
         let made = self.core.carry_out(&who.caller, operation, made).await;
         match (made, failure) {
-            (Ok(created), _) => Ok(Reply::of(&created)),
+            (Ok(created), _) => Ok(ToolReply::of(&created)),
             (Err(_), Some(failure)) => Err(failure),
             (Err(error), None) => Err(error.into()),
         }
@@ -99,13 +104,13 @@ impl Sessions {
 
     async fn make(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         input: &CreateSession,
         listener: Listener<'_>,
     ) -> Result<SessionCreated, Failure> {
         let session = self.take_seat(who, input).await?;
         let (sessions, _using) = (self.clone(), self.users.begin(session.id));
-        let making = Making { sessions, session: Some(session.clone()), _using };
+        let making = SessionInProgress { sessions, session: Some(session.clone()), _using };
         self.make_sandbox(who, &session, input).await?;
         let stderr = self.install(who, &session, input, listener).await?;
         let request = kernel_request(input.language);
@@ -123,7 +128,12 @@ impl Sessions {
         })
     }
 
-    async fn make_sandbox(&self, who: &Who, session: &ToolSession, input: &CreateSession) -> Result<()> {
+    async fn make_sandbox(
+        &self,
+        who: &ToolCaller,
+        session: &ToolSession,
+        input: &CreateSession,
+    ) -> Result<()> {
         let runtime_settings = self.core.runtime_settings();
         let labels = [(LABEL, session.id.to_string()), (THREAD_LABEL, session.thread.clone())];
         let request = CreateSandbox {
@@ -147,7 +157,7 @@ impl Sessions {
     /// Installs what was asked for; what it complained of, where it failed.
     async fn install(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         session: &ToolSession,
         input: &CreateSession,
         listener: Listener<'_>,

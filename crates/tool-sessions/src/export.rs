@@ -2,8 +2,8 @@
 //! wants it. It ends with its session.
 
 use crate::{
-    Reply, Sessions, Who,
-    failure::Answer,
+    Sessions, ToolCaller, ToolReply,
+    failure::ToolResult,
     now,
     paths::{covers, name_of, normalised},
     reply::kind,
@@ -67,7 +67,7 @@ impl ExportBody {
 }
 
 impl Sessions {
-    pub(crate) async fn export(&self, who: &Who, input: ExportFiles) -> Answer {
+    pub(crate) async fn export(&self, who: &ToolCaller, input: ExportFiles) -> ToolResult {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
         let mut files = Vec::new();
         for file in &input.files {
@@ -94,10 +94,10 @@ impl Sessions {
         let error = (failed > 0).then(|| format!("{failed} of {} files could not be exported", files.len()));
         let without = failed < files.len() && self.address_for(who).is_none();
         let hint = without.then(|| NO_ADDRESS.to_owned());
-        Ok(Reply::of(&FilesExported { success: failed == 0, files, error, hint }))
+        Ok(ToolReply::of(&FilesExported { success: failed == 0, files, error, hint }))
     }
 
-    async fn export_one(&self, who: &Who, session: &ToolSession, source: &str) -> Result<ToolExport> {
+    async fn export_one(&self, who: &ToolCaller, session: &ToolSession, source: &str) -> Result<ToolExport> {
         let path = normalised(source)?;
         let operation =
             ExtensionOperation::to("session.export", session.sandbox).with(&path).and("session", session.id);
@@ -127,11 +127,11 @@ impl Sessions {
     }
 
     /// The address for downloads: what the operator says, or else what the caller asked by.
-    fn address_for<'a>(&'a self, who: &'a Who) -> Option<&'a String> {
+    fn address_for<'a>(&'a self, who: &'a ToolCaller) -> Option<&'a String> {
         self.settings.server_url.as_ref().or(who.address.as_ref())
     }
 
-    fn exported(&self, who: &Who, export: ToolExport) -> FileExported {
+    fn exported(&self, who: &ToolCaller, export: ToolExport) -> FileExported {
         let ToolExport { session, path, folder: _, size, exported_at: _ } = export;
         let download_url = self.address_for(who).map(|url| {
             format!(
@@ -145,7 +145,7 @@ impl Sessions {
     }
 
     /// What the thread's sessions have exported.
-    pub async fn exports(&self, who: &Who) -> Result<Vec<Export>> {
+    pub async fn exports(&self, who: &ToolCaller) -> Result<Vec<Export>> {
         let mut all = Vec::new();
         for session in self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await? {
             let exports = self.store.tool_exports(session.id).await?;
@@ -162,7 +162,7 @@ impl Sessions {
 
     /// Something that is exported, or lies in a folder that is: `permission_denied` where it is not,
     /// `invalid_argument` or `path_outside_root` for a path that cannot be right.
-    pub async fn read_export(&self, who: &Who, session: &str, path: &str) -> Result<ExportBody> {
+    pub async fn read_export(&self, who: &ToolCaller, session: &str, path: &str) -> Result<ExportBody> {
         let (session, path) = self.find_export(who, session, path).await?;
         let _using = self.users.begin(session.id);
         self.touch(&session).await;
@@ -182,7 +182,7 @@ impl Sessions {
     /// The session and the path of something that is exported.
     pub(crate) async fn find_export(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         session: &str,
         path: &str,
     ) -> Result<(ToolSession, String)> {

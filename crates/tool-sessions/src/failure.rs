@@ -1,6 +1,6 @@
 //! What can become of a call, and how it is told.
 
-use crate::{Reply, Sessions, Who, tools::check::Wrong, tools::output::ActiveSession};
+use crate::{Sessions, ToolCaller, ToolReply, tools::check::InputProblem, tools::output::ActiveSession};
 use atoll_store::{Status, ToolSession, ToolStatus};
 use atoll_types::{Error, ErrorCode};
 use serde_json::json;
@@ -10,14 +10,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Its input cannot be right.
-    Invalid(Vec<Wrong>),
+    Invalid(Vec<InputProblem>),
     /// The session is lost.
     Died { session: String, reason: String },
     /// Something else.
     Other { error: Error, hint: Option<&'static str> },
 }
 
-pub(crate) type Answer = Result<Reply, Failure>;
+pub(crate) type ToolResult = Result<ToolReply, Failure>;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -31,8 +31,8 @@ impl From<atoll_store::StoreError> for Failure {
     }
 }
 
-impl From<Vec<Wrong>> for Failure {
-    fn from(wrongs: Vec<Wrong>) -> Self {
+impl From<Vec<InputProblem>> for Failure {
+    fn from(wrongs: Vec<InputProblem>) -> Self {
         Self::Invalid(wrongs)
     }
 }
@@ -49,20 +49,20 @@ const BETWEEN: Duration = Duration::from_millis(100);
 
 impl Sessions {
     /// The reply that tells of it.
-    pub(crate) async fn told(&self, who: &Who, answer: Answer) -> Reply {
+    pub(crate) async fn told(&self, who: &ToolCaller, answer: ToolResult) -> ToolReply {
         let failure = match answer {
             Ok(reply) => return reply,
             Err(failure) => failure,
         };
         let active: Vec<ActiveSession> = self.sessions(who).await.unwrap_or_default();
         match failure {
-            Failure::Invalid(wrongs) => Reply::invalid(&wrongs),
-            Failure::Died { session, reason } => Reply::died(&session, &reason, &active),
+            Failure::Invalid(wrongs) => ToolReply::invalid(&wrongs),
+            Failure::Died { session, reason } => ToolReply::died(&session, &reason, &active),
             Failure::Other { error, hint } => match (&error.code, &error.field) {
                 (ErrorCode::InvalidArgument, Some(field)) => {
-                    Reply::invalid(&[Wrong::value([json!(field)], error.message.clone())])
+                    ToolReply::invalid(&[InputProblem::value([json!(field)], error.message.clone())])
                 }
-                _ => Reply::failed(&error, hint, &active),
+                _ => ToolReply::failed(&error, hint, &active),
             },
         }
     }

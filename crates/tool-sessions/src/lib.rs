@@ -5,36 +5,37 @@
 //! few sessions, and their exports are for it alone. Both are remembered by the store, so that a server that
 //! starts again knows them. A session is remembered before its sandbox is made and until after it is gone.
 
-mod beyond;
 mod call;
 mod capacity;
 mod code;
-mod collect;
+mod collector;
 mod create;
 mod export;
+mod extension;
 mod failure;
 mod import;
 mod paths;
 mod reply;
+mod session_use;
 mod stop;
 mod terminal;
+mod tool_caller;
 pub mod tools;
 mod truncate;
 mod uploads;
-mod using;
-mod who;
 
 pub use export::{Export, ExportBody};
-pub use reply::{Image, Reply};
+pub use reply::{Image, ToolReply};
 pub use tokio_util::sync::CancellationToken;
+pub use tool_caller::{ThreadId, ToolCaller};
 pub use tools::{Hints, Tool, ToolDescription, describe};
 pub use uploads::Uploaded;
-pub use who::{ThreadId, Who};
 
 use atoll_core::Core;
 use atoll_store::{Store, ToolSession, ToolSessionId, ToolStatus};
 use atoll_types::{Error, ErrorCode, Result};
 use failure::Failure;
+use session_use::{SessionUse, SessionUsers};
 use std::{
     path::PathBuf,
     sync::Arc,
@@ -44,7 +45,6 @@ use tools::{
     input::Runtime,
     output::{ActiveSession, DisplayOutput, SessionStatus},
 };
-use using::{Users, Using};
 
 /// The label of a session's sandbox; its value is the session's id.
 pub const LABEL: &str = "atoll.tool_session";
@@ -85,11 +85,11 @@ pub struct Sessions {
     core: Core,
     store: Arc<dyn Store>,
     settings: Arc<SessionSettings>,
-    users: Users,
+    users: SessionUsers,
     /// Calls of one owner take seats one after the other: of two that make room the second sees the first.
-    seating: Arc<using::Turns>,
+    seating: Arc<session_use::Turns>,
     /// Uploads of one owner take turns, so that what there is can be counted.
-    uploading: Arc<using::Turns>,
+    uploading: Arc<session_use::Turns>,
 }
 
 /// Milliseconds since 1970.
@@ -131,7 +131,7 @@ impl Sessions {
             core,
             store,
             settings,
-            users: Users::default(),
+            users: SessionUsers::default(),
             seating: Arc::default(),
             uploading: Arc::default(),
         }
@@ -144,13 +144,13 @@ impl Sessions {
     }
 
     /// The sessions of a thread, the oldest first.
-    pub async fn sessions(&self, who: &Who) -> Result<Vec<ActiveSession>> {
+    pub async fn sessions(&self, who: &ToolCaller) -> Result<Vec<ActiveSession>> {
         let all = self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await?;
         Ok(all.iter().map(active).collect())
     }
 
     /// A session of the caller's thread, whatever its state. Anybody else's does not exist.
-    async fn find(&self, who: &Who, id: &str) -> Result<ToolSession> {
+    async fn find(&self, who: &ToolCaller, id: &str) -> Result<ToolSession> {
         let parsed: ToolSessionId = id.parse().map_err(|_| unknown(id))?;
         let found = self.store.tool_session(parsed).await?;
         let mine = |s: &ToolSession| s.owner == who.caller.owner && s.thread == who.thread.as_str();
@@ -158,7 +158,7 @@ impl Sessions {
     }
 
     /// A session that can be used, held against collection as long as what comes with it.
-    async fn use_session(&self, who: &Who, id: &str) -> Result<(ToolSession, Using), Failure> {
+    async fn use_session(&self, who: &ToolCaller, id: &str) -> Result<(ToolSession, SessionUse), Failure> {
         let session = self.find(who, id).await?;
         let using = self.users.begin(session.id);
         match session.status {

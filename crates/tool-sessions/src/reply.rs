@@ -2,7 +2,7 @@
 //! it: what happened, what to do next, and which sessions are alive.
 
 use crate::tools::{
-    check::Wrong,
+    check::InputProblem,
     output::{ActiveSession, CodeExecuted, DisplayOutput},
 };
 use atoll_types::{Error, ErrorCode};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// The answer of a tool.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct ToolReply {
     /// Exactly what goes over the wire.
     pub value: Value,
     /// Whether the call as a whole failed. Code that raises, a command that exits with 1 and a file that
@@ -38,7 +38,7 @@ fn image(display: &DisplayOutput) -> Option<Image> {
     pixels.then(|| Image { mime: display.mime.clone(), data: display.data.clone() })
 }
 
-impl Reply {
+impl ToolReply {
     /// An answer.
     pub(crate) fn of(answer: &impl Serialize) -> Self {
         let value = serde_json::to_value(answer).unwrap_or_default();
@@ -52,7 +52,7 @@ impl Reply {
     }
 
     /// The input cannot be right.
-    pub(crate) fn invalid(details: &[Wrong]) -> Self {
+    pub(crate) fn invalid(details: &[InputProblem]) -> Self {
         Self::error(json!({ "success": false, "error": "INVALID_INPUT", "details": details }))
     }
 

@@ -2,8 +2,8 @@
 //! they are due. The sandbox goes first; what is remembered goes after it, so that nothing is lost track of.
 
 use crate::{
-    Reply, Sessions, Who,
-    failure::Answer,
+    Sessions, ToolCaller, ToolReply,
+    failure::ToolResult,
     tools::{input::StopSession, output::SessionStopped},
 };
 use atoll_core::{Caller, ExtensionOperation};
@@ -11,11 +11,11 @@ use atoll_store::ToolSession;
 use atoll_types::{ErrorCode, Result};
 
 impl Sessions {
-    pub(crate) async fn stop(&self, who: &Who, input: StopSession) -> Answer {
+    pub(crate) async fn stop(&self, who: &ToolCaller, input: StopSession) -> ToolResult {
         let session = match self.find(who, &input.session_id).await {
             Ok(session) => session,
             Err(error) if error.code == ErrorCode::NotFound => {
-                return Ok(Reply::of(&SessionStopped { success: false }));
+                return Ok(ToolReply::of(&SessionStopped { success: false }));
             }
             Err(error) => return Err(error.into()),
         };
@@ -31,7 +31,7 @@ impl Sessions {
             Ok(self.store.remove_tool_session(session.id).await?)
         };
         let success = self.core.carry_out(&who.caller, operation, stopping).await?;
-        Ok(Reply::of(&SessionStopped { success }))
+        Ok(ToolReply::of(&SessionStopped { success }))
     }
 
     /// Ends a session though nobody asked for just that, for a reason that event and trail tell.
@@ -50,7 +50,7 @@ impl Sessions {
     }
 
     /// Ends all sessions of a thread, with their exports and the thread's uploads. Returns how many there were.
-    pub async fn delete_thread(&self, who: &Who, reason: &str) -> Result<usize> {
+    pub async fn delete_thread(&self, who: &ToolCaller, reason: &str) -> Result<usize> {
         let operation =
             ExtensionOperation::new("thread.delete").with(who.thread.to_string()).and("reason", reason);
         let (owner, thread) = (who.caller.owner.as_str(), who.thread.as_str());

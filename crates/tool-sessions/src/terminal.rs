@@ -1,8 +1,8 @@
 //! A command in a session's sandbox, beside its interpreter and in a shell of its own.
 
 use crate::{
-    Reply, Sessions, Who,
-    failure::Answer,
+    Sessions, ToolCaller, ToolReply,
+    failure::ToolResult,
     paths::WORKSPACE,
     tools::{input::ExecuteTerminal, output::CommandExecuted},
     truncate::{STDERR, STDOUT, shown},
@@ -13,7 +13,7 @@ use atoll_core::{ExecCommand, ExecOutcome};
 const TIMED_OUT: i32 = 124;
 
 impl Sessions {
-    pub(crate) async fn terminal(&self, who: &Who, input: ExecuteTerminal) -> Answer {
+    pub(crate) async fn terminal(&self, who: &ToolCaller, input: ExecuteTerminal) -> ToolResult {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
         let command = ExecCommand {
             command: Some(input.command),
@@ -24,7 +24,7 @@ impl Sessions {
         let ran = self.core.exec(&who.caller, session.sandbox, &command).await;
         self.touch(&session).await;
         match ran {
-            Ok(outcome) => Ok(Reply::of(&executed(&outcome, input.timeout))),
+            Ok(outcome) => Ok(ToolReply::of(&executed(&outcome, input.timeout))),
             Err(error) => Err(self.failed_in(&session, error).await),
         }
     }

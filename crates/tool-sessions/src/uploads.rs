@@ -1,7 +1,7 @@
 //! What people upload to a thread, for its sessions to import: files in a folder of the thread, below one of
 //! its owner. Names are made plain, sizes are bounded for each owner, and nothing is seen before it is whole.
 
-use crate::{Sessions, Who, now};
+use crate::{Sessions, ToolCaller, now};
 use atoll_core::ExtensionOperation;
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
@@ -100,7 +100,7 @@ impl Sessions {
     /// Keeps a file for the sessions of a thread. One of the same name is replaced.
     pub async fn upload(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         name: &str,
         body: impl Stream<Item = Result<Bytes>> + Send,
     ) -> Result<Uploaded> {
@@ -111,7 +111,7 @@ impl Sessions {
 
     async fn keep_upload(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         name: String,
         body: impl Stream<Item = Result<Bytes>> + Send,
     ) -> Result<Uploaded> {
@@ -164,7 +164,7 @@ impl Sessions {
     }
 
     /// Refuses a thread that would be one too many to remember.
-    async fn check_threads(&self, who: &Who) -> Result<()> {
+    async fn check_threads(&self, who: &ToolCaller) -> Result<()> {
         let threads = self.store.tool_threads().await?;
         let mut mine = threads.iter().filter(|thread| thread.owner == who.caller.owner);
         if mine.clone().count() >= MOST_THREADS && mine.all(|thread| thread.thread != who.thread.as_str()) {

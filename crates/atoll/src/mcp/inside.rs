@@ -3,10 +3,10 @@
 
 use crate::{cli, config::Config, serve};
 use atoll_core::Caller;
-use atoll_front_mcp::Face;
+use atoll_front_mcp::ServerContext;
 use atoll_launch_proto::{Layout, Request};
 use atoll_provider_native::LauncherClient;
-use atoll_tool_sessions::{CancellationToken, Who};
+use atoll_tool_sessions::{CancellationToken, ToolCaller};
 use atoll_types::{Error, Result};
 use rustix::{
     fs::{FlockOperation, flock},
@@ -78,9 +78,9 @@ async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
     fs::write(serve::pid_file(&config.data_dir), std::process::id().to_string())
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     engine.run(config).await?;
-    let face = Face::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
+    let face = ServerContext::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
     let thread = super::thread::remembered(options)?;
-    let who = Who { caller: Caller::local().from("mcp", None), thread, address: None };
+    let who = ToolCaller { caller: Caller::local().from("mcp", None), thread, address: None };
     let served = atoll_front_mcp::serve_stdio(face, who, end).await;
     engine.end().await;
     let _ = fs::remove_file(serve::pid_file(&config.data_dir));

@@ -6,7 +6,7 @@ use crate::config::EgressConfig;
 use atoll_core::{Core, EgressParts};
 use atoll_egress::{
     Authority, Egress, EgressSettings, Net, Reach, Rules,
-    presets::{self, Findings, Place, PresetRegistry},
+    presets::{self, Findings, PresetRegistry, ToolLocation},
 };
 use atoll_provider::Provider;
 use atoll_types::{Error, Result, Tiers};
@@ -27,14 +27,14 @@ const LARGEST: usize = 100 << 10;
 /// What package managers of the machine say, for [`FOUND`]: an operator's settings are not for every user
 /// to read.
 pub(crate) fn find() -> Option<String> {
-    let found = Place::machine().ok().map(|place| presets::learn(&place))?;
+    let found = ToolLocation::machine().ok().map(|place| presets::learn(&place))?;
     serde_json::to_string(&found).ok().filter(|text| text.len() <= LARGEST)
 }
 
 /// What the machine's package managers are set to use, as far as this process may read it.
 pub(crate) fn found() -> Findings {
     let passed = std::env::var(FOUND).ok().and_then(|text| serde_json::from_str(&text).ok());
-    let look = || match Place::machine() {
+    let look = || match ToolLocation::machine() {
         Ok(place) => presets::learn(&place),
         Err(error) => {
             tracing::warn!(%error, "package managers of the machine cannot be looked at");

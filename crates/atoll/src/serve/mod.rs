@@ -10,7 +10,7 @@ pub(crate) mod secret;
 
 use crate::{cli, config::Config};
 use atoll_core::IssuedKey;
-use atoll_front_mcp::{Face, Http};
+use atoll_front_mcp::{Http, ServerContext};
 use atoll_front_rest::{Access, Mount};
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
 use atoll_tool_sessions::CancellationToken;
@@ -128,7 +128,7 @@ async fn serve(config: &Config) -> Result<()> {
 
 /// The tools, for clients that speak MCP over HTTP.
 fn mcp(engine: &Engine, config: &Config, address: SocketAddr, ending: CancellationToken) -> Mount {
-    let face = Face::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
+    let face = ServerContext::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
     Mount::new(atoll_front_mcp::PATH, "mcp", Http::new(face, address.ip().is_loopback(), ending))
 }
 

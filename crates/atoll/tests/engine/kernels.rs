@@ -3,8 +3,8 @@
 
 use super::fixture::{Instance, every_spec, says, spec};
 use atoll_kernels::{
-    Answer, Ask, CellEvent, CellReport, Execute, KernelInfo, KernelStatus, Language, Line, OutputLimits,
-    Request, Start,
+    Answer, CellEvent, CellReport, Execute, KernelInfo, KernelStatus, Language, Line, OutputLimits, Request,
+    RequestKind, Start,
 };
 use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecStream, FEATURE_KERNELS, OutputStream, Provider,
@@ -43,7 +43,7 @@ impl Host {
         Self { container: container.clone(), id, events, held: Vec::new(), lines: Vec::new() }
     }
 
-    async fn say(&self, ask: Ask) -> ExecId {
+    async fn say(&self, ask: RequestKind) -> ExecId {
         let tag = ExecId::random();
         let mut line = serde_json::to_vec(&Request { tag, ask }).unwrap();
         line.push(b'\n');
@@ -71,7 +71,7 @@ impl Host {
         }
     }
 
-    async fn ask(&mut self, ask: Ask) -> Result<Answer, Error> {
+    async fn ask(&mut self, ask: RequestKind) -> Result<Answer, Error> {
         let tag = self.say(ask).await;
         match self.wait(|line| matches!(line, Line::Answer { tag: t, .. } if *t == tag)).await {
             Line::Answer { result, .. } => result,
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    async fn kernel(&mut self, ask: Ask) -> Result<KernelInfo, Error> {
+    async fn kernel(&mut self, ask: RequestKind) -> Result<KernelInfo, Error> {
         self.ask(ask).await.map(|answer| match answer {
             Answer::Kernel(info) => info,
             other => panic!("{other:?}"),
@@ -94,7 +94,7 @@ impl Host {
             working_directory: String::new(),
             variables: BTreeMap::new(),
         };
-        self.kernel(Ask::Start(start)).await.map(|info| info.kernel)
+        self.kernel(RequestKind::Start(start)).await.map(|info| info.kernel)
     }
 
     async fn end_of(&mut self, cell: CellId) -> CellReport {
@@ -108,7 +108,7 @@ impl Host {
     async fn run(&mut self, kernel: KernelId, code: &str) -> CellReport {
         let execute = cell(kernel, code);
         let id = execute.cell;
-        self.ask(Ask::Execute(execute)).await.unwrap();
+        self.ask(RequestKind::Execute(execute)).await.unwrap();
         self.end_of(id).await
     }
 
@@ -143,13 +143,13 @@ async fn kernels_run_in_every_profile_and_runtime() {
         let seen = host.value(kernel, "x + 1, os.getuid(), os.getcwd(), os.environ['TOLD']").await;
         assert_eq!(seen, format!("(42, {uid}, '/workspace', 'at start')"), "{about}");
         let checkpoint = atoll_types::CheckpointId::random();
-        host.ask(Ask::Checkpoint { kernel, checkpoint, name: String::new() }).await.unwrap();
+        host.ask(RequestKind::Checkpoint { kernel, checkpoint, name: String::new() }).await.unwrap();
         host.run(kernel, "x = 0").await;
-        host.kernel(Ask::Rollback { kernel, checkpoint }).await.unwrap();
+        host.kernel(RequestKind::Rollback { kernel, checkpoint }).await.unwrap();
         assert_eq!(host.value(kernel, "x").await, "41", "{about}");
         let shell = host.begin(Language::Bash).await.unwrap();
         assert_eq!(host.run(shell, "echo $TOLD").await.stdout, "at start\n", "{about}");
-        assert_eq!(host.ask(Ask::Delete { kernel }).await.unwrap(), Answer::Done, "{about}");
+        assert_eq!(host.ask(RequestKind::Delete { kernel }).await.unwrap(), Answer::Done, "{about}");
         instance.provider.destroy(c.id()).await.unwrap();
     }
 }
@@ -170,7 +170,7 @@ async fn a_memory_bomb_ends_its_kernel_alone_and_is_counted() {
     let manager = c.guest().get_exec(host.id).await.unwrap();
     assert!(manager.oom_kills > before && !manager.ended, "{manager:?}");
     assert_eq!(host.run(other, "echo $x").await.stdout, "kept\n");
-    assert_eq!(host.kernel(Ask::Restart { kernel }).await.unwrap().status, KernelStatus::Idle);
+    assert_eq!(host.kernel(RequestKind::Restart { kernel }).await.unwrap().status, KernelStatus::Idle);
     assert_eq!(host.value(kernel, "1 + 1").await, "2");
 }
 
@@ -185,21 +185,21 @@ async fn a_fork_bomb_ends_with_its_kernel() {
     assert_eq!(host.run(kernel, bomb).await.stdout, "11\n");
     let error = host.begin(Language::Bash).await.unwrap_err();
     assert!(matches!(error.code, ErrorCode::Conflict | ErrorCode::ExecFailed), "{error:?}");
-    assert_eq!(host.ask(Ask::Delete { kernel }).await.unwrap(), Answer::Done);
+    assert_eq!(host.ask(RequestKind::Delete { kernel }).await.unwrap(), Answer::Done);
     let again = host.begin(Language::Bash).await.unwrap();
     // The kernel manager, its shim, this shell and its shim, and what asks.
     assert!(says(&c, "ls /proc | grep -c '^[0-9]'").await.parse::<u32>().unwrap() < 12);
     // One that never stops forking.
     let kernel = host.begin(Language::Python).await.unwrap();
     let tag = host
-        .say(Ask::Execute(cell(
+        .say(RequestKind::Execute(cell(
             kernel,
             "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
         )))
         .await;
     host.wait(|line| matches!(line, Line::Answer { tag: t, .. } if *t == tag)).await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-    assert_eq!(host.ask(Ask::Delete { kernel }).await.unwrap(), Answer::Done);
+    assert_eq!(host.ask(RequestKind::Delete { kernel }).await.unwrap(), Answer::Done);
     assert_eq!(host.run(again, "echo fine").await.stdout, "fine\n");
 }
 
@@ -213,7 +213,7 @@ async fn kernels_outlive_whoever_asked_for_them() {
     let running =
         cell(kernel, "import os, time\nprint('begun')\nwhile not os.path.exists('go'): time.sleep(0.01)\nx");
     let id = host.id;
-    host.ask(Ask::Execute(running.clone())).await.unwrap();
+    host.ask(RequestKind::Execute(running.clone())).await.unwrap();
     drop(host);
     drop(c);
     // Another connection, which knows nothing but the ids.
@@ -221,9 +221,12 @@ async fn kernels_outlive_whoever_asked_for_them() {
     let c = instance.provider.attach(found[0].id).await.unwrap();
     let end = c.guest().get_exec(id).await.unwrap().output_bytes;
     let mut host = Host::join(&c, id, Some(end)).await;
-    let Answer::Kernels(all) = host.ask(Ask::List).await.unwrap() else { panic!() };
+    let Answer::Kernels(all) = host.ask(RequestKind::List).await.unwrap() else { panic!() };
     assert_eq!((all.len(), all[0].kernel, all[0].running), (1, kernel, Some(running.cell)));
-    assert_eq!(host.ask(Ask::Follow { cell: running.cell }).await.unwrap(), Answer::Queued { joined: true });
+    assert_eq!(
+        host.ask(RequestKind::Follow { cell: running.cell }).await.unwrap(),
+        Answer::Queued { joined: true }
+    );
     says(&c, "touch go").await;
     let report = host.end_of(running.cell).await;
     assert_eq!(
@@ -244,7 +247,8 @@ async fn a_killed_warden_is_the_end_of_its_command() {
     let (kernel, idle) =
         (host.begin(Language::Python).await.unwrap(), host.begin(Language::Bash).await.unwrap());
     assert!(host.run(idle, "x=1").await.success);
-    host.say(Ask::Execute(cell(kernel, "import os\nos.kill(os.getppid(), 9)\nwhile True: pass"))).await;
+    host.say(RequestKind::Execute(cell(kernel, "import os\nos.kill(os.getppid(), 9)\nwhile True: pass")))
+        .await;
     let ended = loop {
         match host.events.next().await.unwrap() {
             Some(ExecEvent::Ended(report)) => break report,

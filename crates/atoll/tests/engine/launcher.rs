@@ -2,8 +2,8 @@
 
 use super::fixture::{Instance, options, says, spec};
 use atoll_launch_proto::{
-    Answer, Envelope, Family, HEADER, MAX_PROTOCOL, MAX_REQUEST, Reply, Request, SocketsRequest, decode,
-    encode, frame_length,
+    Envelope, Family, HEADER, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MAX_REQUEST, Request,
+    SocketsRequest, decode, encode, frame_length,
 };
 use atoll_provider::Provider;
 use atoll_provider_native::ensure_launcher;
@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-fn exchange(stream: &mut UnixStream, frame: &[u8]) -> Option<Answer> {
+fn exchange(stream: &mut UnixStream, frame: &[u8]) -> Option<LauncherAnswer> {
     stream.write_all(frame).ok()?;
     let mut header = [0; HEADER];
     stream.read_exact(&mut header).ok()?;
@@ -55,7 +55,7 @@ async fn hostile_bytes_get_an_error_and_change_nothing() {
     for (bytes, code) in cases {
         let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
         match exchange(&mut stream, &bytes) {
-            Some(Answer::Err(error)) => assert_eq!(error.code, code, "{bytes:?}"),
+            Some(LauncherAnswer::Err(error)) => assert_eq!(error.code, code, "{bytes:?}"),
             other => panic!("{bytes:?}: {other:?}"),
         }
     }
@@ -63,9 +63,11 @@ async fn hostile_bytes_get_an_error_and_change_nothing() {
     newer.request = Request::Hello;
     let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
     let hello = exchange(&mut stream, &encode(&newer, MAX_REQUEST).unwrap());
-    assert!(matches!(hello, Some(Answer::Ok(Reply::Hello(l))) if l.max_protocol == MAX_PROTOCOL));
+    assert!(
+        matches!(hello, Some(LauncherAnswer::Ok(LauncherReply::Hello(l))) if l.max_protocol == MAX_PROTOCOL)
+    );
     let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
-    assert_eq!(exchange(&mut stream, &good), Some(Answer::Ok(Reply::Containers(vec![]))));
+    assert_eq!(exchange(&mut stream, &good), Some(LauncherAnswer::Ok(LauncherReply::Containers(vec![]))));
 }
 
 /// Connects as another user and prints how many bytes come back to a Hello.
@@ -134,7 +136,7 @@ async fn sockets_are_of_the_containers_network_and_of_a_bounded_number() {
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::InvalidArgument, Some("count")));
     }
     for count in [1, 32] {
-        assert_eq!(instance.client.ask(asked(c.id(), count)).await, Ok(Reply::Sockets { count }));
+        assert_eq!(instance.client.ask(asked(c.id(), count)).await, Ok(LauncherReply::Sockets { count }));
     }
     let nobodys = atoll_types::ContainerId::random();
     assert_eq!(instance.client.ask(asked(nobodys, 1)).await.unwrap_err().code, ErrorCode::NotFound);
@@ -147,7 +149,7 @@ async fn sockets_are_of_the_containers_network_and_of_a_bounded_number() {
     let error = instance.client.ask(asked(c.id(), 1)).await.unwrap_err();
     assert_eq!(error.code, ErrorCode::ContainerDied, "{error:?}");
     std::fs::write(&path, kept).unwrap();
-    assert_eq!(instance.client.ask(asked(c.id(), 1)).await, Ok(Reply::Sockets { count: 1 }));
+    assert_eq!(instance.client.ask(asked(c.id(), 1)).await, Ok(LauncherReply::Sockets { count: 1 }));
 }
 
 #[tokio::test]
@@ -166,7 +168,7 @@ async fn a_request_with_descriptors_is_refused_and_they_are_closed() {
         let rest = [std::io::IoSlice::new(&good[at..])];
         sendmsg(&stream, &rest, &mut control, SendFlags::empty()).unwrap();
         match exchange(&mut stream, &[]) {
-            Some(Answer::Err(error)) => assert_eq!(error.code, ErrorCode::InvalidArgument),
+            Some(LauncherAnswer::Err(error)) => assert_eq!(error.code, ErrorCode::InvalidArgument),
             other => panic!("{other:?}"),
         }
         drop(theirs);

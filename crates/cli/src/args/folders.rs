@@ -1,7 +1,7 @@
 //! What can be typed about files and folders.
 
 use crate::{
-    place::{self, Place},
+    copy_end::{self, CopyEnd},
     server::Server,
 };
 use clap::Args;
@@ -10,11 +10,11 @@ use clap::Args;
 #[derive(Debug, Args)]
 pub struct Cp {
     /// What to copy: a file or folder here, ID:PATH inside, or - for standard input
-    #[arg(value_name = "SOURCE", value_parser = place::parser())]
-    pub(crate) source: Place,
+    #[arg(value_name = "SOURCE", value_parser = copy_end::parser())]
+    pub(crate) source: CopyEnd,
     /// Where to: a file or folder here, ID:PATH inside, or - for standard output
-    #[arg(value_name = "DESTINATION", value_parser = place::parser())]
-    pub(crate) destination: Place,
+    #[arg(value_name = "DESTINATION", value_parser = copy_end::parser())]
+    pub(crate) destination: CopyEnd,
     #[command(flatten)]
     pub(crate) server: Server,
 }

@@ -6,7 +6,7 @@ use crate::{Failure, resolve, table, terminal, when};
 use args::{Ask, Audit, Cleanup, Export, Filters, Ls, One, Summary};
 use atoll_client::{
     AuditCleaned, AuditEnd, AuditEntry, AuditFault, AuditKept, AuditSummary, AuditTally, AuditVerdict,
-    Client, ListAudit, Reply, Uuid,
+    Client, ListAudit, ServerReply, Uuid,
 };
 use atoll_types::{Error, ErrorCode};
 use std::io::{self, Write};
@@ -123,7 +123,7 @@ fn rendered(entries: &[AuditEntry]) -> String {
 }
 
 /// The operation that begins in a row, or has an id.
-async fn operation(client: &Client, typed: &str) -> Result<Reply<AuditEntry>, Failure> {
+async fn operation(client: &Client, typed: &str) -> Result<ServerReply<AuditEntry>, Failure> {
     if let Ok(id) = Uuid::try_parse(typed) {
         return Ok(client.audit_entry(id).await?);
     }

@@ -3,7 +3,7 @@
 //! the same volume.
 
 use super::{PoolClaim, RunOutcome, SandboxActor};
-use crate::pool::Warm;
+use crate::pool::PooledContainer;
 use atoll_provider::{Container, ContainerSpec};
 use atoll_store::{ActivityKind, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Result, VolumeId};
@@ -38,7 +38,7 @@ impl SandboxActor {
     async fn take_over(
         &mut self,
         record: &SandboxRecord,
-        warm: &Warm,
+        warm: &PooledContainer,
         handed: Result<()>,
     ) -> Result<SandboxRecord> {
         handed?;

@@ -10,7 +10,7 @@ use crate::{
     lifecycle::ActivityGuard,
     operation::{AuditedOperation, OperationSpec},
 };
-use atoll_kernels::{Answer, Ask, CheckpointInfo, Completion, Fork, KernelInfo, Start};
+use atoll_kernels::{Answer, CheckpointInfo, Completion, Fork, KernelInfo, RequestKind, Start};
 use atoll_store::SandboxId;
 use atoll_types::{CheckpointId, Error, ErrorCode, KernelId, Result};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Core {
         &self,
         caller: &Caller,
         what: OperationSpec,
-        ask: Ask,
+        ask: RequestKind,
         read: impl FnOnce(Answer) -> Result<T>,
     ) -> Result<T> {
         let audited = self.audited(caller, what).await?;
@@ -96,7 +96,7 @@ impl Core {
             variables: env_vars,
         };
         let mut started = Started { link: &link, kernel: (!default).then_some(kernel) };
-        let info = of_kernel(link.ask(Ask::Start(start)).await?)?;
+        let info = of_kernel(link.ask(RequestKind::Start(start)).await?)?;
         started.kernel = None;
         link.remember_default(&info);
         Ok(info)
@@ -110,7 +110,7 @@ impl Core {
             active => active?,
         };
         let Some(link) = self.managers.existing(&container).await? else { return Ok(Vec::new()) };
-        match link.ask(Ask::List).await? {
+        match link.ask(RequestKind::List).await? {
             Answer::Kernels(all) => Ok(all),
             _ => other_answer(),
         }
@@ -130,7 +130,7 @@ impl Core {
         kernel: KernelId,
     ) -> Result<()> {
         let what = OperationSpec::to("kernel.interrupt", sandbox).and("kernel_id", kernel);
-        self.ask_kernel(caller, what, Ask::Interrupt { kernel, cell: None }, done).await
+        self.ask_kernel(caller, what, RequestKind::Interrupt { kernel, cell: None }, done).await
     }
 
     /// How the text before a cursor could go on, and whether it is a whole piece of code.
@@ -147,7 +147,7 @@ impl Core {
             Answer::Completion(found) => Ok(found),
             _ => other_answer(),
         };
-        self.ask_kernel(caller, what, Ask::Complete { kernel, code }, read).await
+        self.ask_kernel(caller, what, RequestKind::Complete { kernel, code }, read).await
     }
 
     /// A fresh interpreter under the same id.
@@ -158,7 +158,7 @@ impl Core {
         kernel: KernelId,
     ) -> Result<KernelInfo> {
         let what = OperationSpec::to("kernel.restart", sandbox).and("kernel_id", kernel);
-        self.ask_kernel(caller, what, Ask::Restart { kernel }, of_kernel).await
+        self.ask_kernel(caller, what, RequestKind::Restart { kernel }, of_kernel).await
     }
 
     /// Ends a kernel and everything that it started.
@@ -167,7 +167,7 @@ impl Core {
         let audited = self.audited(caller, what).await?;
         let result = async {
             let (link, _working) = self.wardens_link(&audited).await?;
-            done(link.ask(Ask::Delete { kernel }).await?)?;
+            done(link.ask(RequestKind::Delete { kernel }).await?)?;
             link.forget_default(kernel);
             Ok(())
         };
@@ -196,7 +196,7 @@ impl Core {
             }
             let (link, _working) = self.wardens_link(&audited).await?;
             let name = name.to_owned();
-            match link.ask(Ask::Checkpoint { kernel, checkpoint, name }).await? {
+            match link.ask(RequestKind::Checkpoint { kernel, checkpoint, name }).await? {
                 Answer::Checkpoint(info) => Ok(info),
                 _ => other_answer(),
             }
@@ -216,7 +216,7 @@ impl Core {
         let what = OperationSpec::to("kernel.rollback", sandbox)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
-        self.ask_kernel(caller, what, Ask::Rollback { kernel, checkpoint }, of_kernel).await
+        self.ask_kernel(caller, what, RequestKind::Rollback { kernel, checkpoint }, of_kernel).await
     }
 
     /// Forgets a checkpoint.
@@ -230,7 +230,7 @@ impl Core {
         let what = OperationSpec::to("kernel.checkpoint.delete", sandbox)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
-        self.ask_kernel(caller, what, Ask::DropCheckpoint { kernel, checkpoint }, done).await
+        self.ask_kernel(caller, what, RequestKind::DropCheckpoint { kernel, checkpoint }, done).await
     }
 
     /// A second kernel with everything that the first has.
@@ -247,7 +247,7 @@ impl Core {
         if let Some(checkpoint) = checkpoint {
             what = what.and("checkpoint_id", checkpoint);
         }
-        self.ask_kernel(caller, what, Ask::Fork(Fork { kernel, checkpoint, new }), of_kernel).await
+        self.ask_kernel(caller, what, RequestKind::Fork(Fork { kernel, checkpoint, new }), of_kernel).await
     }
 }
 
@@ -261,7 +261,7 @@ impl Drop for Started<'_> {
     fn drop(&mut self) {
         if let Some(kernel) = self.kernel.take() {
             let link = Arc::clone(self.link);
-            tokio::spawn(async move { link.ask(Ask::Delete { kernel }).await });
+            tokio::spawn(async move { link.ask(RequestKind::Delete { kernel }).await });
         }
     }
 }

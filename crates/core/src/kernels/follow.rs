@@ -1,7 +1,7 @@
 //! Following a cell, and what holds it to its follower.
 
 use super::{cell::Next, execute::CellTask, link::Link, request::CellOutcome};
-use atoll_kernels::{Ask, CellEvent, CellReport, CellStream};
+use atoll_kernels::{CellEvent, CellReport, CellStream, RequestKind};
 use atoll_provider::Changed;
 use atoll_types::{CellId, KernelId, Result};
 use std::{
@@ -159,7 +159,7 @@ impl Drop for Leash {
         }
         let (link, kernel, cell) = (Arc::clone(&self.link), self.kernel, Some(self.cell));
         tokio::spawn(async move {
-            if let Err(error) = link.ask(Ask::Interrupt { kernel, cell }).await {
+            if let Err(error) = link.ask(RequestKind::Interrupt { kernel, cell }).await {
                 tracing::debug!(%error, "cannot interrupt a cell that nobody waits for");
             }
         });

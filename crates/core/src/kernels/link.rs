@@ -6,7 +6,7 @@ use super::{
     cell::Cell,
     wire::{Lines, believed},
 };
-use atoll_kernels::{Answer, Ask, CellEvent, CellReport, KernelInfo, Language, Line, Request};
+use atoll_kernels::{Answer, CellEvent, CellReport, KernelInfo, Language, Line, Request, RequestKind};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, Guest, OutputStream, State};
 use atoll_types::{CellId, Death, Error, ErrorCode, ExecId, KernelId, Result};
 use bytes::Bytes;
@@ -163,7 +163,7 @@ impl Link {
     }
 
     /// Asks, and waits for the answer.
-    pub(super) async fn ask(&self, ask: Ask) -> Result<Answer> {
+    pub(super) async fn ask(&self, ask: RequestKind) -> Result<Answer> {
         let tag = ExecId::random();
         let mut line =
             serde_json::to_vec(&Request { tag, ask }).map_err(|e| Error::internal(e.to_string()))?;
@@ -271,7 +271,7 @@ impl Link {
             cell.lose();
             let link = Arc::clone(self);
             tokio::spawn(async move {
-                if let Err(error) = link.ask(Ask::Follow { cell: cell.id }).await {
+                if let Err(error) = link.ask(RequestKind::Follow { cell: cell.id }).await {
                     link.forget(cell.id);
                     cell.end(Err(error));
                 }

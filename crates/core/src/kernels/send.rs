@@ -9,7 +9,7 @@ use super::{
     wire::other_answer,
 };
 use crate::{Caller, Core, egress::EnteredCell, lifecycle::ActivityGuard, operation::AuditedOperation};
-use atoll_kernels::{Answer, Ask, Execute, KernelStatus, Language, Start};
+use atoll_kernels::{Answer, Execute, KernelStatus, Language, RequestKind, Start};
 use atoll_provider::Container;
 use atoll_store::SandboxId;
 use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
@@ -145,7 +145,7 @@ async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
         return Ok((cell, true));
     }
     let forget = Forget { link, cell: Some(id) };
-    match link.ask(Ask::Execute(execute)).await? {
+    match link.ask(RequestKind::Execute(execute)).await? {
         Answer::Queued { joined } => {
             forget.keep();
             Ok((cell, joined))
@@ -162,7 +162,7 @@ pub(super) async fn follow_known(link: &Link, id: CellId) -> Result<Option<Arc<C
         return Ok(Some(cell));
     }
     let forget = Forget { link, cell: Some(id) };
-    match link.ask(Ask::Follow { cell: id }).await {
+    match link.ask(RequestKind::Follow { cell: id }).await {
         Ok(Answer::Queued { .. }) => {
             forget.keep();
             Ok(Some(cell))
@@ -205,7 +205,7 @@ pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<Ke
         working_directory: String::new(),
         variables: BTreeMap::new(),
     };
-    match link.ask(Ask::Start(start)).await? {
+    match link.ask(RequestKind::Start(start)).await? {
         Answer::Kernel(info) => {
             link.remember_default(&info);
             Ok(info.kernel)
@@ -217,13 +217,13 @@ pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<Ke
 /// Starts a dead kernel anew, and says whether that lost anything. Of several who find it dead one does.
 async fn revive(link: &Link, kernel: KernelId) -> Result<bool> {
     let _turn = link.reviving.lock().await;
-    let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
+    let Answer::Kernels(all) = link.ask(RequestKind::List).await? else { return other_answer() };
     let Some(info) = all.iter().find(|info| info.kernel == kernel) else { return Ok(false) };
     if info.status != KernelStatus::Dead {
         return Ok(false);
     }
     let used = info.execution_count > 0;
-    match link.ask(Ask::Restart { kernel }).await? {
+    match link.ask(RequestKind::Restart { kernel }).await? {
         Answer::Kernel(_) => Ok(used),
         _ => other_answer(),
     }

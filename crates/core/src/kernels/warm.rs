@@ -2,7 +2,7 @@
 //! container is claimed.
 
 use super::{managers::KernelManagers, send::default_kernel, wire::other_answer};
-use atoll_kernels::{Answer, Ask, KernelStatus, Language};
+use atoll_kernels::{Answer, KernelStatus, Language, RequestKind};
 use atoll_provider::Container;
 use atoll_types::{ErrorCode, Result};
 use std::{collections::BTreeMap, sync::Arc};
@@ -40,7 +40,7 @@ pub(crate) async fn is_warm(
         return Ok(true);
     }
     let Some(link) = managers.existing(container).await? else { return Ok(false) };
-    let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
+    let Answer::Kernels(all) = link.ask(RequestKind::List).await? else { return other_answer() };
     let lives = |language: &Language| {
         all.iter().any(|k| k.default && k.language == *language && k.status != KernelStatus::Dead)
     };
@@ -54,7 +54,7 @@ pub(crate) async fn configure(
     variables: BTreeMap<String, String>,
 ) -> Result<()> {
     let Some(link) = managers.existing(container).await? else { return Ok(()) };
-    match link.ask(Ask::Configure { variables }).await? {
+    match link.ask(RequestKind::Configure { variables }).await? {
         Answer::Done => Ok(()),
         _ => other_answer(),
     }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Core, operation::OutputAudit};
 use atoll_audit::Redactor;
-use atoll_kernels::{Answer, Ask};
+use atoll_kernels::{Answer, RequestKind};
 use atoll_provider::Container;
 use atoll_store::{OperationId, SandboxId, SandboxRecord};
 use atoll_types::{CellId, Result};
@@ -57,7 +57,7 @@ impl Core {
 
     /// Cells that run and of which nobody has to tell are work until their end too.
     async fn wait_for_others(&self, sandbox: SandboxId, link: &Arc<Link>) -> Result<()> {
-        let Answer::Kernels(all) = link.ask(Ask::List).await? else { return other_answer() };
+        let Answer::Kernels(all) = link.ask(RequestKind::List).await? else { return other_answer() };
         for id in all.into_iter().filter_map(|kernel| kernel.running) {
             let turn = link.repeating.lock().await;
             let Some(cell) = follow_known(link, id).await? else { continue };

@@ -1,6 +1,6 @@
 //! What an admin sees of the pool and decides about it.
 
-use super::{Pool, PoolKey, shelf::Shelf};
+use super::{Pool, PoolKey, shelf::ProfilePool};
 use crate::{
     Caller, Core, PoolSize, RuntimeSettings,
     operation::{AuditedOperation, OperationSpec},
@@ -69,7 +69,7 @@ impl Pool {
         let (wanted, runtime_settings) = (self.0.wanted(), self.0.live_settings.now());
         let mut state = self.0.state();
         let of = |(image, profile)| {
-            let shelf = state.shelves.entry(profile).or_insert_with_key(|_| Shelf::new(image));
+            let shelf = state.shelves.entry(profile).or_insert_with_key(|_| ProfilePool::new(image));
             let size = runtime_settings.pool_size(&shelf.image);
             shelf.key("default", size)
         };

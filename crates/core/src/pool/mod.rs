@@ -5,7 +5,7 @@
 //!
 //! Here is what there is and who gets it. How it is kept up is in [`refill`], what is decided about it by
 //! an admin in [`admin`], and what outlives the server in [`memory`]. The lock of the state is held for a
-//! moment only and never across a wait; a [`Warm`] is never dropped under it.
+//! moment only and never across a wait; a [`PooledContainer`] is never dropped under it.
 
 mod admin;
 mod demand;
@@ -16,7 +16,7 @@ mod warm;
 
 pub use admin::{PoolBounds, PoolChange, PoolView};
 pub use shelf::{PoolFailure, PoolKey};
-pub(crate) use warm::{Dying, Warm};
+pub(crate) use warm::{Dying, PooledContainer};
 
 use crate::{
     CoreSettings,
@@ -27,7 +27,7 @@ use crate::{
 use atoll_provider::Provider;
 use atoll_store::Store;
 use atoll_types::{ContainerId, Profile, Result, VolumeId};
-use shelf::Shelf;
+use shelf::ProfilePool;
 use std::{
     collections::{BTreeMap, HashMap},
     mem,
@@ -60,7 +60,7 @@ pub(crate) struct Inner {
 
 #[derive(Default)]
 struct State {
-    shelves: HashMap<Profile, Shelf>,
+    shelves: HashMap<Profile, ProfilePool>,
     /// Every container that is the pool's, and its volume: being made, ready, being claimed, or spent.
     known: HashMap<ContainerId, VolumeId>,
     spent: Vec<Spent>,
@@ -96,9 +96,9 @@ impl Inner {
 
     /// One that died is not kept ready.
     fn died(&self, container: ContainerId) {
-        let dead: Vec<Warm> = {
+        let dead: Vec<PooledContainer> = {
             let mut state = self.state();
-            let of = |shelf: &mut Shelf| shelf.remove(container);
+            let of = |shelf: &mut ProfilePool| shelf.remove(container);
             state.shelves.values_mut().filter_map(of).collect()
         };
         if !dead.is_empty() {
@@ -153,7 +153,12 @@ impl Pool {
 
     /// Takes one for a sandbox of this profile, if there is one, and moves what it holds of the machine to
     /// the sandbox.
-    pub(crate) fn take(&self, profile: &Profile, reservation: &Reservation, need: Need) -> Option<Warm> {
+    pub(crate) fn take(
+        &self,
+        profile: &Profile,
+        reservation: &Reservation,
+        need: Need,
+    ) -> Option<PooledContainer> {
         let runtime_settings = self.0.live_settings.now();
         let mut dead = Vec::new();
         let taken = {
@@ -169,7 +174,11 @@ impl Pool {
     }
 
     /// Gives the interpreters of one that is claimed the sandbox's variables.
-    pub(crate) async fn configure(&self, warm: &Warm, variables: BTreeMap<String, String>) -> Result<()> {
+    pub(crate) async fn configure(
+        &self,
+        warm: &PooledContainer,
+        variables: BTreeMap<String, String>,
+    ) -> Result<()> {
         match warm.kernels().is_empty() {
             true => Ok(()),
             false => kernels::configure(&self.0.managers, warm.container(), variables).await,
@@ -177,7 +186,7 @@ impl Pool {
     }
 
     /// Everything that is ready, which is then nobody's.
-    fn take_all(&self) -> Vec<Warm> {
+    fn take_all(&self) -> Vec<PooledContainer> {
         let mut state = self.0.state();
         state.shelves.values_mut().flat_map(|shelf| mem::take(&mut shelf.ready)).collect()
     }
@@ -187,7 +196,7 @@ impl Pool {
         let all = self.take_all();
         let any = !all.is_empty();
         drop(all);
-        self.0.state().shelves.values_mut().for_each(Shelf::rest);
+        self.0.state().shelves.values_mut().for_each(ProfilePool::rest);
         if any {
             self.clear().await;
         }

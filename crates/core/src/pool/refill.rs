@@ -4,8 +4,8 @@
 
 use super::{
     Pool, State, memory,
-    shelf::Shelf,
-    warm::{Spent, Warm},
+    shelf::ProfilePool,
+    warm::{PooledContainer, Spent},
 };
 use crate::{admission::Need, kernels};
 use atoll_provider::ContainerSpec;
@@ -34,7 +34,7 @@ fn limits() -> Limits {
 
 enum Todo {
     Make(Profile),
-    GiveUp(Vec<Warm>),
+    GiveUp(Vec<PooledContainer>),
     Wait(Duration),
 }
 
@@ -80,7 +80,7 @@ impl Pool {
         let mut state = self.0.state();
         for (image, profile) in &wanted {
             let there = state.shelves.entry(profile.clone());
-            there.or_insert_with(|| Shelf::new(image.clone()));
+            there.or_insert_with(|| ProfilePool::new(image.clone()));
         }
         let mut wait = if state.spent.is_empty() { LOOK } else { AGAIN };
         let mut make = None;
@@ -138,11 +138,11 @@ impl Pool {
         }
     }
 
-    fn on<T>(&self, profile: &Profile, work: impl FnOnce(&mut Shelf) -> T) -> Option<T> {
+    fn on<T>(&self, profile: &Profile, work: impl FnOnce(&mut ProfilePool) -> T) -> Option<T> {
         self.0.state().shelves.get_mut(profile).map(work)
     }
 
-    async fn start(&self, profile: &Profile) -> Result<Warm> {
+    async fn start(&self, profile: &Profile) -> Result<PooledContainer> {
         let inner = &self.0;
         let limits = limits();
         let no_room = || Error::new(ErrorCode::LimitExceeded, "the machine has no room for the pool");
@@ -168,7 +168,7 @@ impl Pool {
         };
         match inner.provider.create(spec).await {
             Ok(container) if container.claimable().is_some() => {
-                let mut warm = Warm::new(Arc::clone(inner), container, volume, reservation);
+                let mut warm = PooledContainer::new(Arc::clone(inner), container, volume, reservation);
                 warm.warm_up(inner.live_settings.now().pool_kernels.clone()).await?;
                 let (dying, pool) = (warm.dying(), Arc::clone(inner));
                 tokio::spawn(async move {
@@ -205,7 +205,7 @@ impl Pool {
     async fn give_up_outdated(&self) {
         let oldest: Vec<_> = {
             let state = self.0.state();
-            let first = |(profile, shelf): (&Profile, &Shelf)| {
+            let first = |(profile, shelf): (&Profile, &ProfilePool)| {
                 Some((profile.clone(), Arc::clone(shelf.ready.front()?.container())))
             };
             state.shelves.iter().filter_map(first).collect()
@@ -225,8 +225,9 @@ impl Pool {
         let wanted = self.0.live_settings.now().pool_kernels.clone();
         let ready: Vec<_> = {
             let state = self.0.state();
-            let one =
-                |warm: &Warm| (Arc::clone(warm.container()), warm.asked() == wanted, warm.kernels().to_vec());
+            let one = |warm: &PooledContainer| {
+                (Arc::clone(warm.container()), warm.asked() == wanted, warm.kernels().to_vec())
+            };
             state.shelves.values().flat_map(|shelf| &shelf.ready).map(one).collect()
         };
         for (container, as_wanted, languages) in ready {
@@ -235,7 +236,7 @@ impl Pool {
                 false => false,
             };
             if !warm {
-                let cold: Vec<Warm> = {
+                let cold: Vec<PooledContainer> = {
                     let mut state = self.0.state();
                     state.shelves.values_mut().filter_map(|shelf| shelf.remove(container.id())).collect()
                 };

@@ -1,6 +1,6 @@
 //! The containers of one profile, and what is counted of them.
 
-use super::{demand::Demand, warm::Warm};
+use super::{demand::Demand, warm::PooledContainer};
 use crate::{PoolSize, admission::PoolReservation, now};
 use atoll_types::{ContainerId, Error, ErrorCode};
 use std::{collections::VecDeque, time::Duration};
@@ -49,10 +49,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 const REST: Duration = Duration::from_secs(5);
 
 /// The containers of one profile.
-pub(super) struct Shelf {
+pub(super) struct ProfilePool {
     pub(super) image: String,
     /// The oldest first.
-    pub(super) ready: VecDeque<Warm>,
+    pub(super) ready: VecDeque<PooledContainer>,
     pub(super) starting: u32,
     pub(super) demand: Demand,
     pub(super) hits: u64,
@@ -66,7 +66,7 @@ pub(super) struct Shelf {
     pub(super) not_before: Instant,
 }
 
-impl Shelf {
+impl ProfilePool {
     pub(super) fn new(image: String) -> Self {
         let now = Instant::now();
         Self {
@@ -88,14 +88,14 @@ impl Shelf {
     /// The oldest that lives and for which there is a reservation. Those found dead are put aside.
     pub(super) fn take(
         &mut self,
-        dead: &mut Vec<Warm>,
+        dead: &mut Vec<PooledContainer>,
         reservation: impl FnOnce(&mut PoolReservation) -> bool,
-    ) -> Option<Warm> {
+    ) -> Option<PooledContainer> {
         self.demand.note(Instant::now());
-        while self.ready.front().is_some_and(Warm::is_dead) {
+        while self.ready.front().is_some_and(PooledContainer::is_dead) {
             dead.extend(self.ready.pop_front());
         }
-        let fits = self.ready.front_mut().and_then(Warm::reservation).is_some_and(reservation);
+        let fits = self.ready.front_mut().and_then(PooledContainer::reservation).is_some_and(reservation);
         match fits {
             true => self.hits += 1,
             false => self.misses += 1,
@@ -103,12 +103,12 @@ impl Shelf {
         if fits { self.ready.pop_front() } else { None }
     }
 
-    pub(super) fn remove(&mut self, container: ContainerId) -> Option<Warm> {
+    pub(super) fn remove(&mut self, container: ContainerId) -> Option<PooledContainer> {
         let at = self.ready.iter().position(|warm| warm.id() == container)?;
         self.ready.remove(at)
     }
 
-    pub(super) fn made(&mut self, warm: Option<Warm>, took: Duration) {
+    pub(super) fn made(&mut self, warm: Option<PooledContainer>, took: Duration) {
         self.ready.extend(warm);
         self.refills += 1;
         self.refill_time += took;

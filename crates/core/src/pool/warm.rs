@@ -21,7 +21,7 @@ enum Whose {
 }
 
 /// A container that is kept ready.
-pub(crate) struct Warm {
+pub(crate) struct PooledContainer {
     pool: Arc<Inner>,
     container: Arc<dyn Container>,
     volume: VolumeId,
@@ -41,7 +41,7 @@ pub(super) struct Spent {
     pub(super) _seat: Option<PoolReservation>,
 }
 
-impl Warm {
+impl PooledContainer {
     pub(super) fn new(
         pool: Arc<Inner>,
         container: Arc<dyn Container>,
@@ -116,7 +116,7 @@ impl Warm {
     }
 }
 
-impl Drop for Warm {
+impl Drop for PooledContainer {
     fn drop(&mut self) {
         let container = self.container.id();
         match self.whose {

@@ -1,10 +1,10 @@
 //! Connections whose requests are looked at: TLS ends here and begins anew towards the host, and each request
 //! is decided. What cannot be looked at does not pass.
 
-use super::tunnel::{Answer, HELLO};
+use super::tunnel::{HELLO, TunnelReply};
 use crate::{
     Host,
-    http::{Buffered, Client, Front, HttpConnection, Reply, linger},
+    http::{Buffered, Client, Front, HttpConnection, ProxyReply, linger},
     session::{Account, Caller, Claim, Stop},
     tls::{First, Hello, UNRECOGNIZED_NAME},
 };
@@ -21,13 +21,13 @@ pub(super) async fn open(
     caller: &Arc<Caller>,
     mut client: Client,
     (claim, rule): (Claim, &str),
-    answer: Answer,
+    answer: TunnelReply,
 ) {
     let claim = Claim { inspected: true, ..claim };
     // On other ports the client may well begin TLS, and could not be told any more.
     if caller.session().shared.authority.is_none() && claim.port != 80 {
         caller.refuse(&claim, NO_AUTHORITY);
-        return answer.no(client, Reply::not_allowed(&claim.host, NO_AUTHORITY)).await;
+        return answer.no(client, ProxyReply::not_allowed(&claim.host, NO_AUTHORITY)).await;
     }
     if answer.yes(&mut client).await.is_err() {
         return;

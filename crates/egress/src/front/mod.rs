@@ -9,7 +9,7 @@ pub(crate) use network::serve as serve_network;
 
 use crate::{
     Host, Via,
-    http::{Client, Front, HttpConnection, Reply, RequestHead, authority, linger},
+    http::{Client, Front, HttpConnection, ProxyReply, RequestHead, authority, linger},
     names::is_reserved,
     session::{Caller, Claim},
 };
@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
-use tunnel::Answer;
+use tunnel::TunnelReply;
 
 /// For the first byte.
 const FIRST: Duration = Duration::from_secs(30);
@@ -44,10 +44,12 @@ pub(crate) async fn proxy(caller: Arc<Caller>, stream: TcpStream) {
 /// Serves CONNECT.
 async fn connect(caller: &Arc<Caller>, mut client: Client, head: &RequestHead) {
     match wanted(head) {
-        Ok((host, port)) => tunnel::open(caller, client, (Via::Connect, host, port), Answer::Connect).await,
+        Ok((host, port)) => {
+            tunnel::open(caller, client, (Via::Connect, host, port), TunnelReply::Connect).await
+        }
         Err(why) => {
             caller.malformed(Via::Connect, &head.target, &format!("malformed: {why}"));
-            Reply::malformed(why).send(&mut client.writer, false, false).await;
+            ProxyReply::malformed(why).send(&mut client.writer, false, false).await;
             linger(client).await;
         }
     }
@@ -86,7 +88,8 @@ pub(crate) async fn redirected(caller: Arc<Caller>, stream: TcpStream) {
     let (address, port) = (*meant.ip(), meant.port());
     match caller.session().names.name(address).filter(|_| is_reserved(address)) {
         Some(name) => {
-            tunnel::open(&caller, client, (Via::Transparent, Host::Name(name), port), Answer::Silent).await;
+            tunnel::open(&caller, client, (Via::Transparent, Host::Name(name), port), TunnelReply::Silent)
+                .await;
         }
         None => {
             let host = Host::Address(IpAddr::V4(address));
@@ -106,7 +109,7 @@ pub(crate) async fn limited(stream: TcpStream, limit: &'static str) {
     if first == [socks::VERSION] {
         let _ = client.writer.write_all(&[socks::VERSION, 0xff]).await;
     } else {
-        Reply::limit(limit).send(&mut client.writer, false, false).await;
+        ProxyReply::limit(limit).send(&mut client.writer, false, false).await;
     }
     linger(client).await;
 }

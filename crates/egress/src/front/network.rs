@@ -5,7 +5,7 @@ use super::connect;
 use crate::{
     Entry, Lookup, Tokens,
     engine::Shared,
-    http::{Badge, Client, Front, HttpConnection, Reply, Unread, linger},
+    http::{Badge, Client, Front, HttpConnection, ProxyReply, Unread, linger},
     session::{Caller, EgressSession},
 };
 use std::{
@@ -63,15 +63,15 @@ impl Network {
         let head = match timeout(FIRST, client.head()).await {
             Ok(Ok(head)) => head,
             Ok(Err(Unread::End)) | Err(_) => return,
-            Ok(Err(Unread::Malformed(why))) => return say(client, Reply::malformed(why)).await,
+            Ok(Err(Unread::Malformed(why))) => return say(client, ProxyReply::malformed(why)).await,
         };
         let shown = head.only("proxy-authorization").ok().flatten();
         let claims = match self.tokens.verify_header(shown) {
             Ok(claims) => claims,
-            Err(why) => return say(client, Reply::token(why)).await,
+            Err(why) => return say(client, ProxyReply::token(why)).await,
         };
         let Some(session) = self.session(&claims.session_id) else {
-            return say(client, Reply::stranger()).await;
+            return say(client, ProxyReply::stranger()).await;
         };
         drop(unknown);
         let all = claims.allowed_hosts == ["*"];
@@ -81,7 +81,7 @@ impl Network {
             Ok(slot) => slot,
             Err(limit) => {
                 caller.malformed(crate::Via::Connect, "", &format!("limit: {limit}"));
-                return say(client, Reply::limit(limit)).await;
+                return say(client, ProxyReply::limit(limit)).await;
             }
         };
         let badge = Badge { tokens: self.tokens.clone(), connection: claims.session_id };
@@ -92,7 +92,7 @@ impl Network {
     }
 }
 
-async fn say(mut client: Client, reply: Reply) {
+async fn say(mut client: Client, reply: ProxyReply) {
     reply.send(&mut client.writer, false, false).await;
     linger(client).await;
 }

@@ -1,6 +1,6 @@
 //! SOCKS5: names and addresses, connections only. Nobody signs in: the socket says who is asking.
 
-use super::tunnel::{self, Answer};
+use super::tunnel::{self, TunnelReply};
 use crate::{Host, Via, http::Client, session::Caller};
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
@@ -114,7 +114,7 @@ pub(super) async fn serve(caller: &Arc<Caller>, mut client: Client) {
             return crate::http::linger(client).await;
         }
     };
-    tunnel::open(caller, client, (Via::Socks, host, wanted.port), Answer::Socks).await;
+    tunnel::open(caller, client, (Via::Socks, host, wanted.port), TunnelReply::Socks).await;
 }
 
 async fn negotiate(caller: &Arc<Caller>, client: &mut Client) -> Option<Wanted> {

@@ -5,8 +5,8 @@ use super::{inspect, socks};
 use crate::{
     Host, Verdict, Via,
     dial::Failed,
-    http::{Buffered, Client, Reply, Tcp, linger, pump},
-    session::{Account, Caller, Claim, Stop, Way},
+    http::{Buffered, Client, ProxyReply, Tcp, linger, pump},
+    session::{Account, Caller, Claim, Direction, Stop},
     tls::{First, Hello, UNRECOGNIZED_NAME},
 };
 use std::{
@@ -20,28 +20,30 @@ pub(super) const HELLO: Duration = Duration::from_secs(10);
 
 /// How the client is told what came of its wish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum TunnelReply {
     Connect,
     Socks,
     /// It knows of no proxy.
     Silent,
 }
 
-impl Answer {
+impl TunnelReply {
     pub(super) async fn yes(self, client: &mut Client) -> std::io::Result<()> {
         match self {
-            Answer::Connect => client.writer.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await,
-            Answer::Socks => client.writer.write_all(&socks::reply(0)).await,
-            Answer::Silent => Ok(()),
+            TunnelReply::Connect => {
+                client.writer.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await
+            }
+            TunnelReply::Socks => client.writer.write_all(&socks::reply(0)).await,
+            TunnelReply::Silent => Ok(()),
         }
     }
 
     /// Says no, and why as far as it can be said.
-    pub(super) async fn no(self, mut client: Client, reply: Reply) {
+    pub(super) async fn no(self, mut client: Client, reply: ProxyReply) {
         match self {
-            Answer::Connect => reply.send(&mut client.writer, false, false).await,
-            Answer::Socks => drop(client.writer.write_all(&socks::reply(reply.socks_code())).await),
-            Answer::Silent => return client.abort(),
+            TunnelReply::Connect => reply.send(&mut client.writer, false, false).await,
+            TunnelReply::Socks => drop(client.writer.write_all(&socks::reply(reply.socks_code())).await),
+            TunnelReply::Silent => return client.abort(),
         }
         linger(client).await;
     }
@@ -52,21 +54,26 @@ pub(super) async fn open(
     caller: &Arc<Caller>,
     client: Client,
     (via, host, port): (Via, Host, u16),
-    answer: Answer,
+    answer: TunnelReply,
 ) {
     let host = caller.named(host);
     let claim = Claim::new(via, host.clone(), port);
     match caller.decide(&host, port, None) {
         Verdict::Deny(rule) => {
             caller.refuse(&claim, &rule);
-            answer.no(client, Reply::not_allowed(&host, &rule)).await;
+            answer.no(client, ProxyReply::not_allowed(&host, &rule)).await;
         }
         Verdict::Inspect(rule) => inspect::open(caller, client, (claim, &rule), answer).await,
         Verdict::Allow(rule) => through(caller, client, (claim, &rule), answer).await,
     }
 }
 
-async fn through(caller: &Arc<Caller>, mut client: Client, (mut claim, rule): (Claim, &str), answer: Answer) {
+async fn through(
+    caller: &Arc<Caller>,
+    mut client: Client,
+    (mut claim, rule): (Claim, &str),
+    answer: TunnelReply,
+) {
     let (host, port, started) = (claim.host.clone(), claim.port, Instant::now());
     let decide = |address| caller.session().decide_address(address, port);
     let stream = match caller.session().shared.dialer.dial(&host, port, decide).await {
@@ -75,7 +82,7 @@ async fn through(caller: &Arc<Caller>, mut client: Client, (mut claim, rule): (C
             stream
         }
         Err(failed) => {
-            let reply = Reply::failed(&host, &failed);
+            let reply = ProxyReply::failed(&host, &failed);
             match failed {
                 Failed::Denied(address, rule) => {
                     claim.address = Some(address);
@@ -108,8 +115,8 @@ async fn carry(mut client: Client, stream: TcpStream, account: &Account) -> Opti
         check_name(&mut client, &mut answers, account).await?;
         let first = client.reader.take();
         tokio::try_join!(
-            pump(client.reader.source(), first, &mut to, (account, Way::Out)),
-            pump(answers.source(), Vec::new(), &mut client.writer, (account, Way::In)),
+            pump(client.reader.source(), first, &mut to, (account, Direction::Out)),
+            pump(answers.source(), Vec::new(), &mut client.writer, (account, Direction::In)),
         )
     };
     let done = tokio::select! {
@@ -159,7 +166,7 @@ async fn check_name(client: &mut Client, answers: &mut Buffered, account: &Accou
             read = answers.fill(account.chunk()), if !silent => {
                 silent = read? == 0;
                 let bytes = answers.take();
-                account.spend(Way::In, bytes.len()).await?;
+                account.spend(Direction::In, bytes.len()).await?;
                 client.writer.write_all(&bytes).await?;
             }
             () = late => return Err(denied()),

@@ -2,7 +2,7 @@
 //! extensions and trailers end here, and two readers cannot disagree on where a message ends.
 
 use super::io::Buffered;
-use crate::session::{Account, Stop, Way};
+use crate::session::{Account, Direction, Stop};
 use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
@@ -47,7 +47,7 @@ pub(crate) async fn relay(
     framing: Framing,
     to: &mut (impl AsyncWrite + Unpin + ?Sized),
     coding: Coding,
-    pays: Option<(&Account, Way)>,
+    pays: Option<(&Account, Direction)>,
 ) -> Result<(), Cut> {
     let mut relay = Relay { from, to, coding, pays };
     match framing {
@@ -66,7 +66,7 @@ struct Relay<'a, W: ?Sized> {
     from: &'a mut Buffered,
     to: &'a mut W,
     coding: Coding,
-    pays: Option<(&'a Account, Way)>,
+    pays: Option<(&'a Account, Direction)>,
 }
 
 impl<W: AsyncWrite + Unpin + ?Sized> Relay<'_, W> {

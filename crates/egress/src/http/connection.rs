@@ -6,14 +6,14 @@ use super::{
     exchange::{Done, Failure, Upstream, exchange, pump},
     head::RequestHead,
     io::Buffered,
-    reply::Reply,
+    reply::ProxyReply,
     target::{self, Destination, Front},
     tcp::Tcp,
 };
 use crate::{
     BadToken, Host, Request, Tokens, Verdict, Via,
     dial::Failed,
-    session::{Account, Caller, Claim, Stop, Way},
+    session::{Account, Caller, Claim, Direction, Stop},
 };
 use rustls::pki_types::ServerName;
 use std::{
@@ -89,13 +89,13 @@ impl HttpConnection {
                 }
                 Err(Unread::Malformed(why)) => {
                     self.caller.malformed(Via::Http, "", &format!("malformed: {why}"));
-                    Reply::malformed(why).send(&mut client.writer, false, false).await;
+                    ProxyReply::malformed(why).send(&mut client.writer, false, false).await;
                     linger(client).await;
                     return None;
                 }
             };
             if self.badge.as_ref().is_some_and(|badge| !badge.is_shown(&head)) {
-                Reply::token(BadToken::Forged).send(&mut client.writer, false, false).await;
+                ProxyReply::token(BadToken::Forged).send(&mut client.writer, false, false).await;
                 linger(client).await;
                 return None;
             }
@@ -137,7 +137,7 @@ impl HttpConnection {
     }
 
     /// Answers a request that goes nowhere. The next one may follow if this one has no more to say.
-    async fn answer(&self, client: &mut Client, head: &RequestHead, reply: Reply) -> Next {
+    async fn answer(&self, client: &mut Client, head: &RequestHead, reply: ProxyReply) -> Next {
         if client.begun {
             return Next::Over;
         }
@@ -151,7 +151,7 @@ impl HttpConnection {
             Ok(to) => Destination { host: self.caller.named(to.host.clone()), ..to },
             Err(why) => {
                 self.caller.malformed(Via::Http, &head.target, &format!("malformed: {why}"));
-                Reply::malformed(why).send(&mut client.writer, false, false).await;
+                ProxyReply::malformed(why).send(&mut client.writer, false, false).await;
                 return Next::Close;
             }
         };
@@ -161,7 +161,7 @@ impl HttpConnection {
         let most = self.caller.session().rules().limits().connection_seconds;
         if most.is_some_and(|most| self.opened.elapsed() >= Duration::from_secs(most.into())) {
             self.caller.refuse(&claim, "limit: connection_seconds");
-            Reply::limit("connection_seconds").send(&mut client.writer, false, false).await;
+            ProxyReply::limit("connection_seconds").send(&mut client.writer, false, false).await;
             return Next::Close;
         }
         let asked = Request { method: &head.method, path: to.bare_path() };
@@ -169,7 +169,7 @@ impl HttpConnection {
             Verdict::Allow(rule) => rule,
             Verdict::Inspect(rule) | Verdict::Deny(rule) => {
                 self.caller.refuse(&claim, &rule);
-                return self.answer(client, head, Reply::not_allowed(&to.host, &rule)).await;
+                return self.answer(client, head, ProxyReply::not_allowed(&to.host, &rule)).await;
             }
         };
         for _ in 0..2 {
@@ -178,7 +178,7 @@ impl HttpConnection {
                 None => self.upstream = None,
             }
         }
-        self.answer(client, head, Reply::upstream(&to.host, "it closed the connection twice")).await
+        self.answer(client, head, ProxyReply::upstream(&to.host, "it closed the connection twice")).await
     }
 
     /// Tries once. None: the connection was an old one that had ended.
@@ -203,7 +203,7 @@ impl HttpConnection {
                         account.stop(&Stop::Broken(failed.to_string()));
                     }
                 }
-                return Some(self.answer(client, head, Reply::failed(&to.host, &failed)).await);
+                return Some(self.answer(client, head, ProxyReply::failed(&to.host, &failed)).await);
             }
         };
         let claim = Claim { address: Some(upstream.address), ..claim.clone() };
@@ -237,12 +237,12 @@ impl HttpConnection {
         (failure, account): (Failure, &Account),
     ) -> Next {
         let (stop, reply) = match failure {
-            Failure::Stop(stop) => (stop.clone(), Reply::stopped(&to.host, &stop)),
+            Failure::Stop(stop) => (stop.clone(), ProxyReply::stopped(&to.host, &stop)),
             Failure::Late => {
                 let why = "it did not answer in time";
-                (Stop::Broken(why.to_owned()), Reply::late(&to.host, why))
+                (Stop::Broken(why.to_owned()), ProxyReply::late(&to.host, why))
             }
-            Failure::Answer(why) => (Stop::Broken(why.clone()), Reply::upstream(&to.host, why)),
+            Failure::Answer(why) => (Stop::Broken(why.clone()), ProxyReply::upstream(&to.host, why)),
             Failure::Gone(why) => {
                 account.stop(&Stop::Broken(why));
                 return Next::Over;
@@ -297,8 +297,8 @@ impl HttpConnection {
         let first_out = reader.take();
         let both = async {
             tokio::try_join!(
-                pump(reader.source(), first_out, &mut writer, (account, Way::Out)),
-                pump(&mut *from_host, first_in, back, (account, Way::In)),
+                pump(reader.source(), first_out, &mut writer, (account, Direction::Out)),
+                pump(&mut *from_host, first_in, back, (account, Direction::In)),
             )
         };
         let done = tokio::select! {

@@ -6,7 +6,7 @@ use super::{
     head::{self, RequestHead, ResponseHead},
     io::{Buffered, Sink, Source},
 };
-use crate::session::{Account, Stop, Way};
+use crate::session::{Account, Direction, Stop};
 use std::{future::poll_fn, io, net::IpAddr, pin::pin, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -97,7 +97,7 @@ pub(super) async fn exchange(
     let keep_client = sent && head.keeps_open() && !ends_with_it;
     let connection = if keep_client { "keep-alive" } else { "close" };
     deliver(client, &answer, &format!("{line}Connection: {connection}\r\n"), account).await?;
-    relay(&mut upstream.reader, framing, &mut client.writer, coding, Some((account, Way::In))).await?;
+    relay(&mut upstream.reader, framing, &mut client.writer, coding, Some((account, Direction::In))).await?;
     client.writer.flush().await.map_err(gone)?;
     let keep_upstream = sent && answer.keeps_open() && framing != Framing::Close;
     Ok(Done::Kept { client: keep_client, upstream: keep_upstream })
@@ -113,11 +113,11 @@ async fn answered(
 ) -> Result<(ResponseHead, bool), Failure> {
     let Client { reader: from, writer: back, begun } = client;
     let Upstream { reader: answers, writer: to, .. } = upstream;
-    account.spend(Way::Out, bytes.len()).await.map_err(Failure::Stop)?;
+    account.spend(Direction::Out, bytes.len()).await.map_err(Failure::Stop)?;
     to.write_all(bytes).await.map_err(|e| Failure::Answer(e.to_string()))?;
     to.flush().await.map_err(|e| Failure::Answer(e.to_string()))?;
     let coding = if head.framing == Framing::Chunked { Coding::Chunked } else { Coding::Raw };
-    let mut sending = pin!(relay(from, head.framing, to, coding, Some((account, Way::Out))));
+    let mut sending = pin!(relay(from, head.framing, to, coding, Some((account, Direction::Out))));
     let mut answering = pin!(timeout(ANSWER, final_head(answers, back, begun, head.minor, account)));
     let (mut sent, mut whole) = (false, false);
     loop {
@@ -170,7 +170,7 @@ async fn final_head(
         }
         if minor == 1 {
             let bytes = written(&head, "");
-            account.spend(Way::In, bytes.len()).await.map_err(Failure::Stop)?;
+            account.spend(Direction::In, bytes.len()).await.map_err(Failure::Stop)?;
             *begun = true;
             back.write_all(&bytes).await.map_err(gone)?;
             back.flush().await.map_err(gone)?;
@@ -186,7 +186,7 @@ async fn deliver(
     account: &Account,
 ) -> Result<(), Failure> {
     let bytes = written(answer, lines);
-    account.spend(Way::In, bytes.len()).await.map_err(Failure::Stop)?;
+    account.spend(Direction::In, bytes.len()).await.map_err(Failure::Stop)?;
     client.begun = true;
     client.writer.write_all(&bytes).await.map_err(gone)?;
     client.writer.flush().await.map_err(gone)
@@ -220,7 +220,7 @@ pub(crate) async fn pump(
     from: &mut (impl Source + ?Sized),
     first: Vec<u8>,
     to: &mut (impl AsyncWrite + Unpin + ?Sized),
-    (account, way): (&Account, Way),
+    (account, way): (&Account, Direction),
 ) -> Result<(), Stop> {
     if !first.is_empty() {
         account.spend(way, first.len()).await?;

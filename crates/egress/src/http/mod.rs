@@ -16,7 +16,7 @@ pub(crate) use connection::{Badge, HttpConnection};
 pub(crate) use exchange::pump;
 pub(crate) use head::{Malformed, RequestHead, ResponseHead, response};
 pub(crate) use io::{Buffered, Sink};
-pub(crate) use reply::Reply;
+pub(crate) use reply::ProxyReply;
 pub(crate) use target::{Front, authority};
 pub(crate) use tcp::Tcp;
 

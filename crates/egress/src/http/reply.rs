@@ -4,7 +4,7 @@
 use crate::{Host, dial::Failed, session::Stop};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-pub(crate) struct Reply {
+pub(crate) struct ProxyReply {
     status: u16,
     /// What stands after the status.
     reason: String,
@@ -13,7 +13,7 @@ pub(crate) struct Reply {
     challenge: bool,
 }
 
-impl Reply {
+impl ProxyReply {
     fn new(status: u16, reason: impl Into<String>, more: impl Into<String>) -> Self {
         Self { status, reason: reason.into(), more: more.into(), challenge: false }
     }

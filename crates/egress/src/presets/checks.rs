@@ -29,12 +29,12 @@ impl Index {
 
 #[async_trait]
 impl Fetch for Index {
-    async fn get(&self, url: &Url, _: usize) -> Result<Answer> {
+    async fn get(&self, url: &Url, _: usize) -> Result<IndexResponse> {
         self.1.lock().unwrap().push(url.to_string());
         let answers = self.0.lock().unwrap();
         let found = answers.iter().find(|(known, _)| known == url.as_str());
         let (_, body) = found.ok_or_else(|| Error::new(ErrorCode::Unavailable, "nobody\nanswers"))?;
-        Ok(Answer { status: 200, location: None, body: body.clone().into_bytes() })
+        Ok(IndexResponse { status: 200, location: None, body: body.clone().into_bytes() })
     }
 }
 
@@ -228,7 +228,7 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 fn of_the_machine() -> (Findings, PresetRegistry) {
-    let found = learn(&Place::machine().unwrap());
+    let found = learn(&ToolLocation::machine().unwrap());
     let registry = PresetRegistry::new(found.clone(), BTreeMap::new(), Arc::default(), None);
     (found, registry)
 }

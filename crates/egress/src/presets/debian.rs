@@ -3,7 +3,7 @@
 use super::{
     Found,
     index::{Index, Role, Tool},
-    place::Place,
+    tool_location::ToolLocation,
 };
 
 /// `deb [options] uri suite component …`
@@ -63,7 +63,7 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
 }
 
 /// What apt uses here.
-pub(super) fn find(place: &Place) -> Found {
+pub(super) fn find(place: &ToolLocation) -> Found {
     let lists =
         [vec!["/etc/apt/sources.list".to_owned()], place.tree.paths("/etc/apt/sources.list.d/*.list")];
     let mut found = Found::default();

@@ -27,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct IndexResponse {
     /// The status.
     pub status: u16,
     /// The header `location`.
@@ -41,16 +41,16 @@ pub struct Answer {
 #[async_trait]
 pub trait Fetch: Send + Sync + 'static {
     /// Fetches a URL of `http` or `https` with GET. An answer whose body is longer than `most` is an error.
-    async fn get(&self, url: &Url, most: usize) -> Result<Answer>;
+    async fn get(&self, url: &Url, most: usize) -> Result<IndexResponse>;
 }
 
 #[async_trait]
 impl Fetch for Dialer {
-    async fn get(&self, url: &Url, most: usize) -> Result<Answer> {
+    async fn get(&self, url: &Url, most: usize) -> Result<IndexResponse> {
         // Every step is seen here: the tools inside take the same ones.
         let Fetched { url: _, status, headers, body } = self.fetch(url, most).await?;
         let location = headers.into_iter().find(|(name, _)| name == "location").map(|(_, value)| value);
-        Ok(Answer { status, location, body })
+        Ok(IndexResponse { status, location, body })
     }
 }
 
@@ -88,7 +88,7 @@ async fn follow(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> {
     let Some(mut url) = question(index) else { return Ok(Vec::new()) };
     let mut hosts = Vec::new();
     for _ in 0..MOST_STEPS {
-        let Answer { status, location, body } = fetch.get(&url, MOST_BYTES).await?;
+        let IndexResponse { status, location, body } = fetch.get(&url, MOST_BYTES).await?;
         match (status, location) {
             (200, _) => {
                 let found =
@@ -217,11 +217,11 @@ mod tests {
         assert_eq!(hosts(Tool::Pip, html).unwrap(), Vec::<String>::new());
     }
 
-    struct Canned(Vec<(&'static str, Answer)>);
+    struct Canned(Vec<(&'static str, IndexResponse)>);
 
     #[async_trait]
     impl Fetch for Canned {
-        async fn get(&self, url: &Url, _: usize) -> Result<Answer> {
+        async fn get(&self, url: &Url, _: usize) -> Result<IndexResponse> {
             let found = self.0.iter().find(|(known, _)| *known == url.as_str());
             found
                 .map(|(_, answer)| answer.clone())
@@ -229,12 +229,12 @@ mod tests {
         }
     }
 
-    fn to(location: &str) -> Answer {
-        Answer { status: 302, location: Some(location.to_owned()), body: Vec::new() }
+    fn to(location: &str) -> IndexResponse {
+        IndexResponse { status: 302, location: Some(location.to_owned()), body: Vec::new() }
     }
 
-    fn ok(body: String) -> Answer {
-        Answer { status: 200, location: None, body: body.into_bytes() }
+    fn ok(body: String) -> IndexResponse {
+        IndexResponse { status: 200, location: None, body: body.into_bytes() }
     }
 
     #[tokio::test]

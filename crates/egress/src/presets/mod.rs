@@ -14,22 +14,22 @@ mod links;
 mod list;
 mod mirror;
 mod node;
-mod place;
 mod python;
 mod r;
 mod registry;
 mod remembered;
 mod rust;
+mod tool_location;
 mod tree;
 #[cfg(test)]
 mod trial;
 
 pub use index::{Ecosystem, Index, Role, Tool};
-pub use links::{Answer, Fetch};
+pub use links::{Fetch, IndexResponse};
 pub use list::{Listed, Origin, Preset};
 pub use mirror::{Settings, SettingsFile, mirrors};
-pub use place::Place;
 pub use registry::PresetRegistry;
+pub use tool_location::ToolLocation;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ pub struct Findings {
 /// Looks for the indexes of a place. It reads files, a few hundred at the very most, so it may take a
 /// while: not for a thread that serves.
 #[must_use]
-pub fn learn(place: &Place) -> Findings {
+pub fn learn(place: &ToolLocation) -> Findings {
     let find = |ecosystem| match ecosystem {
         Ecosystem::Python => python::find(place),
         Ecosystem::Node => node::find(place),

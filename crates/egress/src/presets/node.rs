@@ -4,7 +4,7 @@ use super::{
     Found,
     index::{Index, Role, Tool},
     ini::{Setting, settings, unquoted},
-    place::Place,
+    tool_location::ToolLocation,
 };
 
 /// Where npm keeps its defaults, by version.
@@ -15,7 +15,7 @@ const DEFAULTS: &[&str] = &[
 ];
 
 /// The folders of npm itself, the one that is run first.
-fn folders(place: &Place) -> Vec<String> {
+fn folders(place: &ToolLocation) -> Vec<String> {
     let mut folders: Vec<String> =
         place.prefixes().iter().map(|prefix| format!("{prefix}/lib/node_modules/npm")).collect();
     folders.extend(place.tree.paths("/usr/share/nodejs/npm"));
@@ -27,7 +27,7 @@ fn folders(place: &Place) -> Vec<String> {
 }
 
 /// A setting by variable: npm takes the name in any case.
-fn variable<'a>(place: &'a Place, name: &str) -> Option<&'a str> {
+fn variable<'a>(place: &'a ToolLocation, name: &str) -> Option<&'a str> {
     let fits = |found: &str| {
         found.len() > 11 && found.is_char_boundary(11) && {
             let (head, tail) = found.split_at(11);
@@ -38,7 +38,7 @@ fn variable<'a>(place: &'a Place, name: &str) -> Option<&'a str> {
 }
 
 /// npm's files, the weaker first: those beside npm, the machine's, the user's.
-fn files(place: &Place, folders: &[String]) -> Vec<String> {
+fn files(place: &ToolLocation, folders: &[String]) -> Vec<String> {
     let mut files: Vec<String> = folders.iter().map(|folder| format!("{folder}/npmrc")).collect();
     match variable(place, "globalconfig") {
         Some(file) => files.push(file.to_owned()),
@@ -55,7 +55,7 @@ fn files(place: &Place, folders: &[String]) -> Vec<String> {
 }
 
 /// Fills `${NAME}` in, as npm does. A name that is not set stays, and then it is no URL.
-fn filled(place: &Place, value: &str) -> String {
+fn filled(place: &ToolLocation, value: &str) -> String {
     let mut filled = String::new();
     let mut rest = value;
     while let Some((before, after)) = rest.split_once("${") {
@@ -85,7 +85,7 @@ fn from_source(text: &str) -> Option<Index> {
 }
 
 /// What npm uses here.
-pub(super) fn find(place: &Place) -> Found {
+pub(super) fn find(place: &ToolLocation) -> Found {
     let folders = folders(place);
     let mut main = None;
     let mut scoped = Vec::new();

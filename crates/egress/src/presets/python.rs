@@ -4,20 +4,20 @@ use super::{
     Found,
     index::{Index, Role, Tool, entry},
     ini::{Setting, settings, unquoted},
-    place::Place,
+    tool_location::ToolLocation,
 };
 use toml::{Table, Value};
 use url::Url;
 
 /// What is set for one tool: the last word about the main index, and everything else that was said.
 #[derive(Default)]
-struct Said {
+struct ToolConfig {
     main: Option<String>,
     extra: Vec<String>,
     links: Vec<String>,
 }
 
-impl Said {
+impl ToolConfig {
     /// A value is one URL, or several with blanks between; uv puts commas between some.
     fn say(&mut self, key: &str, value: &str) {
         let words = || {
@@ -45,7 +45,7 @@ impl Said {
 
 /// pip's files, the weaker first: the machine's, the user's, the installation's, and the one that a
 /// variable names.
-fn pip_files(place: &Place) -> Vec<String> {
+fn pip_files(place: &ToolLocation) -> Vec<String> {
     let named = place.variable("PIP_CONFIG_FILE").map(str::to_owned);
     // With this pip reads none.
     if named.as_deref() == Some("/dev/null") {
@@ -61,8 +61,8 @@ fn pip_files(place: &Place) -> Vec<String> {
     files
 }
 
-fn pip(place: &Place) -> Found {
-    let mut said = Said::default();
+fn pip(place: &ToolLocation) -> Found {
+    let mut said = ToolConfig::default();
     for file in pip_files(place) {
         for Setting { section, key, value } in settings(&place.tree.text(&file).unwrap_or_default(), true) {
             if matches!(section.as_str(), "global" | "install" | "download") {
@@ -80,8 +80,8 @@ fn pip(place: &Place) -> Found {
     said.indexes(Tool::Pip)
 }
 
-fn uv(place: &Place) -> Found {
-    let mut said = Said::default();
+fn uv(place: &ToolLocation) -> Found {
+    let mut said = ToolConfig::default();
     let mut files = vec!["/etc/uv/uv.toml".to_owned()];
     files.extend(place.config("uv/uv.toml"));
     files.extend(place.variable("UV_CONFIG_FILE").map(str::to_owned));
@@ -113,7 +113,7 @@ fn uv(place: &Place) -> Found {
     said.indexes(Tool::Uv)
 }
 
-fn uv_table(said: &mut Said, table: &Table) {
+fn uv_table(said: &mut ToolConfig, table: &Table) {
     for key in ["index-url", "extra-index-url", "find-links"] {
         match table.get(key) {
             Some(Value::String(text)) => said.say(key, text),
@@ -135,7 +135,7 @@ fn uv_table(said: &mut Said, table: &Table) {
 const MOST_PLACES: usize = 1024;
 
 /// Where pip's own source may be, the one that is run first.
-fn sources(place: &Place) -> Vec<String> {
+fn sources(place: &ToolLocation) -> Vec<String> {
     let mut patterns = Vec::new();
     for prefix in place.prefixes() {
         patterns.push(format!("{prefix}/lib/python3*/site-packages"));
@@ -169,7 +169,7 @@ fn from_source(text: &str) -> Option<Index> {
 }
 
 /// What pip and uv use here.
-pub(super) fn find(place: &Place) -> Found {
+pub(super) fn find(place: &ToolLocation) -> Found {
     let mut found = pip(place);
     found.add_all(uv(place).indexes);
     if !found.has_main() {

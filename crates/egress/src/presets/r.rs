@@ -4,11 +4,11 @@
 use super::{
     Found,
     index::{Index, Role, Tool},
-    place::Place,
+    tool_location::ToolLocation,
 };
 
 /// R's own folders.
-fn homes(place: &Place) -> Vec<String> {
+fn homes(place: &ToolLocation) -> Vec<String> {
     let mut homes: Vec<String> = place.variable("R_HOME").map(str::to_owned).into_iter().collect();
     for prefix in place.prefixes() {
         homes.extend([format!("{prefix}/lib/R"), format!("{prefix}/lib64/R")]);
@@ -78,7 +78,7 @@ fn from_mirrors(text: &str) -> Option<Index> {
 }
 
 /// What R uses here.
-pub(super) fn find(place: &Place) -> Found {
+pub(super) fn find(place: &ToolLocation) -> Found {
     let homes = homes(place);
     let below = |path: &str| homes.iter().map(|home| format!("{home}/{path}")).collect::<Vec<_>>();
     let mut profiles: Vec<String> = ["R_PROFILE", "R_PROFILE_USER"]

@@ -3,7 +3,7 @@
 use super::{
     Found,
     index::{Index, Role, Tool, entry},
-    place::Place,
+    tool_location::ToolLocation,
 };
 use serde::Deserialize;
 use std::{collections::BTreeSet, io::Read};
@@ -20,7 +20,7 @@ const MOST_STEPS: usize = 8;
 const SPARSE: &[u8] = b"sparse+https://";
 
 /// cargo's own folders, the stronger first.
-fn homes(place: &Place) -> Vec<String> {
+fn homes(place: &ToolLocation) -> Vec<String> {
     let named = place.variable("CARGO_HOME").map(str::to_owned);
     let mut homes: Vec<String> = named.into_iter().chain(place.home(".cargo")).collect();
     homes.push("/usr/local/cargo".to_owned());
@@ -28,7 +28,7 @@ fn homes(place: &Place) -> Vec<String> {
 }
 
 /// The settings, the stronger first. The root's folder is one that every working directory is below.
-fn tables(place: &Place) -> Vec<Table> {
+fn tables(place: &ToolLocation) -> Vec<Table> {
     let mut folders = vec!["/.cargo".to_owned()];
     folders.extend(homes(place));
     let text = |folder: String| {
@@ -66,7 +66,7 @@ fn read(role: Role, text: &str) -> Option<Index> {
 }
 
 /// Registries beside it, by file or by variable.
-fn others(place: &Place, tables: &[Table]) -> Vec<Index> {
+fn others(place: &ToolLocation, tables: &[Table]) -> Vec<Index> {
     let named = tables.iter().filter_map(|table| table.get("registries")?.as_table());
     let named = named.flat_map(|t| t.values()).filter_map(|r| r.get("index")).filter_map(Value::as_str);
     let set = place
@@ -77,7 +77,7 @@ fn others(place: &Place, tables: &[Table]) -> Vec<Index> {
 
 /// Where cargo may be. The toolchains of rustup come first: where there are some, what is on the path is
 /// rustup itself, twenty megabytes that know no index.
-fn programs(place: &Place) -> Vec<String> {
+fn programs(place: &ToolLocation) -> Vec<String> {
     let named = place.variable("RUSTUP_HOME").map(str::to_owned);
     let homes = named.into_iter().chain(place.home(".rustup")).chain(["/usr/local/rustup".to_owned()]);
     let toolchains = homes.flat_map(|home| place.tree.paths(&format!("{home}/toolchains/*/bin/cargo")));
@@ -137,7 +137,7 @@ impl Described {
 }
 
 /// What cargo remembers of an index that it asked before.
-fn remembered(place: &Place, index: &mut Index) {
+fn remembered(place: &ToolLocation, index: &mut Index) {
     let Some(host) = index.url.host_str() else { return };
     let folders = homes(place).into_iter().map(|home| format!("{home}/registry/index/{host}-*"));
     for folder in folders.flat_map(|pattern| place.tree.paths(&pattern)) {
@@ -149,7 +149,7 @@ fn remembered(place: &Place, index: &mut Index) {
 }
 
 /// What cargo uses here.
-pub(super) fn find(place: &Place) -> Found {
+pub(super) fn find(place: &ToolLocation) -> Found {
     let tables = tables(place);
     let mut found = Found::default();
     found.add_all(replacement(&tables));

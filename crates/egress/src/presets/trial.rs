@@ -1,6 +1,6 @@
 //! A root folder for a test.
 
-use super::Place;
+use super::ToolLocation;
 use std::{collections::BTreeMap, fs};
 use tempfile::TempDir;
 
@@ -20,12 +20,12 @@ impl Trial {
     }
 
     /// As if it were the machine.
-    pub(super) fn machine(&self, variables: &[(&str, &str)]) -> Place {
-        Place::as_machine(self.0.path(), variables)
+    pub(super) fn machine(&self, variables: &[(&str, &str)]) -> ToolLocation {
+        ToolLocation::as_machine(self.0.path(), variables)
     }
 
     /// As an image.
-    pub(super) fn image(&self) -> Place {
-        Place::image(self.0.path(), BTreeMap::new()).unwrap()
+    pub(super) fn image(&self) -> ToolLocation {
+        ToolLocation::image(self.0.path(), BTreeMap::new()).unwrap()
     }
 }

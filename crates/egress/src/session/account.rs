@@ -13,7 +13,7 @@ use std::{
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     Out,
     In,
 }
@@ -93,10 +93,10 @@ impl Account {
     }
 
     /// Pays for bytes before they are passed on: waits for the rate, and fails at the limit.
-    pub(crate) async fn spend(&self, way: Way, bytes: usize) -> Result<(), Stop> {
+    pub(crate) async fn spend(&self, way: Direction, bytes: usize) -> Result<(), Stop> {
         let bytes = bytes as u64;
         let wait = self.caller.session().spend(way, bytes).map_err(Stop::Limit)?;
-        let counter = if way == Way::Out { &self.sent } else { &self.received };
+        let counter = if way == Direction::Out { &self.sent } else { &self.received };
         counter.fetch_add(bytes, Ordering::Relaxed);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;

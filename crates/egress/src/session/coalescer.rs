@@ -129,9 +129,9 @@ mod tests {
     use std::net::SocketAddr;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<(u64, Decision)>>);
+    struct CoalescedDecision(Mutex<Vec<(u64, Decision)>>);
 
-    impl Recorder for Told {
+    impl Recorder for CoalescedDecision {
         fn asked(&self, _: SocketAddr) -> u64 {
             0
         }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn equal_ones_are_told_as_one_and_none_is_lost() {
-        let told = Arc::new(Told::default());
+        let told = Arc::new(CoalescedDecision::default());
         let coalescer = DecisionCoalescer::new(told.clone());
         for asker in 0..100 {
             coalescer.at_once(asker, refusal("a.example"));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_different_ones_is_told_in_a_few() {
-        let told = Arc::new(Told::default());
+        let told = Arc::new(CoalescedDecision::default());
         let coalescer = DecisionCoalescer::new(told.clone());
         for n in 0..10_000 {
             coalescer.at_once(n, refusal(&format!("data{n}.example")));

@@ -7,7 +7,7 @@ mod coalescer;
 mod connection_limit;
 mod meter;
 
-pub(crate) use account::{Account, Stop, Way};
+pub(crate) use account::{Account, Direction, Stop};
 use caller::decision;
 pub(crate) use caller::{Caller, Claim, shown};
 pub(crate) use connection_limit::ConnectionLimit;
@@ -70,9 +70,9 @@ pub(crate) struct EgressSession {
 }
 
 /// A place among the open connections.
-pub(crate) struct Slot(Arc<EgressSession>);
+pub(crate) struct ConnectionSlot(Arc<EgressSession>);
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.counters.open.fetch_sub(1, Relaxed);
         self.0.shared.connection_limit.give_back();
@@ -143,13 +143,13 @@ impl EgressSession {
     }
 
     /// A place for one more connection.
-    pub(crate) fn admit(self: &Arc<Self>) -> Result<Slot, &'static str> {
+    pub(crate) fn admit(self: &Arc<Self>) -> Result<ConnectionSlot, &'static str> {
         self.start()?;
         let most = u64::from(self.limits(|l| l.connections.unwrap_or(CONNECTIONS)));
         let more = |open: u64| (open < most).then_some(open + 1);
         let own = self.counters.open.fetch_update(Relaxed, Relaxed, more).map_err(|_| "connections")?;
         if self.shared.connection_limit.take(own) {
-            return Ok(Slot(Arc::clone(self)));
+            return Ok(ConnectionSlot(Arc::clone(self)));
         }
         self.counters.open.fetch_sub(1, Relaxed);
         Err("connections of all sandboxes")
@@ -169,12 +169,12 @@ impl EgressSession {
     }
 
     /// Counts bytes, and says how long they have to wait.
-    fn spend(&self, way: Way, bytes: u64) -> Result<Duration, &'static str> {
+    fn spend(&self, way: Direction, bytes: u64) -> Result<Duration, &'static str> {
         let (most, rate) = self.limits(|l| (l.bytes.unwrap_or(u64::MAX), l.bytes_per_second));
         let more = |total: u64| total.checked_add(bytes).filter(|total| *total <= most);
         self.total.fetch_update(Relaxed, Relaxed, more).map_err(|_| "bytes")?;
         let Counters { sent, received, .. } = &*self.counters;
-        if way == Way::Out { sent } else { received }.fetch_add(bytes, Relaxed);
+        if way == Direction::Out { sent } else { received }.fetch_add(bytes, Relaxed);
         Ok(rate.map_or(Duration::ZERO, |rate| self.bytes.take(bytes, rate, BURST / 4)))
     }
 

@@ -3,7 +3,7 @@
 
 use atoll_egress::{
     Decision, Egress, EgressSettings, Policy, Reach, Recorder, Rules, Serving, Sockets,
-    presets::{Place, PresetRegistry, learn},
+    presets::{PresetRegistry, ToolLocation, learn},
     variables,
 };
 use atoll_types::egress_address::{PROXY, TRUST_BUNDLE};
@@ -59,7 +59,7 @@ impl Way {
             EgressSettings { nameservers: names.into_iter().collect(), ..EgressSettings::default() };
         let egress = Egress::new(settings).unwrap();
         let registry = PresetRegistry::new(
-            learn(&Place::machine().unwrap()),
+            learn(&ToolLocation::machine().unwrap()),
             BTreeMap::new(),
             Arc::new(Reach::default()),
             None,

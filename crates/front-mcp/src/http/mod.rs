@@ -11,10 +11,10 @@ mod presence;
 mod reply;
 mod single;
 
-use crate::server::{Asked, Face, Server};
+use crate::server::{Asked, Server, ServerContext};
 use atoll_core::Caller;
 use atoll_store::McpSession;
-use atoll_tool_sessions::{CancellationToken, ThreadId, Who};
+use atoll_tool_sessions::{CancellationToken, ThreadId, ToolCaller};
 use atoll_types::Result;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode, header::HeaderName, request::Parts};
@@ -22,7 +22,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use origin_check::{OriginCheck, Page};
 use owners::SessionOwners;
 use presence::{Left, Presence};
-use reply::{Answer, Refusal, allow, ended, preflight};
+use reply::{HttpAnswer, Refusal, allow, ended, preflight};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::{SessionManager, local::LocalSessionManager},
@@ -59,7 +59,7 @@ pub(crate) const THREAD: HeaderName = HeaderName::from_static("x-thread-id");
 pub struct Http(Arc<Inner>);
 
 struct Inner {
-    face: Arc<Face>,
+    face: Arc<ServerContext>,
     origin_check: OriginCheck,
     owners: SessionOwners,
     presence: Arc<Presence>,
@@ -73,7 +73,7 @@ impl Http {
     /// Serves the tools. `loopback` says whether only this machine can reach the listener; `end` ends what
     /// would not end by itself.
     #[must_use]
-    pub fn new(face: Arc<Face>, loopback: bool, end: CancellationToken) -> Self {
+    pub fn new(face: Arc<ServerContext>, loopback: bool, end: CancellationToken) -> Self {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(IDLE);
         let manager = Arc::new(manager);
@@ -118,9 +118,9 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Display + Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    type Response = Answer;
+    type Response = HttpAnswer;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpAnswer, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -195,7 +195,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
 fn base(headers: &HeaderMap) -> Option<String> {
     let host = headers.get(http::header::HOST)?.to_str().ok()?;
     let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
-    Who::address_of(host, https)
+    ToolCaller::address_of(host, https)
 }
 
 async fn read<B>(body: B) -> Result<Bytes, Refusal>
@@ -215,7 +215,7 @@ where
 }
 
 impl Inner {
-    async fn answer<B>(&self, request: Request<B>) -> Answer
+    async fn answer<B>(&self, request: Request<B>) -> HttpAnswer
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -233,7 +233,7 @@ impl Inner {
     }
 
     /// Answers whoever may ask.
-    async fn known<B>(&self, request: Request<B>) -> Result<Answer, Refusal>
+    async fn known<B>(&self, request: Request<B>) -> Result<HttpAnswer, Refusal>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -250,7 +250,7 @@ impl Inner {
             (None, None) => UNNAMED.parse().ok(),
         };
         let Some(thread) = thread else { return Err(no_session()) };
-        let who = Who { caller: caller.clone(), thread, address: base(&parts.headers) };
+        let who = ToolCaller { caller: caller.clone(), thread, address: base(&parts.headers) };
         let (gone, method) = (CancellationToken::new(), parts.method.clone());
         parts.extensions.insert(Asked { who: who.clone(), gone: gone.clone() });
         let body = read(body).await?;
@@ -299,7 +299,7 @@ impl Inner {
         body: Bytes,
         caller: &Caller,
         thread: Option<ThreadId>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<HttpAnswer, Refusal> {
         let opening = self.owners.opening().await;
         if !opening.has_room(caller).await.map_err(unavailable)? {
             let message = "this key has too many MCP sessions open; end some with DELETE, or let them be idle for 30 minutes";
@@ -315,7 +315,7 @@ impl Inner {
     }
 
     /// Ends what belonged to an MCP session alone: nobody could reach its thread again.
-    async fn end_thread(&self, session: &McpSession, who: &Who) {
+    async fn end_thread(&self, session: &McpSession, who: &ToolCaller) {
         if session.thread.is_none()
             && let Err(error) = self.face.sessions.delete_thread(who, "its MCP session was ended").await
         {
@@ -334,7 +334,7 @@ impl Inner {
         self.owners.remove(id).await?;
         let Some(thread) = thread_of(&session) else { return Ok(()) };
         let caller = Caller::lifecycle(&session.owner, &session.owner_name);
-        self.end_thread(&session, &Who { caller, thread, address: None }).await;
+        self.end_thread(&session, &ToolCaller { caller, thread, address: None }).await;
         Ok(())
     }
 }

@@ -27,13 +27,13 @@ impl Presence {
 
     /// Something of a session is open until the guard is dropped; `left` is then told how to ask whether the client
     /// is gone, where it may be.
-    pub(super) fn enter(self: &Arc<Self>, session: &str, listens: bool, left: Left) -> Here {
+    pub(super) fn enter(self: &Arc<Self>, session: &str, listens: bool, left: Left) -> PresenceGuard {
         let mut all = self.seen();
         let seen = all.entry(session.to_owned()).or_default();
         seen.open += 1;
         seen.opened += 1;
         seen.listened |= listens;
-        Here { presence: Arc::clone(self), session: session.to_owned(), left }
+        PresenceGuard { presence: Arc::clone(self), session: session.to_owned(), left }
     }
 
     /// Whether a session's client has opened nothing since.
@@ -50,7 +50,7 @@ impl Presence {
 pub(super) type Left = Arc<dyn Fn(String, u64) + Send + Sync>;
 
 /// Something of a session that is open.
-pub(super) struct Here {
+pub(super) struct PresenceGuard {
     presence: Arc<Presence>,
     session: String,
     left: Left,
@@ -69,14 +69,14 @@ impl Client {
     }
 }
 
-impl Here {
+impl PresenceGuard {
     /// Ends it; what is left can be asked about its client.
     pub(super) fn leave(self) -> Client {
         Client { presence: Arc::clone(&self.presence), session: self.session.clone() }
     }
 }
 
-impl Drop for Here {
+impl Drop for PresenceGuard {
     fn drop(&mut self) {
         let since = {
             let mut all = self.presence.seen();

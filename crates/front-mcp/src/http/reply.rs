@@ -8,12 +8,12 @@ use serde_json::json;
 use std::{borrow::Cow, convert::Infallible};
 
 /// What is sent.
-pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+pub(super) type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 
 /// For errors that belong to no request, as the SDKs have it.
 const NO_REQUEST: i32 = -32_000;
 
-fn answer(status: StatusCode, body: String) -> Answer {
+fn answer(status: StatusCode, body: String) -> HttpAnswer {
     let mut answer = Response::new(Full::new(Bytes::from(body)).boxed());
     *answer.status_mut() = status;
     answer
@@ -31,7 +31,7 @@ impl Refusal {
         Self { status, why: why.into() }
     }
 
-    pub(super) fn answer(self) -> Answer {
+    pub(super) fn answer(self) -> HttpAnswer {
         let Self { status, why } = self;
         let error = json!({ "code": NO_REQUEST, "message": why });
         let mut answer = answer(status, json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string());
@@ -45,12 +45,12 @@ impl Refusal {
 }
 
 /// What was to be ended is.
-pub(super) fn ended() -> Answer {
+pub(super) fn ended() -> HttpAnswer {
     answer(StatusCode::NO_CONTENT, String::new())
 }
 
 /// What a browser asks before it lets a page ask.
-pub(super) fn preflight(page: &Page) -> Answer {
+pub(super) fn preflight(page: &Page) -> HttpAnswer {
     let mut answer = answer(StatusCode::NO_CONTENT, String::new());
     let headers = answer.headers_mut();
     headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
@@ -66,7 +66,7 @@ pub(super) fn preflight(page: &Page) -> Answer {
 }
 
 /// Lets the page that asked see the answer.
-pub(super) fn allow(mut answer: Answer, origin: Option<HeaderValue>) -> Answer {
+pub(super) fn allow(mut answer: HttpAnswer, origin: Option<HeaderValue>) -> HttpAnswer {
     let headers = answer.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     if let Some(origin) = origin {

@@ -2,7 +2,7 @@
 //! may be, and a picture is longer. So an answer before which nothing is to be told is one JSON text, with white space
 //! before it as a sign of life. Where progress is told, it stays a stream of events.
 
-use super::{presence::Here, reply::Answer};
+use super::{presence::PresenceGuard, reply::HttpAnswer};
 use atoll_tool_sessions::CancellationToken;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Response, StatusCode, header};
@@ -25,21 +25,21 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Ends a call when its client goes away before the answer has come.
 pub(super) struct Waiting {
     gone: CancellationToken,
-    here: Option<Here>,
+    here: Option<PresenceGuard>,
     answered: bool,
     /// Whether the client can ask for the rest, and so is gone only when it does not.
     resumable: bool,
 }
 
 impl Waiting {
-    pub(super) fn new(gone: CancellationToken, here: Option<Here>) -> Self {
+    pub(super) fn new(gone: CancellationToken, here: Option<PresenceGuard>) -> Self {
         Self { gone, here, answered: false, resumable: false }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let client = self.here.take().map(Here::leave);
+        let client = self.here.take().map(PresenceGuard::leave);
         match (client, tokio::runtime::Handle::try_current()) {
             _ if self.answered => {}
             (Some(client), Ok(runtime)) if self.resumable => {
@@ -104,13 +104,18 @@ fn answers(message: &[u8]) -> bool {
     serde_json::from_slice(message).is_ok_and(|Kind { method }| method.is_none())
 }
 
-fn is_stream(answer: &Answer) -> bool {
+fn is_stream(answer: &HttpAnswer) -> bool {
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     answer.status() == StatusCode::OK && kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
 }
 
 /// An answer of the SDK to the request with this id, as one JSON text where that can be.
-pub(super) async fn single(answer: Answer, id: Value, progress: bool, mut waiting: Waiting) -> Answer {
+pub(super) async fn single(
+    answer: HttpAnswer,
+    id: Value,
+    progress: bool,
+    mut waiting: Waiting,
+) -> HttpAnswer {
     if !is_stream(&answer) {
         waiting.answered = true;
         return answer;
@@ -210,7 +215,7 @@ pub(super) struct Held<G> {
 
 impl<G: Send + Sync + Unpin + 'static> Held<G> {
     /// An answer whose client is there as long as its body is.
-    pub(super) fn answer(answer: Answer, guard: G) -> Answer {
+    pub(super) fn answer(answer: HttpAnswer, guard: G) -> HttpAnswer {
         answer.map(|body| Self { first: None, body, _waiting: guard }.boxed())
     }
 }
@@ -234,7 +239,7 @@ impl<G: Unpin> Body for Held<G> {
 mod tests {
     use super::*;
 
-    fn streamed(text: &'static str) -> Answer {
+    fn streamed(text: &'static str) -> HttpAnswer {
         let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
         answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         answer

@@ -21,13 +21,13 @@ const TOGETHER: usize = 256 << 10;
 
 /// What a reader wants.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish {
+pub(super) struct OutputRequest {
     pub(super) from: u64,
     pub(super) follow: bool,
     pub(super) only: Option<OutputStream>,
 }
 
-impl Wish {
+impl OutputRequest {
     /// Everything, to the end.
     pub(super) fn whole() -> Self {
         Self { from: 0, follow: true, only: None }
@@ -63,8 +63,8 @@ struct Sender {
 }
 
 /// An answer of events, to the command's end.
-pub(super) fn respond(follow: ExecFollow, wish: Wish, ending: Ending) -> Response {
-    let Wish { from, follow: to_the_end, only } = wish;
+pub(super) fn respond(follow: ExecFollow, wish: OutputRequest, ending: Ending) -> Response {
+    let OutputRequest { from, follow: to_the_end, only } = wish;
     let sender = Sender {
         encoder: Encoder::new(from, only),
         follow: to_the_end,

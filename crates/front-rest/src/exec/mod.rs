@@ -93,7 +93,7 @@ async fn streamed(
         Ok((follow.report.id.to_string(), follow))
     };
     let follow = once_streamed(app, caller, repeat, known, work).await?;
-    Ok(events::respond(follow, events::Wish::whole(), ending))
+    Ok(events::respond(follow, events::OutputRequest::whole(), ending))
 }
 
 /// A command that was run and is forgotten must not be run again.

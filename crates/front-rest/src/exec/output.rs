@@ -1,6 +1,6 @@
 //! Reading what a command printed, from any offset, while it runs and afterwards.
 
-use super::events::{self, Updates, Wish, server_ends, updates};
+use super::events::{self, OutputRequest, Updates, server_ends, updates};
 use crate::{
     App,
     auth::Who,
@@ -91,7 +91,7 @@ pub(crate) async fn output(
         Which::Stderr => OutputStream::Stderr,
     });
     let from = last_event(&headers)?.or(from).unwrap_or(0);
-    let wish = Wish { from, follow: follow.unwrap_or(false), only };
+    let wish = OutputRequest { from, follow: follow.unwrap_or(false), only };
     let found = app.core.exec_output(&caller, sandbox_id(&id)?, exec_id(&eid)?, from, wish.follow).await?;
     match format.unwrap_or(Format::Sse) {
         Format::Sse => Ok(events::respond(found, wish, ending)),
@@ -100,7 +100,7 @@ pub(crate) async fn output(
 }
 
 /// The bytes alone. What is missing at the start is known before the answer begins.
-async fn raw(found: ExecFollow, wish: Wish, ending: Ending) -> Result<Response, Failure> {
+async fn raw(found: ExecFollow, wish: OutputRequest, ending: Ending) -> Result<Response, Failure> {
     let report = found.report.clone();
     let mut updates = updates(found);
     let there = report.ended || report.output_bytes > wish.from;
@@ -132,7 +132,7 @@ type RawState = (Updates, u64, Ending);
 async fn raw_piece(
     mut updates: Updates,
     mut next: u64,
-    wish: Wish,
+    wish: OutputRequest,
     ending: Ending,
 ) -> Option<(io::Result<Bytes>, RawState)> {
     let last = ending.clone();

@@ -1,6 +1,6 @@
 //! Kernels as they were: a copy of the interpreter, which costs what it and the live one do not share.
 
-use super::{KernelItem, Reply, checkpoint_id, kernel_id, shapes::CheckpointItem};
+use super::{HandlerResult, KernelItem, checkpoint_id, kernel_id, shapes::CheckpointItem};
 use crate::{
     App,
     auth::Who,
@@ -51,7 +51,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, kid)): super::Ids,
-) -> Reply<Vec<CheckpointItem>> {
+) -> HandlerResult<Vec<CheckpointItem>> {
     let info = app.core.kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
     Ok(Json(info.checkpoints.into_iter().map(CheckpointItem::from).collect()))
 }
@@ -78,7 +78,7 @@ pub(crate) async fn rollback(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, kid, cid)): Ids,
-) -> Reply<KernelItem> {
+) -> HandlerResult<KernelItem> {
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
     Ok(Json(app.core.rollback_kernel(&caller, sandbox, kernel, checkpoint_id(&cid)?).await?.into()))
 }

@@ -28,7 +28,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 type Ids = Path<(String, String)>;
-type Reply<T> = Result<Json<T>, Failure>;
+type HandlerResult<T> = Result<Json<T>, Failure>;
 
 /// The id of a kernel, in either spelling of a UUID.
 fn kernel_id(text: &str) -> Result<KernelId, Failure> {
@@ -92,7 +92,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> Reply<Vec<KernelItem>> {
+) -> HandlerResult<Vec<KernelItem>> {
     let all = app.core.kernels(&caller, sandbox_id(&id)?).await?;
     Ok(Json(all.into_iter().map(KernelItem::from).collect()))
 }
@@ -101,7 +101,11 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}/kernels/{kid}", tag = "kernels",
     params(("id" = uuid::Uuid, Path), ("kid" = String, Path)),
     responses((status = 200, body = KernelItem), (status = 404)))]
-pub(crate) async fn get(State(app): State<App>, Who(caller): Who, Path((id, kid)): Ids) -> Reply<KernelItem> {
+pub(crate) async fn get(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path((id, kid)): Ids,
+) -> HandlerResult<KernelItem> {
     Ok(Json(app.core.kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
 }
 
@@ -140,7 +144,7 @@ pub(crate) async fn restart(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, kid)): Ids,
-) -> Reply<KernelItem> {
+) -> HandlerResult<KernelItem> {
     Ok(Json(app.core.restart_kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
 }
 

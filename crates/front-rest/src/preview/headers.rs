@@ -38,7 +38,7 @@ const SANDBOX: &str = "sandbox allow-scripts allow-forms allow-popups allow-moda
 
 /// Where a preview is, as the browser sees it.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
+pub(super) enum PreviewLocation {
     /// Below the API's address.
     Path {
         /// All that comes before the app's own path, without a slash at its end.
@@ -54,8 +54,8 @@ pub(super) enum Place {
 }
 
 /// A request's headers on their way to the app.
-pub(super) struct Onward<'a> {
-    pub(super) place: &'a Place,
+pub(super) struct ForwardedHeaders<'a> {
+    pub(super) place: &'a PreviewLocation,
     pub(super) port: u16,
     pub(super) peer: Option<IpAddr>,
     /// Whether `Authorization` is the app's own.
@@ -83,8 +83,8 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 /// Takes from a request what the app must not see and what belongs to this connection only.
-pub(super) fn request(headers: &mut HeaderMap, onward: Onward<'_>) {
-    let Onward { place, port, peer, keep_authorization, upgrade } = onward;
+pub(super) fn request(headers: &mut HeaderMap, onward: ForwardedHeaders<'_>) {
+    let ForwardedHeaders { place, port, peer, keep_authorization, upgrade } = onward;
     let public = headers.get(header::HOST).cloned();
     remove_hop_by_hop(headers);
     let foreign: Vec<HeaderName> =
@@ -103,7 +103,7 @@ pub(super) fn request(headers: &mut HeaderMap, onward: Onward<'_>) {
     set("x-forwarded-host", public.clone());
     let local = HeaderValue::from_str(&format!("localhost:{port}")).ok();
     match place {
-        Place::Path { prefix, .. } => {
+        PreviewLocation::Path { prefix, .. } => {
             set("x-forwarded-proto", Some(HeaderValue::from_static("http")));
             set("x-forwarded-prefix", prefix.parse().ok());
             set("host", local);
@@ -116,7 +116,7 @@ pub(super) fn request(headers: &mut HeaderMap, onward: Onward<'_>) {
                 headers.insert(header::ORIGIN, origin);
             }
         }
-        Place::Host { secure } => {
+        PreviewLocation::Host { secure } => {
             set("x-forwarded-proto", Some(HeaderValue::from_static(if *secure { "https" } else { "http" })));
             // It may have been named as this connection's own.
             set("host", public);
@@ -130,8 +130,8 @@ pub(super) fn request(headers: &mut HeaderMap, onward: Onward<'_>) {
 }
 
 /// An answer's headers on their way to the caller.
-pub(super) struct Back<'a> {
-    pub(super) place: &'a Place,
+pub(super) struct ReturnedHeaders<'a> {
+    pub(super) place: &'a PreviewLocation,
     pub(super) method: &'a Method,
     pub(super) port: u16,
     /// The host that the caller asked.
@@ -139,8 +139,8 @@ pub(super) struct Back<'a> {
 }
 
 /// Takes from an answer what it may not decide, and says how a browser must treat it.
-pub(super) fn answer(headers: &mut HeaderMap, status: StatusCode, back: &Back<'_>) {
-    let Back { place, method, port, public } = back;
+pub(super) fn answer(headers: &mut HeaderMap, status: StatusCode, back: &ReturnedHeaders<'_>) {
+    let ReturnedHeaders { place, method, port, public } = back;
     let upgrade = headers.get(header::UPGRADE).cloned().filter(|_| status == StatusCode::SWITCHING_PROTOCOLS);
     remove_hop_by_hop(headers);
     if **method != Method::HEAD && status != StatusCode::NOT_MODIFIED {
@@ -149,7 +149,7 @@ pub(super) fn answer(headers: &mut HeaderMap, status: StatusCode, back: &Back<'_
     }
     FOR_MORE_THAN_ITSELF.iter().for_each(|name| _ = headers.remove(*name));
     match place {
-        Place::Path { prefix, tokened } => {
+        PreviewLocation::Path { prefix, tokened } => {
             FOR_THE_ORIGIN.iter().for_each(|name| _ = headers.remove(*name));
             let cors: Vec<HeaderName> =
                 headers.keys().filter(|n| n.as_str().starts_with("access-control-")).cloned().collect();
@@ -169,7 +169,7 @@ pub(super) fn answer(headers: &mut HeaderMap, status: StatusCode, back: &Back<'_
             headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         }
-        Place::Host { .. } => host::tame_cookies(headers),
+        PreviewLocation::Host { .. } => host::tame_cookies(headers),
     }
     if let Some(upgrade) = upgrade {
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
@@ -238,15 +238,15 @@ mod tests {
         headers
     }
 
-    fn path_place() -> Place {
-        Place::Path { prefix: "/p/8080~t".into(), tokened: true }
+    fn path_place() -> PreviewLocation {
+        PreviewLocation::Path { prefix: "/p/8080~t".into(), tokened: true }
     }
 
-    fn sent(place: &Place, keep_authorization: bool, pairs: &[(&str, &str)]) -> HeaderMap {
+    fn sent(place: &PreviewLocation, keep_authorization: bool, pairs: &[(&str, &str)]) -> HeaderMap {
         let mut headers = map(pairs);
         let upgrade = upgrade_of(&headers);
         let peer = Some("::ffff:10.1.2.3".parse().unwrap());
-        request(&mut headers, Onward { place, port: 8080, peer, keep_authorization, upgrade });
+        request(&mut headers, ForwardedHeaders { place, port: 8080, peer, keep_authorization, upgrade });
         headers
     }
 
@@ -292,14 +292,14 @@ mod tests {
                 ("x-forwarded-proto", "http"),
             ]
         );
-        let headers = sent(&Place::Host { secure: true }, true, &all);
+        let headers = sent(&PreviewLocation::Host { secure: true }, true, &all);
         assert_eq!(headers["authorization"], "Bearer k", "it is the app's own");
         assert_eq!(
             (headers["host"].as_bytes(), &headers["x-forwarded-proto"]),
             (&b"api.example:7300"[..], &HeaderValue::from_static("https"))
         );
         let hidden = sent(
-            &Place::Host { secure: true },
+            &PreviewLocation::Host { secure: true },
             true,
             &[("host", "h"), ("connection", "host, x-forwarded-for")],
         );
@@ -350,7 +350,7 @@ mod tests {
         ]);
         let mut headers = map(&pairs);
         let tokened = path_place();
-        let back = |place| Back { place, method: &Method::GET, port: 8080, public: None };
+        let back = |place| ReturnedHeaders { place, method: &Method::GET, port: 8080, public: None };
         answer(&mut headers, StatusCode::OK, &back(&tokened));
         names.iter().for_each(|name| assert!(!headers.contains_key(*name), "{name}"));
         assert_eq!(headers["access-control-allow-origin"], "*");
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(policies, ["default-src 'self'", SANDBOX]);
         assert!(!SANDBOX.contains("same-origin"));
         let mut headers = map(&pairs);
-        let keyed = Place::Path { prefix: "/p/8080".into(), tokened: false };
+        let keyed = PreviewLocation::Path { prefix: "/p/8080".into(), tokened: false };
         answer(&mut headers, StatusCode::OK, &back(&keyed));
         assert!(!headers.contains_key("access-control-allow-origin"));
     }

@@ -3,7 +3,7 @@
 
 use super::{
     access::{self, Granted, port_number},
-    headers::Place,
+    headers::PreviewLocation,
     proxy::{Exchange, exchange},
 };
 use crate::{App, error::Failure};
@@ -147,7 +147,7 @@ async fn serve(
     let query = query.map(|q| format!("?{q}")).unwrap_or_default();
     let target = PathAndQuery::try_from(format!("{path}{query}"))
         .map_err(|_| Failure::in_path(Error::invalid("path", "this path cannot be passed on")))?;
-    let place = Place::Host { secure: !domain.is_local() };
+    let place = PreviewLocation::Host { secure: !domain.is_local() };
     exchange(app, Exchange { granted, place, target }, request).await
 }
 

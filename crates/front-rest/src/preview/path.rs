@@ -6,7 +6,7 @@
 
 use super::{
     access::{self, Granted, port_number},
-    headers::{self, Place},
+    headers::{self, PreviewLocation},
     proxy::{Exchange, exchange},
 };
 use crate::{App, error::Failure, parse::sandbox_id};
@@ -111,7 +111,7 @@ async fn pass(app: &App, request: Request) -> Result<Response, Failure> {
     let path = if address.path.is_empty() { "/" } else { address.path };
     let target = PathAndQuery::try_from(format!("{path}{query}"))
         .map_err(|_| Failure::in_path(Error::invalid("path", "this path cannot be passed on")))?;
-    let place = Place::Path { prefix: address.prefix.to_owned(), tokened };
+    let place = PreviewLocation::Path { prefix: address.prefix.to_owned(), tokened };
     exchange(app, Exchange { granted, place, target }, request).await
 }
 

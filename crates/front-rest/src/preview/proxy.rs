@@ -3,7 +3,7 @@
 
 use super::{
     access::{self, Granted},
-    headers::{self, Back, Onward, Place},
+    headers::{self, ForwardedHeaders, PreviewLocation, ReturnedHeaders},
 };
 use crate::{App, error::Failure, listen::Life};
 use atoll_core::Port;
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 /// What goes where.
 pub(super) struct Exchange {
     pub(super) granted: Granted,
-    pub(super) place: Place,
+    pub(super) place: PreviewLocation,
     /// The app's own path.
     pub(super) target: PathAndQuery,
 }
@@ -38,7 +38,7 @@ pub(super) async fn exchange(app: &App, exchange: Exchange, request: Request) ->
     let keep_authorization = by_token && !access::carries_a_key(app, &parts.headers).await;
     let wants = ours.is_some();
     let upgrade = upgrade.filter(|_| wants);
-    let onward = Onward { place: &place, port: port.number, peer, keep_authorization, upgrade };
+    let onward = ForwardedHeaders { place: &place, port: port.number, peer, keep_authorization, upgrade };
     headers::request(&mut parts.headers, onward);
     parts.extensions.clear();
     parts.version = Version::HTTP_11;
@@ -50,7 +50,8 @@ pub(super) async fn exchange(app: &App, exchange: Exchange, request: Request) ->
     // Whatever else the connection's code noted of it is not for ours.
     parts.extensions.clear();
     parts.version = Version::HTTP_11;
-    let back = Back { place: &place, method: &method, port: port.number, public: public.as_deref() };
+    let back =
+        ReturnedHeaders { place: &place, method: &method, port: port.number, public: public.as_deref() };
     headers::answer(&mut parts.headers, parts.status, &back);
     if parts.status != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(Response::from_parts(parts, Body::new(body)));

@@ -112,7 +112,7 @@ impl hyper::body::Body for Watched {
 }
 
 /// Why there is no answer.
-enum Silence {
+enum UpstreamFailure {
     /// The connection was not what it seemed; another may do.
     Stale(Error),
     Final(Error),
@@ -140,14 +140,14 @@ impl Upstream {
             let first = Request::from_parts(parts.clone(), Body::empty());
             match self.exchange(port, sender, first, upgrade).await {
                 Ok(response) => return Ok(response),
-                Err(Silence::Stale(_)) => {}
-                Err(Silence::Final(error)) => return Err(error),
+                Err(UpstreamFailure::Stale(_)) => {}
+                Err(UpstreamFailure::Final(error)) => return Err(error),
             }
         }
         let sender = open(port).await?;
         match self.exchange(port, sender, Request::from_parts(parts, body), upgrade).await {
             Ok(response) => Ok(response),
-            Err(Silence::Stale(error) | Silence::Final(error)) => Err(error),
+            Err(UpstreamFailure::Stale(error) | UpstreamFailure::Final(error)) => Err(error),
         }
     }
 
@@ -157,7 +157,7 @@ impl Upstream {
         mut sender: Sender,
         request: Request<Body>,
         upgrade: bool,
-    ) -> Result<Response<Incoming>, Silence> {
+    ) -> Result<Response<Incoming>, UpstreamFailure> {
         let moved = Arc::new(Mutex::new(Instant::now()));
         let request = request.map(|body| Watched { body, moved: Arc::clone(&moved) });
         let number = port.number;
@@ -169,7 +169,7 @@ impl Upstream {
                 () = tokio::time::sleep_until(end) => {
                     if *moved.lock().unwrap_or_else(PoisonError::into_inner) + self.patience <= Instant::now() {
                         let message = format!("the server on port {number} in the sandbox takes too long to answer");
-                        return Err(Silence::Final(Error::new(ErrorCode::Timeout, message)));
+                        return Err(UpstreamFailure::Final(Error::new(ErrorCode::Timeout, message)));
                     }
                 }
             }
@@ -177,7 +177,9 @@ impl Upstream {
         let response = answered.map_err(|error| silence(&error, number))?;
         match (response.status() == StatusCode::SWITCHING_PROTOCOLS, upgrade) {
             (true, true) => Ok(response),
-            (true, false) => Err(Silence::Final(wrong(number, "switched to another protocol unasked"))),
+            (true, false) => {
+                Err(UpstreamFailure::Final(wrong(number, "switched to another protocol unasked")))
+            }
             (false, _) => {
                 self.keep(port, sender);
                 Ok(response)
@@ -220,15 +222,15 @@ fn wrong(port: u16, what: &str) -> Error {
     Error::new(ErrorCode::BadGateway, format!("the server on port {port} in the sandbox {what}"))
 }
 
-fn silence(error: &hyper::Error, port: u16) -> Silence {
+fn silence(error: &hyper::Error, port: u16) -> UpstreamFailure {
     if error.is_parse_too_large() {
-        return Silence::Final(wrong(port, "answered with a head that is too large"));
+        return UpstreamFailure::Final(wrong(port, "answered with a head that is too large"));
     }
     if error.is_parse() {
-        return Silence::Final(wrong(port, "answered what is no HTTP"));
+        return UpstreamFailure::Final(wrong(port, "answered what is no HTTP"));
     }
     if error.is_body_write_aborted() || error.is_user() {
-        return Silence::Final(Error::new(ErrorCode::Unavailable, "the request broke off"));
+        return UpstreamFailure::Final(Error::new(ErrorCode::Unavailable, "the request broke off"));
     }
-    Silence::Stale(wrong(port, "closed the connection before it answered"))
+    UpstreamFailure::Stale(wrong(port, "closed the connection before it answered"))
 }

@@ -37,12 +37,12 @@ pub(super) const LARGEST_MESSAGE: usize = 1 << 20;
 const PIECE: usize = 256 << 10;
 
 /// Why it ends from our side.
-struct Farewell {
+struct CloseReason {
     code: CloseCode,
     error: Option<Error>,
 }
 
-impl Farewell {
+impl CloseReason {
     fn of(code: CloseCode) -> Self {
         Self { code, error: None }
     }
@@ -92,7 +92,7 @@ pub(super) async fn run(socket: WebSocket, terminal: Terminal, life: Option<Life
         farewell = print(&mut sink, events, offset, complaints, &pulse) => farewell,
         () = listen(&mut stream, &keyboard, &complain, &pulse) => None,
         () = pulse.lost() => None,
-        () = ending => Some(Farewell::of(CloseCode::GoingAway)),
+        () = ending => Some(CloseReason::of(CloseCode::GoingAway)),
     };
     if let Some(farewell) = farewell {
         let _ = timeout(GOODBYE, part(&mut sink, &mut stream, farewell)).await;
@@ -108,9 +108,9 @@ async fn say(sink: &mut SplitSink<WebSocket, Message>, frame: &ServerFrame<'_>) 
 async fn part(
     sink: &mut SplitSink<WebSocket, Message>,
     stream: &mut SplitStream<WebSocket>,
-    farewell: Farewell,
+    farewell: CloseReason,
 ) {
-    let Farewell { code, error } = farewell;
+    let CloseReason { code, error } = farewell;
     if let Some(Error { code, message, .. }) = &error {
         let _ = say(sink, &ServerFrame::Error { code: *code, message }).await;
     }
@@ -125,9 +125,9 @@ async fn print(
     sink: &mut SplitSink<WebSocket, Message>,
     mut events: ExecStream,
     mut next: u64,
-    mut complaints: mpsc::Receiver<Farewell>,
+    mut complaints: mpsc::Receiver<CloseReason>,
     pulse: &Pulse,
-) -> Option<Farewell> {
+) -> Option<CloseReason> {
     let mut ping = interval(PING);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -155,13 +155,13 @@ async fn print(
             Ok(Some(ExecEvent::Ended(report))) => {
                 let exit = ServerFrame::Exit { exit_code: report.shell_code(), signal: report.signal };
                 say(sink, &exit).await.ok()?;
-                return Some(Farewell::of(CloseCode::Normal));
+                return Some(CloseReason::of(CloseCode::Normal));
             }
             Ok(None) => {
                 let error = Error::new(ErrorCode::Unavailable, "the terminal's output broke off");
-                return Some(Farewell { code: CloseCode::Internal, error: Some(error) });
+                return Some(CloseReason { code: CloseCode::Internal, error: Some(error) });
             }
-            Err(error) => return Some(Farewell { code: CloseCode::Internal, error: Some(error) }),
+            Err(error) => return Some(CloseReason { code: CloseCode::Internal, error: Some(error) }),
         }
     }
 }
@@ -170,7 +170,7 @@ async fn print(
 async fn listen(
     stream: &mut SplitStream<WebSocket>,
     keyboard: &Keyboard,
-    complain: &mpsc::Sender<Farewell>,
+    complain: &mpsc::Sender<CloseReason>,
     pulse: &Pulse,
 ) {
     let complaint = loop {
@@ -192,7 +192,7 @@ async fn listen(
         };
         pulse.beat();
         if let Err((code, error)) = done {
-            break Farewell { code, error: Some(error) };
+            break CloseReason { code, error: Some(error) };
         }
     };
     if complain.send(complaint).await.is_ok() {
@@ -203,7 +203,7 @@ async fn listen(
 
 /// What a client can have done wrong before its message was one. The web library keeps the type to
 /// itself, so this goes by its words; a test would notice others.
-fn fault(error: &axum::Error) -> Option<Farewell> {
+fn fault(error: &axum::Error) -> Option<CloseReason> {
     let cause = std::error::Error::source(error)?.to_string();
     let (code, error) = if cause.starts_with("Space limit exceeded") {
         too_large()
@@ -215,7 +215,7 @@ fn fault(error: &axum::Error) -> Option<Farewell> {
     } else {
         return None;
     };
-    Some(Farewell { code, error: Some(error) })
+    Some(CloseReason { code, error: Some(error) })
 }
 
 fn size(message: &Message) -> usize {

@@ -16,13 +16,13 @@ struct Entry {
     pid: i32,
     parent: i32,
     state: u8,
-    place: Place,
+    place: TreePlace,
 }
 
 /// Zero is what a fresh mapping holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Place {
+enum TreePlace {
     Unknown = 0,
     Below,
     Elsewhere,
@@ -62,7 +62,7 @@ impl Tree {
         self.look()?;
         let mut hit = 0;
         for index in 0..self.used {
-            if self.place(index, root, spared) != Place::Below {
+            if self.place(index, root, spared) != TreePlace::Below {
                 continue;
             }
             let Entry { pid, state, .. } = self.entries[index];
@@ -76,12 +76,12 @@ impl Tree {
     }
 
     /// Follows the parents of an entry, then writes the answer on the whole way.
-    fn place(&mut self, index: usize, root: i32, spared: &[i32]) -> Place {
-        let (mut at, mut steps, mut answer) = (index, 0, Place::Elsewhere);
+    fn place(&mut self, index: usize, root: i32, spared: &[i32]) -> TreePlace {
+        let (mut at, mut steps, mut answer) = (index, 0, TreePlace::Elsewhere);
         // A picture taken while processes change may hold a circle, hence the bound.
         while steps <= self.used {
             let Entry { pid, parent, place, .. } = self.entries[at];
-            if place != Place::Unknown {
+            if place != TreePlace::Unknown {
                 answer = place;
                 break;
             }
@@ -89,7 +89,7 @@ impl Tree {
                 break;
             }
             if parent == root {
-                answer = Place::Below;
+                answer = TreePlace::Below;
                 break;
             }
             let Some(next) = self.find(parent) else { break };
@@ -135,7 +135,7 @@ impl Tree {
         if self.used < ROOM
             && let Some((state, parent)) = state_and_parent(pid)
         {
-            self.entries[self.used] = Entry { pid, parent, state, place: Place::Unknown };
+            self.entries[self.used] = Entry { pid, parent, state, place: TreePlace::Unknown };
             self.used += 1;
         }
     }
@@ -226,11 +226,13 @@ mod tests {
         let mut tree = Tree::new().unwrap();
         let rows = [(1, 0), (5, 1), (6, 5), (7, 1), (8, 7), (9, 6), (20, 21), (21, 20)];
         for (index, (pid, parent)) in rows.into_iter().enumerate() {
-            tree.entries[index] = Entry { pid, parent, state: b'S', place: Place::Unknown };
+            tree.entries[index] = Entry { pid, parent, state: b'S', place: TreePlace::Unknown };
         }
         tree.used = rows.len();
-        let below: Vec<i32> =
-            (0..tree.used).filter(|i| tree.place(*i, 1, &[7]) == Place::Below).map(|i| rows[i].0).collect();
+        let below: Vec<i32> = (0..tree.used)
+            .filter(|i| tree.place(*i, 1, &[7]) == TreePlace::Below)
+            .map(|i| rows[i].0)
+            .collect();
         assert_eq!(below, [5, 6, 9]);
     }
 }

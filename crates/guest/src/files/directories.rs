@@ -3,7 +3,7 @@
 
 use super::{
     entry,
-    path::Place,
+    path::SplitPath,
     resolve::{self, Area},
 };
 use crate::errors::on_path;
@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 const DEFAULT_MODE: u32 = 0o755;
 
 /// Makes a directory, with those above it if asked.
-pub(crate) fn make(place: &Place, parents: bool, mode: u32) -> Result<FileEntry> {
+pub(crate) fn make(place: &SplitPath, parents: bool, mode: u32) -> Result<FileEntry> {
     if parents && place.split().is_none() {
         return entry::stat(place, true);
     }
@@ -41,13 +41,13 @@ pub(crate) fn make(place: &Place, parents: bool, mode: u32) -> Result<FileEntry>
 }
 
 /// What is there must be a directory, or a link to one.
-fn existing(place: &Place) -> Result<FileEntry> {
+fn existing(place: &SplitPath) -> Result<FileEntry> {
     let fd = resolve::open(place, OFlags::PATH | OFlags::DIRECTORY)?;
     entry::of_open(fd, place)
 }
 
 /// As `resolve::open_parent`, making what is missing on the way.
-pub(crate) fn open_parent_making(place: &Place) -> Result<(OwnedFd, &str)> {
+pub(crate) fn open_parent_making(place: &SplitPath) -> Result<(OwnedFd, &str)> {
     match resolve::open_parent(place) {
         Err(e) if e.code == atoll_types::ErrorCode::NotFound => {}
         other => return other,

@@ -1,7 +1,7 @@
 //! What the host is told of one file. Names are user code's: they are shown as text as well as they
 //! can be, and never used again.
 
-use super::{path::Place, resolve};
+use super::{path::SplitPath, resolve};
 use crate::errors::on_path;
 use atoll_guest_proto::v1::{FileEntry, FileKind};
 use atoll_types::Result;
@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use std::{ffi::CStr, os::fd::AsFd};
 
 /// Of one place.
-pub(crate) fn stat(place: &Place, follow: bool) -> Result<FileEntry> {
+pub(crate) fn stat(place: &SplitPath, follow: bool) -> Result<FileEntry> {
     let flags = if follow { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW };
     let fd = resolve::open(place, flags)?;
     let stat = fstat(&fd).map_err(|e| on_path(e, place.field))?;
@@ -25,7 +25,7 @@ pub(crate) fn of_name(directory: impl AsFd, name: &CStr) -> Option<FileEntry> {
 }
 
 /// Of an open file.
-pub(crate) fn of_open(fd: impl AsFd, place: &Place) -> Result<FileEntry> {
+pub(crate) fn of_open(fd: impl AsFd, place: &SplitPath) -> Result<FileEntry> {
     let stat = fstat(fd).map_err(|e| on_path(e, place.field))?;
     Ok(entry(place.name().to_owned(), &stat, String::new()))
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 use atoll_guest_proto::{GuestConfig, v1};
 use atoll_types::{Error, ErrorCode, Result};
-use path::{Areas, Place};
+use path::{Areas, SplitPath};
 use std::{cell::Cell, sync::Arc};
 use tokio::sync::oneshot;
 use workers::Workers;
@@ -54,7 +54,7 @@ impl Files {
         Ok(Self(Arc::new(Inner { user, capabilities, areas: Areas::new(&config.home), workers })))
     }
 
-    fn place(&self, path: &str, field: &'static str) -> Result<Place> {
+    fn place(&self, path: &str, field: &'static str) -> Result<SplitPath> {
         self.0.areas.place(path, field)
     }
 

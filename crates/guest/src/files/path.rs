@@ -14,7 +14,7 @@ pub(crate) struct Areas {
 
 /// A path, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SplitPath {
     /// The area's directory relative to the root, empty for the root itself.
     area: String,
     /// Below the area; no part is empty, `.` or `..`.
@@ -29,14 +29,14 @@ impl Areas {
     }
 
     /// Takes a path apart, absolute or relative to the workspace.
-    pub(crate) fn place(&self, path: &str, field: &'static str) -> Result<Place> {
+    pub(crate) fn place(&self, path: &str, field: &'static str) -> Result<SplitPath> {
         check(path).map_err(|e| e.at(field))?;
         let workspace = if path.starts_with('/') { None } else { Some(WORKSPACE) };
         let parts: Vec<&str> = workspace.into_iter().chain(parts_of(path)).collect();
         let area = self.area_length(&parts);
         let (area, parts) = parts.split_at(area);
         let parts = parts.iter().map(|part| (*part).to_owned()).collect();
-        Ok(Place { area: area.join("/"), parts, field })
+        Ok(SplitPath { area: area.join("/"), parts, field })
     }
 
     /// How many parts name the innermost area.
@@ -68,7 +68,7 @@ fn parts_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !matches!(*part, "" | "."))
 }
 
-impl Place {
+impl SplitPath {
     /// The area's directory relative to the root; none for the root itself.
     pub(crate) fn area(&self) -> Option<&str> {
         (!self.area.is_empty()).then_some(self.area.as_str())
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(path: &str) -> Result<Place> {
+    fn place(path: &str) -> Result<SplitPath> {
         Areas::new("/home/user").place(path, "path")
     }
 

@@ -2,7 +2,7 @@
 //! open at a time however deep the tree is; the way back up is checked, because user code may move
 //! directories meanwhile.
 
-use super::{path::Place, resolve};
+use super::{path::SplitPath, resolve};
 use crate::errors::on_path;
 use atoll_types::{Error, ErrorCode, Result};
 use rustix::{
@@ -18,7 +18,7 @@ use std::{
 const DEEPEST: usize = 4096;
 
 /// Removes a place.
-pub(crate) fn remove(place: &Place, recursive: bool) -> Result<()> {
+pub(crate) fn remove(place: &SplitPath, recursive: bool) -> Result<()> {
     let (parent, name) = resolve::open_parent(place)?;
     let failed = |e| on_path(e, place.field);
     let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
@@ -48,7 +48,7 @@ fn identity(fd: impl AsFd) -> Result<(u64, u64), Errno> {
 }
 
 /// Removes all that is in a directory.
-fn empty(top: OwnedFd, place: &Place) -> Result<()> {
+fn empty(top: OwnedFd, place: &SplitPath) -> Result<()> {
     let failed = |e| on_path(e, place.field);
     // The directories above the current one: which one it is, and the name of the next below.
     let mut above: Vec<((u64, u64), CString)> = Vec::new();

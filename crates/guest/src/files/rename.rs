@@ -3,7 +3,7 @@
 
 use super::{
     entry,
-    path::Place,
+    path::SplitPath,
     resolve,
     upload::{Temporary, write_all},
 };
@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 const BUFFER: usize = 128 * 1024;
 
 /// Moves one place to another, which must be free unless it may be overwritten.
-pub(crate) fn rename(from: &Place, to: &Place, overwrite: bool) -> Result<FileEntry> {
+pub(crate) fn rename(from: &SplitPath, to: &SplitPath, overwrite: bool) -> Result<FileEntry> {
     let (source, old) = resolve::open_parent(from)?;
     let (target, new) = resolve::open_parent(to)?;
     // Which of the two is missing, the rename itself would not say.
@@ -44,7 +44,7 @@ pub(crate) fn rename(from: &Place, to: &Place, overwrite: bool) -> Result<FileEn
 fn copy(
     source: &OwnedFd,
     old: &str,
-    from: &Place,
+    from: &SplitPath,
     target: OwnedFd,
     new: &str,
     overwrite: bool,

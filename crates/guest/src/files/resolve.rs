@@ -1,7 +1,7 @@
 //! Opening places. The kernel walks the path and refuses to leave the area, whatever links user code
 //! makes meanwhile; no resolved path is ever compared as text.
 
-use super::path::Place;
+use super::path::SplitPath;
 use crate::errors::on_path;
 use atoll_guest_proto::KERNEL_FILESYSTEMS;
 use atoll_types::{Error, ErrorCode, Result};
@@ -23,7 +23,7 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    pub(crate) fn of(place: &Place) -> Result<Self> {
+    pub(crate) fn of(place: &SplitPath) -> Result<Self> {
         let failed = |e| on_path(e, place.field);
         let root = openat(CWD, c"/", DIRECTORY, Mode::empty()).map_err(failed)?;
         let in_root = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -46,21 +46,21 @@ impl Area {
 }
 
 /// Opens a place that exists, on a filesystem that holds files.
-pub(crate) fn open(place: &Place, flags: OFlags) -> Result<OwnedFd> {
+pub(crate) fn open(place: &SplitPath, flags: OFlags) -> Result<OwnedFd> {
     let fd = Area::of(place)?.open(&place.relative(), flags).map_err(|e| on_path(e, place.field))?;
     check_filesystem(&fd, place)?;
     Ok(fd)
 }
 
 /// The open directory that holds a place, and its name in there.
-pub(crate) fn open_parent(place: &Place) -> Result<(OwnedFd, &str)> {
+pub(crate) fn open_parent(place: &SplitPath) -> Result<(OwnedFd, &str)> {
     let (parent, name) = place.split().ok_or_else(|| is_an_area(place))?;
     let fd = Area::of(place)?.open(&parent, DIRECTORY).map_err(|e| on_path(e, place.field))?;
     check_filesystem(&fd, place)?;
     Ok((fd, name))
 }
 
-pub(crate) fn is_an_area(place: &Place) -> Error {
+pub(crate) fn is_an_area(place: &SplitPath) -> Error {
     Error::invalid(place.field, "this directory itself cannot be written, moved or removed")
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn open_directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, E
     openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
-pub(crate) fn check_filesystem(fd: impl AsFd, place: &Place) -> Result<()> {
+pub(crate) fn check_filesystem(fd: impl AsFd, place: &SplitPath) -> Result<()> {
     let kind = fstatfs(fd).map_err(|e| on_path(e, place.field))?.f_type as u64;
     // The kernel's own type is signed on some machines.
     if KERNEL_FILESYSTEMS.contains(&(kind & 0xffff_ffff)) {
@@ -80,14 +80,14 @@ pub(crate) fn check_filesystem(fd: impl AsFd, place: &Place) -> Result<()> {
 }
 
 /// Refuses whatever is not a plain file.
-pub(crate) fn check_regular(fd: impl AsFd, place: &Place) -> Result<rustix::fs::Stat> {
+pub(crate) fn check_regular(fd: impl AsFd, place: &SplitPath) -> Result<rustix::fs::Stat> {
     let stat = fstat(fd).map_err(|e| on_path(e, place.field))?;
     check_kind(FileType::from_raw_mode(stat.st_mode), place)?;
     Ok(stat)
 }
 
 /// The error for whatever is not a plain file.
-pub(crate) fn check_kind(kind: FileType, place: &Place) -> Result<()> {
+pub(crate) fn check_kind(kind: FileType, place: &SplitPath) -> Result<()> {
     match kind {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(on_path(Errno::ISDIR, place.field)),

@@ -1,7 +1,7 @@
 //! One file on its way in. It is written under a name of ours beside its place and gets its own name
 //! when all of it is there; dropped before that, it leaves nothing. Appending goes to the file itself.
 
-use super::{directories, entry, path::Place, resolve};
+use super::{directories, entry, path::SplitPath, resolve};
 use crate::errors::on_path;
 use atoll_guest_proto::v1::{FileEntry, WriteHead};
 use atoll_types::{Error, ErrorCode, Result};
@@ -18,7 +18,7 @@ const DEFAULT_MODE: u32 = 0o644;
 
 pub(crate) struct Upload {
     file: OwnedFd,
-    place: Place,
+    place: SplitPath,
     target: Target,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Temporary {
 }
 
 impl Upload {
-    pub(crate) fn open(place: Place, head: &WriteHead) -> Result<Self> {
+    pub(crate) fn open(place: SplitPath, head: &WriteHead) -> Result<Self> {
         let (parent, name) = if head.create_parents {
             directories::open_parent_making(&place)?
         } else {
@@ -76,7 +76,7 @@ impl Upload {
     }
 
     fn append(
-        place: Place,
+        place: SplitPath,
         parent: &OwnedFd,
         exists: bool,
         mode: Option<u32>,
@@ -157,7 +157,7 @@ impl Drop for Temporary {
 
 /// A file gets a new one in its place, for which only its directory must be writable. A file that the user
 /// may not write is refused nevertheless, as writing to it would be.
-fn check_writable(parent: &OwnedFd, name: &str, place: &Place) -> Result<()> {
+fn check_writable(parent: &OwnedFd, name: &str, place: &SplitPath) -> Result<()> {
     let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
     match accessat(parent, name, Access::WRITE_OK, flags) {
         Err(Errno::ACCESS | Errno::PERM) => {

@@ -1,7 +1,9 @@
 //! Cells: state, order, output, and what is told of them.
 
 use crate::support::*;
-use atoll_kernels::{Answer, Ask, CellEvent, CellStream, Execute, KernelStatus, Language, OutputLimits};
+use atoll_kernels::{
+    Answer, CellEvent, CellStream, Execute, KernelStatus, Language, OutputLimits, RequestKind,
+};
 use atoll_types::{CellId, ErrorCode, KernelId};
 use base64::Engine;
 use std::collections::BTreeMap;
@@ -124,7 +126,7 @@ fn displays_come_as_data_and_from_files() {
     std::fs::create_dir(&tmp).unwrap();
     let variables = BTreeMap::from([("TMPDIR".into(), tmp.to_str().unwrap().into())]);
     let start = atoll_kernels::Start { variables, ..manager.start_of(Language::Bash) };
-    let kernel = manager.kernel(Ask::Start(start)).unwrap().kernel;
+    let kernel = manager.kernel(RequestKind::Start(start)).unwrap().kernel;
     let code = "head -c 3000 /dev/zero > zeros; display application/octet-stream zeros; echo '<b>é</b>' | display text/html";
     let report = manager.run(cell(kernel, code));
     let zeros = base64::engine::general_purpose::STANDARD.encode([0; 3000]);
@@ -174,15 +176,15 @@ fn a_stream_tells_everything_as_it_comes() {
     assert_eq!(manager.events(whole).len(), 1);
     // And can be asked for again, all of it.
     for ask in [
-        Ask::Follow { cell: streamed },
-        Ask::Execute(Execute { cell: streamed, stream: true, ..cell(kernel, "") }),
+        RequestKind::Follow { cell: streamed },
+        RequestKind::Execute(Execute { cell: streamed, stream: true, ..cell(kernel, "") }),
     ] {
         assert_eq!(manager.ask(ask).unwrap(), Answer::Queued { joined: true });
         let again = manager.events(streamed);
         let all = |events: &[CellEvent]| events.iter().filter_map(output).collect::<String>();
         assert_eq!((all(&again), again.last()), (all(&events), events.last()));
     }
-    let error = manager.ask(Ask::Follow { cell: CellId::random() }).unwrap_err();
+    let error = manager.ask(RequestKind::Follow { cell: CellId::random() }).unwrap_err();
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotFound, Some("cell")));
 }
 
@@ -194,7 +196,7 @@ fn a_running_cell_is_followed_from_its_beginning() {
     let running = manager.queue(cell(kernel, code));
     let begun = manager.folder.path().join("begun");
     eventually("the cell began", || begun.exists());
-    assert_eq!(manager.ask(Ask::Follow { cell: running }).unwrap(), Answer::Queued { joined: true });
+    assert_eq!(manager.ask(RequestKind::Follow { cell: running }).unwrap(), Answer::Queued { joined: true });
     assert_eq!(manager.event(running), CellEvent::Began { execution_count: 1 });
     let mut first = String::new();
     while !first.ends_with('\n') {
@@ -214,10 +216,13 @@ fn a_cell_that_is_asked_for_again_runs_once() {
     let execute = cell(kernel, "import time; time.sleep(0.3); runs += 1");
     manager.queue(execute.clone());
     for _ in 0..3 {
-        assert_eq!(manager.ask(Ask::Execute(execute.clone())).unwrap(), Answer::Queued { joined: true });
+        assert_eq!(
+            manager.ask(RequestKind::Execute(execute.clone())).unwrap(),
+            Answer::Queued { joined: true }
+        );
     }
     assert!(manager.end_of(execute.cell).success);
-    assert_eq!(manager.ask(Ask::Execute(execute.clone())).unwrap(), Answer::Queued { joined: true });
+    assert_eq!(manager.ask(RequestKind::Execute(execute.clone())).unwrap(), Answer::Queued { joined: true });
     assert!(manager.end_of(execute.cell).success);
     assert_eq!(manager.value(kernel, "runs"), "1");
 }
@@ -239,12 +244,12 @@ fn the_default_kernel_of_a_language_is_one() {
     let mut manager = KernelManager::start();
     let start = |id| atoll_kernels::Start { kernel: id, default: true, ..manager.start_of(Language::Bash) };
     let [one, two] = [KernelId::random(), KernelId::random()].map(start);
-    let tags = [manager.say(Ask::Start(one.clone())), manager.say(Ask::Start(two))];
+    let tags = [manager.say(RequestKind::Start(one.clone())), manager.say(RequestKind::Start(two))];
     for tag in tags {
         let Answer::Kernel(info) = manager.answer(tag).unwrap() else { panic!() };
         assert_eq!((info.kernel, info.default, info.status), (one.kernel, true, KernelStatus::Idle));
     }
-    assert_eq!(manager.kernel(Ask::Start(one.clone())).unwrap().kernel, one.kernel);
+    assert_eq!(manager.kernel(RequestKind::Start(one.clone())).unwrap().kernel, one.kernel);
     assert_eq!(manager.list().len(), 1);
 }
 
@@ -255,11 +260,11 @@ fn variables_and_folder_are_the_kernels_own() {
     let mut start = manager.start_of(Language::Python);
     start.working_directory += "/sub";
     start.variables = BTreeMap::from([("OWN".into(), "mine".into())]);
-    let kernel = manager.kernel(Ask::Start(start.clone())).unwrap().kernel;
+    let kernel = manager.kernel(RequestKind::Start(start.clone())).unwrap().kernel;
     let all = "import os; [os.environ.get(n) for n in ('SANDBOX', 'OWN', 'NEW', 'ATOLL_KERNEL')]";
     assert_eq!(manager.value(kernel, all), format!("['yes', 'mine', None, '{kernel}']"));
     assert!(manager.value(kernel, "os.getcwd()").ends_with("/sub'"));
-    let configure = |pairs: &[(&str, &str)]| Ask::Configure {
+    let configure = |pairs: &[(&str, &str)]| RequestKind::Configure {
         variables: pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
     };
     assert_eq!(
@@ -280,7 +285,7 @@ fn variables_and_folder_are_the_kernels_own() {
         ),
     ] {
         let bad = atoll_kernels::Start { kernel: KernelId::random(), ..bad };
-        assert_eq!(manager.ask(Ask::Start(bad)).unwrap_err().field.as_deref(), Some(field));
+        assert_eq!(manager.ask(RequestKind::Start(bad)).unwrap_err().field.as_deref(), Some(field));
     }
 }
 
@@ -296,8 +301,8 @@ fn code_of_any_size_up_to_the_longest_runs() {
         let said = report.result.map_or(report.stdout, |forms| forms["text/plain"].clone());
         assert_eq!(said.trim(), filler.chars().count().to_string());
         let long = cell(kernel, &" ".repeat(atoll_kernels::LONGEST_CODE + 1));
-        assert_eq!(manager.ask(Ask::Execute(long)).unwrap_err().field.as_deref(), Some("code"));
+        assert_eq!(manager.ask(RequestKind::Execute(long)).unwrap_err().field.as_deref(), Some("code"));
     }
-    let unknown = manager.ask(Ask::Execute(cell(KernelId::random(), "1"))).unwrap_err();
+    let unknown = manager.ask(RequestKind::Execute(cell(KernelId::random(), "1"))).unwrap_err();
     assert_eq!((unknown.code, unknown.field.as_deref()), (ErrorCode::NotFound, Some("kernel")));
 }

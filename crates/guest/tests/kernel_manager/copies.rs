@@ -1,11 +1,11 @@
 //! Checkpoints, rolling back, and forks of a live interpreter.
 
 use crate::support::*;
-use atoll_kernels::{Answer, Ask, Fork, KernelStatus, Language, MOST_CHECKPOINTS};
+use atoll_kernels::{Answer, Fork, KernelStatus, Language, MOST_CHECKPOINTS, RequestKind};
 use atoll_types::{CheckpointId, ErrorCode, KernelId};
 
 fn back(manager: &mut KernelManager, kernel: KernelId, checkpoint: CheckpointId) {
-    let info = manager.kernel(Ask::Rollback { kernel, checkpoint }).unwrap();
+    let info = manager.kernel(RequestKind::Rollback { kernel, checkpoint }).unwrap();
     assert_eq!((info.kernel, info.status), (kernel, KernelStatus::Idle));
 }
 
@@ -59,7 +59,7 @@ fn checkpoints_outlive_the_interpreter_that_they_were_made_of() {
     let kernel = manager.python();
     manager.value(kernel, "x = 'old'");
     let saved = manager.checkpoint(kernel, "");
-    manager.kernel(Ask::Restart { kernel }).unwrap();
+    manager.kernel(RequestKind::Restart { kernel }).unwrap();
     assert_eq!(manager.run(cell(kernel, "x")).error.unwrap().kind, "NameError");
     back(&mut manager, kernel, saved.checkpoint);
     assert_eq!(manager.value(kernel, "x"), "'old'");
@@ -69,7 +69,7 @@ fn checkpoints_outlive_the_interpreter_that_they_were_made_of() {
     assert_eq!(manager.value(kernel, "x"), "'old'");
     manager.value(kernel, "x = 'new'");
     let later = manager.checkpoint(kernel, "");
-    manager.kernel(Ask::Restart { kernel }).unwrap();
+    manager.kernel(RequestKind::Restart { kernel }).unwrap();
     back(&mut manager, kernel, later.checkpoint);
     assert_eq!(manager.value(kernel, "x"), "'new'");
 }
@@ -85,13 +85,13 @@ fn a_fork_has_everything_and_goes_its_own_way() {
     assert_eq!((fork.parent, fork.status, fork.execution_count), (Some(kernel), KernelStatus::Idle, 2));
     // Asked for twice, it is one.
     let twice = Fork { kernel, checkpoint: None, new: KernelId::random() };
-    let tags = [manager.say(Ask::Fork(twice.clone())), manager.say(Ask::Fork(twice.clone()))];
+    let tags = [manager.say(RequestKind::Fork(twice.clone())), manager.say(RequestKind::Fork(twice.clone()))];
     for tag in tags {
         let Answer::Kernel(info) = manager.answer(tag).unwrap() else { panic!() };
         assert_eq!((info.kernel, info.status), (twice.new, KernelStatus::Idle));
     }
-    assert_eq!(manager.kernel(Ask::Fork(twice.clone())).unwrap().kernel, twice.new);
-    assert_eq!(manager.ask(Ask::Delete { kernel: twice.new }).unwrap(), Answer::Done);
+    assert_eq!(manager.kernel(RequestKind::Fork(twice.clone())).unwrap().kernel, twice.new);
+    assert_eq!(manager.ask(RequestKind::Delete { kernel: twice.new }).unwrap(), Answer::Done);
     let earlier = manager.fork(kernel, Some(saved.checkpoint));
     assert_eq!((earlier.parent, earlier.execution_count), (Some(kernel), 1));
     manager.value(fork.kernel, "x.append('fork')");
@@ -110,12 +110,12 @@ fn a_fork_has_everything_and_goes_its_own_way() {
     let cells = [manager.queue(cell(kernel, &begin("a"))), manager.queue(cell(fork.kernel, &begin("b")))];
     let folder = manager.folder.path().to_owned();
     eventually("both began", || folder.join("a").exists() && folder.join("b").exists());
-    manager.ask(Ask::Interrupt { kernel, cell: None }).unwrap();
+    manager.ask(RequestKind::Interrupt { kernel, cell: None }).unwrap();
     assert!(manager.end_of(cells[0]).interrupted);
     assert_eq!(manager.info(fork.kernel).running, Some(cells[1]));
     // The end of the first is not that of its copies.
-    assert_eq!(manager.ask(Ask::Delete { kernel }).unwrap(), Answer::Done);
-    manager.ask(Ask::Interrupt { kernel: fork.kernel, cell: None }).unwrap();
+    assert_eq!(manager.ask(RequestKind::Delete { kernel }).unwrap(), Answer::Done);
+    manager.ask(RequestKind::Interrupt { kernel: fork.kernel, cell: None }).unwrap();
     assert!(!manager.end_of(cells[1]).state_lost);
     assert_eq!(manager.value(fork.kernel, "x"), "[1, 2, 'fork']");
     assert_eq!(manager.value(earlier.kernel, "x"), "[1]");
@@ -125,7 +125,7 @@ fn a_fork_has_everything_and_goes_its_own_way() {
     back(&mut manager, fork.kernel, again.checkpoint);
     let third = manager.fork(fork.kernel, Some(again.checkpoint));
     assert_eq!(manager.value(third.kernel, "x"), "[1, 2, 'fork']");
-    let info = manager.kernel(Ask::Restart { kernel: third.kernel }).unwrap();
+    let info = manager.kernel(RequestKind::Restart { kernel: third.kernel }).unwrap();
     assert_eq!((info.execution_count, info.restarts), (0, 1));
     assert_eq!(manager.list().len(), 3);
 }
@@ -137,17 +137,17 @@ fn a_dropped_checkpoint_is_gone_with_its_process() {
     let alone = manager.processes().len();
     let saved: Vec<_> = (0..MOST_CHECKPOINTS).map(|n| manager.checkpoint(kernel, &n.to_string())).collect();
     eventually("a process for each", || manager.processes().len() == alone + MOST_CHECKPOINTS);
-    let ask = Ask::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
+    let ask = RequestKind::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
     assert_eq!(manager.ask(ask).unwrap_err().code, ErrorCode::LimitExceeded);
     // Asked for again, it is the same.
-    let again = Ask::Checkpoint { kernel, checkpoint: saved[3].checkpoint, name: String::new() };
+    let again = RequestKind::Checkpoint { kernel, checkpoint: saved[3].checkpoint, name: String::new() };
     assert_eq!(manager.ask(again).unwrap(), Answer::Checkpoint(saved[3].clone()));
     for checkpoint in saved.iter().map(|c| c.checkpoint) {
-        assert_eq!(manager.ask(Ask::DropCheckpoint { kernel, checkpoint }).unwrap(), Answer::Done);
+        assert_eq!(manager.ask(RequestKind::DropCheckpoint { kernel, checkpoint }).unwrap(), Answer::Done);
         for ask in [
-            Ask::DropCheckpoint { kernel, checkpoint },
-            Ask::Rollback { kernel, checkpoint },
-            Ask::Fork(Fork { kernel, checkpoint: Some(checkpoint), new: KernelId::random() }),
+            RequestKind::DropCheckpoint { kernel, checkpoint },
+            RequestKind::Rollback { kernel, checkpoint },
+            RequestKind::Fork(Fork { kernel, checkpoint: Some(checkpoint), new: KernelId::random() }),
         ] {
             let error = manager.ask(ask).unwrap_err();
             assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotFound, Some("checkpoint")));
@@ -172,7 +172,7 @@ fn a_checkpoint_whose_process_was_killed_is_no_more() {
     });
     std::process::Command::new("/bin/kill").args(["-9", &waiting[0].to_string()]).status().unwrap();
     eventually("it is gone", || !lives(waiting[0]));
-    let error = manager.ask(Ask::Rollback { kernel, checkpoint: saved.checkpoint }).unwrap_err();
+    let error = manager.ask(RequestKind::Rollback { kernel, checkpoint: saved.checkpoint }).unwrap_err();
     assert_eq!(error.code, ErrorCode::NotFound);
     assert_eq!(manager.value(kernel, "1 + 1"), "2");
 }
@@ -181,8 +181,9 @@ fn a_checkpoint_whose_process_was_killed_is_no_more() {
 fn only_python_can_be_copied() {
     let mut manager = KernelManager::start();
     let kernel = manager.begin(Language::Bash);
-    let checkpoint = Ask::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
-    let fork = Ask::Fork(Fork { kernel, checkpoint: None, new: KernelId::random() });
+    let checkpoint =
+        RequestKind::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
+    let fork = RequestKind::Fork(Fork { kernel, checkpoint: None, new: KernelId::random() });
     for ask in [checkpoint, fork] {
         let error = manager.ask(ask).unwrap_err();
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("kernel")));

@@ -1,7 +1,7 @@
 //! How cells, interpreters and kernels end.
 
 use crate::support::*;
-use atoll_kernels::{Answer, Ask, Execute, KernelStatus, Language};
+use atoll_kernels::{Answer, Execute, KernelStatus, Language, RequestKind};
 use atoll_types::{CellId, DeathKind, ErrorCode, KernelId};
 
 const ENDLESS: &str = "open('begun', 'w').close()\nwhile True: pass";
@@ -15,7 +15,7 @@ fn begun(manager: &KernelManager) {
 }
 
 fn interrupt(manager: &mut KernelManager, kernel: KernelId, cell: Option<CellId>) {
-    assert_eq!(manager.ask(Ask::Interrupt { kernel, cell }).unwrap(), Answer::Done);
+    assert_eq!(manager.ask(RequestKind::Interrupt { kernel, cell }).unwrap(), Answer::Done);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn an_interrupt_ends_an_endless_loop_and_keeps_the_variables() {
     interrupt(&mut manager, kernel, None);
     interrupt(&mut manager, kernel, Some(behind));
     assert_eq!(manager.value(kernel, "x"), "7");
-    let error = manager.ask(Ask::Interrupt { kernel, cell: Some(CellId::random()) }).unwrap_err();
+    let error = manager.ask(RequestKind::Interrupt { kernel, cell: Some(CellId::random()) }).unwrap_err();
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotFound, Some("cell")));
 }
 
@@ -126,9 +126,9 @@ fn an_interpreter_that_dies_is_told_and_can_be_restarted() {
         assert_eq!(manager.end_of(behind).error.unwrap().kind, "KERNEL_DIED");
         let info = manager.info(kernel);
         assert_eq!((info.status, info.pid, info.death), (KernelStatus::Dead, None, Some(death)));
-        let error = manager.ask(Ask::Execute(cell(kernel, "1"))).unwrap_err();
+        let error = manager.ask(RequestKind::Execute(cell(kernel, "1"))).unwrap_err();
         assert!(error.code == ErrorCode::KernelDied && error.death.is_some(), "{error:?}");
-        let info = manager.kernel(Ask::Restart { kernel }).unwrap();
+        let info = manager.kernel(RequestKind::Restart { kernel }).unwrap();
         assert_eq!((info.status, info.restarts as usize, info.death), (KernelStatus::Idle, round + 1, None));
         assert_eq!(manager.value(kernel, "1 + 1"), "2");
     }
@@ -151,7 +151,7 @@ fn a_restart_ends_what_runs_and_what_waits() {
     let running = manager.queue(cell(kernel, STUBBORN));
     let waiting = manager.queue(cell(kernel, "1"));
     begun(&manager);
-    let info = manager.kernel(Ask::Restart { kernel }).unwrap();
+    let info = manager.kernel(RequestKind::Restart { kernel }).unwrap();
     assert_eq!((info.status, info.restarts, info.execution_count), (KernelStatus::Idle, 1, 0));
     let report = manager.end_of(running);
     assert!(report.interrupted && report.state_lost && report.restarted, "{report:?}");
@@ -178,13 +178,13 @@ fn a_deleted_kernel_takes_everything_along_and_leaves_the_others() {
     assert!(pids.len() == 4 && pids.iter().all(|pid| lives(*pid)), "{pids:?}");
     let endless = manager.queue(cell(kernel, ENDLESS));
     begun(&manager);
-    assert_eq!(manager.ask(Ask::Delete { kernel }).unwrap(), Answer::Done);
+    assert_eq!(manager.ask(RequestKind::Delete { kernel }).unwrap(), Answer::Done);
     assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
     assert!(manager.end_of(endless).interrupted);
     assert!(lives(left.trim().parse().unwrap()));
     assert_eq!(manager.value(other, "1 + 1"), "2");
     assert_eq!(manager.list().len(), 1);
-    let error = manager.ask(Ask::Delete { kernel }).unwrap_err();
+    let error = manager.ask(RequestKind::Delete { kernel }).unwrap_err();
     assert_eq!((error.code, error.field.as_deref()), (ErrorCode::NotFound, Some("kernel")));
 }
 
@@ -198,7 +198,7 @@ fn a_missing_interpreter_is_named() {
         (Language::Bash, "bash"),
     ] {
         let start = manager.start_of(language);
-        let error = manager.ask(Ask::Start(start)).unwrap_err();
+        let error = manager.ask(RequestKind::Start(start)).unwrap_err();
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("language")));
         assert!(error.message.starts_with(&format!("{program} is not in this sandbox's image")), "{error:?}");
     }
@@ -209,7 +209,7 @@ fn a_missing_interpreter_is_named() {
 fn fifty_kernels_live_at_once() {
     let mut manager = KernelManager::start();
     let starts: Vec<_> = (0..50).map(|_| manager.start_of(Language::Bash)).collect();
-    let tags: Vec<_> = starts.iter().map(|start| manager.say(Ask::Start(start.clone()))).collect();
+    let tags: Vec<_> = starts.iter().map(|start| manager.say(RequestKind::Start(start.clone()))).collect();
     for tag in tags {
         manager.answer(tag).unwrap();
     }
@@ -222,7 +222,8 @@ fn fifty_kernels_live_at_once() {
         assert_eq!(manager.printed(start.kernel, "echo $x"), format!("{n}\n"));
     }
     let more: Vec<_> = (0..15).map(|_| manager.start_of(Language::Bash)).collect();
-    let refused = more.into_iter().filter_map(|s| manager.ask(Ask::Start(s)).err()).collect::<Vec<_>>();
+    let refused =
+        more.into_iter().filter_map(|s| manager.ask(RequestKind::Start(s)).err()).collect::<Vec<_>>();
     assert_eq!((refused.len(), refused[0].code), (1, ErrorCode::LimitExceeded));
 }
 

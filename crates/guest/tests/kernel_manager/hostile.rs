@@ -1,7 +1,7 @@
 //! Interpreters and cells that do what they should not: the kernel manager stays as it is.
 
 use crate::support::*;
-use atoll_kernels::{Answer, Ask, Execute, Fork, KernelStatus, OutputLimits};
+use atoll_kernels::{Answer, Execute, Fork, KernelStatus, OutputLimits, RequestKind};
 use atoll_types::{CheckpointId, ErrorCode, KernelId};
 use std::fs;
 
@@ -113,7 +113,7 @@ fn a_driver_that_closes_its_pipes_is_given_up() {
     let error = report.error.unwrap();
     assert!(error.kind == "KERNEL_DIED" && error.message.contains("closed its pipe"), "{error:?}");
     assert_eq!(manager.info(kernel).status, KernelStatus::Dead);
-    assert!(manager.kernel(Ask::Restart { kernel }).is_ok());
+    assert!(manager.kernel(RequestKind::Restart { kernel }).is_ok());
     // One that reads nothing any more, though much is sent to it.
     let report = manager.run(cell(kernel, "done(id); time.sleep(1000)"));
     assert!(report.success);
@@ -136,7 +136,7 @@ fn one_that_never_begins_is_no_kernel() {
     ] {
         fs::write(&early, code).unwrap();
         let start = manager.start_of(atoll_kernels::Language::Python);
-        let error = manager.ask(Ask::Start(start)).unwrap_err();
+        let error = manager.ask(RequestKind::Start(start)).unwrap_err();
         assert_eq!(error.code, ErrorCode::ExecFailed);
         assert!(words.iter().all(|word| error.message.contains(word)), "{error:?}");
         assert_eq!(manager.list(), []);
@@ -145,8 +145,8 @@ fn one_that_never_begins_is_no_kernel() {
     fs::write(&early, "time.sleep(1000)").unwrap();
     let start = manager.start_of(atoll_kernels::Language::Python);
     let kernel = start.kernel;
-    let tag = manager.say(Ask::Start(start));
-    assert_eq!(manager.ask(Ask::Delete { kernel }).unwrap(), Answer::Done);
+    let tag = manager.say(RequestKind::Start(start));
+    assert_eq!(manager.ask(RequestKind::Delete { kernel }).unwrap(), Answer::Done);
     assert_eq!(manager.answer(tag).unwrap_err().code, ErrorCode::NotFound);
 }
 
@@ -156,7 +156,7 @@ fn forged_copies_harm_nobody() {
     let kernel = manager.python();
     let folder = manager.folder.path().to_owned();
     let mut other = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
-    let ask = || Ask::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
+    let ask = || RequestKind::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
     // The kernel manager itself, this test, PID 1, nobody, the interpreter itself.
     for pid in [
         manager.pid().to_string(),
@@ -173,7 +173,7 @@ fn forged_copies_harm_nobody() {
         let event =
             format!("say(json.dumps({{'event': 'forked', 'id': id, 'pid': {pid}}}).encode() + b'\\n')");
         fs::write(folder.join("fork.py"), event).unwrap();
-        let fork = Ask::Fork(Fork { kernel, checkpoint: None, new: KernelId::random() });
+        let fork = RequestKind::Fork(Fork { kernel, checkpoint: None, new: KernelId::random() });
         let error = manager.ask(fork).unwrap_err();
         assert!(matches!(error.code, ErrorCode::Conflict | ErrorCode::ExecFailed), "{error:?}");
     }
@@ -203,7 +203,7 @@ fn a_host_that_does_not_read_makes_cells_wait_and_nothing_grow() {
         let code = "class H:\n    def _repr_html_(self): return 'x' * (5 << 20)\ndisplay(H()); display(H())";
         let cells: Vec<_> = (0..30).map(|_| cell(kernel, code)).collect();
         for execute in &cells {
-            manager.say(Ask::Execute(execute.clone()));
+            manager.say(RequestKind::Execute(execute.clone()));
         }
         std::thread::sleep(std::time::Duration::from_secs(2));
         cells

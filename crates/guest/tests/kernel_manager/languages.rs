@@ -1,7 +1,7 @@
 //! What holds in every language.
 
 use crate::support::*;
-use atoll_kernels::{Ask, Execute, KernelStatus, Language};
+use atoll_kernels::{Execute, KernelStatus, Language, RequestKind};
 
 /// Code for: keeping a value, printing it, printing on stderr, failing, never ending, ending the interpreter.
 struct Words {
@@ -69,13 +69,13 @@ fn every_language_keeps_its_variables_and_ends_as_it_should() {
         assert_eq!(report.error.unwrap().kind, "TIMEOUT", "{about}");
         let running = manager.queue(cell(kernel, endless));
         eventually("it runs", || manager.info(kernel).running == Some(running));
-        manager.ask(Ask::Interrupt { kernel, cell: Some(running) }).unwrap();
+        manager.ask(RequestKind::Interrupt { kernel, cell: Some(running) }).unwrap();
         let report = manager.end_of(running);
         assert!(report.interrupted && !report.state_lost, "{about}: {report:?}");
         assert_eq!(manager.printed(kernel, print), "ké漢🙂pt\n", "{about}");
         let report = manager.run(cell(kernel, die));
         assert_eq!(report.death.as_ref().map(|d| d.signal), Some(Some(9)), "{about}: {report:?}");
-        let info = manager.kernel(Ask::Restart { kernel }).unwrap();
+        let info = manager.kernel(RequestKind::Restart { kernel }).unwrap();
         assert_eq!((info.status, info.execution_count), (KernelStatus::Idle, 0), "{about}");
         let report = manager.run(cell(kernel, print));
         assert!(report.stdout.trim().is_empty(), "{about}: {report:?}");

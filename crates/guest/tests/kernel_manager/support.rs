@@ -1,8 +1,8 @@
 //! A kernel manager for one test, and what a host says to it.
 
 use atoll_kernels::{
-    Answer, Ask, CellEvent, CellReport, CheckpointInfo, Execute, Fork, KernelInfo, Language, Line,
-    OutputLimits, Request, Start,
+    Answer, CellEvent, CellReport, CheckpointInfo, Execute, Fork, KernelInfo, Language, Line, OutputLimits,
+    Request, RequestKind, Start,
 };
 use atoll_types::{CellId, CheckpointId, Error, ExecId, KernelId};
 use std::{
@@ -84,7 +84,7 @@ impl KernelManager {
     }
 
     /// Says something; its answer comes later.
-    pub(crate) fn say(&mut self, ask: Ask) -> ExecId {
+    pub(crate) fn say(&mut self, ask: RequestKind) -> ExecId {
         let tag = ExecId::random();
         let mut line = serde_json::to_vec(&Request { tag, ask }).unwrap();
         line.push(b'\n');
@@ -116,7 +116,7 @@ impl KernelManager {
         }
     }
 
-    pub(crate) fn ask(&mut self, ask: Ask) -> Result<Answer, Error> {
+    pub(crate) fn ask(&mut self, ask: RequestKind) -> Result<Answer, Error> {
         let tag = self.say(ask);
         self.answer(tag)
     }
@@ -144,7 +144,7 @@ impl KernelManager {
         }
     }
 
-    pub(crate) fn kernel(&mut self, ask: Ask) -> Result<KernelInfo, Error> {
+    pub(crate) fn kernel(&mut self, ask: RequestKind) -> Result<KernelInfo, Error> {
         self.ask(ask).map(|answer| match answer {
             Answer::Kernel(info) => info,
             other => panic!("{other:?}"),
@@ -163,7 +163,7 @@ impl KernelManager {
 
     pub(crate) fn begin(&mut self, language: Language) -> KernelId {
         let start = self.start_of(language);
-        self.kernel(Ask::Start(start)).unwrap().kernel
+        self.kernel(RequestKind::Start(start)).unwrap().kernel
     }
 
     pub(crate) fn python(&mut self) -> KernelId {
@@ -173,7 +173,7 @@ impl KernelManager {
     /// Puts a cell into the queue.
     pub(crate) fn queue(&mut self, execute: Execute) -> CellId {
         let cell = execute.cell;
-        let answer = self.ask(Ask::Execute(execute)).unwrap();
+        let answer = self.ask(RequestKind::Execute(execute)).unwrap();
         assert_eq!(answer, Answer::Queued { joined: false });
         cell
     }
@@ -199,7 +199,7 @@ impl KernelManager {
     }
 
     pub(crate) fn list(&mut self) -> Vec<KernelInfo> {
-        match self.ask(Ask::List).unwrap() {
+        match self.ask(RequestKind::List).unwrap() {
             Answer::Kernels(all) => all,
             other => panic!("{other:?}"),
         }
@@ -210,7 +210,7 @@ impl KernelManager {
     }
 
     pub(crate) fn checkpoint(&mut self, kernel: KernelId, name: &str) -> CheckpointInfo {
-        let ask = Ask::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: name.into() };
+        let ask = RequestKind::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: name.into() };
         match self.ask(ask).unwrap() {
             Answer::Checkpoint(info) => info,
             other => panic!("{other:?}"),
@@ -218,7 +218,7 @@ impl KernelManager {
     }
 
     pub(crate) fn fork(&mut self, kernel: KernelId, checkpoint: Option<CheckpointId>) -> KernelInfo {
-        self.kernel(Ask::Fork(Fork { kernel, checkpoint, new: KernelId::random() })).unwrap()
+        self.kernel(RequestKind::Fork(Fork { kernel, checkpoint, new: KernelId::random() })).unwrap()
     }
 
     /// Processes that came from this kernel manager, itself left out.

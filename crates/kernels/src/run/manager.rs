@@ -11,7 +11,7 @@ use super::{
     reaper::Reaper,
 };
 use crate::{
-    Answer, Ask, Execute, Fork, KernelInfo, KernelStatus, LONGEST_CODE, MOST_KERNELS, Request, Start,
+    Answer, Execute, Fork, KernelInfo, KernelStatus, LONGEST_CODE, MOST_KERNELS, Request, RequestKind, Start,
 };
 use atoll_types::{CellId, Error, ErrorCode, ExecId, KernelId, Result};
 use std::{cell::RefCell, path::Path, rc::Rc};
@@ -69,28 +69,30 @@ impl KernelManager {
     pub(super) fn ask(self: &Rc<Self>, request: Request) {
         let Request { tag, ask } = request;
         let done = match ask {
-            Ask::Start(start) => self.start(tag, start),
-            Ask::Execute(execute) => self.execute(tag, execute),
-            Ask::Follow { cell } => self.follow(tag, cell),
-            Ask::Interrupt { kernel, cell } => self.interrupt(tag, kernel, cell),
-            Ask::Complete { kernel, code } => self.complete(tag, kernel, code),
-            Ask::Restart { kernel } => self.send(kernel, Control::Restart { tag }),
-            Ask::Delete { kernel } => self.send(kernel, Control::Delete { tag }),
-            Ask::List => {
+            RequestKind::Start(start) => self.start(tag, start),
+            RequestKind::Execute(execute) => self.execute(tag, execute),
+            RequestKind::Follow { cell } => self.follow(tag, cell),
+            RequestKind::Interrupt { kernel, cell } => self.interrupt(tag, kernel, cell),
+            RequestKind::Complete { kernel, code } => self.complete(tag, kernel, code),
+            RequestKind::Restart { kernel } => self.send(kernel, Control::Restart { tag }),
+            RequestKind::Delete { kernel } => self.send(kernel, Control::Delete { tag }),
+            RequestKind::List => {
                 let all = self.kernels.borrow().iter().map(|(_, p)| p.info.borrow().clone()).collect();
                 self.out.answer(tag, Ok(Answer::Kernels(all)));
                 Ok(())
             }
-            Ask::Checkpoint { kernel, checkpoint, name } => {
+            RequestKind::Checkpoint { kernel, checkpoint, name } => {
                 let name = name.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect();
                 self.send(kernel, Control::Checkpoint { tag, checkpoint, name })
             }
-            Ask::Rollback { kernel, checkpoint } => self.send(kernel, Control::Rollback { tag, checkpoint }),
-            Ask::DropCheckpoint { kernel, checkpoint } => {
+            RequestKind::Rollback { kernel, checkpoint } => {
+                self.send(kernel, Control::Rollback { tag, checkpoint })
+            }
+            RequestKind::DropCheckpoint { kernel, checkpoint } => {
                 self.send(kernel, Control::Drop { tag, checkpoint })
             }
-            Ask::Fork(fork) => self.fork(tag, fork),
-            Ask::Configure { variables } => self.configure(tag, variables),
+            RequestKind::Fork(fork) => self.fork(tag, fork),
+            RequestKind::Configure { variables } => self.configure(tag, variables),
         };
         if let Err(error) = done {
             self.out.answer(tag, Err(error));

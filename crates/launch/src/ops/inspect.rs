@@ -9,7 +9,7 @@ use crate::{
     record::{self, Record},
     runtime, wire,
 };
-use atoll_launch_proto::{Answer, ContainerStatus, Reply, Report};
+use atoll_launch_proto::{ContainerStatus, LauncherAnswer, LauncherReply, Report};
 use atoll_storage::{DriverKind, QuotaKind};
 use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result};
 use rustix::{
@@ -77,17 +77,17 @@ pub(crate) fn wait(context: &Context, stream: &mut UnixStream, container: Contai
         Ok(settled_death(context, &record).unwrap_or_else(Death::lost))
     });
     let answer = match death {
-        Ok(death) => Answer::Ok(Reply::Died(death)),
-        Err(error) => Answer::Err(error),
+        Ok(death) => LauncherAnswer::Ok(LauncherReply::Died(death)),
+        Err(error) => LauncherAnswer::Err(error),
     };
     wire::write_answer(stream, &answer);
 }
 
 /// A stream to PID 1, and what the caller must know of it.
-pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(Reply, OwnedFd)> {
+pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(LauncherReply, OwnedFd)> {
     let paused = Freezer::find().is_some_and(|freezer| freezer.is_frozen(&context.cgroup(container)));
     let (fd, token) = reach(context, container, paused)?;
-    Ok((Reply::Connected { token, paused }, fd))
+    Ok((LauncherReply::Connected { token, paused }, fd))
 }
 
 fn reach(context: &Context, container: ContainerId, paused: bool) -> Result<(OwnedFd, Option<String>)> {

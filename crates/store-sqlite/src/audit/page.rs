@@ -23,19 +23,19 @@ pub(super) struct Plan<'q> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum PageDirection {
     /// One of the table's indices, with the condition that makes it usable.
     Index(&'static str, &'static [Column]),
     Text,
     All,
 }
 
-impl Way {
+impl PageDirection {
     /// Its columns, where they are two.
     fn pair(self) -> &'static [Column] {
         match self {
-            Way::Index(_, columns) if columns.len() > 1 => columns,
-            Way::Index(..) | Way::Text | Way::All => &[],
+            PageDirection::Index(_, columns) if columns.len() > 1 => columns,
+            PageDirection::Index(..) | PageDirection::Text | PageDirection::All => &[],
         }
     }
 }
@@ -181,21 +181,21 @@ impl<'q> Plan<'q> {
     }
 
     /// How many entries a way has, counted no further than is enough to know.
-    async fn count(&self, conn: &mut SqliteConnection, way: Way) -> Result<i64> {
+    async fn count(&self, conn: &mut SqliteConnection, way: PageDirection) -> Result<i64> {
         let mut sql = QueryBuilder::new("SELECT count(*) FROM (SELECT 1 FROM ");
         match way {
-            Way::Index(name, columns) => {
+            PageDirection::Index(name, columns) => {
                 sql.push(format_args!("audit_operations INDEXED BY {name} WHERE TRUE"));
                 for column in columns {
                     self.column(&mut sql, *column);
                 }
                 self.range(&mut sql, "seq", self.to);
             }
-            Way::Text => {
+            PageDirection::Text => {
                 sql.push("audit_text WHERE audit_text MATCH ").push_bind(self.asked());
                 self.range(&mut sql, "rowid", self.to.min(self.indexed));
             }
-            Way::All => return Ok(ENOUGH),
+            PageDirection::All => return Ok(ENOUGH),
         }
         sql.push(format_args!(" LIMIT {ENOUGH})"));
         sql.build_query_scalar().fetch_one(conn).await.map_err(failed(DOING))
@@ -205,24 +205,26 @@ impl<'q> Plan<'q> {
         self.needle.as_ref().and_then(|needle| needle.index.clone()).unwrap_or_default()
     }
 
-    async fn way(&self, conn: &mut SqliteConnection) -> Result<Way> {
+    async fn way(&self, conn: &mut SqliteConnection) -> Result<PageDirection> {
         let fits = |columns: &[Column]| columns.iter().all(|column| self.has(*column));
-        let mut ways: Vec<Way> = INDICES
+        let mut ways: Vec<PageDirection> = INDICES
             .iter()
             .filter(|(_, columns)| fits(columns))
-            .map(|(name, columns)| Way::Index(name, columns))
+            .map(|(name, columns)| PageDirection::Index(name, columns))
             .collect();
         // What an index of two columns has is a part of what that of either has.
         let pairs: Vec<Column> = ways.iter().flat_map(|way| way.pair()).copied().collect();
-        ways.retain(|way| matches!(way, Way::Index(_, own) if own.len() > 1 || !pairs.contains(&own[0])));
+        ways.retain(
+            |way| matches!(way, PageDirection::Index(_, own) if own.len() > 1 || !pairs.contains(&own[0])),
+        );
         if self.needle.as_ref().is_some_and(|needle| needle.index.is_some()) {
-            ways.push(Way::Text);
+            ways.push(PageDirection::Text);
         }
-        let mut best = (Way::All, i64::MAX);
+        let mut best = (PageDirection::All, i64::MAX);
         for way in ways.iter().copied() {
             let count = if ways.len() == 1 { 0 } else { self.count(conn, way).await? };
             // Where all have many, the text is the one that says most.
-            if count < best.1 || way == Way::Text && count <= best.1 {
+            if count < best.1 || way == PageDirection::Text && count <= best.1 {
                 best = (way, count);
             }
         }
@@ -233,7 +235,7 @@ impl<'q> Plan<'q> {
     async fn numbers(&self, conn: &mut SqliteConnection, limit: i64) -> Result<Vec<i64>> {
         let way = self.way(conn).await?;
         let mut found = Vec::new();
-        if way == Way::Text {
+        if way == PageDirection::Text {
             // What the index does not have yet.
             let mut sql = QueryBuilder::new("SELECT seq FROM audit_operations WHERE seq > ");
             sql.push_bind(self.indexed);
@@ -245,7 +247,7 @@ impl<'q> Plan<'q> {
         let left = limit - i64::try_from(found.len()).unwrap_or(i64::MAX);
         if left > 0 {
             let mut sql = self.rows("seq", way);
-            sql.push(" ORDER BY ").push(if way == Way::Text { "audit_text.rowid" } else { "seq" });
+            sql.push(" ORDER BY ").push(if way == PageDirection::Text { "audit_text.rowid" } else { "seq" });
             sql.push(" DESC LIMIT ").push_bind(left);
             let rest = sql.build_query_scalar().fetch_all(conn).await.map_err(failed(DOING))?;
             found.extend::<Vec<i64>>(rest);
@@ -254,18 +256,18 @@ impl<'q> Plan<'q> {
     }
 
     /// The operations, read in one way; the index of texts has only a part of them.
-    fn rows(&self, what: &str, way: Way) -> QueryBuilder<'q, Sqlite> {
+    fn rows(&self, what: &str, way: PageDirection) -> QueryBuilder<'q, Sqlite> {
         let mut sql = QueryBuilder::new(format!("SELECT {what} FROM "));
         match way {
-            Way::Index(name, _) => {
+            PageDirection::Index(name, _) => {
                 sql.push(format_args!("audit_operations INDEXED BY {name} WHERE TRUE"));
                 self.range(&mut sql, "seq", self.to);
             }
-            Way::All => {
+            PageDirection::All => {
                 sql.push("audit_operations NOT INDEXED WHERE TRUE");
                 self.range(&mut sql, "seq", self.to);
             }
-            Way::Text => {
+            PageDirection::Text => {
                 sql.push("audit_text CROSS JOIN audit_operations ON seq = audit_text.rowid WHERE audit_text MATCH ");
                 sql.push_bind(self.asked());
                 self.range(&mut sql, "audit_text.rowid", self.to.min(self.indexed));
@@ -282,7 +284,7 @@ impl<'q> Plan<'q> {
         what: &str,
     ) -> Result<QueryBuilder<'q, Sqlite>> {
         let way = match self.way(conn).await? {
-            Way::Text => Way::All,
+            PageDirection::Text => PageDirection::All,
             way => way,
         };
         Ok(self.rows(what, way))

@@ -3,8 +3,8 @@
 use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
-    Admins, ApiKey, Begun, Clash, Idempotency, KeyHash, KeyId, Keys, Millis, REPLY_BYTES, Reply, Result,
-    Settings, Store, StoreError, Ticket,
+    Admins, ApiKey, Clash, Idempotency, KeyHash, KeyId, Keys, Millis, REPLY_BYTES, ReplyState, Result,
+    Settings, Store, StoreError, StoredReply, Ticket,
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -67,22 +67,22 @@ impl Idempotency for Broken {
         key: &str,
         mut request_hash: [u8; 32],
         mut now: Millis,
-    ) -> Result<Begun> {
+    ) -> Result<ReplyState> {
         match self.fault {
             Fault::TakesAnyRequest => request_hash = [0; 32],
             Fault::NeverGivesUp => now = *self.began.lock().unwrap().get_or_insert(now),
             _ => {}
         }
         match (self.inner.begin_idempotent(owner, key, request_hash, now).await?, self.fault) {
-            (Begun::InProgress, Fault::BeginsForEverybody) => {
+            (ReplyState::InProgress, Fault::BeginsForEverybody) => {
                 let attempt = KeyId::random().uuid();
-                Ok(Begun::New(Ticket { owner: owner.into(), key: key.into(), attempt }))
+                Ok(ReplyState::New(Ticket { owner: owner.into(), key: key.into(), attempt }))
             }
             (begun, _) => Ok(begun),
         }
     }
 
-    async fn finish_idempotent(&self, ticket: &Ticket, mut reply: Reply) -> Result<()> {
+    async fn finish_idempotent(&self, ticket: &Ticket, mut reply: StoredReply) -> Result<()> {
         match self.fault {
             Fault::KeepsNoAnswer => reply.body = Some(Vec::new()),
             Fault::CutsLargeAnswers => {

@@ -4,7 +4,7 @@
 //! Whether something exists elsewhere is not told.
 
 use super::Sessions;
-use crate::Who;
+use crate::ToolCaller;
 use atoll_guest_tools::archive;
 use atoll_store::ToolSession;
 use atoll_types::{Error, ErrorCode, Result};
@@ -97,7 +97,7 @@ fn bytes_of(what: OwnedFd, folder: bool) -> impl Stream<Item = Result<Bytes>> + 
 impl Sessions {
     pub(super) async fn import_host(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         to: &ToolSession,
         source: &str,
         at: &str,

@@ -4,8 +4,8 @@
 mod host;
 
 use crate::{
-    Reply, Sessions, Who,
-    failure::Answer,
+    Sessions, ToolCaller, ToolReply,
+    failure::ToolResult,
     paths::{covers, destination, name_of},
     reply::kind,
     tools::{
@@ -46,7 +46,7 @@ impl Plan {
 }
 
 impl Sessions {
-    pub(crate) async fn import(&self, who: &Who, input: ImportFiles) -> Answer {
+    pub(crate) async fn import(&self, who: &ToolCaller, input: ImportFiles) -> ToolResult {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
         let mut files = Vec::new();
         for file in input.files {
@@ -74,10 +74,16 @@ impl Sessions {
         }
         let failed = files.iter().filter(|file| !file.success).count();
         let error = (failed > 0).then(|| format!("{failed} of {} files could not be imported", files.len()));
-        Ok(Reply::of(&FilesImported { success: failed == 0, files, error }))
+        Ok(ToolReply::of(&FilesImported { success: failed == 0, files, error }))
     }
 
-    async fn import_one(&self, who: &Who, to: &ToolSession, file: ImportFile, at: &str) -> Result<u64> {
+    async fn import_one(
+        &self,
+        who: &ToolCaller,
+        to: &ToolSession,
+        file: ImportFile,
+        at: &str,
+    ) -> Result<u64> {
         match file {
             ImportFile::Host { source, .. } => self.import_host(who, to, &source, at).boxed().await,
             ImportFile::Session { session_id, path, .. } => {
@@ -93,7 +99,7 @@ impl Sessions {
     /// From another session, or from elsewhere in the same.
     async fn import_session(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         to: &ToolSession,
         session: &str,
         path: &str,
@@ -109,16 +115,16 @@ impl Sessions {
         if entry.kind == EntryKind::Directory {
             let pack = Pack { path, prefix: None };
             let archive = self.core.pack(&who.caller, from.sandbox, &pack).boxed().await?;
-            return self.unpack(who, to, at, Coming::Folder(Box::new(archive)).pieces()).await;
+            return self.unpack(who, to, at, IncomingFile::Folder(Box::new(archive)).pieces()).await;
         }
         let download = self.core.download(&who.caller, from.sandbox, &path, 0, 0).boxed().await?;
-        self.write(who, to, at, Coming::File(Box::new(download)).pieces()).await
+        self.write(who, to, at, IncomingFile::File(Box::new(download)).pieces()).await
     }
 
     /// One file, whole or not at all. Returns its bytes.
     async fn write(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         to: &ToolSession,
         at: &str,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
@@ -133,7 +139,7 @@ impl Sessions {
     /// A folder from an archive. Returns the bytes of its files.
     async fn unpack(
         &self,
-        who: &Who,
+        who: &ToolCaller,
         to: &ToolSession,
         at: &str,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
@@ -145,12 +151,12 @@ impl Sessions {
 }
 
 /// Something that comes in pieces.
-enum Coming {
+enum IncomingFile {
     File(Box<Download>),
     Folder(Box<Archive>),
 }
 
-impl Coming {
+impl IncomingFile {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         match self {
             Self::File(file) => file.next().await,

@@ -12,7 +12,7 @@ use serde_path_to_error::Segment;
 
 /// One thing that is wrong with an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Wrong {
+pub struct InputProblem {
     /// Where: names of fields and numbers of items.
     pub loc: Vec<Value>,
     /// What.
@@ -22,7 +22,7 @@ pub struct Wrong {
     pub kind: &'static str,
 }
 
-impl Wrong {
+impl InputProblem {
     pub(super) const KIND_OF_IMPORT: &str = "each of files must have either source, or session_id and path, \
                                              or file_name and file_content";
 
@@ -35,16 +35,16 @@ impl Wrong {
 /// An input that can say what is wrong with it.
 pub trait Checked: DeserializeOwned + JsonSchema {
     /// Everything that is.
-    fn wrongs(&self) -> Vec<Wrong>;
+    fn wrongs(&self) -> Vec<InputProblem>;
 }
 
 /// The input that a call has, or everything that is wrong with it.
-pub fn parse<T: Checked>(arguments: Value) -> Result<T, Vec<Wrong>> {
+pub fn parse<T: Checked>(arguments: Value) -> Result<T, Vec<InputProblem>> {
     let arguments = if arguments.is_null() { json!({}) } else { arguments };
     if !arguments.is_object() {
-        return Err(vec![Wrong {
+        return Err(vec![InputProblem {
             kind: "type_error",
-            ..Wrong::value([], "the arguments must be an object")
+            ..InputProblem::value([], "the arguments must be an object")
         }]);
     }
     let input: T = match serde_path_to_error::deserialize(&arguments) {
@@ -84,7 +84,7 @@ fn loosely<T: Checked>(mut arguments: Value) -> Option<T> {
     serde_json::from_value(arguments).ok()
 }
 
-fn mistake(error: &serde_path_to_error::Error<serde_json::Error>) -> Wrong {
+fn mistake(error: &serde_path_to_error::Error<serde_json::Error>) -> InputProblem {
     let place = |segment: &Segment| match segment {
         Segment::Seq { index } => Some(json!(index)),
         Segment::Map { key } => Some(json!(key)),
@@ -96,33 +96,37 @@ fn mistake(error: &serde_path_to_error::Error<serde_json::Error>) -> Wrong {
     let missing = msg.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
     let kind = match missing {
         Some(_) => "missing",
-        None if msg.contains(Wrong::KIND_OF_IMPORT) => "value_error",
+        None if msg.contains(InputProblem::KIND_OF_IMPORT) => "value_error",
         None => "type_error",
     };
     loc.extend(missing.map(|name| json!(name)));
-    Wrong { loc, msg, kind }
+    InputProblem { loc, msg, kind }
 }
 
-fn text(loc: &[Value], text: &str, longest: usize) -> Option<Wrong> {
+fn text(loc: &[Value], text: &str, longest: usize) -> Option<InputProblem> {
     let name = loc.iter().rev().find_map(Value::as_str).unwrap_or_default();
     if text.is_empty() || text.chars().count() > longest {
-        return Some(Wrong::value(loc.to_vec(), format!("{name} must have 1 to {longest} characters")));
+        return Some(InputProblem::value(
+            loc.to_vec(),
+            format!("{name} must have 1 to {longest} characters"),
+        ));
     }
-    text.contains('\0').then(|| Wrong::value(loc.to_vec(), format!("{name} must not hold a NUL character")))
+    text.contains('\0')
+        .then(|| InputProblem::value(loc.to_vec(), format!("{name} must not hold a NUL character")))
 }
 
-fn session(id: &str) -> Option<Wrong> {
+fn session(id: &str) -> Option<InputProblem> {
     text(&[json!("session_id")], id, 64)
 }
 
-fn timeout(seconds: u32) -> Option<Wrong> {
+fn timeout(seconds: u32) -> Option<InputProblem> {
     let message = format!("timeout must be between 1 and {LONGEST_TIMEOUT} seconds");
-    (!(1..=LONGEST_TIMEOUT).contains(&seconds)).then(|| Wrong::value([json!("timeout")], message))
+    (!(1..=LONGEST_TIMEOUT).contains(&seconds)).then(|| InputProblem::value([json!("timeout")], message))
 }
 
-fn count(files: usize) -> Option<Wrong> {
+fn count(files: usize) -> Option<InputProblem> {
     let message = format!("files must have 1 to {MOST_FILES} items");
-    (!(1..=MOST_FILES).contains(&files)).then(|| Wrong::value([json!("files")], message))
+    (!(1..=MOST_FILES).contains(&files)).then(|| InputProblem::value([json!("files")], message))
 }
 
 /// Whether a package may be called this; [`DEPENDENCY_PATTERN`] by hand.
@@ -143,27 +147,27 @@ fn is_version(version: &str) -> bool {
 }
 
 impl Checked for CreateSession {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         let Self { language: _, dependencies, network: _, network_presets } = self;
         let at = |name: &str| [json!("dependencies"), json!(name.chars().take(200).collect::<String>())];
         let names = dependencies.keys().filter(|name| !is_package(name));
-        let names =
-            names.map(|name| Wrong::value(at(name), format!("a package must match {DEPENDENCY_PATTERN}")));
+        let names = names
+            .map(|name| InputProblem::value(at(name), format!("a package must match {DEPENDENCY_PATTERN}")));
         let versions = dependencies.iter().filter(|(_, version)| !is_version(version)).map(|(name, _)| {
-            Wrong::value(at(name), "a version may have 128 letters, digits and .+!*-_~^<>=,| ")
+            InputProblem::value(at(name), "a version may have 128 letters, digits and .+!*-_~^<>=,| ")
         });
         let many = (dependencies.len() > MOST_DEPENDENCIES).then(|| {
-            Wrong::value([json!("dependencies")], format!("there may be {MOST_DEPENDENCIES} packages"))
+            InputProblem::value([json!("dependencies")], format!("there may be {MOST_DEPENDENCIES} packages"))
         });
         let presets = (network_presets.len() > MOST_PRESETS).then(|| {
-            Wrong::value([json!("network_presets")], format!("there may be {MOST_PRESETS} presets"))
+            InputProblem::value([json!("network_presets")], format!("there may be {MOST_PRESETS} presets"))
         });
         many.into_iter().chain(presets).chain(names).chain(versions).take(MOST_DEPENDENCIES).collect()
     }
 }
 
 impl Checked for ExecuteCode {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         let Self { session_id, code, timeout: seconds } = self;
         let code = text(&[json!("code")], code, LONGEST_CODE);
         [session(session_id), code, timeout(*seconds)].into_iter().flatten().collect()
@@ -171,10 +175,10 @@ impl Checked for ExecuteCode {
 }
 
 impl Checked for ExecuteTerminal {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         let Self { session_id, command, timeout: seconds } = self;
         let command = match command.trim().is_empty() {
-            true => Some(Wrong::value([json!("command")], "command must not be empty")),
+            true => Some(InputProblem::value([json!("command")], "command must not be empty")),
             false => text(&[json!("command")], command, LONGEST_CODE),
         };
         [session(session_id), command, timeout(*seconds)].into_iter().flatten().collect()
@@ -182,7 +186,7 @@ impl Checked for ExecuteTerminal {
 }
 
 impl Checked for ImportFiles {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         let Self { session_id, files } = self;
         let each = files.iter().enumerate().flat_map(|(n, file)| {
             let path = move |name: &str, path: &str| {
@@ -208,7 +212,7 @@ impl Checked for ImportFiles {
 }
 
 impl Checked for ExportFiles {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         let Self { session_id, files } = self;
         let each = files.iter().enumerate().filter_map(|(n, file)| {
             text(&[json!("files"), json!(n), json!("source")], &file.source, LONGEST_PATH)
@@ -218,7 +222,7 @@ impl Checked for ExportFiles {
 }
 
 impl Checked for StopSession {
-    fn wrongs(&self) -> Vec<Wrong> {
+    fn wrongs(&self) -> Vec<InputProblem> {
         session(&self.session_id).into_iter().collect()
     }
 }
@@ -229,7 +233,7 @@ mod tests {
     use crate::tools::input::{Encoding, Runtime};
 
     fn wrong<T: Checked + std::fmt::Debug>(arguments: Value) -> Vec<(String, &'static str)> {
-        let place = |wrong: Wrong| {
+        let place = |wrong: InputProblem| {
             let loc: Vec<String> =
                 wrong.loc.iter().map(|v| v.as_str().map_or(v.to_string(), str::to_owned)).collect();
             (loc.join("."), wrong.kind)

@@ -1,7 +1,7 @@
 //! What the tools are given. The types are what a schema is made of and what a call is parsed into; the
 //! bounds of the schema are the ones that [`super::check`] holds.
 
-use super::check::Wrong;
+use super::check::InputProblem;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -258,7 +258,7 @@ impl<'de> Deserialize<'de> for ImportFile {
                 let encoding = encoding.unwrap_or_default();
                 Ok(Self::Inline { file_name, file_content, encoding })
             }
-            _ => Err(serde::de::Error::custom(Wrong::KIND_OF_IMPORT)),
+            _ => Err(serde::de::Error::custom(InputProblem::KIND_OF_IMPORT)),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What the tools answer, exactly as it goes over the wire. A failure of a whole call has another shape
-//! ([`crate::Reply`]).
+//! ([`crate::ToolReply`]).
 
 use super::input::Runtime;
 use schemars::JsonSchema;

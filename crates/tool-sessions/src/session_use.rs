@@ -7,22 +7,22 @@ use std::{
 };
 
 #[derive(Default, Clone)]
-pub(crate) struct Users(Arc<Mutex<HashMap<ToolSessionId, usize>>>);
+pub(crate) struct SessionUsers(Arc<Mutex<HashMap<ToolSessionId, usize>>>);
 
 /// Somebody uses a session, until this is dropped.
-pub(crate) struct Using {
-    users: Users,
+pub(crate) struct SessionUse {
+    users: SessionUsers,
     session: ToolSessionId,
 }
 
-impl Users {
+impl SessionUsers {
     fn map(&self) -> MutexGuard<'_, HashMap<ToolSessionId, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn begin(&self, session: ToolSessionId) -> Using {
+    pub(crate) fn begin(&self, session: ToolSessionId) -> SessionUse {
         *self.map().entry(session).or_insert(0) += 1;
-        Using { users: self.clone(), session }
+        SessionUse { users: self.clone(), session }
     }
 
     pub(crate) fn uses(&self, session: ToolSessionId) -> bool {
@@ -30,7 +30,7 @@ impl Users {
     }
 }
 
-impl Drop for Using {
+impl Drop for SessionUse {
     fn drop(&mut self) {
         let mut map = self.users.map();
         if let Some(count) = map.get_mut(&self.session) {
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn it_is_used_until_the_last_has_gone() {
-        let (users, id) = (Users::default(), ToolSessionId(1));
+        let (users, id) = (SessionUsers::default(), ToolSessionId(1));
         let (first, second) = (users.begin(id), users.begin(id));
         drop(first);
         assert!(users.uses(id) && !users.uses(ToolSessionId(2)));

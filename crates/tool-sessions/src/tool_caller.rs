@@ -51,7 +51,7 @@ impl fmt::Display for ThreadId {
 /// Who calls, and in which conversation. A thread is its owner's: the same id of another owner is another
 /// thread.
 #[derive(Debug, Clone)]
-pub struct Who {
+pub struct ToolCaller {
     /// Who calls.
     pub caller: Caller,
     /// In which conversation.
@@ -61,7 +61,7 @@ pub struct Who {
     pub address: Option<String>,
 }
 
-impl Who {
+impl ToolCaller {
     /// The address of a server that was asked as `host`, over TLS or not; none where that is no host.
     #[must_use]
     pub fn address_of(host: &str, https: bool) -> Option<String> {
@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn an_address_is_made_of_a_host_alone() {
-        assert_eq!(Who::address_of("[::1]:7300", false).as_deref(), Some("http://[::1]:7300"));
-        assert_eq!(Who::address_of("a.example", true).as_deref(), Some("https://a.example"));
+        assert_eq!(ToolCaller::address_of("[::1]:7300", false).as_deref(), Some("http://[::1]:7300"));
+        assert_eq!(ToolCaller::address_of("a.example", true).as_deref(), Some("https://a.example"));
         for host in ["", "a/b", "a b", "u@a", "a?x"] {
-            assert_eq!(Who::address_of(host, false), None, "{host}");
+            assert_eq!(ToolCaller::address_of(host, false), None, "{host}");
         }
     }
 

@@ -14,7 +14,7 @@ fn seconds(n: u32) -> Duration {
 
 /// What is to become of a session.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum CollectDecision {
     Stays,
     /// It is lost, for this reason.
     Dies(String),
@@ -29,7 +29,7 @@ struct Seen<'a> {
     used: bool,
 }
 
-fn fate(seen: &Seen<'_>, clock: &Clock, runtime_settings: &RuntimeSettings) -> Fate {
+fn fate(seen: &Seen<'_>, clock: &Clock, runtime_settings: &RuntimeSettings) -> CollectDecision {
     let Seen { session, sandbox, used } = seen;
     let active = sandbox.map_or(session.active_at, |s| s.last_activity_at.max(session.active_at));
     let (age, idle) = (clock.age(session.created_at), clock.age(active));
@@ -39,23 +39,23 @@ fn fate(seen: &Seen<'_>, clock: &Clock, runtime_settings: &RuntimeSettings) -> F
     let gone = sandbox.is_none_or(|sandbox| sandbox.status == Status::Destroyed);
     match session.status {
         // It is being made, and has a sandbox when that is its turn.
-        ToolStatus::Starting if *used => Fate::Stays,
-        ToolStatus::Starting if age >= orphan => Fate::Ends("it was not made to its end".into()),
-        ToolStatus::Starting => Fate::Stays,
-        _ if gone => Fate::Ends("its sandbox is gone".into()),
-        _ if age >= most => Fate::Ends(format!("it lived for {} seconds", most.as_secs())),
-        _ if *used => Fate::Stays,
-        ToolStatus::Dead if idle >= orphan => Fate::Ends("it was dead".into()),
-        _ if idle >= patience => Fate::Ends(format!("idle for {} seconds", patience.as_secs())),
+        ToolStatus::Starting if *used => CollectDecision::Stays,
+        ToolStatus::Starting if age >= orphan => CollectDecision::Ends("it was not made to its end".into()),
+        ToolStatus::Starting => CollectDecision::Stays,
+        _ if gone => CollectDecision::Ends("its sandbox is gone".into()),
+        _ if age >= most => CollectDecision::Ends(format!("it lived for {} seconds", most.as_secs())),
+        _ if *used => CollectDecision::Stays,
+        ToolStatus::Dead if idle >= orphan => CollectDecision::Ends("it was dead".into()),
+        _ if idle >= patience => CollectDecision::Ends(format!("idle for {} seconds", patience.as_secs())),
         ToolStatus::Running => match sandbox {
             Some(SandboxRecord {
                 status: Status::Stopped | Status::Dead | Status::Error,
                 status_reason,
                 ..
-            }) => Fate::Dies(status_reason.clone().unwrap_or_else(|| "its sandbox ended".into())),
-            _ => Fate::Stays,
+            }) => CollectDecision::Dies(status_reason.clone().unwrap_or_else(|| "its sandbox ended".into())),
+            _ => CollectDecision::Stays,
         },
-        ToolStatus::Dead => Fate::Stays,
+        ToolStatus::Dead => CollectDecision::Stays,
     }
 }
 
@@ -70,10 +70,12 @@ impl Sessions {
             let seen = Seen { session: &session, sandbox: sandbox.as_ref(), used: false };
             // No clock has been looked at: nothing is old.
             let fate = match session.status {
-                ToolStatus::Starting => Fate::Ends("the server ended while it was being made".into()),
+                ToolStatus::Starting => {
+                    CollectDecision::Ends("the server ended while it was being made".into())
+                }
                 _ => fate(&seen, &Clock::default(), &runtime_settings),
             };
-            left += usize::from(!matches!(fate, Fate::Ends(_)));
+            left += usize::from(!matches!(fate, CollectDecision::Ends(_)));
             self.meet(&session, fate).await?;
         }
         Ok(left)
@@ -131,10 +133,10 @@ impl Sessions {
         self.forget_threads(clock, &runtime_settings).await
     }
 
-    async fn meet(&self, session: &ToolSession, fate: Fate) -> Result<()> {
+    async fn meet(&self, session: &ToolSession, fate: CollectDecision) -> Result<()> {
         match fate {
-            Fate::Stays => Ok(()),
-            Fate::Dies(reason) => {
+            CollectDecision::Stays => Ok(()),
+            CollectDecision::Dies(reason) => {
                 let caller = Caller::lifecycle(&session.owner, &session.owner_name);
                 let operation = ExtensionOperation::new("session.died")
                     .with(session.id.to_string())
@@ -146,7 +148,7 @@ impl Sessions {
                 };
                 self.core.carry_out(&caller, operation, setting).await
             }
-            Fate::Ends(reason) => self.end(session, &reason).await,
+            CollectDecision::Ends(reason) => self.end(session, &reason).await,
         }
     }
 
@@ -228,18 +230,18 @@ mod tests {
             fate(&Seen { session: &session(status, active_at), sandbox, used }, &clock, &runtime_settings)
         };
         let (ready, dead) = (sandbox(Status::Ready), sandbox(Status::Dead));
-        let ends = |reason: &str| Fate::Ends(reason.to_owned());
+        let ends = |reason: &str| CollectDecision::Ends(reason.to_owned());
         use ToolStatus::{Dead, Running, Starting};
-        assert_eq!(of(Running, hour - 1_799_000, Some(&ready), false), Fate::Stays);
+        assert_eq!(of(Running, hour - 1_799_000, Some(&ready), false), CollectDecision::Stays);
         assert_eq!(of(Running, hour - 1_800_000, Some(&ready), false), ends("idle for 1800 seconds"));
-        assert_eq!(of(Running, 0, Some(&ready), true), Fate::Stays, "somebody uses it");
+        assert_eq!(of(Running, 0, Some(&ready), true), CollectDecision::Stays, "somebody uses it");
         let busy = SandboxRecord { last_activity_at: hour - 5, ..ready.clone() };
-        assert_eq!(of(Running, 0, Some(&busy), false), Fate::Stays, "something runs in it");
-        assert_eq!(of(Running, hour, Some(&dead), false), Fate::Dies("its sandbox ended".into()));
+        assert_eq!(of(Running, 0, Some(&busy), false), CollectDecision::Stays, "something runs in it");
+        assert_eq!(of(Running, hour, Some(&dead), false), CollectDecision::Dies("its sandbox ended".into()));
         assert_eq!(of(Running, hour, None, false), ends("its sandbox is gone"));
-        assert_eq!(of(Dead, hour - 299_000, Some(&ready), false), Fate::Stays);
+        assert_eq!(of(Dead, hour - 299_000, Some(&ready), false), CollectDecision::Stays);
         assert_eq!(of(Dead, hour - 300_000, Some(&ready), false), ends("it was dead"));
-        assert_eq!(of(Starting, 0, None, true), Fate::Stays);
+        assert_eq!(of(Starting, 0, None, true), CollectDecision::Stays);
         assert_eq!(of(Starting, 0, None, false), ends("it was not made to its end"));
         clock.look(Duration::from_secs(3600), 2 * hour);
         let of = |used| {
@@ -265,6 +267,6 @@ mod tests {
             sandbox: Some(&sandbox(Status::Ready)),
             used: false,
         };
-        assert_eq!(fate(&seen, &clock, &RuntimeSettings::default()), Fate::Stays);
+        assert_eq!(fate(&seen, &clock, &RuntimeSettings::default()), CollectDecision::Stays);
     }
 }

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 
 /// One end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CopyEnd {
     /// Standard input or output.
     Standard,
     Here(PathBuf),
@@ -17,22 +17,22 @@ pub(crate) enum Place {
 }
 
 /// Text before a colon names a sandbox, unless it looks like a path: `./a:b` is a file here.
-fn parse(text: OsString) -> Place {
+fn parse(text: OsString) -> CopyEnd {
     if text == "-" {
-        return Place::Standard;
+        return CopyEnd::Standard;
     }
     let inside = text.to_str().and_then(|t| t.split_once(':')).filter(|(id, _)| {
         let path_like = id.is_empty() || id.starts_with('.') || id.contains('/');
         !path_like
     });
     match inside {
-        Some((id, path)) => Place::Inside { id: id.into(), path: path.into() },
-        None => Place::Here(text.into()),
+        Some((id, path)) => CopyEnd::Inside { id: id.into(), path: path.into() },
+        None => CopyEnd::Here(text.into()),
     }
 }
 
 /// Reads a place, whatever bytes a file's name here has.
-pub(crate) fn parser() -> impl TypedValueParser<Value = Place> {
+pub(crate) fn parser() -> impl TypedValueParser<Value = CopyEnd> {
     OsStringValueParser::new().map(parse)
 }
 
@@ -42,14 +42,14 @@ mod tests {
 
     #[test]
     fn a_colon_names_a_sandbox_unless_it_looks_like_a_path() {
-        let inside = |id: &str, path: &str| Place::Inside { id: id.into(), path: path.into() };
+        let inside = |id: &str, path: &str| CopyEnd::Inside { id: id.into(), path: path.into() };
         let of = |text: &str| parse(text.into());
         assert_eq!(of("3f2a:/etc/a:b"), inside("3f2a", "/etc/a:b"));
         assert_eq!(of("my-key:notes.txt"), inside("my-key", "notes.txt"));
         assert_eq!(of("3f2a:"), inside("3f2a", ""));
-        assert_eq!(of("-"), Place::Standard);
+        assert_eq!(of("-"), CopyEnd::Standard);
         for here in ["a", "/a:b", "./a:b", "../a:b", "a/b:c", ":a"] {
-            assert_eq!(of(here), Place::Here(here.into()), "{here}");
+            assert_eq!(of(here), CopyEnd::Here(here.into()), "{here}");
         }
     }
 }

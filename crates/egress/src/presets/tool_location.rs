@@ -9,7 +9,7 @@ use std::{
 
 /// Where tools are looked for.
 #[derive(Debug)]
-pub struct Place {
+pub struct ToolLocation {
     pub(super) tree: Tree,
     variables: BTreeMap<String, String>,
     homes: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Place {
 /// Where programs are when no variable says so.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-impl Place {
+impl ToolLocation {
     /// The machine: its files, and the variables and home of whoever started the server.
     pub fn machine() -> io::Result<Self> {
         Self::new(Path::new("/"), std::env::vars().collect(), true)

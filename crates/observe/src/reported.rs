@@ -8,12 +8,12 @@ use std::collections::HashMap;
 const MOST: usize = 65_536;
 
 /// What was told about files, and since when.
-pub(crate) struct Told {
+pub(crate) struct ReportedFiles {
     since: Moment,
     files: HashMap<u64, Moment>,
 }
 
-impl Told {
+impl ReportedFiles {
     pub(crate) fn new() -> Self {
         Self { since: tick(), files: HashMap::new() }
     }

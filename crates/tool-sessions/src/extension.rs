@@ -1,14 +1,19 @@
 //! For tools beyond the six: whatever is done in a session's sandbox is done as the six do it. The session must
 //! be the thread's and alive, it is not collected meanwhile, and a failure is a reply.
 
-use crate::{Reply, Sessions, Who};
+use crate::{Sessions, ToolCaller, ToolReply};
 use atoll_store::SandboxId;
 use atoll_types::Result;
 use serde_json::Value;
 
 impl Sessions {
     /// Does something in a session's sandbox.
-    pub async fn beyond<F>(&self, who: &Who, session: &str, work: impl FnOnce(SandboxId) -> F) -> Reply
+    pub async fn beyond<F>(
+        &self,
+        who: &ToolCaller,
+        session: &str,
+        work: impl FnOnce(SandboxId) -> F,
+    ) -> ToolReply
     where
         F: Future<Output = Result<Value>>,
     {
@@ -17,7 +22,7 @@ impl Sessions {
             let done = work(session.sandbox).await;
             self.store.touch_tool_session(session.id, crate::now()).await?;
             match done {
-                Ok(value) => Ok(Reply { value, is_error: false, images: Vec::new() }),
+                Ok(value) => Ok(ToolReply { value, is_error: false, images: Vec::new() }),
                 Err(error) => Err(self.failed_in(&session, error).await),
             }
         };
