@@ -29,11 +29,3 @@ pub use ledger::{Cleaned, Ledger, Opened, Operation};
 pub use redact::{Redactor, Stream};
 pub use verify::{Report, Verdict, verify};
 pub use walk::{Fault, FaultKind};
-
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Now.
-fn now() -> atoll_store::Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}

@@ -5,11 +5,11 @@
 //! [`crate::reconcile`] can compare with the world.
 
 mod claim;
+mod registry;
 mod end;
 mod files;
 mod patch;
 mod pause;
-mod registry;
 mod step;
 
 use crate::{
@@ -17,16 +17,15 @@ use crate::{
     admission::{Admission, Need, Reservation},
     egress::EgressSessions,
     lifecycle::{ActivityGuard, ActivityTracker},
-    now,
     pool::{Dying, Pool, PooledContainer},
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
-use atoll_types::{ContainerId, Death, Error, ErrorCode, Result};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, time::now_ms};
+pub(crate) use registry::SandboxRegistry;
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::Patch;
-pub(crate) use registry::SandboxRegistry;
 use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -180,9 +179,7 @@ impl SandboxActor {
             SandboxRequest::Use { by, reply } => _ = reply.send(self.acquire(by).await),
             SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
             SandboxRequest::Awake(reply) => self.awake(reply).await,
-            SandboxRequest::Run { new, by, reservation, reply } => {
-                _ = reply.send(self.run(new, by, reservation).await)
-            }
+            SandboxRequest::Run { new, by, reservation, reply } => _ = reply.send(self.run(new, by, reservation).await),
             SandboxRequest::PoolClaim(claim, reply) => _ = reply.send(self.claim(*claim).await),
             SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             SandboxRequest::Stop(reply) => _ = reply.send(self.stop(None).await),
@@ -199,7 +196,7 @@ impl SandboxActor {
 
     /// Writes down that it runs from now on.
     async fn runs(&self, record: &SandboxRecord, kind: ActivityKind) -> Result<SandboxRecord> {
-        let (last_activity_at, activity) = (Some(now()), self.activity(kind, ""));
+        let (last_activity_at, activity) = (Some(now_ms()), self.activity(kind, ""));
         self.change(record, Change { last_activity_at, activity, ..Change::status(Status::Ready) }).await
     }
 
@@ -212,7 +209,7 @@ impl SandboxActor {
         Some(Activity {
             sandbox: self.id,
             kind,
-            at: now(),
+            at: now_ms(),
             detail: detail.into(),
             exit_code: None,
             duration_ms: None,
@@ -242,7 +239,8 @@ impl SandboxActor {
                     }
                     Err(error) => Err(error),
                 }
-            }
+                Err(error) => Err(error),
+            },
             _ => Err(not_running()),
         }
     }
@@ -262,7 +260,7 @@ impl SandboxActor {
         let change = Change {
             status: Some(status),
             container: Some(None),
-            stopped_at: Some(Some(now())),
+            stopped_at: Some(Some(now_ms())),
             ..Change::default()
         };
         if let Err(error) = self.change(&record, change).await {
@@ -274,12 +272,7 @@ impl SandboxActor {
         self.shared.admission.stopped(self.id);
     }
 
-    async fn run(
-        &mut self,
-        new: bool,
-        by: &'static str,
-        reservation: Option<Reservation>,
-    ) -> Result<RunOutcome> {
+    async fn run(&mut self, new: bool, by: &'static str, reservation: Option<Reservation>) -> Result<RunOutcome> {
         let record = self.whole_record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
@@ -294,9 +287,7 @@ impl SandboxActor {
             },
             _ => {}
         }
-        let Some(reservation) =
-            reservation.filter(|reservation| reservation.covers(&Need::of(&record.limits)))
-        else {
+        let Some(reservation) = reservation.filter(|reservation| reservation.covers(&Need::of(&record.limits))) else {
             return Ok(RunOutcome::NeedsReservation(Box::new(record)));
         };
         match self.start(new).await {

@@ -1,13 +1,13 @@
 //! Reading the audit trail. An admin sees all of it, everybody else the operations of its own owner;
 //! what is about the whole trail is an admin's. Writing it is not here, but for what removes it.
 
-use crate::{Caller, Core, now, operation::OperationSpec};
+use crate::{Caller, Core, operation::OperationSpec};
 use atoll_audit::{Cleaned, Export, Verdict, unpack};
 use atoll_store::{
     AuditOutput, Mac, Millis, OPERATIONS_PER_PAGE, Operation, OperationId, OperationQuery, Output, Scope,
     Sha256, Store, Summary,
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::sync::Arc;
 
 /// What is kept of an output.
@@ -124,12 +124,10 @@ impl Core {
     /// Removes what is older than this. That it did is itself in the trail.
     pub async fn audit_cleanup(&self, caller: &Caller, before: Millis) -> Result<Cleaned> {
         caller.must_administer()?;
-        if before > now() {
+        if before > now_ms() {
             return Err(Error::invalid("before", "before must not lie in the future"));
         }
-        let audited = self
-            .audited(caller, OperationSpec::new("audit.cleanup").with(format!("before {before}")))
-            .await?;
+        let audited = self.audited(caller, OperationSpec::new("audit.cleanup").with(format!("before {before}"))).await?;
         let result = self.ledger.cleanup(before, Some(audited.operation())).await;
         audited.done(result).await
     }

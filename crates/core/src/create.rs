@@ -2,16 +2,15 @@
 
 use crate::{
     Caller, Core, Environment,
-    actor::Patch,
-    ceiling::{ExplicitFields, TierCeiling},
-    kernels::check_packages,
-    now,
     operation::{AuditedOperation, OperationSpec},
+    ceiling::{TierCeiling, ExplicitFields},
+    actor::Patch,
+    kernels::check_packages,
 };
 use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
-use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId};
+use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId, time::now_ms};
 use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
@@ -295,7 +294,7 @@ impl Core {
             session_key,
             labels,
             environment: self.vault.seal(&id.to_string(), &Environment::new(env_vars, secrets))?,
-            created_at: now(),
+            created_at: now_ms(),
         })
     }
 

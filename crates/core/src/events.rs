@@ -1,8 +1,8 @@
 //! Listening to what happens. An admin hears everything, everybody else what its own owner's sandboxes do.
 
-use crate::{Caller, Core, now};
+use crate::{Caller, Core};
 use atoll_store::{EventPage, EventQuery, EventRow, KeyId, Scope, Store};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The most that one page may have.
@@ -89,7 +89,7 @@ impl EventFollow {
         let Some((id, owner)) = &self.key else { return Ok(()) };
         let keys = self.store.list_keys(Some(owner)).await?;
         let valid = keys.iter().any(|key| {
-            key.id == *id && key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now())
+            key.id == *id && key.revoked_at.is_none() && key.expires_at.is_none_or(|at| at > now_ms())
         });
         if valid {
             return Ok(());

@@ -1,8 +1,8 @@
 //! How often an owner may start a command, by its plan. Where it has to wait the answer says for how long.
 
 use crate::{
-    rate::{Rate, Rates},
     runtime_settings::Quota,
+    rate::{Rate, Rates},
 };
 use atoll_types::{Error, ErrorCode, Result};
 use std::time::Instant;

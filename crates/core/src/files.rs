@@ -1,12 +1,12 @@
 //! Files, through the sandbox's own PID 1. Bodies are streams in both directions.
 
 use crate::{
-    Caller, Core, now,
+    Caller, Core,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
 use atoll_store::{Activity, ActivityKind, SandboxId};
-use atoll_types::{Error, Result};
+use atoll_types::{Error, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::sync::{
@@ -54,19 +54,14 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         let Some(mut audited) = self.audited.take() else { return };
         audited.moved(self.read);
-        audited.note(transfer(
-            self.sandbox,
-            ActivityKind::Download,
-            std::mem::take(&mut self.path),
-            self.read,
-        ));
+        audited.note(transfer(self.sandbox, ActivityKind::Download, std::mem::take(&mut self.path), self.read));
         let result = self.failed.take().map_or(Ok(()), Err);
         tokio::spawn(async move { audited.done(result).await });
     }
 }
 
 pub(crate) fn transfer(sandbox: SandboxId, kind: ActivityKind, detail: String, bytes: u64) -> Activity {
-    Activity { sandbox, kind, at: now(), detail, exit_code: None, duration_ms: None, bytes: Some(bytes) }
+    Activity { sandbox, kind, at: now_ms(), detail, exit_code: None, duration_ms: None, bytes: Some(bytes) }
 }
 
 impl Download {
@@ -116,11 +111,7 @@ impl Core {
     }
 
     /// The container of an operation that was begun.
-    pub(crate) async fn reach_in(
-        &self,
-        audited: &AuditedOperation,
-        paths: &[&str],
-    ) -> Result<Arc<dyn Container>> {
+    pub(crate) async fn reach_in(&self, audited: &AuditedOperation, paths: &[&str]) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
         self.registry.files(audited.record()?.id).await
     }
@@ -237,8 +228,7 @@ impl Core {
         to: &str,
         overwrite: bool,
     ) -> Result<Entry> {
-        let audited =
-            self.audited(caller, OperationSpec::to("file.move", id).with(from).and("to", to)).await?;
+        let audited = self.audited(caller, OperationSpec::to("file.move", id).with(from).and("to", to)).await?;
         let result = async {
             let container = self.reach_in(&audited, &[from, to]).await?;
             let entry = container.guest().rename(from, to, overwrite).await?;

@@ -1,12 +1,12 @@
 //! Keys: made once, shown once, kept as a hash.
 
 use crate::{
-    Caller, Core, now,
+    Caller, Core,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_audit::Ledger;
 use atoll_store::{Admins, ApiKey, Begin, Detail, End, KeyHash, KeyId, Millis, Outcome, Scope, Store};
-use atoll_types::{Error, ErrorCode, Result, Tier};
+use atoll_types::{Error, ErrorCode, Result, Tier, time::now_ms};
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
@@ -81,7 +81,7 @@ impl Known {
         let known = moment
             .keys
             .get(hash)
-            .filter(|(at, key)| at.elapsed() < BELIEVED && key.expires_at.is_none_or(|at| at > now()));
+            .filter(|(at, key)| at.elapsed() < BELIEVED && key.expires_at.is_none_or(|at| at > now_ms()));
         known.map(|(_, key)| key.clone()).ok_or(moment.forgotten)
     }
 
@@ -136,7 +136,7 @@ fn assemble(new: &NewKey, tier: Tier, owner_name: &str, secret: &str) -> ApiKey 
         tier: tier.as_str().to_owned(),
         prefix: secret.chars().take(SHOWN).collect(),
         hash: hash(secret),
-        created_at: now(),
+        created_at: now_ms(),
         expires_at: new.expires_at,
         revoked_at: None,
         last_used_at: None,
@@ -162,7 +162,7 @@ fn tier_of(caller: &Caller, asked: Option<&str>) -> Result<Tier> {
 /// When a new key expires: with its maker's key, unless it says earlier. A key never makes one that outlives it.
 fn expiry_of(caller: &Caller, asked: Option<Millis>) -> Result<Option<Millis>> {
     let Some(at) = asked else { return Ok(caller.expires_at) };
-    if at <= now() {
+    if at <= now_ms() {
         return Err(Error::invalid("expires_at", "expires_at must lie in the future"));
     }
     if caller.outlives(asked) {
@@ -216,14 +216,14 @@ impl Core {
         let key = match self.known_keys.get(&hash) {
             Ok(key) => key,
             Err(read_after) => {
-                let key = self.store.key_by_hash(hash, now()).await?.ok_or_else(refused)?;
+                let key = self.store.key_by_hash(hash, now_ms()).await?.ok_or_else(refused)?;
                 self.known_keys.keep(hash, &key, read_after);
                 key
             }
         };
-        let used = [(key.id, now())].into();
+        let used = [(key.id, now_ms())].into();
         // A minute's resolution is enough, and a write for every request is not.
-        if key.last_used_at.is_none_or(|at| now() - at > 60_000)
+        if key.last_used_at.is_none_or(|at| now_ms() - at > 60_000)
             && let Err(error) = self.store.touch_keys(&used).await
         {
             tracing::warn!(%error, "cannot note a key's use");
@@ -240,12 +240,7 @@ impl Core {
         audited.done(result).await
     }
 
-    async fn create_key_as(
-        &self,
-        audited: &AuditedOperation,
-        caller: &Caller,
-        new: NewKey,
-    ) -> Result<IssuedKey> {
+    async fn create_key_as(&self, audited: &AuditedOperation, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
         audited.allowed()?;
         checked("name", &new.name, 100)?;
         if let Some(owner) = &new.owner {
@@ -292,7 +287,7 @@ impl Core {
             if !mine {
                 return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
             }
-            let revoked = self.store.revoke_key(id, now(), Admins::Keep).await;
+            let revoked = self.store.revoke_key(id, now_ms(), Admins::Keep).await;
             self.known_keys.forget();
             Ok(revoked?)
         }

@@ -15,7 +15,7 @@ use atoll_store::{
     Activity, Begin, Detail, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId,
     SandboxRecord,
 };
-use atoll_types::{CellId, Error, ErrorCode, ExecId, Result};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, Result, time::now_ms};
 use std::collections::BTreeMap;
 
 /// What is to be done.
@@ -90,18 +90,7 @@ pub(crate) struct AuditedOperation {
 impl Core {
     /// Writes that something is about to be done. Where that cannot be written it must not be done.
     pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
-        let OperationSpec {
-            kind,
-            reads,
-            sandbox,
-            new,
-            detail,
-            directory,
-            variables,
-            extra,
-            mut secrets,
-            exec,
-        } = what;
+        let OperationSpec { kind, reads, sandbox, new, detail, directory, variables, extra, mut secrets, exec } = what;
         let own = !secrets.is_empty();
         let mut record = match sandbox {
             Some(id) if !new => self.visible(caller, id).await.map(Some),
@@ -430,7 +419,7 @@ fn cell_event(
         "duration_ms": report.duration_us / 1000,
     });
     let (kind, sandbox) = ("cell.ended".to_owned(), Some(sandbox));
-    NewEvent { at: crate::now(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
+    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
 }
 
 /// What listeners are told of a command's end, and why it came.
@@ -453,7 +442,7 @@ fn ended_event(owner: String, sandbox: SandboxId, report: Option<&ExecReport>) -
         }),
     };
     let (kind, sandbox) = ("exec.ended".to_owned(), Some(sandbox));
-    NewEvent { at: crate::now(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
+    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
 }
 
 impl Drop for OutputAudit {

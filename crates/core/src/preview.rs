@@ -1,9 +1,9 @@
 //! Tokens that open a sandbox's port to whoever has them, for a while. Nothing is kept of them: a token
 //! is what it allows, signed. It is worth nothing once its time or its sandbox is over.
 
-use crate::{Caller, Core, now, operation::OperationSpec, ports::must_exist};
+use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_s};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -73,10 +73,6 @@ impl PreviewKey {
     }
 }
 
-fn seconds() -> u64 {
-    u64::try_from(now() / 1000).unwrap_or(0)
-}
-
 impl Core {
     /// Makes a token for one port of a sandbox, or for all of them.
     pub async fn preview_token(
@@ -98,7 +94,7 @@ impl Core {
         let what = port.into_iter().fold(what, |what, port| what.and("port", port));
         let audited = self.audited(caller, what).await?;
         let result = audited.record().and_then(must_exist).map(|()| {
-            let end = seconds() + u64::from(ttl);
+            let end = now_s() + u64::from(ttl);
             let token = self.vault.preview().sign(id, port, end);
             PreviewToken { token, expires_at: i64::try_from(end * 1000).unwrap_or(i64::MAX) }
         });
@@ -111,7 +107,7 @@ impl Core {
             let message = "the preview token is not for this port of this sandbox, or has expired";
             Error::new(ErrorCode::PermissionDenied, message)
         };
-        self.vault.preview().check(token, id, port, seconds()).ok_or_else(refused)
+        self.vault.preview().check(token, id, port, now_s()).ok_or_else(refused)
     }
 }
 

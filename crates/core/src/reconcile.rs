@@ -4,12 +4,11 @@
 use crate::{
     Core,
     actor::{Step, StepTarget},
-    now,
     pool::memory::{self, Remembered},
 };
 use atoll_provider::State;
 use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
-use atoll_types::{ContainerId, Result};
+use atoll_types::{ContainerId, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
 
@@ -130,7 +129,7 @@ impl Core {
         let change = Change {
             status: Some(StatusChange { status, reason }),
             container: (!lives).then_some(None),
-            stopped_at: (!lives).then_some(Some(now())),
+            stopped_at: (!lives).then_some(Some(now_ms())),
             ..Change::default()
         };
         self.store.update_sandbox(record.id, record.revision, change).await?;

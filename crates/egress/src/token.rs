@@ -2,14 +2,11 @@
 //! Token (HS256), sent as the password of `sandbox:jwt_<token>`. Anything that is not exactly such a token,
 //! signed with our key and in its time, is nobody: there is no list to fall back to.
 
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_s};
 use base64::{Engine as _, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use ring::hmac;
 use serde::{Deserialize, Serialize, de};
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::Duration;
 
 /// Who signs, in every token.
 pub(crate) const ISSUER: &str = "sandbox-egress-control";
@@ -113,7 +110,7 @@ impl Tokens {
             session_id: session.to_owned(),
             tenant_id: tenant.map(str::to_owned),
             allowed_hosts: hosts.to_vec(),
-            exp: now().saturating_add(lifetime.as_secs()),
+            exp: now_s().saturating_add(lifetime.as_secs()),
         };
         let claims = serde_json::to_vec(&claims)
             .map_err(|e| Error::new(ErrorCode::Internal, format!("cannot write a token: {e}")))?;
@@ -139,7 +136,7 @@ impl Tokens {
         let claims: Claims = serde_json::from_slice(&decode(claims)?).map_err(|_| BadToken::Forged)?;
         match () {
             () if claims.iss != ISSUER || claims.session_id.is_empty() => Err(BadToken::Forged),
-            () if claims.exp <= now() => Err(BadToken::Expired),
+            () if claims.exp <= now_s() => Err(BadToken::Expired),
             () => Ok(claims),
         }
     }
@@ -155,10 +152,6 @@ impl Tokens {
         let text = String::from_utf8(bytes).map_err(|_| BadToken::Forged)?;
         self.verify(text.strip_prefix(USER).ok_or(BadToken::Forged)?)
     }
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]
@@ -188,7 +181,7 @@ mod tests {
         let claims = tokens().verify(&token).unwrap();
         assert_eq!((claims.session_id.as_str(), claims.tenant_id.as_deref()), ("s1", Some("t1")));
         assert_eq!(claims.allowed_hosts, hosts);
-        assert!(claims.exp > now() + 4 * 60 * 60 - 60);
+        assert!(claims.exp > now_s() + 4 * 60 * 60 - 60);
         let middle = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&middle).unwrap();
         assert_eq!(json["allowed_hosts"], "a.example,*.b.example", "a joined text, as the reference has it");

@@ -5,11 +5,10 @@ use crate::{
     auth::Who,
     error::Failure,
     parse::{Params, Raw, json, required_json, sandbox_id, seconds},
-    time::rfc3339,
 };
 use atoll_core::{EgressEntry, EgressPreset, EgressView, ListedEntry, Policy, Refusals};
 use atoll_store::{Egress, EgressQuery, EgressRow, EgressTotals};
-use atoll_types::Error;
+use atoll_types::{Error, time::rfc3339};
 use axum::{
     Json,
     extract::{Path, State},

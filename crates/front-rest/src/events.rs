@@ -1,10 +1,10 @@
 //! What happens to sandboxes, as a list or as it comes. The body of the latter is pulled: a listener that
 //! does not read holds one page here, and slows nobody.
 
-use crate::{App, audit::uuid, auth::Who, error::Failure, listen::Ending, parse::Params, time::rfc3339};
+use crate::{App, audit::uuid, auth::Who, error::Failure, listen::Ending, parse::Params};
 use atoll_core::{EventFollow, EventUpdate};
 use atoll_store::{EventQuery, EventRow, NewEvent, SandboxId};
-use atoll_types::Error;
+use atoll_types::{Error, time::rfc3339};
 use axum::{
     Json,
     body::Body,

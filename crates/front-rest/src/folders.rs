@@ -7,13 +7,12 @@ use crate::{
     error::Failure,
     files::steady,
     parse::{Params, Raw, json, sandbox_id},
-    time::rfc3339,
 };
 use atoll_core::{Archive, Findings, Matches, WatchStream};
 use atoll_guest_tools::{
     EntryKind, EventKind, Find, Found, Grep, KindFilter, Match, Pack, Unpack, Unpacked, Watch, WatchEvent,
 };
-use atoll_types::Error;
+use atoll_types::{Error, time::rfc3339};
 use axum::{
     Json,
     body::Body,
@@ -117,7 +116,7 @@ fn kind_name(kind: EntryKind) -> &'static str {
 impl From<Found> for FoundItem {
     fn from(found: Found) -> Self {
         let Found { path, kind, size, mode, modified } = found;
-        let modified_at = rfc3339(modified.clamp(-62_135_596_800_000, 253_402_300_799_999));
+        let modified_at = rfc3339(modified);
         Self { path, kind: kind_name(kind), size, mode: format!("{mode:04o}"), modified_at }
     }
 }

@@ -9,14 +9,13 @@ use crate::{
 };
 use atoll_core::NewKey;
 use atoll_store::Scope;
-use atoll_types::Error;
+use atoll_types::{Error, time::now_ms};
 use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
-use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
 /// A key to make.
@@ -51,8 +50,7 @@ fn expiry(seconds: Option<u32>) -> Result<Option<i64>, Error> {
     if !(1..=3_153_600_000).contains(&seconds) {
         return Err(Error::invalid("expires_in_seconds", "must be between 1 and 3153600000"));
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    Ok(i64::try_from(now + u128::from(seconds) * 1000).ok())
+    Ok(Some(now_ms() + i64::from(seconds) * 1000))
 }
 
 /// Makes a key.

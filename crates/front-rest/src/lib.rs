@@ -31,7 +31,6 @@ mod settings;
 mod shapes;
 mod terminal;
 mod threads;
-mod time;
 mod unsent;
 mod usage;
 

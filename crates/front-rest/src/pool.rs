@@ -5,9 +5,9 @@ use crate::{
     auth::Who,
     error::Failure,
     parse::{Raw, json},
-    time::rfc3339,
 };
 use atoll_core::{Language, PoolBounds, PoolChange, PoolFailure, PoolKey, PoolSize, PoolView};
+use atoll_types::time::rfc3339;
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,10 +3,11 @@
 
 mod exec;
 
-use crate::{egress::EgressPolicy, parse::seconds, time::rfc3339};
+use crate::{egress::EgressPolicy, parse::seconds};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
 use atoll_provider::{Entry, EntryKind};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
+use atoll_types::time::rfc3339;
 pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult, exit_code};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -360,8 +361,7 @@ impl FileItem {
             EntryKind::Symlink => "symlink",
             EntryKind::Other => "other",
         };
-        let modified_at =
-            rfc3339(modified_unix_ns.div_euclid(1_000_000).clamp(-62_135_596_800_000, 253_402_300_799_999));
+        let modified_at = rfc3339(modified_unix_ns.div_euclid(1_000_000));
         let mode = format!("{mode:04o}");
         Self { name, path, kind, size, is_directory, mode, uid, gid, modified_at, target }
     }

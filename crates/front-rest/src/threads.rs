@@ -144,7 +144,7 @@ pub(crate) struct ExportItem {
 impl From<Export> for ExportItem {
     fn from(export: Export) -> Self {
         let Export { session_id, path, is_folder, size, exported_at } = export;
-        let exported_at = crate::time::rfc3339(exported_at);
+        let exported_at = atoll_types::time::rfc3339(exported_at);
         Self { session_id, path, is_directory: is_folder, size, exported_at }
     }
 }

@@ -5,10 +5,12 @@ use crate::{
     auth::Who,
     error::Failure,
     parse::{Params, sandbox_id},
-    time::{moment, rfc3339},
 };
 use atoll_core::{SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample};
-use atoll_types::Error;
+use atoll_types::{
+    Error,
+    time::{moment, rfc3339},
+};
 use axum::{
     Json,
     extract::{Path, State},

@@ -6,9 +6,9 @@ use atoll_store::{
     EVENTS_KEPT, EventPage, EventQuery, Events, NewEvent, Result, SandboxRecord, Status, StoreError,
     status_event,
 };
+use atoll_types::time::now_ms;
 use serde_json::{Value, json};
 use sqlx::{QueryBuilder, SqliteConnection};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const DOING: &str = "writing an event";
 const READING: &str = "reading events";
@@ -43,11 +43,6 @@ pub(crate) async fn append(conn: &mut SqliteConnection, events: &[NewEvent]) -> 
     Ok(Some(newest.unsigned_abs()))
 }
 
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
 fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
     let status = record.status.as_str();
     let data = match was {
@@ -55,7 +50,7 @@ fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
         None => json!({ "status": status }),
     };
     NewEvent {
-        at: now(),
+        at: now_ms(),
         owner: record.owner.clone(),
         sandbox: Some(record.id),
         kind: kind.to_owned(),

@@ -4,14 +4,13 @@
 use crate::{
     Sessions, ToolCaller,
     failure::Failure,
-    now,
     tools::input::{CreateSession, Runtime},
 };
 use atoll_core::RuntimeSettings;
 use atoll_store::{
     Clash, SandboxId, SessionLimits, SessionSlot, StoreError, ToolSession, ToolSessionId, ToolStatus,
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -66,7 +65,7 @@ impl Sessions {
         };
         let language: Runtime = input.language;
         for _ in 0..TRIES {
-            let at = now();
+            let at = now_ms();
             let session = ToolSession {
                 id: random_id(),
                 owner: who.caller.owner.clone(),

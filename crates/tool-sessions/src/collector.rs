@@ -1,10 +1,10 @@
 //! What happens to sessions by itself. A pass takes no input: it looks at what is remembered and at the
 //! sandboxes, and closes the difference. Nothing that somebody uses ends, but for its age in all.
 
-use crate::{LABEL, Sessions, now};
+use crate::{LABEL, Sessions};
 use atoll_core::{Caller, Clock, ExtensionOperation, RuntimeSettings};
 use atoll_store::{SandboxId, SandboxRecord, Status, ToolSession, ToolStatus};
-use atoll_types::Result;
+use atoll_types::{Result, time::now_ms};
 use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
@@ -85,7 +85,7 @@ impl Sessions {
     pub async fn keep(&self) {
         let (began, mut changes, mut clock) = (Instant::now(), self.core.watch_knobs(), Clock::default());
         let mut last = began;
-        clock.look(Duration::ZERO, now());
+        clock.look(Duration::ZERO, now_ms());
         loop {
             let next = last + seconds(self.core.runtime_settings().tool_sessions_collect_seconds);
             tokio::select! {
@@ -93,7 +93,7 @@ impl Sessions {
                 // Another interval may be set.
                 Ok(()) = changes.changed() => continue,
             }
-            clock.look(began.elapsed(), now());
+            clock.look(began.elapsed(), now_ms());
             if let Err(error) = self.pass(&clock).await {
                 tracing::warn!(%error, "tool sessions cannot be seen to");
             }

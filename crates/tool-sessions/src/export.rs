@@ -4,7 +4,6 @@
 use crate::{
     Sessions, ToolCaller, ToolReply,
     failure::ToolResult,
-    now,
     paths::{covers, name_of, normalised},
     reply::kind,
     tools::{
@@ -16,7 +15,7 @@ use atoll_core::{Archive, Download, ExtensionOperation};
 use atoll_guest_tools::Pack;
 use atoll_provider::EntryKind;
 use atoll_store::{ToolExport, ToolSession, ToolStatus};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use bytes::Bytes;
 
 /// Most exports of one session.
@@ -119,7 +118,7 @@ impl Sessions {
             }
             let size = (!folder).then_some(entry.size);
             let export =
-                ToolExport { session: session.id, path: path.clone(), folder, size, exported_at: now() };
+                ToolExport { session: session.id, path: path.clone(), folder, size, exported_at: now_ms() };
             self.store.put_tool_export(export.clone()).await?;
             Ok(export)
         };

@@ -3,7 +3,7 @@
 
 use crate::{Sessions, ToolCaller, ToolReply};
 use atoll_store::SandboxId;
-use atoll_types::Result;
+use atoll_types::{Result, time::now_ms};
 use serde_json::Value;
 
 impl Sessions {
@@ -20,7 +20,7 @@ impl Sessions {
         let answer = async {
             let (session, _using) = self.use_session(who, session).await?;
             let done = work(session.sandbox).await;
-            self.store.touch_tool_session(session.id, crate::now()).await?;
+            self.store.touch_tool_session(session.id, now_ms()).await?;
             match done {
                 Ok(value) => Ok(ToolReply { value, is_error: false, images: Vec::new() }),
                 Err(error) => Err(self.failed_in(&session, error).await),

@@ -33,14 +33,10 @@ pub use uploads::Uploaded;
 
 use atoll_core::Core;
 use atoll_store::{Store, ToolSession, ToolSessionId, ToolStatus};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use failure::Failure;
 use session_use::{SessionUse, SessionUsers};
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{path::PathBuf, sync::Arc};
 use tools::{
     input::Runtime,
     output::{ActiveSession, DisplayOutput, SessionStatus},
@@ -90,12 +86,6 @@ pub struct Sessions {
     seating: Arc<session_use::Turns>,
     /// Uploads of one owner take turns, so that what there is can be counted.
     uploading: Arc<session_use::Turns>,
-}
-
-/// Milliseconds since 1970.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A session as a model is told of it.
@@ -178,7 +168,7 @@ impl Sessions {
 
     /// Notes that something is done with a session. That this cannot be written costs nobody an answer.
     async fn touch(&self, session: &ToolSession) {
-        if let Err(error) = self.store.touch_tool_session(session.id, now()).await {
+        if let Err(error) = self.store.touch_tool_session(session.id, now_ms()).await {
             tracing::warn!(session = %session.id, %error, "when a session was used cannot be remembered");
         }
     }

@@ -1,9 +1,9 @@
 //! What people upload to a thread, for its sessions to import: files in a folder of the thread, below one of
 //! its owner. Names are made plain, sizes are bounded for each owner, and nothing is seen before it is whole.
 
-use crate::{Sessions, ToolCaller, now};
+use crate::{Sessions, ToolCaller};
 use atoll_core::ExtensionOperation;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -119,7 +119,7 @@ impl Sessions {
         let turn = self.uploading.of(owner);
         let _turn = turn.lock().await;
         self.check_threads(who).await?;
-        self.store.touch_tool_thread(owner, thread, now()).await?;
+        self.store.touch_tool_thread(owner, thread, now_ms()).await?;
         let folder = self.uploads_of(owner, thread)?;
         let capacity = self.room_for_uploads(owner, folder.clone()).await?;
         let part = Part(folder.join(format!("{PART}{}", uuid::Uuid::new_v4().simple())));

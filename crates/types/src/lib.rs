@@ -11,6 +11,7 @@ mod limits;
 mod profile;
 mod refusal;
 mod tier;
+pub mod time;
 mod usage;
 
 pub use death::{Death, DeathKind};

@@ -7,7 +7,7 @@ use crate::walk::{Fault, Stop, Walk};
 use atoll_store::{
     Checkpoint, Decoded, Entry, Facts, Mac, Millis, OperationId, Part, Result as StoreResult, StoreError,
 };
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, time::now_ms};
 
 /// How many rows go at once: everybody else who writes waits meanwhile.
 const AT_ONCE: u32 = 500;
@@ -134,7 +134,7 @@ impl Task {
         let evidence = self.evidence.iter().take(EVIDENCE_KEPT).cloned().collect();
         let checkpoint = Checkpoint { removed_to, mac, before: cleaning.before, evidence };
         let entry =
-            Entry { operation: cleaning.operation, at: crate::now(), facts: Facts::Checkpoint(checkpoint) };
+            Entry { operation: cleaning.operation, at: now_ms(), facts: Facts::Checkpoint(checkpoint) };
         let row = self.row(entry)?;
         let (seq, mac) = (row.seq, row.mac);
         match self.store.remove_audit(removed_to, row).await {

@@ -14,11 +14,11 @@ mod task;
 pub use cleanup::Cleaned;
 pub use operation::Operation;
 
-use crate::{AuditKey, Verdict, now};
+use crate::{AuditKey, Verdict};
 use atoll_store::{
     Activity, Audits, Begin, Egress, End, Entry, Evidence, Facts, Mac, Millis, NewEvent, OperationId,
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -102,7 +102,7 @@ impl Ledger {
         let operation = fresh_id();
         // First, so that it is ended if nobody waits for the answer.
         let guard = Operation::new(self.clone(), operation);
-        self.ask(Job::Begin { operation, at: now(), facts: facts.kept(), answer })?;
+        self.ask(Job::Begin { operation, at: now_ms(), facts: facts.kept(), answer })?;
         match answered.await.unwrap_or_else(|_| Err(gone())) {
             Ok(()) => Ok(guard),
             Err(error) => {
@@ -127,7 +127,7 @@ impl Ledger {
         activities: Vec<Activity>,
         events: Vec<NewEvent>,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
-        let ending = Ending { operation, at: now(), facts: facts.kept(), activities, events };
+        let ending = Ending { operation, at: now_ms(), facts: facts.kept(), activities, events };
         let (answer, answered) = oneshot::channel();
         let asked = self.ask(Job::End { ending, answer: Some(answer) });
         async move {
@@ -138,7 +138,8 @@ impl Ledger {
 
     /// Writes that an operation ended, for somebody who cannot wait.
     fn end_quietly(&self, operation: OperationId, facts: End) {
-        let ending = Ending { operation, at: now(), facts: facts.kept(), activities: vec![], events: vec![] };
+        let ending =
+            Ending { operation, at: now_ms(), facts: facts.kept(), activities: vec![], events: vec![] };
         // A server that ends leaves it to the sweep of the next.
         let _ = self.ask(Job::End { ending, answer: None });
     }

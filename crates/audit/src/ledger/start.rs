@@ -6,12 +6,11 @@ use crate::{
     AuditKey, Head, HeadFile, HeadState,
     head::boot,
     ledger::batch::{BATCH, Write},
-    now,
 };
 use atoll_store::{
     Audits, Decoded, Entry, Evidence, Facts, Mac, Note, NoteKind, OpenOperation, Part, RawRow, StoreError,
 };
-use atoll_types::{Error, Result};
+use atoll_types::{Error, Result, time::now_ms};
 use std::{collections::HashMap, path::Path, sync::Arc};
 use tokio::sync::mpsc::WeakUnboundedSender;
 
@@ -65,7 +64,7 @@ pub(super) async fn start(
         if note.kind.is_evidence() {
             tracing::error!(note = note.text, "the audit trail does not fit its head");
         }
-        let (at, kind, text) = (now(), note.kind, note.text.clone());
+        let (at, kind, text) = (now_ms(), note.kind, note.text.clone());
         let entry = Entry { operation: None, at, facts: Facts::Note(note) };
         task.append(vec![Write::note(entry)]).await.map_err(|lost| failed(lost.error))?;
         if kind.is_evidence() {

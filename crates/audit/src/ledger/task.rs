@@ -5,12 +5,12 @@ use super::{
     batch::{BATCH, Failed, Write},
     cleanup::Cleaning,
 };
-use crate::{AuditKey, Head, HeadFile, head::boot, now};
+use crate::{AuditKey, Head, HeadFile, head::boot};
 use atoll_store::{
     Audits, End, Entry, Evidence, Facts, Mac, Millis, OpenOperation, OperationId, Outcome, Problem,
     StoreError,
 };
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, time::now_ms};
 use std::{
     collections::{HashMap, HashSet},
     io,
@@ -261,7 +261,7 @@ impl Task {
     pub(super) fn write_head(&mut self) -> io::Result<()> {
         let Self { seq, mac, durable, .. } = *self;
         self.head_behind = true;
-        self.head.write(&Head { seq, mac, at: now(), durable, boot: self.boot.clone() })?;
+        self.head.write(&Head { seq, mac, at: now_ms(), durable, boot: self.boot.clone() })?;
         self.head_behind = false;
         Ok(())
     }
@@ -274,7 +274,7 @@ impl Task {
             .filter(|left| self.open.contains_key(&left.id))
             .collect();
         let mut answers = Vec::new();
-        let at = now();
+        let at = now_ms();
         for lost in lost.chunks(BATCH) {
             let writes = lost.iter().map(|lost| {
                 let (answer, answered) = oneshot::channel();

@@ -4,9 +4,8 @@
 //! next goes on to the end.
 
 use super::{SandboxActor, claim::is_taken};
-use crate::now;
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 
 impl SandboxActor {
     /// Ends the container, whatever state it is in.
@@ -32,7 +31,7 @@ impl SandboxActor {
         let change = Change {
             status: Some(StatusChange { status: Status::Stopped, reason }),
             container: Some(None),
-            stopped_at: Some(Some(now())),
+            stopped_at: Some(Some(now_ms())),
             activity: self.activity(ActivityKind::Stop, why),
             ..Change::default()
         };
@@ -55,7 +54,7 @@ impl SandboxActor {
             return Ok(record);
         }
         if record.destroyed_at.is_none() {
-            let begun = Change { destroyed_at: Some(now()), ..Change::default() };
+            let begun = Change { destroyed_at: Some(now_ms()), ..Change::default() };
             record = self.change(&record, begun).await?;
         }
         self.end_container(&record).await?;
@@ -73,7 +72,7 @@ impl SandboxActor {
         let change = Change {
             status: Some(StatusChange { status: Status::Destroyed, reason }),
             container: Some(None),
-            destroyed_at: Some(now()),
+            destroyed_at: Some(now_ms()),
             activity: self.activity(ActivityKind::Destroy, why),
             ..Change::default()
         };

@@ -5,10 +5,10 @@
 //! provider is asked.
 
 use super::SandboxActor;
-use crate::{lifecycle::ActivityGuard, now};
+use crate::lifecycle::ActivityGuard;
 use atoll_provider::{Container, State};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
-use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, Result, time::now_ms};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -106,7 +106,7 @@ impl SandboxActor {
         let status = StatusChange { status: Status::Ready, reason: Some(reason.clone()) };
         let activity = self.activity(ActivityKind::Resume, reason);
         let change =
-            Change { status: Some(status), last_activity_at: Some(now()), activity, ..Change::default() };
+            Change { status: Some(status), last_activity_at: Some(now_ms()), activity, ..Change::default() };
         self.change(&record, change).await?;
         // Not before: where the record could not be written, the next one who comes tries again.
         self.paused = false;

@@ -288,11 +288,7 @@ impl Reservation {
 
     /// Whether it holds at least this.
     pub(crate) fn covers(&self, need: &Need) -> bool {
-        self.admission
-            .0
-            .ledger()
-            .reservation(self.id)
-            .is_some_and(|reservation| need.beyond(&reservation).is_none())
+        self.admission.0.ledger().reservation(self.id).is_some_and(|reservation| need.beyond(&reservation).is_none())
     }
 
     /// A container sits in it from now on.

@@ -7,7 +7,7 @@ use atoll_audit::Redactor;
 use atoll_egress::{Decision, Recorder};
 use atoll_provider::Guest;
 use atoll_store::{Egress, Millis, OperationId, OperationQuery, SandboxId, Store};
-use atoll_types::ExecId;
+use atoll_types::{ExecId, time::now_ms};
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -222,7 +222,7 @@ impl DecisionQueue {
             duration_us: 0,
             count,
         };
-        (None, crate::now(), facts)
+        (None, now_ms(), facts)
     }
 
     /// Finds out which operation has the socket with this address.
@@ -335,7 +335,7 @@ impl Recorder for DecisionQueue {
     }
 
     fn decided(&self, asker: u64, decision: Decision) {
-        self.state().add(Waiting { asker, at: crate::now(), decision });
+        self.state().add(Waiting { asker, at: now_ms(), decision });
         self.wake.notify_one();
     }
 }

@@ -1,11 +1,11 @@
 //! The proxy over a network, for sandboxes that no socket tells apart: a token says whose a connection is. It
 //! opens nothing by itself: what its sandbox may reach is what its policy says, and only while it runs.
 
-use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
-use crate::{Caller, Core, now, operation::OperationSpec, ports::must_exist};
+use super::{sessions::EgressSessions, decision_queue::DecisionQueue};
+use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
-use atoll_types::{Error, Result};
+use atoll_types::{Error, Result, time::now_ms};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
 
@@ -47,8 +47,7 @@ impl Core {
             let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
             return Err(Error::invalid("ttl_seconds", message));
         }
-        let audited =
-            self.audited(caller, OperationSpec::to("egress.token", id).and("ttl_seconds", ttl)).await?;
+        let audited = self.audited(caller, OperationSpec::to("egress.token", id).and("ttl_seconds", ttl)).await?;
         let result = async {
             let record = audited.record()?;
             must_exist(record)?;
@@ -56,7 +55,7 @@ impl Core {
             // The policy alone decides, as it is at that time.
             let all = ["*".to_owned()];
             let token = self.tokens()?.sign(&session, Some(owner), &all, Duration::from_secs(ttl.into()))?;
-            Ok(EgressToken { token, expires_at: now() + i64::from(ttl) * 1000 })
+            Ok(EgressToken { token, expires_at: now_ms() + i64::from(ttl) * 1000 })
         }
         .await;
         audited.done(result).await

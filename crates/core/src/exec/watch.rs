@@ -4,11 +4,11 @@
 //! whenever. So after a restart it can be told which ends were noted before.
 
 use super::{claim::Claim, request::OWN_SECRETS, start::started};
-use crate::{Core, egress::Secrets, kernels::LeftCell, now, operation::OutputAudit};
+use crate::{Core, operation::OutputAudit, egress::Secrets, kernels::LeftCell};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
-use atoll_types::{CellId, Error, ErrorCode, ExecId, Result};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{
     collections::HashMap,
@@ -55,7 +55,7 @@ fn figures(report: &ExecReport) -> End {
 /// An end as it is noted: what the sandbox says is not to lie in the future.
 fn end_of(report: &ExecReport) -> End {
     let (at, duration, code) = figures(report);
-    (at.min(now()), duration, code)
+    (at.min(now_ms()), duration, code)
 }
 
 /// Which of these ends were noted before. One whose time lay in the future when it was noted, because the
@@ -114,8 +114,8 @@ impl Core {
                 Some(report) => end_of(report),
                 // It went with its sandbox, and how is not known.
                 None => {
-                    let lasted = u64::try_from(now()).unwrap_or(0).saturating_sub(began);
-                    (now(), Some(lasted), None)
+                    let lasted = u64::try_from(now_ms()).unwrap_or(0).saturating_sub(began);
+                    (now_ms(), Some(lasted), None)
                 }
             };
             match trail {
@@ -327,11 +327,7 @@ fn left_cells(open: &Mutex<OpenExecs>, sandbox: SandboxId) -> Vec<LeftCell> {
 }
 
 /// Waits for a command's end; none when its container ended first, or it was forgotten.
-async fn wait(
-    container: &Arc<dyn Container>,
-    id: ExecId,
-    trail: &mut Option<OutputAudit>,
-) -> Option<ExecReport> {
+async fn wait(container: &Arc<dyn Container>, id: ExecId, trail: &mut Option<OutputAudit>) -> Option<ExecReport> {
     loop {
         match wait_once(container, id, trail).await {
             Ok(Some(report)) => return Some(report),

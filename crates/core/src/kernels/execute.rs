@@ -11,14 +11,13 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    idempotency::repeatable,
-    now,
     operation::{CellAudit, OutputAudit},
+    idempotency::repeatable,
 };
 use atoll_kernels::CellReport;
 use atoll_provider::Changed;
 use atoll_store::{Activity, ActivityKind, SandboxId};
-use atoll_types::{CellId, Death, DeathKind, Error, Result};
+use atoll_types::{CellId, Death, DeathKind, Error, Result, time::now_ms};
 use std::{
     collections::HashMap,
     sync::{
@@ -154,12 +153,7 @@ impl Core {
         cell_task
     }
 
-    async fn see_to_its_end(
-        &self,
-        context: CellContext,
-        cell_task: &CellTask,
-        trail: OutputAudit,
-    ) -> Result<CellOutcome> {
+    async fn see_to_its_end(&self, context: CellContext, cell_task: &CellTask, trail: OutputAudit) -> Result<CellOutcome> {
         let CellContext { sandbox, container, link, activity_guard, entered, shown, joined, anew } = context;
         let report = match cell_task.cell.ended().await {
             Ok(report) => Arc::unwrap_or_clone(report),
@@ -175,8 +169,7 @@ impl Core {
         };
         let note = (!joined).then(|| activity(sandbox, shown, &report));
         let cell = cell_task.cell.id;
-        let told =
-            CellAudit { cell, report: &report, cancelled: cell_task.cancelled.load(Ordering::Relaxed) };
+        let told = CellAudit { cell, report: &report, cancelled: cell_task.cancelled.load(Ordering::Relaxed) };
         if let Err(error) = trail.end_cell(told, changed.as_ref(), note).await {
             tracing::error!(%error, "the end of a cell waits to be written");
         }
@@ -190,7 +183,7 @@ fn activity(sandbox: SandboxId, detail: String, report: &CellReport) -> Activity
     Activity {
         sandbox,
         kind: ActivityKind::Exec,
-        at: now(),
+        at: now_ms(),
         detail,
         exit_code: Some(i32::from(!report.success)),
         duration_ms: Some(report.duration_us / 1000),

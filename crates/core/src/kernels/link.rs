@@ -6,7 +6,7 @@ use super::{
     cell::Cell,
     wire::{Lines, believed},
 };
-use atoll_kernels::{Answer, CellEvent, CellReport, KernelInfo, Language, Line, Request, RequestKind};
+use atoll_kernels::{Answer, RequestKind, CellEvent, CellReport, KernelInfo, Language, Line, Request};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, Guest, OutputStream, State};
 use atoll_types::{CellId, Death, Error, ErrorCode, ExecId, KernelId, Result};
 use bytes::Bytes;

@@ -8,10 +8,9 @@ use super::{AT_ONCE, Look, Quiet, fault, period};
 use crate::{
     Core,
     actor::{Idle, Step, StepTarget},
-    now,
 };
 use atoll_store::{Millis, SandboxId, SandboxRecord, Status};
-use atoll_types::{ErrorCode, Result};
+use atoll_types::{ErrorCode, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -79,8 +78,7 @@ impl Core {
 
     /// Where a sandbox cannot stand still it is stopped at once.
     async fn rest(&self, record: &SandboxRecord, step: Step) {
-        let stopped =
-            (step.to == StepTarget::Paused).then(|| Step { to: StepTarget::Stopped, ..step.clone() });
+        let stopped = (step.to == StepTarget::Paused).then(|| Step { to: StepTarget::Stopped, ..step.clone() });
         let result = match (self.take_step(record, step).await, stopped) {
             (Err(error), Some(step)) if error.code == ErrorCode::Unsupported => {
                 self.take_step(record, step).await
@@ -128,7 +126,7 @@ impl Core {
         };
         if look.clock.age(record.last_activity_at) > since.saturating_add(LAG) {
             let back = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-            moved.insert(record.id, now().saturating_sub(back));
+            moved.insert(record.id, now_ms().saturating_sub(back));
         }
     }
 
@@ -218,9 +216,6 @@ mod tests {
         clock.look(seconds(50), 51_000 + 365 * 24 * 3_600_000);
         assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), None);
         clock.look(seconds(99), 100_000 + 365 * 24 * 3_600_000);
-        assert_eq!(
-            due(&ready, clock.age(ready.last_activity_at), None),
-            Some((StepTarget::Paused, seconds(100)))
-        );
+        assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), Some((StepTarget::Paused, seconds(100))));
     }
 }

@@ -5,10 +5,9 @@ use super::{Look, MOST};
 use crate::{
     Core,
     actor::{Step, StepTarget},
-    now,
 };
 use atoll_store::{EventQuery, ListQuery, NewEvent, SandboxRecord, SortBy};
-use atoll_types::Result;
+use atoll_types::{Result, time::now_ms};
 use std::time::Duration;
 
 const EXPIRING: &str = "expiring";
@@ -67,7 +66,7 @@ impl Core {
         }
         let seconds = left.as_secs();
         let event = NewEvent {
-            at: now(),
+            at: now_ms(),
             owner: record.owner.clone(),
             sandbox: Some(record.id),
             kind: EXPIRING.into(),

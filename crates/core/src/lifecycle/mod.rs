@@ -3,7 +3,6 @@
 //! that dies in the middle is nothing special. There is one pass at a time, one sandbox that fails stops no
 //! other, and whatever is done is done at the sandbox's actor, under an operation that says why.
 
-mod activity;
 mod clock;
 mod disk;
 mod idle;
@@ -12,18 +11,18 @@ mod lifetime;
 mod orphans;
 mod retention;
 mod shutdown;
+mod activity;
 
-pub(crate) use activity::{ActiveContainer, ActivityGuard, ActivityTracker, Quiet};
 pub use clock::Clock;
+pub(crate) use activity::{ActiveContainer, Quiet, ActivityGuard, ActivityTracker};
 
 use crate::{
     Caller, Core, RuntimeSettings,
-    actor::{Step, StepTarget},
-    now,
     operation::OperationSpec,
+    actor::{Step, StepTarget},
 };
 use atoll_store::SandboxRecord;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -68,7 +67,7 @@ impl Core {
         let (began, mut changes) = (Instant::now(), self.live_settings.watch());
         let (mut reconcilers, mut last) = (ReconcilerState::default(), began);
         // Before the first pass: what jumps until then would make everything older for good.
-        reconcilers.clock.look(began.elapsed(), now());
+        reconcilers.clock.look(began.elapsed(), now_ms());
         loop {
             let interval = self.live_settings.now().lifecycle_interval_seconds;
             let next = last + Duration::from_secs(interval.into());
@@ -77,7 +76,7 @@ impl Core {
                 // Another interval may be set.
                 Ok(()) = changes.changed() => continue,
             }
-            if let Some(jumped) = reconcilers.clock.look(began.elapsed(), now()) {
+            if let Some(jumped) = reconcilers.clock.look(began.elapsed(), now_ms()) {
                 tracing::warn!(milliseconds = jumped, "the machine's clock jumped; nothing ages by that");
             }
             self.pass(&mut reconcilers).await;
@@ -115,10 +114,8 @@ impl Core {
             StepTarget::Stopped => "sandbox.stop",
             StepTarget::Destroyed => "sandbox.destroy",
         };
-        let (caller, ends) =
-            (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);
-        let audited =
-            self.audited(&caller, OperationSpec::to(kind, record.id).and("reason", &step.reason)).await?;
+        let (caller, ends) = (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);
+        let audited = self.audited(&caller, OperationSpec::to(kind, record.id).and("reason", &step.reason)).await?;
         let late = || Error::new(ErrorCode::Timeout, "it does not answer");
         let taken = tokio::time::timeout(PATIENCE, self.registry.step(record.id, step)).await;
         let result = taken.unwrap_or_else(|_| Err(late()));

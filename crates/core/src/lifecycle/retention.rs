@@ -4,8 +4,8 @@
 use super::{Look, MOST, period};
 use crate::{
     Caller, Core,
-    actor::{Step, StepTarget},
     operation::OperationSpec,
+    actor::{Step, StepTarget},
     owner_id,
 };
 use atoll_store::{ListQuery, SortBy, Status};
@@ -71,17 +71,14 @@ impl Core {
             return Ok(());
         }
         self.store.sweep_idempotent(look.clock.before(Duration::ZERO)).await?;
-        let Some(kept) = period(look.runtime_settings.lifecycle_destroyed_retention_seconds) else {
-            return Ok(());
-        };
+        let Some(kept) = period(look.runtime_settings.lifecycle_destroyed_retention_seconds) else { return Ok(()) };
         let before = look.clock.before(kept);
         let first = self.store.list_sandboxes(&oldest(vec![Status::Destroyed], 1)).await?.items.pop();
         if first.and_then(|record| record.destroyed_at).is_none_or(|at| at > before) {
             return Ok(());
         }
         let reason = format!("destroyed for {} seconds", kept.as_secs());
-        let audited =
-            self.audited(&system(), OperationSpec::new("sandbox.purge").and("reason", reason)).await?;
+        let audited = self.audited(&system(), OperationSpec::new("sandbox.purge").and("reason", reason)).await?;
         let purged = self.store.purge_destroyed(before, RECORDS).await;
         audited.done(purged.map(drop).map_err(Into::into)).await
     }

@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolKey, shelf::ProfilePool};
 use crate::{
-    Caller, Core, PoolSize, RuntimeSettings,
+    Caller, Core, RuntimeSettings, PoolSize,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::Language;

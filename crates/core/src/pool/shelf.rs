@@ -1,8 +1,8 @@
 //! The containers of one profile, and what is counted of them.
 
 use super::{demand::Demand, warm::PooledContainer};
-use crate::{PoolSize, admission::PoolReservation, now};
-use atoll_types::{ContainerId, Error, ErrorCode};
+use crate::{PoolSize, admission::PoolReservation};
+use atoll_types::{ContainerId, Error, ErrorCode, time::now_ms};
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
@@ -129,7 +129,7 @@ impl ProfilePool {
         };
         self.failing += 1;
         self.failures += 1;
-        self.last_failure = Some(PoolFailure { at: now(), reason: error.message.clone() });
+        self.last_failure = Some(PoolFailure { at: now_ms(), reason: error.message.clone() });
         self.not_before = Instant::now() + pause;
         pause
     }

@@ -6,10 +6,10 @@
 
 mod history;
 
-use crate::{Caller, Core, now, ports::must_exist};
+use crate::{Caller, Core, ports::must_exist};
 use atoll_provider::Usages;
 use atoll_store::{SandboxId, Status};
-use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage};
+use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage, time::now_ms};
 pub(crate) use history::UsageHistory;
 pub use history::{KEPT, UsageNow, UsageSample, UsageTotals};
 use history::{Marks, Track};
@@ -52,7 +52,7 @@ impl Core {
         let now = match living {
             None => None,
             Some(container) => match usages.one(container).await {
-                Ok(usage) => Some(UsageNow::new(now(), &marks, container, &usage)),
+                Ok(usage) => Some(UsageNow::new(now_ms(), &marks, container, &usage)),
                 // It ended while we asked.
                 Err(e) if [ErrorCode::NotFound, ErrorCode::ContainerDied].contains(&e.code) => None,
                 Err(error) => return Err(error),
@@ -89,7 +89,7 @@ impl Core {
         self.find_owners(&all).await?;
         self.forget_gone(&all).await?;
         let window = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).saturating_mul(KEPT as i64);
-        let at = now();
+        let at = now_ms();
         self.usage.state().take(at, at.saturating_sub(window), &all);
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     BadToken, Host, Request, Tokens, Verdict, Via,
     dial::Failed,
-    session::{Account, Caller, Claim, Direction, Stop},
+    session::{Account, Caller, Claim, Stop, Direction},
 };
 use rustls::pki_types::ServerName;
 use std::{

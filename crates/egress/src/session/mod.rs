@@ -3,17 +3,16 @@
 
 mod account;
 mod caller;
-mod coalescer;
-mod connection_limit;
 mod meter;
+mod connection_limit;
+mod coalescer;
 
-pub(crate) use account::{Account, Direction, Stop};
+pub(crate) use account::{Account, Stop, Direction};
 use caller::decision;
 pub(crate) use caller::{Caller, Claim, shown};
 pub(crate) use connection_limit::ConnectionLimit;
 
 use crate::{Decision, Limits, Recorder, Rules, Usage, Verdict, Via, engine::Shared, names::Table};
-use coalescer::DecisionCoalescer;
 use meter::Bucket;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -23,6 +22,7 @@ use std::{
     },
     time::Duration,
 };
+use coalescer::DecisionCoalescer;
 use tokio::sync::watch;
 
 /// What holds where a policy says nothing.

@@ -6,13 +6,10 @@ use async_trait::async_trait;
 use atoll_core::Caller;
 use atoll_store::{McpSession, Millis, Store};
 use atoll_tool_sessions::ThreadId;
-use atoll_types::Result;
+use atoll_types::{Result, time::now_ms};
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde_json::Value;
-use std::{
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 /// MCP sessions of all keys together.
 const MOST: u64 = 4096;
@@ -27,13 +24,8 @@ fn holder(caller: &Caller) -> String {
     }
 }
 
-fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
-}
-
 fn oldest() -> Millis {
-    now().saturating_sub(Millis::try_from(IDLE.as_millis()).unwrap_or(Millis::MAX))
+    now_ms().saturating_sub(Millis::try_from(IDLE.as_millis()).unwrap_or(Millis::MAX))
 }
 
 /// All of them.
@@ -54,8 +46,8 @@ impl SessionOwners {
     pub(super) async fn find(&self, id: &str, caller: &Caller) -> Result<Option<McpSession>> {
         let found = self.store.mcp_session(id).await?.filter(|session| session.holder == holder(caller));
         let Some(session) = found.filter(|session| session.active_at >= oldest()) else { return Ok(None) };
-        if session.active_at + STALE < now() {
-            self.store.touch_mcp_session(id, now()).await?;
+        if session.active_at + STALE < now_ms() {
+            self.store.touch_mcp_session(id, now_ms()).await?;
         }
         Ok(Some(session))
     }
@@ -105,7 +97,7 @@ impl Opening<'_> {
             owner_name: caller.owner_name.clone(),
             thread: thread.map(|thread| thread.to_string()),
             params: params.to_string(),
-            active_at: now(),
+            active_at: now_ms(),
         };
         Ok(self.owners.store.put_mcp_session(session).await?)
     }

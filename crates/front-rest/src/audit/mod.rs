@@ -9,10 +9,9 @@ use crate::{
     egress::EgressItem,
     error::Failure,
     parse::{Params, operation_id},
-    time::moment,
 };
 use atoll_store::{KeyId, OperationQuery, Outcome, SandboxId};
-use atoll_types::Error;
+use atoll_types::{Error, time::moment};
 use axum::{
     Json,
     extract::{Path, State},

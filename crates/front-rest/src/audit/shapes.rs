@@ -1,14 +1,12 @@
 //! Operations on the wire.
 
-use crate::{
-    egress::EgressItem,
-    time::{day, rfc3339},
-};
+use crate::egress::EgressItem;
 use atoll_core::{KeptOutput, KeptOutputs};
 use atoll_store::{
     Begin, Detail, End, FileChanged, Operation, OperationEnd, Outcome, Output, Problem, SandboxId, Summary,
     Tally,
 };
+use atoll_types::time::{day, rfc3339};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 use std::collections::BTreeMap;

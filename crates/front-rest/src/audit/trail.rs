@@ -6,11 +6,13 @@ use crate::{
     error::Failure,
     listen::Ending,
     parse::{Params, Raw, json},
-    time::moment,
 };
 use atoll_core::{AuditExport, Cleaned, Fault, Report, Verdict};
 use atoll_store::Mac;
-use atoll_types::Error;
+use atoll_types::{
+    Error,
+    time::{moment, now_ms},
+};
 use axum::{
     Json,
     body::Body,
@@ -21,10 +23,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
-use std::{
-    io,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::io;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -195,9 +194,7 @@ impl CleanupBody {
                 if days > 36_500 {
                     return Err(Error::invalid("older_than_days", "at most 36500").into());
                 }
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let now = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-                Ok(now - i64::from(days) * 86_400_000)
+                Ok(now_ms() - i64::from(days) * 86_400_000)
             }
             Self { .. } => Err(Error::invalid("before", "give either before or older_than_days").into()),
         }

@@ -1,7 +1,8 @@
 //! A command on the wire.
 
-use crate::{shapes::exit_code, time::rfc3339};
+use crate::shapes::exit_code;
 use atoll_provider::{ExecReport, StartFailure, TerminalSize};
+use atoll_types::time::rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -107,7 +108,7 @@ impl From<ExecReport> for ExecItem {
                 errno,
                 message,
             }),
-            started_at: rfc3339(i64::try_from(started_unix_ms).unwrap_or(0).min(253_402_300_799_999)),
+            started_at: rfc3339(i64::try_from(started_unix_ms).unwrap_or(0)),
             duration_ms: millis(duration),
             cpu_user_ms: millis(cpu_user),
             cpu_system_ms: millis(cpu_system),

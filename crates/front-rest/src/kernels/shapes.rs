@@ -1,8 +1,9 @@
 //! Kernels and cells on the wire.
 
-use crate::{shapes::ChangedFile, time::rfc3339};
+use crate::shapes::ChangedFile;
 use atoll_core::{CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus};
 use atoll_provider::Changed;
+use atoll_types::time::rfc3339;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -55,7 +56,7 @@ pub(crate) struct CheckpointItem {
 
 /// A time that the sandbox told.
 fn at(unix_ms: u64) -> String {
-    rfc3339(i64::try_from(unix_ms).unwrap_or(0).min(253_402_300_799_999))
+    rfc3339(i64::try_from(unix_ms).unwrap_or(0))
 }
 
 impl From<CheckpointInfo> for CheckpointItem {

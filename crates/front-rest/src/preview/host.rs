@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{App, error::Failure};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, time::now_s};
 use axum::{
     extract::{Request, State},
     http::{
@@ -18,7 +18,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use std::{fmt, str::FromStr, time::SystemTime};
+use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
 /// The parameter that carries a token once; a cookie has it from then on.
@@ -196,9 +196,8 @@ fn split_query(query: Option<&str>) -> (Option<String>, Option<String>) {
 
 /// Keeps the token in a cookie and sends the browser to the same address without it.
 fn welcome(domain: &Domain, token: &str, granted: &Granted, path: &str, query: Option<&str>) -> Response {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let secure = if domain.is_local() { "" } else { "; Secure" };
-    let age = granted.until.saturating_sub(now);
+    let age = granted.until.saturating_sub(now_s());
     let cookie =
         format!("{}={token}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}", domain.cookie());
     // Two slashes would lead to another host.

@@ -5,9 +5,8 @@ use crate::{
     auth::Who,
     error::Failure,
     parse::{Raw, json, sandbox_id, seconds},
-    time::rfc3339,
 };
-use atoll_types::Error;
+use atoll_types::{Error, time::rfc3339};
 use axum::{
     Json,
     extract::{Path, State},

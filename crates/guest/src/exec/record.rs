@@ -11,7 +11,7 @@ use super::{
     wire::{Ending, Failed, Order, Stage, Usage},
 };
 use atoll_guest_proto::v1::{self, ExecInfo, ExecState, StartFailure};
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Result, time::now_ms};
 use std::{sync::Arc, time::Instant};
 use tokio::sync::watch;
 
@@ -66,9 +66,8 @@ pub(crate) struct Began {
 
 impl Began {
     pub(crate) fn now() -> Self {
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         // The other clock second: the sum is early at most.
-        Self { unix_ms: wall.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0)), at: Instant::now() }
+        Self { unix_ms: now_ms().unsigned_abs(), at: Instant::now() }
     }
 }
 

@@ -6,14 +6,14 @@ use super::{
     channels::{Channels, READ},
     countdown::Countdown,
     event::Event,
-    interpreter::{LiveInterpreter, Variables},
     journal::Record,
-    manager::KernelManager,
+    interpreter::{LiveInterpreter, Variables},
     processes::{Known, MARKER, Process},
     reaper::Ended,
+    manager::KernelManager,
 };
 use crate::{Answer, CellStream, CheckpointInfo, Execute, KernelInfo, KernelStatus, Language, MOST_QUEUED};
-use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, Result};
+use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, Result, time::now_ms};
 use std::{
     cell::RefCell,
     collections::{HashSet, VecDeque},
@@ -357,10 +357,7 @@ impl Kernel {
             (_, None) => KernelStatus::Dead,
             (KernelState::Nothing, Some(_)) => KernelStatus::Idle,
             (
-                KernelState::Cell(_)
-                | KernelState::Completing { .. }
-                | KernelState::Checkpoint { .. }
-                | KernelState::Forking { .. },
+                KernelState::Cell(_) | KernelState::Completing { .. } | KernelState::Checkpoint { .. } | KernelState::Forking { .. },
                 Some(_),
             ) => KernelStatus::Busy,
         };
@@ -377,7 +374,7 @@ impl Kernel {
     }
 
     pub(super) fn touch(&self) {
-        self.picture.info.borrow_mut().active_unix_ms = super::now_unix_ms();
+        self.picture.info.borrow_mut().active_unix_ms = now_ms().unsigned_abs();
     }
 
     /// All processes that are known, and which of this kernel's are to be left alone.

@@ -9,33 +9,32 @@ mod cell;
 mod channels;
 mod countdown;
 mod event;
-mod interpreter;
 mod journal;
 mod kernel;
 mod language;
 mod lines;
-mod manager;
+mod interpreter;
 mod orders;
 mod out;
 mod processes;
 mod reaper;
 mod text;
 mod transitions;
+mod manager;
 
 use crate::{LONGEST_LINE, Request};
 use lines::Lines;
-use manager::KernelManager;
 use reaper::Reaper;
 use std::{
     io::{ErrorKind, Write},
     os::fd::AsFd,
     rc::Rc,
-    time::{SystemTime, UNIX_EPOCH},
 };
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
     task::LocalSet,
 };
+use manager::KernelManager;
 
 /// The tool's name.
 pub const NAME: &str = "kernels";
@@ -96,18 +95,10 @@ async fn read_requests(manager: &Rc<KernelManager>) -> std::io::Result<()> {
                 Err(error) => complain(format_args!("not a request: {error}")),
             }
         }
-        if std::mem::take(&mut skipped) > 0 {
-            complain(format_args!("a request was too long"));
-        }
     }
 }
 
 /// Says something on stderr; where nobody hears it, nobody does.
 fn complain(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "atoll-init: kernels: {what}");
-}
-
-fn now_unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }

@@ -5,13 +5,13 @@ use super::{
     channels::Channels,
     countdown::Countdown,
     event::Event,
+    kernel::{COPY, Checkpoint, KernelState, LoopExit, Kernel, Order},
     interpreter::{LiveInterpreter, refused},
-    kernel::{COPY, Checkpoint, Kernel, KernelState, LoopExit, Order},
     processes::{self, Process},
     reaper::Ended,
 };
 use crate::{Answer, CellStream, CheckpointInfo, Completion, Execute, Language, MOST_MATCHES};
-use atoll_types::{CheckpointId, Death, Error, ErrorCode, ExecId, KernelId};
+use atoll_types::{CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, time::now_ms};
 use rustix::process::Signal;
 use std::{rc::Rc, time::Duration};
 
@@ -109,9 +109,7 @@ impl Kernel {
             Event::Done { id, result, error, lengths } => {
                 if matches!(&self.doing, KernelState::Cell(running) if running.id == id) {
                     self.drain();
-                    if let KernelState::Cell(running) =
-                        std::mem::replace(&mut self.doing, KernelState::Nothing)
-                    {
+                    if let KernelState::Cell(running) = std::mem::replace(&mut self.doing, KernelState::Nothing) {
                         let (record, report) = running.done(&self.manager.out, result, error, lengths);
                         self.manager.journal.end(&self.manager.out, &record, report);
                         self.touch();
@@ -184,7 +182,7 @@ impl Kernel {
         let info = CheckpointInfo {
             checkpoint,
             name,
-            made_unix_ms: super::now_unix_ms(),
+            made_unix_ms: now_ms().unsigned_abs(),
             execution_count: self.picture.info.borrow().execution_count,
             threads_lost,
         };
@@ -206,8 +204,7 @@ impl Kernel {
         if !matches!(&self.doing, KernelState::Forking { id: asked, .. } if *asked == id) {
             return;
         }
-        let KernelState::Forking { tag, new, channels, .. } =
-            std::mem::replace(&mut self.doing, KernelState::Nothing)
+        let KernelState::Forking { tag, new, channels, .. } = std::mem::replace(&mut self.doing, KernelState::Nothing)
         else {
             return;
         };
@@ -263,9 +260,7 @@ impl Kernel {
             KernelState::Starting { .. } | KernelState::Restoring { .. } => {
                 return self.give_up("it took too long").await;
             }
-            KernelState::Checkpoint { tag, .. }
-            | KernelState::Forking { tag, .. }
-            | KernelState::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. } | KernelState::Forking { tag, .. } | KernelState::Completing { tag, .. } => {
                 let tag = *tag;
                 self.doing = KernelState::Nothing;
                 self.answer(tag, Err(Error::new(ErrorCode::Timeout, "the interpreter did not answer")));
@@ -373,9 +368,7 @@ impl Kernel {
                     return LoopExit::Gone;
                 }
             }
-            KernelState::Checkpoint { tag, .. }
-            | KernelState::Forking { tag, .. }
-            | KernelState::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. } | KernelState::Forking { tag, .. } | KernelState::Completing { tag, .. } => {
                 self.answer(tag, Err(error));
             }
             KernelState::Restoring { tag, checkpoint, .. } => {

@@ -16,14 +16,9 @@ use crate::{
 use atoll_guest_proto::{GuestConfig, Listen};
 use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest, output_bytes, spool_bytes};
 use atoll_storage::{Image, Tree};
-use atoll_types::{Error, ErrorCode, Result, RootMode, Storage};
+use atoll_types::{Error, ErrorCode, Result, RootMode, Storage, time::now_ms};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::{
-    fs, io,
-    os::unix::net::UnixListener,
-    path::PathBuf,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{fs, io, os::unix::net::UnixListener, path::PathBuf};
 
 const ENDED_EXECS: usize = 512;
 /// Where PID 1 listens when it must listen on TCP.
@@ -89,14 +84,13 @@ fn refuse_shared_volume(context: &Context, request: &CreateRequest) -> Result<()
 }
 
 fn first_record(request: &CreateRequest, slot: u32, start: &Start, image: &Image) -> Result<Record> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let token = if start.own_kernel() { Some(random_token()?) } else { None };
     Ok(Record {
         container: request.container,
         profile: request.profile.clone(),
         limits: request.limits,
         volume: request.volume,
-        created_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        created_unix_ms: now_ms().unsigned_abs(),
         slot,
         pid: 0,
         pid_start: 0,

@@ -1,7 +1,25 @@
-//! Times on the wire: RFC 3339 in UTC, to the millisecond.
+//! Wall-clock time: milliseconds since 1970 inside, RFC 3339 in UTC to the millisecond on the wire.
 
-/// Milliseconds since 1970 as a date. Civil-from-days after Howard Hinnant's public algorithm.
-pub(crate) fn rfc3339(millis: i64) -> String {
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Milliseconds since 1970. Never negative: a clock that is set to a time before 1970 counts as 1970.
+pub fn now_ms() -> i64 {
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Whole seconds since 1970.
+pub fn now_s() -> u64 {
+    since_1970().as_secs()
+}
+
+/// Milliseconds since 1970 as a date in the years 1 to 9999, which are all that RFC 3339 can write.
+/// Civil-from-days after Howard Hinnant's public algorithm.
+pub fn rfc3339(millis: i64) -> String {
+    let millis = millis.clamp(-62_135_596_800_000, 253_402_300_799_999);
     let (seconds, millis) = (millis.div_euclid(1000), millis.rem_euclid(1000));
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let shifted = days + 719_468;
@@ -18,17 +36,20 @@ pub(crate) fn rfc3339(millis: i64) -> String {
 }
 
 /// The day of a number of days since 1970.
-pub(crate) fn day(days: i64) -> String {
-    // No day of a year with more digits is ever written.
-    let days = days.clamp(-719_162, 2_932_896);
-    rfc3339(days * 86_400_000).chars().take(10).collect()
+pub fn day(days: i64) -> String {
+    rfc3339(days.saturating_mul(86_400_000)).chars().take(10).collect()
 }
 
-/// Milliseconds since 1970 of a time that somebody typed: RFC 3339, or those milliseconds themselves.
-pub(crate) fn moment(text: &str) -> Option<i64> {
+/// Milliseconds since 1970 of a time that a person typed: RFC 3339, or those milliseconds themselves.
+pub fn moment(text: &str) -> Option<i64> {
     if text.len() <= 16 && text.strip_prefix('-').unwrap_or(text).bytes().all(|b| b.is_ascii_digit()) {
         return text.parse().ok();
     }
+    parse_rfc3339(text)
+}
+
+/// Milliseconds since 1970 of an RFC 3339 time with any offset; digits beyond the third of a second are dropped.
+pub fn parse_rfc3339(text: &str) -> Option<i64> {
     let (date, time) = text.split_once(['T', 't'])?;
     let (time, offset) = match time.strip_suffix(['Z', 'z']) {
         Some(time) => (time, 0),
@@ -79,7 +100,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{day, moment, rfc3339};
+    use super::{day, moment, parse_rfc3339, rfc3339};
 
     #[test]
     fn typed_times() {
@@ -89,6 +110,7 @@ mod tests {
         }
         assert_eq!(moment("2026-04-06t16:23:11.1239+02:00"), Some(1_775_485_391_123));
         assert_eq!(moment("2026-04-06T10:53:11.1-03:30"), Some(1_775_485_391_100));
+        assert_eq!(parse_rfc3339("0"), None, "a number is a moment, but no date");
         assert_eq!(day(0), "1970-01-01");
         for bad in [
             "",
@@ -117,5 +139,8 @@ mod tests {
         assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
         assert_eq!(rfc3339(1_775_485_391_123), "2026-04-06T14:23:11.123Z");
         assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(rfc3339(i64::MIN), "0001-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(i64::MAX), "9999-12-31T23:59:59.999Z");
+        assert_eq!([day(i64::MIN), day(i64::MAX)], ["0001-01-01", "9999-12-31"]);
     }
 }
