@@ -1,10 +1,7 @@
 //! How often an owner may start a command, by its plan. Where it has to wait the answer says for how long.
 
-use crate::{
-    runtime_settings::Quota,
-    rate::{Rate, Rates},
-};
-use atoll_types::{Error, ErrorCode, Result};
+use crate::{runtime_settings::Quota, rate::Rates};
+use atoll_types::{Error, ErrorCode, Rate, Result};
 use std::time::Instant;
 
 /// What each owner has started of late.

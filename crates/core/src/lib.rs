@@ -73,7 +73,7 @@ pub use runtime_settings::{RuntimeSettings, OnShutdown, Plan, PoolSize, Preset, 
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;
 pub use preview::PreviewToken;
-pub use rate::{Rate, Rates};
+pub use rate::Rates;
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};

@@ -1,6 +1,6 @@
-//! How often somebody may do something: a bucket for each, which fills steadily and which a burst may
-//! empty.
+//! How often each caller may do something: a token bucket for each name.
 
+use atoll_types::{Rate, TokenBucket};
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -10,32 +10,9 @@ use std::{
 /// Names remembered; beyond that, those with a full bucket are forgotten.
 const MOST: usize = 10_000;
 
-/// How a bucket fills, and how much it holds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rate {
-    /// So many come into it.
-    pub per_second: f64,
-    /// So many are in it at most.
-    pub burst: f64,
-}
-
-struct Bucket {
-    left: f64,
-    at: Instant,
-    rate: Rate,
-}
-
-impl Bucket {
-    fn fill(&mut self, now: Instant) {
-        let since = now.saturating_duration_since(self.at).as_secs_f64();
-        self.left = (self.left + since * self.rate.per_second).min(self.rate.burst);
-        self.at = self.at.max(now);
-    }
-}
-
-/// A bucket for each name.
+/// A bucket for each name, with the rate that held when it was used last.
 #[derive(Default)]
-pub struct Rates(Mutex<HashMap<String, Bucket>>);
+pub struct Rates(Mutex<HashMap<String, (TokenBucket, Rate)>>);
 
 impl Rates {
     /// Takes one, or says how long it is until there is one.
@@ -46,21 +23,11 @@ impl Rates {
     pub(crate) fn take_at(&self, name: &str, rate: Rate, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() > MOST {
-            buckets.retain(|_, bucket| {
-                bucket.fill(now);
-                bucket.left < bucket.rate.burst
-            });
+            buckets.retain(|_, (bucket, rate)| !bucket.is_full(*rate, now));
         }
-        let bucket = buckets.entry(name.to_owned()).or_insert(Bucket { left: rate.burst, at: now, rate });
-        bucket.fill(now);
-        // It may be another than the last time.
-        (bucket.rate, bucket.left) = (rate, bucket.left.min(rate.burst));
-        if bucket.left >= 1.0 {
-            bucket.left -= 1.0;
-            return Ok(());
-        }
-        let wait = (1.0 - bucket.left) / rate.per_second;
-        Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX))
+        let (bucket, last) = buckets.entry(name.to_owned()).or_insert((TokenBucket::default(), rate));
+        *last = rate;
+        bucket.take(1.0, rate, now)
     }
 }
 

@@ -2,9 +2,9 @@
 //! opened ends with its [`Serving`].
 
 use crate::{
-    Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, Via, front,
-    session::{Caller, Counters, EgressSession, ConnectionLimit},
-    names, tls,
+    Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, Via, front, names,
+    session::{Caller, ConnectionLimit, Counters, EgressSession},
+    tls,
 };
 use atoll_types::Result;
 use rustls::ClientConfig;
@@ -170,7 +170,12 @@ struct Listening {
 /// Connections over a limit that are told so at one time; more are only closed.
 const MOST_TOLD: usize = 64;
 
-async fn run(session: Arc<EgressSession>, sockets: Listening, names: UdpSocket, mut ended: oneshot::Receiver<()>) {
+async fn run(
+    session: Arc<EgressSession>,
+    sockets: Listening,
+    names: UdpSocket,
+    mut ended: oneshot::Receiver<()>,
+) {
     let mut sandbox = Sandbox { session, tasks: JoinSet::new(), told: Arc::new(Semaphore::new(MOST_TOLD)) };
     sandbox.tasks.spawn(Arc::clone(&sandbox.session).keep_telling());
     sandbox.tasks.spawn(names::serve_datagrams(Arc::clone(&sandbox.session), names));

@@ -34,8 +34,9 @@ mod threads;
 mod unsent;
 mod usage;
 
-use atoll_core::{Core, Rate, Rates};
+use atoll_core::{Core, Rates};
 use atoll_tool_sessions::Sessions;
+use atoll_types::Rate;
 pub use auth::Access;
 use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
 use docs::Bearer;

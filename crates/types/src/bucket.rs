@@ -1,44 +1,71 @@
-//! How much in how long. One bucket serves every connection of a sandbox: whoever takes from it gets the
-//! next place in time, so that no connection is ahead of another for longer than one chunk.
+//! How much in how long: a bucket that fills steadily, and that a burst may empty.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-/// A rate, kept as the moment at which everything taken so far is paid for.
-#[derive(Debug, Default)]
-pub(crate) struct Bucket(Mutex<Option<Instant>>);
+/// The longest time that a debt is waited for: a day is enough for anybody to notice.
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
-impl Bucket {
-    /// Takes, and says how long to wait before it may be used. Taking more than a moment holds only makes the
-    /// next wait longer.
-    pub(crate) fn take(&self, amount: u64, per_second: u64, burst: Duration) -> Duration {
-        let now = Instant::now();
-        let mut paid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = paid.map_or(now, |paid| paid.max(now));
-        let until = from + cost(amount, per_second);
-        *paid = Some(until);
-        until.saturating_duration_since(now).saturating_sub(burst)
+/// How a bucket fills, and how much it holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// So many tokens come into it.
+    pub per_second: f64,
+    /// So many tokens are in it at most.
+    pub burst: f64,
+}
+
+impl Rate {
+    /// A rate whose bucket holds what comes in so long a time. Less than one token in a second is one.
+    pub fn over(per_second: u64, burst: Duration) -> Self {
+        let per_second = per_second.max(1) as f64;
+        Self { per_second, burst: per_second * burst.as_secs_f64() }
     }
 
-    /// Takes if there is no need to wait.
-    pub(crate) fn try_take(&self, amount: u64, per_second: u64, burst: Duration) -> bool {
-        let now = Instant::now();
-        let mut paid = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = paid.map_or(now, |paid| paid.max(now)) + cost(amount, per_second);
-        let fits = until.saturating_duration_since(now) <= burst;
-        if fits {
-            *paid = Some(until);
-        }
-        fits
+    fn time_for(self, tokens: f64) -> Duration {
+        Duration::try_from_secs_f64(tokens / self.per_second).unwrap_or(Duration::MAX)
     }
 }
 
-fn cost(amount: u64, per_second: u64) -> Duration {
-    let nanos = u128::from(amount) * 1_000_000_000 / u128::from(per_second.max(1));
-    // A day is enough for anybody to notice.
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(Duration::from_secs(86_400))
+/// A token bucket, full at first. The rate is given with each call, for it may change in between: what the
+/// bucket holds or owes stays, as far as it fits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TokenBucket {
+    /// What was in it, and when; less than nothing is a debt.
+    left: Option<(f64, Instant)>,
+}
+
+impl TokenBucket {
+    /// What is in it now.
+    fn fill(&mut self, rate: Rate, now: Instant) -> &mut f64 {
+        let (left, at) = self.left.get_or_insert((rate.burst, now));
+        let since = now.saturating_duration_since(*at).as_secs_f64();
+        *left = (*left + since * rate.per_second).min(rate.burst);
+        *at = now.max(*at);
+        left
+    }
+
+    /// Takes so many tokens, or none and says how long it is until there are so many.
+    pub fn take(&mut self, tokens: f64, rate: Rate, now: Instant) -> Result<(), Duration> {
+        let left = self.fill(rate, now);
+        if *left < tokens {
+            return Err(rate.time_for(tokens - *left));
+        }
+        *left -= tokens;
+        Ok(())
+    }
+
+    /// Takes so many tokens, if need be those that are still to come, and says how long to wait before they may
+    /// be used. So every caller gets the next place in time, and a large one only makes the next wait longer.
+    pub fn borrow(&mut self, tokens: f64, rate: Rate, now: Instant) -> Duration {
+        let left = self.fill(rate, now);
+        *left -= tokens;
+        rate.time_for((-*left).max(0.0)).min(LONGEST_WAIT)
+    }
+
+    /// Whether nothing would be lost by forgetting it.
+    pub fn is_full(&mut self, rate: Rate, now: Instant) -> bool {
+        *self.fill(rate, now) >= rate.burst
+    }
 }
 
 #[cfg(test)]
@@ -48,28 +75,45 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn so_much_is_free_and_then_it_is_refused() {
-        let (bucket, burst) = (Bucket::default(), Duration::from_secs(3600));
-        for _ in 0..10 {
-            assert!(bucket.try_take(360, 1, burst));
-        }
-        assert!(!bucket.try_take(360, 1, burst), "what an hour holds is taken");
+    fn a_burst_is_free_and_then_time_fills_it() {
+        let (mut bucket, start) = (TokenBucket::default(), Instant::now());
+        let rate = Rate { per_second: 2.0, burst: 3.0 };
+        let mut taken = |at| (0..10).filter(|_| bucket.take(1.0, rate, at).is_ok()).count();
+        assert_eq!(
+            [taken(start), taken(start), taken(start + SECOND), taken(start + SECOND * 60)],
+            [3, 0, 2, 3]
+        );
+        assert_eq!(bucket.take(1.0, rate, start + SECOND * 60), Err(SECOND / 2));
+        assert_eq!(bucket.take(1.0, rate, start), Err(SECOND / 2), "time does not go back");
+        assert!(!bucket.is_full(rate, start + SECOND * 61) && bucket.is_full(rate, start + SECOND * 62));
     }
 
     #[test]
-    fn what_was_taken_is_waited_for() {
-        let bucket = Bucket::default();
-        assert!(bucket.take(1000, 1000, SECOND).is_zero());
-        let (first, second) = (bucket.take(1_000_000, 1000, SECOND), bucket.take(1_000_000, 1000, SECOND));
-        assert!(first > SECOND * 500 && second > first + SECOND * 500, "{first:?} {second:?}");
+    fn what_was_borrowed_is_waited_for() {
+        let (mut bucket, now) = (TokenBucket::default(), Instant::now());
+        let rate = Rate::over(1000, SECOND);
+        assert_eq!(bucket.borrow(1000.0, rate, now), Duration::ZERO);
+        assert_eq!(bucket.borrow(500_000.0, rate, now), SECOND * 500);
+        assert_eq!(bucket.borrow(500_000.0, rate, now), SECOND * 1000);
+        assert_eq!(bucket.take(1.0, rate, now + SECOND * 1000), Err(SECOND / 1000));
+    }
+
+    #[test]
+    fn another_rate_holds_at_once() {
+        let (mut bucket, now) = (TokenBucket::default(), Instant::now());
+        let rate = |burst| Rate { per_second: 1.0, burst };
+        assert!(bucket.take(1.0, rate(10.0), now).is_ok());
+        let taken = (0..10).filter(|_| bucket.take(1.0, rate(2.0), now).is_ok()).count();
+        assert_eq!(taken, 2);
     }
 
     #[test]
     fn nothing_overflows() {
-        let bucket = Bucket::default();
+        let (mut bucket, now) = (TokenBucket::default(), Instant::now());
         for _ in 0..3 {
-            bucket.take(u64::MAX, 1, SECOND);
-            bucket.take(u64::MAX, 0, SECOND);
+            assert_eq!(bucket.borrow(u64::MAX as f64, Rate::over(0, SECOND), now), LONGEST_WAIT);
         }
+        let never = Rate { per_second: 0.0, burst: 0.0 };
+        assert_eq!(TokenBucket::default().take(1.0, never, now), Err(Duration::MAX));
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing here does I/O, knows HTTP or gRPC, or starts a runtime. A type that comes from outside
 //! validates itself when it is parsed, so that holding one means that it is well formed.
 
+mod bucket;
 mod death;
 pub mod egress_address;
 mod error;
@@ -14,6 +15,7 @@ mod tier;
 pub mod time;
 mod usage;
 
+pub use bucket::{Rate, TokenBucket};
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
 pub use id::{

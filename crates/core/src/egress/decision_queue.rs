@@ -7,7 +7,7 @@ use atoll_audit::Redactor;
 use atoll_egress::{Decision, Recorder};
 use atoll_provider::Guest;
 use atoll_store::{Egress, Millis, OperationId, OperationQuery, SandboxId, Store};
-use atoll_types::{ExecId, time::now_ms};
+use atoll_types::{ExecId, Rate, TokenBucket, time::now_ms};
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -22,8 +22,7 @@ use tokio::sync::{Notify, Semaphore};
 /// Decisions that may wait for the trail.
 const QUEUE: usize = 1024;
 /// Rows that a sandbox may cause at once, and in a second after that.
-const BURST: f64 = 1024.0;
-const PER_SECOND: f64 = 20.0;
+const ROWS: Rate = Rate { per_second: 20.0, burst: 1024.0 };
 /// Askers that are remembered, and how long finding out who one is may take.
 const ASKERS: usize = 8192;
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -61,8 +60,7 @@ struct State {
     askers: HashMap<u64, Whose>,
     order: VecDeque<u64>,
     queue: VecDeque<Waiting>,
-    tokens: f64,
-    refilled: Instant,
+    rows: TokenBucket,
     /// What was refused and what was allowed, beyond what is told one by one.
     more: [Sum; 2],
     told_more: Option<Instant>,
@@ -270,8 +268,7 @@ impl State {
             askers: HashMap::new(),
             order: VecDeque::new(),
             queue: VecDeque::new(),
-            tokens: BURST,
-            refilled: Instant::now(),
+            rows: TokenBucket::default(),
             more: Default::default(),
             told_more: None,
         }
@@ -291,11 +288,7 @@ impl State {
     }
 
     fn add(&mut self, waiting: Waiting) {
-        let passed = self.refilled.elapsed().as_secs_f64();
-        self.tokens = (self.tokens + passed * PER_SECOND).min(BURST);
-        self.refilled = Instant::now();
-        if self.tokens >= 1.0 && self.queue.len() < QUEUE {
-            self.tokens -= 1.0;
+        if self.queue.len() < QUEUE && self.rows.take(1.0, ROWS, Instant::now()).is_ok() {
             self.queue.push_back(waiting);
             return;
         }

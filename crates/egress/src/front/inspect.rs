@@ -1,11 +1,11 @@
 //! Connections whose requests are looked at: TLS ends here and begins anew towards the host, and each request
 //! is decided. What cannot be looked at does not pass.
 
-use super::tunnel::{TunnelReply, HELLO};
+use super::tunnel::{HELLO, TunnelReply};
 use crate::{
     Host,
+    http::{Buffered, Client, Front, HttpConnection, ProxyReply, linger},
     session::{Account, Caller, Claim, Stop},
-    http::{Buffered, Client, Front, ProxyReply, HttpConnection, linger},
     tls::{First, Hello, UNRECOGNIZED_NAME},
 };
 use std::{io::Cursor, sync::Arc, time::Instant};

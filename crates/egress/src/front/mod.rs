@@ -9,9 +9,9 @@ pub(crate) use network::serve as serve_network;
 
 use crate::{
     Host, Via,
-    session::{Caller, Claim},
-    http::{Client, Front, ProxyReply, RequestHead, HttpConnection, authority, linger},
+    http::{Client, Front, HttpConnection, ProxyReply, RequestHead, authority, linger},
     names::is_reserved,
+    session::{Caller, Claim},
 };
 use socket2::SockRef;
 use std::{
@@ -44,7 +44,9 @@ pub(crate) async fn proxy(caller: Arc<Caller>, stream: TcpStream) {
 /// Serves CONNECT.
 async fn connect(caller: &Arc<Caller>, mut client: Client, head: &RequestHead) {
     match wanted(head) {
-        Ok((host, port)) => tunnel::open(caller, client, (Via::Connect, host, port), TunnelReply::Connect).await,
+        Ok((host, port)) => {
+            tunnel::open(caller, client, (Via::Connect, host, port), TunnelReply::Connect).await
+        }
         Err(why) => {
             caller.malformed(Via::Connect, &head.target, &format!("malformed: {why}"));
             ProxyReply::malformed(why).send(&mut client.writer, false, false).await;
@@ -86,7 +88,8 @@ pub(crate) async fn redirected(caller: Arc<Caller>, stream: TcpStream) {
     let (address, port) = (*meant.ip(), meant.port());
     match caller.session().names.name(address).filter(|_| is_reserved(address)) {
         Some(name) => {
-            tunnel::open(&caller, client, (Via::Transparent, Host::Name(name), port), TunnelReply::Silent).await;
+            tunnel::open(&caller, client, (Via::Transparent, Host::Name(name), port), TunnelReply::Silent)
+                .await;
         }
         None => {
             let host = Host::Address(IpAddr::V4(address));

@@ -5,8 +5,8 @@ use super::connect;
 use crate::{
     Entry, Lookup, Tokens,
     engine::Shared,
+    http::{Badge, Client, Front, HttpConnection, ProxyReply, Unread, linger},
     session::{Caller, EgressSession},
-    http::{Badge, Client, Front, ProxyReply, HttpConnection, Unread, linger},
 };
 use std::{
     collections::HashMap,

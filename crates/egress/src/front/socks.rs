@@ -1,7 +1,7 @@
 //! SOCKS5: names and addresses, connections only. Nobody signs in: the socket says who is asking.
 
 use super::tunnel::{self, TunnelReply};
-use crate::{Host, Via, session::Caller, http::Client};
+use crate::{Host, Via, http::Client, session::Caller};
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
     sync::Arc,

@@ -5,8 +5,8 @@ use super::{inspect, socks};
 use crate::{
     Host, Verdict, Via,
     dial::Failed,
-    session::{Account, Caller, Claim, Stop, Direction},
     http::{Buffered, Client, ProxyReply, Tcp, linger, pump},
+    session::{Account, Caller, Claim, Direction, Stop},
     tls::{First, Hello, UNRECOGNIZED_NAME},
 };
 use std::{
@@ -30,7 +30,9 @@ pub(super) enum TunnelReply {
 impl TunnelReply {
     pub(super) async fn yes(self, client: &mut Client) -> std::io::Result<()> {
         match self {
-            TunnelReply::Connect => client.writer.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await,
+            TunnelReply::Connect => {
+                client.writer.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await
+            }
             TunnelReply::Socks => client.writer.write_all(&socks::reply(0)).await,
             TunnelReply::Silent => Ok(()),
         }
@@ -66,7 +68,12 @@ pub(super) async fn open(
     }
 }
 
-async fn through(caller: &Arc<Caller>, mut client: Client, (mut claim, rule): (Claim, &str), answer: TunnelReply) {
+async fn through(
+    caller: &Arc<Caller>,
+    mut client: Client,
+    (mut claim, rule): (Claim, &str),
+    answer: TunnelReply,
+) {
     let (host, port, started) = (claim.host.clone(), claim.port, Instant::now());
     let decide = |address| caller.session().decide_address(address, port);
     let stream = match caller.session().shared.dialer.dial(&host, port, decide).await {

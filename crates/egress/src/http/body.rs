@@ -2,7 +2,7 @@
 //! extensions and trailers end here, and two readers cannot disagree on where a message ends.
 
 use super::io::Buffered;
-use crate::session::{Account, Stop, Direction};
+use crate::session::{Account, Direction, Stop};
 use std::io;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     BadToken, Host, Request, Tokens, Verdict, Via,
     dial::Failed,
-    session::{Account, Caller, Claim, Stop, Direction},
+    session::{Account, Caller, Claim, Direction, Stop},
 };
 use rustls::pki_types::ServerName;
 use std::{

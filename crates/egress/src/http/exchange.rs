@@ -6,7 +6,7 @@ use super::{
     head::{self, RequestHead, ResponseHead},
     io::{Buffered, Sink, Source},
 };
-use crate::session::{Account, Stop, Direction};
+use crate::session::{Account, Direction, Stop};
 use std::{future::poll_fn, io, net::IpAddr, pin::pin, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -249,8 +249,8 @@ mod tests {
     use super::*;
     use crate::{
         Decision, Egress, EgressSettings, Host, Policy, Presets, Recorder, Rules, Via,
-        session::{Caller, Claim, EgressSession},
         http::{Tcp, head},
+        session::{Caller, Claim, EgressSession},
     };
     use std::{net::SocketAddr, sync::Arc, time::Instant};
     use tokio::net::{TcpListener, TcpStream};
@@ -277,7 +277,8 @@ mod tests {
         let (_sender, rules) = tokio::sync::watch::channel(Arc::new(rules));
         let nameservers = vec![SocketAddr::from(([127, 0, 0, 1], 9))];
         let egress = Egress::new(EgressSettings { nameservers, ..EgressSettings::default() }).unwrap();
-        let caller = Caller::new(&EgressSession::new(Arc::clone(&egress.0), rules, Arc::new(NoRecorder)), 0, None);
+        let caller =
+            Caller::new(&EgressSession::new(Arc::clone(&egress.0), rules, Arc::new(NoRecorder)), 0, None);
         let claim = Claim::new(Via::Http, Host::Name("a.example".into()), 80);
         let account = Account::new(&caller, claim, "full", Instant::now());
         let bytes = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";

@@ -127,7 +127,10 @@ async fn an_image_speaks_for_itself_only_and_sends_nobody_to_addresses() {
     let python = preset(&registry, Some("guest"), "python");
     assert_eq!(shown(&python), ["other.example.com:443 (pip configuration)"]);
     assert_eq!(python.notes.len(), 3, "{:?}", python.notes);
-    assert_eq!(shown(&preset(&registry, Some("guest"), "debian")), ["apt.example.com:80 (apt configuration)"]);
+    assert_eq!(
+        shown(&preset(&registry, Some("guest"), "debian")),
+        ["apt.example.com:80 (apt configuration)"]
+    );
     for image in [None, Some("another")] {
         assert_eq!(shown(&preset(&registry, image, "python")), ["index.example.com:443 (built into pip)"]);
         assert_eq!(shown(&preset(&registry, image, "debian")), ["deb.example.com:80 (apt configuration)"]);
@@ -137,7 +140,10 @@ async fn an_image_speaks_for_itself_only_and_sends_nobody_to_addresses() {
     let asked = index.1.lock().unwrap().clone();
     assert_eq!(asked, ["https://index.example.com/simple/six/", "https://other.example.com/simple/six/"]);
     registry.forget("guest");
-    assert_eq!(shown(&preset(&registry, Some("guest"), "python")), ["index.example.com:443 (built into pip)"]);
+    assert_eq!(
+        shown(&preset(&registry, Some("guest"), "python")),
+        ["index.example.com:443 (built into pip)"]
+    );
 }
 
 #[tokio::test]
@@ -164,7 +170,8 @@ async fn the_operator_has_the_last_word() {
     let operator =
         [("python", entries(&["10.0.0.1:443", "own.example"])), ("ours", entries(&["*.corp.example"]))];
     let operator = operator.into_iter().map(|(name, entries)| (name.to_owned(), entries)).collect();
-    let registry = PresetRegistry::new(learn(&trial.machine(&[])), operator, Arc::new(Reach::default()), None);
+    let registry =
+        PresetRegistry::new(learn(&trial.machine(&[])), operator, Arc::new(Reach::default()), None);
     let by = "(operator's configuration)";
     assert_eq!(
         shown(&preset(&registry, None, "python")),

@@ -104,7 +104,9 @@ pub(super) fn used<'a>(
         (_, Some(own)) if ecosystem == Ecosystem::Debian => vec![(own, false)],
         (machine, own) => machine.map(|f| (f, true)).into_iter().chain(own.map(|f| (f, false))).collect(),
     };
-    let all = || connection_limit.iter().flat_map(|(found, by)| found.indexes.iter().map(move |index| (index, *by)));
+    let all = || {
+        connection_limit.iter().flat_map(|(found, by)| found.indexes.iter().map(move |index| (index, *by)))
+    };
     let set = all().any(|(index, _)| index.role == Role::Main && !index.built_in);
     all().filter(|(index, _)| !(set && index.built_in)).collect()
 }

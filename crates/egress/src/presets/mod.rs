@@ -5,7 +5,6 @@
 //!
 //! Learning reads files and runs nothing. What an image says counts for sandboxes of that image alone.
 
-mod registry;
 #[cfg(test)]
 mod checks;
 mod debian;
@@ -15,20 +14,21 @@ mod links;
 mod list;
 mod mirror;
 mod node;
-mod tool_location;
 mod python;
 mod r;
+mod registry;
 mod remembered;
 mod rust;
+mod tool_location;
 mod tree;
 #[cfg(test)]
 mod trial;
 
-pub use registry::PresetRegistry;
 pub use index::{Ecosystem, Index, Role, Tool};
-pub use links::{IndexResponse, Fetch};
+pub use links::{Fetch, IndexResponse};
 pub use list::{Listed, Origin, Preset};
 pub use mirror::{Settings, SettingsFile, mirrors};
+pub use registry::PresetRegistry;
 pub use tool_location::ToolLocation;
 
 use serde::{Deserialize, Serialize};

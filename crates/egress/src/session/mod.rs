@@ -3,27 +3,30 @@
 
 mod account;
 mod caller;
-mod meter;
-mod connection_limit;
 mod coalescer;
+mod connection_limit;
 
-pub(crate) use account::{Account, Stop, Direction};
+pub(crate) use account::{Account, Direction, Stop};
+use atoll_types::{Rate, TokenBucket};
 use caller::decision;
 pub(crate) use caller::{Caller, Claim, shown};
 pub(crate) use connection_limit::ConnectionLimit;
 
 use crate::{Decision, Limits, Recorder, Rules, Usage, Verdict, Via, engine::Shared, names::Table};
-use meter::Bucket;
+use coalescer::DecisionCoalescer;
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
-use coalescer::DecisionCoalescer;
 use tokio::sync::watch;
+
+fn locked(bucket: &Mutex<TokenBucket>) -> MutexGuard<'_, TokenBucket> {
+    bucket.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What holds where a policy says nothing.
 const CONNECTIONS: u32 = 1024;
@@ -61,8 +64,8 @@ pub(crate) struct EgressSession {
     rules: watch::Receiver<Arc<Rules>>,
     coalescer: DecisionCoalescer,
     counters: Arc<Counters>,
-    starts: Bucket,
-    bytes: Bucket,
+    starts: Mutex<TokenBucket>,
+    bytes: Mutex<TokenBucket>,
     /// Bytes in both directions, reserved before they are passed on.
     total: AtomicU64,
     /// Connections that end because there are too many.
@@ -91,8 +94,8 @@ impl EgressSession {
             rules,
             coalescer: DecisionCoalescer::new(recorder),
             counters: Arc::default(),
-            starts: Bucket::default(),
-            bytes: Bucket::default(),
+            starts: Mutex::default(),
+            bytes: Mutex::default(),
             total: AtomicU64::new(0),
             shedding: AtomicU64::new(0),
         })
@@ -139,7 +142,8 @@ impl EgressSession {
     /// Counts one new connection or question.
     pub(crate) fn start(&self) -> Result<(), &'static str> {
         let rate = self.limits(|l| l.connections_per_second.unwrap_or(CONNECTIONS_PER_SECOND));
-        if self.starts.try_take(1, rate.into(), BURST) { Ok(()) } else { Err("connections_per_second") }
+        let rate = Rate::over(rate.into(), BURST);
+        locked(&self.starts).take(1.0, rate, Instant::now()).map_err(|_| "connections_per_second")
     }
 
     /// A place for one more connection.
@@ -175,7 +179,9 @@ impl EgressSession {
         self.total.fetch_update(Relaxed, Relaxed, more).map_err(|_| "bytes")?;
         let Counters { sent, received, .. } = &*self.counters;
         if way == Direction::Out { sent } else { received }.fetch_add(bytes, Relaxed);
-        Ok(rate.map_or(Duration::ZERO, |rate| self.bytes.take(bytes, rate, BURST / 4)))
+        let Some(rate) = rate.map(|rate| Rate::over(rate, BURST / 4)) else { return Ok(Duration::ZERO) };
+        // One bucket serves every connection of a sandbox, so none is ahead of another by more than one chunk.
+        Ok(locked(&self.bytes).borrow(bytes as f64, rate, Instant::now()))
     }
 
     /// What a connection reads at once: little at a low rate, so that others get their turn.
