@@ -2,29 +2,22 @@
 //! of one is never a code of the other.
 
 use atoll_store::{Encoded, Mac};
-use hmac::{Hmac, Mac as _};
-use sha2::Sha256;
-use std::fmt;
+use atoll_types::MacKey;
 
 /// What rows and heads are proven with.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct AuditKey {
-    rows: [u8; 32],
-    head: [u8; 32],
-}
-
-impl fmt::Debug for AuditKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AuditKey(..)")
-    }
-}
-
-fn hmac(key: &[u8; 32]) -> Hmac<Sha256> {
-    <Hmac<Sha256> as hmac::Mac>::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes any length"))
+    rows: MacKey,
+    head: MacKey,
 }
 
 fn derived(key: &[u8; 32], label: &str) -> [u8; 32] {
-    hmac(key).chain_update(label).finalize().into_bytes().into()
+    MacKey::new(key).derive(label.as_bytes())
+}
+
+/// What the code of a row covers besides its bytes. The length of the facts says where the output begins.
+fn before_row(before: &Mac, seq: u64, facts: &[u8]) -> Vec<u8> {
+    [&before.0[..], &seq.to_be_bytes(), &(facts.len() as u64).to_be_bytes()].concat()
 }
 
 impl AuditKey {
@@ -32,36 +25,27 @@ impl AuditKey {
     #[must_use]
     pub fn from_secret(secret: &[u8; 32]) -> Self {
         let audit = derived(secret, "audit");
-        Self { rows: derived(&audit, "rows"), head: derived(&audit, "head") }
-    }
-
-    fn row(&self, before: &Mac, seq: u64, facts: &[u8], output: &[u8]) -> Hmac<Sha256> {
-        // The length of the facts says where the output begins.
-        hmac(&self.rows)
-            .chain_update(before.0)
-            .chain_update(seq.to_be_bytes())
-            .chain_update((facts.len() as u64).to_be_bytes())
-            .chain_update(facts)
-            .chain_update(output)
+        let key = |label| MacKey::new(&derived(&audit, label));
+        Self { rows: key("rows"), head: key("head") }
     }
 
     /// The code of a row that follows a row with this code.
     pub(crate) fn prove(&self, before: &Mac, seq: u64, row: &Encoded) -> Mac {
-        Mac(self.row(before, seq, &row.facts, &row.output).finalize().into_bytes().into())
+        Mac(self.rows.sign(&[&before_row(before, seq, &row.facts), &row.facts, &row.output]))
     }
 
     /// Whether a row has the right code.
     pub(crate) fn proves(&self, before: &Mac, seq: u64, facts: &[u8], output: &[u8], mac: &[u8]) -> bool {
-        self.row(before, seq, facts, output).verify_slice(mac).is_ok()
+        self.rows.verify(&[&before_row(before, seq, facts), facts, output], mac)
     }
 
     /// The signature of a head.
     pub(crate) fn sign(&self, head: &[u8]) -> Mac {
-        Mac(hmac(&self.head).chain_update(head).finalize().into_bytes().into())
+        Mac(self.head.sign(&[head]))
     }
 
     /// Whether a head has the right signature.
     pub(crate) fn signed(&self, head: &[u8], signature: &Mac) -> bool {
-        hmac(&self.head).chain_update(head).verify_slice(&signature.0).is_ok()
+        self.head.verify(&[head], &signature.0)
     }
 }

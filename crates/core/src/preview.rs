@@ -3,10 +3,8 @@
 
 use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, Result, time::now_s};
+use atoll_types::{Error, ErrorCode, MacKey, Result, time::now_s};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
 
 /// How long a token is worth something where nothing is said, and at most.
 const USUAL_SECONDS: u32 = 3600;
@@ -29,25 +27,11 @@ pub struct PreviewToken {
 }
 
 /// What tokens are signed with.
-pub(crate) struct PreviewKey(Hmac<Sha256>);
-
-fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
-    // A key of any length is a key.
-    Hmac::new_from_slice(key).unwrap_or_else(|_| unreachable!("HMAC takes keys of every length"))
-}
-
-/// A key for one purpose.
-pub(crate) fn derived(secret: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
-    keyed(secret).chain_update(purpose).finalize().into_bytes().into()
-}
+pub(crate) struct PreviewKey(MacKey);
 
 impl PreviewKey {
     pub(crate) fn derive(secret: &[u8; 32]) -> Self {
-        Self(keyed(&derived(secret, PURPOSE)))
-    }
-
-    fn over(&self, sandbox: SandboxId, claims: &[u8]) -> Hmac<Sha256> {
-        self.0.clone().chain_update(sandbox.uuid().as_bytes()).chain_update(claims)
+        Self(MacKey::new(&MacKey::new(secret).derive(PURPOSE)))
     }
 
     /// Signs access to one port, or to every port, until `end` in seconds since 1970.
@@ -55,7 +39,7 @@ impl PreviewKey {
         let mut token = vec![VERSION];
         token.extend(port.unwrap_or(0).to_be_bytes());
         token.extend(end.to_be_bytes());
-        let signature = self.over(sandbox, &token).finalize().into_bytes();
+        let signature = self.0.sign(&[sandbox.uuid().as_bytes(), &token]);
         token.extend(signature);
         URL_SAFE_NO_PAD.encode(token)
     }
@@ -65,7 +49,7 @@ impl PreviewKey {
         let token = URL_SAFE_NO_PAD.decode(token).ok().filter(|t| t.len() == CLAIMS + SIGNATURE)?;
         let (claims, signature) = token.split_at(CLAIMS);
         // In constant time, and before anything of it is believed.
-        self.over(sandbox, claims).verify_slice(signature).ok()?;
+        self.0.verify(&[sandbox.uuid().as_bytes(), claims], signature).then_some(())?;
         let (version, rest) = claims.split_first()?;
         let (allowed, end) = rest.split_first_chunk::<2>()?;
         let (allowed, end) = (u16::from_be_bytes(*allowed), u64::from_be_bytes(end.try_into().ok()?));

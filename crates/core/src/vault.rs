@@ -2,9 +2,9 @@
 //! kept for a repetition. And the keys
 //! that tokens are signed with, which are derived from the same secret.
 
-use crate::preview::{PreviewKey, derived};
+use crate::preview::PreviewKey;
 use atoll_store::Sealed;
-use atoll_types::{Error, Result};
+use atoll_types::{Error, MacKey, Result};
 use chacha20poly1305::{
     AeadCore, ChaCha20Poly1305, KeyInit,
     aead::{Aead, OsRng, Payload},
@@ -57,7 +57,7 @@ impl Vault {
     #[must_use]
     pub fn new(key: &[u8; 32]) -> Self {
         let cipher = ChaCha20Poly1305::new(key.into());
-        Self { cipher, preview: PreviewKey::derive(key), egress: derived(key, EGRESS) }
+        Self { cipher, preview: PreviewKey::derive(key), egress: MacKey::new(key).derive(EGRESS) }
     }
 
     /// What preview tokens are signed with.

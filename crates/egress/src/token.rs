@@ -2,9 +2,8 @@
 //! Token (HS256), sent as the password of `sandbox:jwt_<token>`. Anything that is not exactly such a token,
 //! signed with our key and in its time, is nobody: there is no list to fall back to.
 
-use atoll_types::{Error, ErrorCode, Result, time::now_s};
+use atoll_types::{Error, ErrorCode, MacKey, Result, time::now_s};
 use base64::{Engine as _, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
-use ring::hmac;
 use serde::{Deserialize, Serialize, de};
 use std::time::Duration;
 
@@ -76,14 +75,8 @@ pub enum BadToken {
 }
 
 /// Signs and verifies with one key.
-#[derive(Clone)]
-pub struct Tokens(hmac::Key);
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tokens")
-    }
-}
+#[derive(Debug, Clone)]
+pub struct Tokens(MacKey);
 
 impl Tokens {
     /// With a secret of at least 32 bytes.
@@ -91,7 +84,7 @@ impl Tokens {
         if secret.len() < 32 {
             return Err(Error::invalid("egress.token_secret", "the secret must have at least 32 bytes"));
         }
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+        Ok(Self(MacKey::new(secret)))
     }
 
     /// A token for a session.
@@ -116,8 +109,7 @@ impl Tokens {
             .map_err(|e| Error::new(ErrorCode::Internal, format!("cannot write a token: {e}")))?;
         let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let signed = format!("{}.{}", encode(br#"{"alg":"HS256","typ":"JWT"}"#), encode(&claims));
-        let tag = hmac::sign(&self.0, signed.as_bytes());
-        Ok(format!("{signed}.{}", encode(tag.as_ref())))
+        Ok(format!("{signed}.{}", encode(&self.0.sign(&[signed.as_bytes()]))))
     }
 
     /// What a token says, if it is one of ours and in its time.
@@ -127,7 +119,9 @@ impl Tokens {
         let (header, claims) = signed.split_once('.').ok_or(BadToken::Forged)?;
         let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|_| BadToken::Forged);
         // The signature comes first: nothing that a stranger wrote is parsed.
-        hmac::verify(&self.0, signed.as_bytes(), &decode(tag)?).map_err(|_| BadToken::Forged)?;
+        if !self.0.verify(&[signed.as_bytes()], &decode(tag)?) {
+            return Err(BadToken::Forged);
+        }
         let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| BadToken::Forged)?;
         let Header { alg, typ, crit } = header;
         if alg != "HS256" || typ.is_some_and(|typ| typ != "JWT") || crit.is_some() {
@@ -168,8 +162,7 @@ mod tests {
     fn with(header: &str, claims: &str) -> String {
         let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let signed = format!("{}.{}", encode(header.as_bytes()), encode(claims.as_bytes()));
-        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), signed.as_bytes());
-        format!("{signed}.{}", encode(tag.as_ref()))
+        format!("{signed}.{}", encode(&MacKey::new(SECRET).sign(&[signed.as_bytes()])))
     }
 
     const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;

@@ -9,6 +9,8 @@ pub mod egress_address;
 mod error;
 mod id;
 mod limits;
+#[cfg(feature = "mac")]
+mod mac;
 mod profile;
 mod refusal;
 mod tier;
@@ -22,6 +24,8 @@ pub use id::{
     CellId, CheckpointId, ContainerId, ExecId, IdError, KernelId, KeyId, OperationId, SandboxId, VolumeId,
 };
 pub use limits::Limits;
+#[cfg(feature = "mac")]
+pub use mac::MacKey;
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, Profiles, RootMode, Seccomp, ShareMount, Storage,
     TmpfsSizes,
