@@ -2,14 +2,13 @@
 //! it or its connection is gone. What connects is no work: nothing here keeps a sandbox awake.
 
 use super::link::Link;
+use crate::idempotency::derived_id;
 use atoll_provider::Container;
 use atoll_types::{ContainerId, ErrorCode, ExecId, Result};
-use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use uuid::Uuid;
 
 /// Whoever holds it connects.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Link>>>>;
@@ -20,12 +19,7 @@ pub(crate) struct KernelManagers(Mutex<HashMap<ContainerId, Slot>>);
 
 /// The kernel manager's id among the commands of its container: the same for every server.
 pub(crate) fn warden_exec(container: ContainerId) -> ExecId {
-    let mut hash = Sha256::new();
-    hash.update(b"atoll kernels");
-    hash.update(container.uuid().as_bytes());
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.finalize()[..16]);
-    ExecId::from_uuid(Uuid::from_bytes(bytes))
+    ExecId::from_uuid(derived_id([&b"atoll kernels"[..], container.uuid().as_bytes()]))
 }
 
 impl KernelManagers {
