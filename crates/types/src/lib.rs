@@ -9,6 +9,7 @@ pub mod egress_address;
 mod error;
 mod id;
 mod limits;
+pub mod lines;
 #[cfg(feature = "mac")]
 mod mac;
 mod profile;

@@ -1,10 +1,13 @@
 //! Lines of stdin, of a bounded length.
 
+use atoll_types::lines::{self, LineBuffer};
 use bytes::Bytes;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The longest line.
 const LONGEST: usize = 16 << 20;
+/// What is read at once.
+const PIECE: usize = 64 << 10;
 
 /// What comes.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,37 +22,26 @@ pub(super) enum Line {
 
 /// Reads lines. What was read of one is kept when a read is given up.
 pub(super) struct Lines<R> {
-    from: BufReader<R>,
-    line: Vec<u8>,
-    too_long: bool,
-    longest: usize,
+    from: R,
+    piece: Vec<u8>,
+    lines: LineBuffer,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from: BufReader::new(from), line: Vec::new(), too_long: false, longest: LONGEST }
+        Self { from, piece: vec![0; PIECE], lines: LineBuffer::new(LONGEST) }
     }
 
     pub(super) async fn next(&mut self) -> Line {
         loop {
-            let there = match self.from.fill_buf().await {
-                Ok(there) if !there.is_empty() => there,
-                _ => return Line::End,
-            };
-            let end = there.iter().position(|b| *b == b'\n');
-            let taken = end.unwrap_or(there.len());
-            self.too_long |= self.line.len() + taken > self.longest;
-            if !self.too_long {
-                self.line.extend_from_slice(&there[..taken]);
+            match self.lines.next_line() {
+                Some(lines::Line::Whole(line)) => return Line::Message(Bytes::copy_from_slice(line)),
+                Some(lines::Line::TooLong) => return Line::TooLong,
+                None => {}
             }
-            self.from.consume(end.map_or(taken, |end| end + 1));
-            if end.is_some() {
-                let line = std::mem::take(&mut self.line);
-                if std::mem::take(&mut self.too_long) {
-                    return Line::TooLong;
-                }
-                let plain = line.strip_suffix(b"\r").unwrap_or(&line);
-                return Line::Message(Bytes::copy_from_slice(plain));
+            match self.from.read(&mut self.piece).await {
+                Ok(length @ 1..) => self.lines.push(&self.piece[..length]),
+                _ => return Line::End,
             }
         }
     }
@@ -62,7 +54,7 @@ mod tests {
     #[tokio::test]
     async fn lines_are_whole_and_bounded() {
         let mut lines = Lines::new(&b"one\r\n\n0123456789\ntwo\nrest"[..]);
-        lines.longest = 8;
+        lines.lines = LineBuffer::new(8);
         for wanted in [Some("one"), Some(""), None, Some("two")] {
             let wanted = wanted.map_or(Line::TooLong, |text| Line::Message(Bytes::from(text)));
             assert_eq!(lines.next().await, wanted);

@@ -2,13 +2,13 @@
 //! where the stream breaks it is taken up at the next byte, and where bytes are missing what is known of
 //! cells is asked for again.
 
-use super::{
-    cell::Cell,
-    wire::{Lines, believed},
-};
-use atoll_kernels::{Answer, RequestKind, CellEvent, CellReport, KernelInfo, Language, Line, Request};
+use super::{cell::Cell, wire::believed};
+use atoll_kernels::{Answer, RequestKind, CellEvent, CellReport, KernelInfo, LONGEST_LINE, Language, Line, Request};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, Guest, OutputStream, State};
-use atoll_types::{CellId, Death, Error, ErrorCode, ExecId, KernelId, Result};
+use atoll_types::{
+    CellId, Death, Error, ErrorCode, ExecId, KernelId, Result,
+    lines::{self, LineBuffer},
+};
 use bytes::Bytes;
 use std::{
     collections::HashMap,
@@ -348,7 +348,7 @@ struct Listener {
 impl Listener {
     async fn listen(mut self, events: ExecStream) {
         let mut events = Some(events);
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::new(LONGEST_LINE);
         let over = loop {
             let broken = match &mut events {
                 Some(events) => match self.follow(events, &mut lines).await {
@@ -387,7 +387,7 @@ impl Listener {
         }
     }
 
-    async fn follow(&mut self, events: &mut ExecStream, lines: &mut Lines) -> Result<Option<Over>> {
+    async fn follow(&mut self, events: &mut ExecStream, lines: &mut LineBuffer) -> Result<Option<Over>> {
         while let Some(event) = events.next().await? {
             match event {
                 ExecEvent::Started(_) => {}
@@ -399,14 +399,17 @@ impl Listener {
                     }
                     self.next = offset + data.len() as u64;
                     match stream {
-                        OutputStream::Stdout => lines.add(&data),
+                        OutputStream::Stdout => lines.push(&data),
                         OutputStream::Stderr => {
                             let text = super::wire::shown(&String::from_utf8_lossy(&data), 500);
                             tracing::debug!(container = %self.container.id(), text, "a kernel manager complains");
                         }
                     }
-                    while let Some(line) = lines.next() {
-                        self.link.heard(&line);
+                    while let Some(line) = lines.next_line() {
+                        // One that is too long is no line of ours.
+                        if let lines::Line::Whole(line) = line {
+                            self.link.heard(line);
+                        }
                     }
                 }
             }

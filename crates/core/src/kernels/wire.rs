@@ -1,12 +1,10 @@
-//! Lines from a kernel manager. Whatever is in the sandbox could have written them, so their length is bounded,
-//! what is no line of ours is passed over, and of an answer only what can be shown is kept.
+//! Answers of a kernel manager. Whatever is in the sandbox could have written them, so of an answer only what can be
+//! shown is kept.
 
 use atoll_kernels::{
-    Answer, CheckpointInfo, Completion, KernelInfo, LONGEST_LINE, MOST_CHECKPOINTS, MOST_KERNELS,
-    MOST_MATCHES,
+    Answer, CheckpointInfo, Completion, KernelInfo, MOST_CHECKPOINTS, MOST_KERNELS, MOST_MATCHES,
 };
 use atoll_types::{Error, ErrorCode, Result};
-use bytes::BytesMut;
 
 const LONGEST_MESSAGE: usize = 2000;
 const LONGEST_NAME: usize = 200;
@@ -15,46 +13,6 @@ const LONGEST_MATCH: usize = 500;
 /// Fields that a kernel manager may blame.
 const FIELDS: &[&str] =
     &["language", "working_directory", "env_vars", "code", "kernel_id", "checkpoint", "name", "cell"];
-
-/// Pieces of output, as lines.
-#[derive(Default)]
-pub(super) struct Lines {
-    buffer: BytesMut,
-    /// Bytes up to which no line ends.
-    searched: usize,
-    /// The present line is no line of ours.
-    skipping: bool,
-}
-
-impl Lines {
-    pub(super) fn add(&mut self, data: &[u8]) {
-        self.buffer.extend_from_slice(data);
-    }
-
-    /// What came so far does not belong to what comes.
-    pub(super) fn cut(&mut self) {
-        self.buffer.clear();
-        (self.searched, self.skipping) = (0, true);
-    }
-
-    /// The next whole line.
-    pub(super) fn next(&mut self) -> Option<BytesMut> {
-        loop {
-            let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') else {
-                self.searched = self.buffer.len();
-                if self.searched > LONGEST_LINE {
-                    self.cut();
-                }
-                return None;
-            };
-            let line = self.buffer.split_to(self.searched + at + 1);
-            self.searched = 0;
-            if !std::mem::take(&mut self.skipping) {
-                return Some(line);
-            }
-        }
-    }
-}
 
 /// A text that may be shown.
 pub(super) fn shown(text: &str, longest: usize) -> String {
@@ -121,38 +79,6 @@ pub(super) fn other_answer<T>() -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn lines(lines: &mut Lines) -> Vec<String> {
-        std::iter::from_fn(|| lines.next())
-            .map(|line| String::from_utf8_lossy(&line).trim_end().to_owned())
-            .collect()
-    }
-
-    #[test]
-    fn lines_come_whole_whatever_the_pieces() {
-        let mut read = Lines::default();
-        read.add(b"a\nb");
-        assert_eq!(lines(&mut read), ["a"]);
-        read.add(b"c\n\nd\n");
-        assert_eq!(lines(&mut read), ["bc", "", "d"]);
-        read.add(b"half of one");
-        assert!(lines(&mut read).is_empty());
-        read.cut();
-        read.add(b" the rest\nnext\n");
-        assert_eq!(lines(&mut read), ["next"], "what has a gap in it is no line");
-    }
-
-    #[test]
-    fn a_line_has_an_end() {
-        let mut read = Lines::default();
-        for _ in 0..20 {
-            read.add(&vec![b'x'; 1 << 20]);
-            assert!(lines(&mut read).is_empty());
-            assert!(read.buffer.len() <= LONGEST_LINE + (1 << 20));
-        }
-        read.add(b"\nnext\n");
-        assert_eq!(lines(&mut read), ["next"]);
-    }
 
     #[test]
     fn a_complaint_is_shown_as_far_as_it_can_be() {

@@ -2,15 +2,15 @@
 
 use super::Tool;
 use atoll_guest_tools::{LONGEST_LINE, LONGEST_PATH};
-use atoll_types::{Error, ErrorCode, Result};
-use bytes::BytesMut;
+use atoll_types::{
+    Error, ErrorCode, Result,
+    lines::{Line, LineBuffer},
+};
 use serde::de::DeserializeOwned;
 
 pub(super) struct Lines {
     tool: Tool,
-    buffer: BytesMut,
-    /// Bytes up to which no line ends.
-    searched: usize,
+    lines: LineBuffer,
 }
 
 fn hostile() -> Error {
@@ -25,25 +25,23 @@ pub(super) fn believable(path: &str) -> Result<()> {
 
 impl Lines {
     pub(super) fn new(tool: Tool) -> Self {
-        Self { tool, buffer: BytesMut::new(), searched: 0 }
+        Self { tool, lines: LineBuffer::new(LONGEST_LINE) }
     }
 
     /// The next line and its length; none when the tool has ended well.
     pub(super) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<(T, usize)>> {
         loop {
-            if let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') {
-                let line = self.buffer.split_to(self.searched + at + 1);
-                self.searched = 0;
-                let value = serde_json::from_slice(&line).map_err(|_| hostile())?;
-                return Ok(Some((value, line.len())));
-            }
-            self.searched = self.buffer.len();
-            if self.searched > LONGEST_LINE {
-                return Err(hostile());
+            match self.lines.next_line() {
+                Some(Line::Whole(line)) => {
+                    let value = serde_json::from_slice(line).map_err(|_| hostile())?;
+                    return Ok(Some((value, line.len() + 1)));
+                }
+                Some(Line::TooLong) => return Err(hostile()),
+                None => {}
             }
             match self.tool.next().await? {
-                Some(data) => self.buffer.extend_from_slice(&data),
-                None if self.buffer.is_empty() => return Ok(None),
+                Some(data) => self.lines.push(&data),
+                None if self.lines.unfinished() == 0 => return Ok(None),
                 None => return Err(hostile()),
             }
         }

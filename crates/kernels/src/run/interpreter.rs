@@ -3,11 +3,13 @@
 use super::{
     channels::{Channels, InterpreterEnds},
     language::Interpreter,
-    lines::Lines,
     processes,
 };
 use crate::{LONGEST_LINE, Language};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{
+    Error, ErrorCode, Result,
+    lines::{Line, LineBuffer},
+};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::process::{Pid, Signal, getpgid, setpgid};
 use std::{
@@ -24,7 +26,7 @@ pub(super) struct LiveInterpreter {
     /// Not known of one that was just forked.
     pub(super) pid: Option<i32>,
     pub(super) channels: Rc<Channels>,
-    pub(super) lines: Lines,
+    lines: LineBuffer,
     /// The variables that it was started with or told since.
     pub(super) environment: Variables,
     /// What is on its way to the driver.
@@ -41,7 +43,7 @@ impl LiveInterpreter {
         channels: Rc<Channels>,
         environment: Variables,
     ) -> Self {
-        let lines = Lines::new(LONGEST_LINE);
+        let lines = LineBuffer::new(LONGEST_LINE);
         let live = Self { pid, channels, lines, environment, unsent: Vec::new(), sent: 0, language };
         live.take_group();
         live
@@ -60,6 +62,18 @@ impl LiveInterpreter {
         let mut live = Self::adopt(language, Some(pid), Rc::new(channels), environment);
         live.send(language.driver());
         Ok(live)
+    }
+
+    /// The lines of its driver that are whole with these bytes. One that is too long is passed over.
+    pub(super) fn heard(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        self.lines.push(bytes);
+        let mut whole = Vec::new();
+        while let Some(line) = self.lines.next_line() {
+            if let Line::Whole(line) = line {
+                whole.push(line.to_vec());
+            }
+        }
+        whole
     }
 
     /// Puts a request on its way.

@@ -6,11 +6,11 @@ use super::{
     channels::{Channels, READ},
     countdown::Countdown,
     event::Event,
-    journal::Record,
     interpreter::{LiveInterpreter, Variables},
+    journal::Record,
+    manager::KernelManager,
     processes::{Known, MARKER, Process},
     reaper::Ended,
-    manager::KernelManager,
 };
 use crate::{Answer, CellStream, CheckpointInfo, Execute, KernelInfo, KernelStatus, Language, MOST_QUEUED};
 use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, Result, time::now_ms};
@@ -314,7 +314,7 @@ impl Kernel {
         let Some(live) = &mut self.live else { return LoopExit::On };
         let mut buffer = vec![0; READ];
         let bytes = live.channels.events.read(&mut buffer);
-        let lines = live.lines.add(bytes, &mut 0);
+        let lines = live.heard(bytes);
         let closed = live.channels.events.is_closed();
         if self.take_lines(lines).await == LoopExit::Gone {
             return LoopExit::Gone;
@@ -357,7 +357,10 @@ impl Kernel {
             (_, None) => KernelStatus::Dead,
             (KernelState::Nothing, Some(_)) => KernelStatus::Idle,
             (
-                KernelState::Cell(_) | KernelState::Completing { .. } | KernelState::Checkpoint { .. } | KernelState::Forking { .. },
+                KernelState::Cell(_)
+                | KernelState::Completing { .. }
+                | KernelState::Checkpoint { .. }
+                | KernelState::Forking { .. },
                 Some(_),
             ) => KernelStatus::Busy,
         };

@@ -2,15 +2,15 @@
 //! kernel that it is about.
 
 use super::{
+    interpreter::{LiveInterpreter, Variables},
     journal::Journal,
     kernel::{Control, Kernel, KernelView, Plan},
-    interpreter::{LiveInterpreter, Variables},
     out::Out,
     processes::Known,
     reaper::Reaper,
 };
 use crate::{
-    Answer, RequestKind, Execute, Fork, KernelInfo, KernelStatus, LONGEST_CODE, MOST_KERNELS, Request, Start,
+    Answer, Execute, Fork, KernelInfo, KernelStatus, LONGEST_CODE, MOST_KERNELS, Request, RequestKind, Start,
 };
 use atoll_types::{CellId, Error, ErrorCode, ExecId, KernelId, Result, time::now_ms};
 use std::{cell::RefCell, path::Path, rc::Rc};
@@ -84,7 +84,9 @@ impl KernelManager {
                 let name = name.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect();
                 self.send(kernel, Control::Checkpoint { tag, checkpoint, name })
             }
-            RequestKind::Rollback { kernel, checkpoint } => self.send(kernel, Control::Rollback { tag, checkpoint }),
+            RequestKind::Rollback { kernel, checkpoint } => {
+                self.send(kernel, Control::Rollback { tag, checkpoint })
+            }
             RequestKind::DropCheckpoint { kernel, checkpoint } => {
                 self.send(kernel, Control::Drop { tag, checkpoint })
             }
@@ -144,7 +146,14 @@ impl KernelManager {
     }
 
     /// A kernel that begins with what another one has.
-    pub(super) fn adopt(self: &Rc<Self>, from: &Kernel, tag: ExecId, new: KernelId, live: LiveInterpreter, count: u64) {
+    pub(super) fn adopt(
+        self: &Rc<Self>,
+        from: &Kernel,
+        tag: ExecId,
+        new: KernelId,
+        live: LiveInterpreter,
+        count: u64,
+    ) {
         // It was asked for twice before it was there; dropped, the second copy ends.
         let again = if self.is_fork_of(new, from.id) {
             self.send(new, Control::Wait { tag })

@@ -9,21 +9,21 @@ mod cell;
 mod channels;
 mod countdown;
 mod event;
+mod interpreter;
 mod journal;
 mod kernel;
 mod language;
-mod lines;
-mod interpreter;
+mod manager;
 mod orders;
 mod out;
 mod processes;
 mod reaper;
 mod text;
 mod transitions;
-mod manager;
 
 use crate::{LONGEST_LINE, Request};
-use lines::Lines;
+use atoll_types::lines::{Line, LineBuffer};
+use manager::KernelManager;
 use reaper::Reaper;
 use std::{
     io::{ErrorKind, Write},
@@ -34,7 +34,6 @@ use tokio::{
     net::unix::pipe::{Receiver, Sender},
     task::LocalSet,
 };
-use manager::KernelManager;
 
 /// The tool's name.
 pub const NAME: &str = "kernels";
@@ -76,7 +75,7 @@ async fn serve(adopts: bool) -> std::io::Result<()> {
 
 async fn read_requests(manager: &Rc<KernelManager>) -> std::io::Result<()> {
     let stdin = Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)?;
-    let (mut lines, mut skipped) = (Lines::new(LONGEST_LINE), 0);
+    let mut lines = LineBuffer::new(LONGEST_LINE);
     let mut buffer = vec![0; READ];
     loop {
         stdin.readable().await?;
@@ -86,8 +85,17 @@ async fn read_requests(manager: &Rc<KernelManager>) -> std::io::Result<()> {
             Err(e) => return Err(e),
         };
         let Some(bytes @ [_, ..]) = buffer.get(..length) else { return Ok(()) };
-        for line in lines.add(bytes, &mut skipped) {
-            match serde_json::from_slice::<Request>(&line) {
+        lines.push(bytes);
+        while let Some(line) = lines.next_line() {
+            let line = match line {
+                Line::Whole([]) => continue,
+                Line::Whole(line) => line,
+                Line::TooLong => {
+                    complain(format_args!("a request was too long"));
+                    continue;
+                }
+            };
+            match serde_json::from_slice::<Request>(line) {
                 Ok(request) => {
                     manager.out.room().await;
                     manager.ask(request);

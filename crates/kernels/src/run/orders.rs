@@ -4,8 +4,8 @@ use super::{
     cell::{Stop, dropped},
     channels::Channels,
     countdown::Countdown,
-    kernel::{COPY, Control, KernelState, LoopExit, Kernel, Order},
     interpreter::{LiveInterpreter, refused},
+    kernel::{COPY, Control, Kernel, KernelState, LoopExit, Order},
     processes,
     transitions::REPEATS,
 };
@@ -117,7 +117,9 @@ impl Kernel {
                 let (record, report) = running.lost(&self.manager.out, why, None, restarted);
                 self.manager.journal.end(&self.manager.out, &record, report);
             }
-            KernelState::Checkpoint { tag, .. } | KernelState::Forking { tag, .. } | KernelState::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. }
+            | KernelState::Forking { tag, .. }
+            | KernelState::Completing { tag, .. } => {
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
             }
             KernelState::Restoring { tag, checkpoint, .. } => {
@@ -199,7 +201,8 @@ impl Kernel {
 
     fn drop_checkpoint(&mut self, tag: ExecId, checkpoint: CheckpointId) {
         let found = self.checkpoints.iter().find(|c| c.info.checkpoint == checkpoint);
-        let restoring = matches!(&self.doing, KernelState::Restoring { checkpoint: c, .. } if *c == checkpoint);
+        let restoring =
+            matches!(&self.doing, KernelState::Restoring { checkpoint: c, .. } if *c == checkpoint);
         let result = match found {
             None => Err(Error::new(ErrorCode::NotFound, "there is no such checkpoint").at("checkpoint")),
             Some(_) if restoring => {

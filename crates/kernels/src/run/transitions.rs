@@ -5,8 +5,8 @@ use super::{
     channels::Channels,
     countdown::Countdown,
     event::Event,
-    kernel::{COPY, Checkpoint, KernelState, LoopExit, Kernel, Order},
     interpreter::{LiveInterpreter, refused},
+    kernel::{COPY, Checkpoint, Kernel, KernelState, LoopExit, Order},
     processes::{self, Process},
     reaper::Ended,
 };
@@ -109,7 +109,9 @@ impl Kernel {
             Event::Done { id, result, error, lengths } => {
                 if matches!(&self.doing, KernelState::Cell(running) if running.id == id) {
                     self.drain();
-                    if let KernelState::Cell(running) = std::mem::replace(&mut self.doing, KernelState::Nothing) {
+                    if let KernelState::Cell(running) =
+                        std::mem::replace(&mut self.doing, KernelState::Nothing)
+                    {
                         let (record, report) = running.done(&self.manager.out, result, error, lengths);
                         self.manager.journal.end(&self.manager.out, &record, report);
                         self.touch();
@@ -204,7 +206,8 @@ impl Kernel {
         if !matches!(&self.doing, KernelState::Forking { id: asked, .. } if *asked == id) {
             return;
         }
-        let KernelState::Forking { tag, new, channels, .. } = std::mem::replace(&mut self.doing, KernelState::Nothing)
+        let KernelState::Forking { tag, new, channels, .. } =
+            std::mem::replace(&mut self.doing, KernelState::Nothing)
         else {
             return;
         };
@@ -260,7 +263,9 @@ impl Kernel {
             KernelState::Starting { .. } | KernelState::Restoring { .. } => {
                 return self.give_up("it took too long").await;
             }
-            KernelState::Checkpoint { tag, .. } | KernelState::Forking { tag, .. } | KernelState::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. }
+            | KernelState::Forking { tag, .. }
+            | KernelState::Completing { tag, .. } => {
                 let tag = *tag;
                 self.doing = KernelState::Nothing;
                 self.answer(tag, Err(Error::new(ErrorCode::Timeout, "the interpreter did not answer")));
@@ -331,7 +336,7 @@ impl Kernel {
         let mut lines = Vec::new();
         if let Some(live) = &mut self.live {
             let channels = live.channels.clone();
-            channels.events.drain(|bytes| lines.extend(live.lines.add(bytes, &mut 0)));
+            channels.events.drain(|bytes| lines.extend(live.heard(bytes)));
         }
         if self.take_lines(lines).await == LoopExit::Gone {
             return LoopExit::Gone;
@@ -368,7 +373,9 @@ impl Kernel {
                     return LoopExit::Gone;
                 }
             }
-            KernelState::Checkpoint { tag, .. } | KernelState::Forking { tag, .. } | KernelState::Completing { tag, .. } => {
+            KernelState::Checkpoint { tag, .. }
+            | KernelState::Forking { tag, .. }
+            | KernelState::Completing { tag, .. } => {
                 self.answer(tag, Err(error));
             }
             KernelState::Restoring { tag, checkpoint, .. } => {
