@@ -1,13 +1,8 @@
 //! What happens to sandboxes.
 
-use crate::{
-    Client, Error, Result, ServerReply,
-    client::{empty, root_cause},
-    encode::query,
-};
-use bytes::BytesMut;
-use http_body_util::BodyExt;
-use hyper::{Method, body::Incoming, header::ACCEPT};
+use crate::{Client, Result, ServerReply, client::empty, encode::query, sse::Events};
+use atoll_types::sse::SseEvent;
+use hyper::{Method, header::ACCEPT};
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -90,44 +85,19 @@ pub struct HeardEvent {
 
 /// Events as they happen.
 #[derive(Debug)]
-pub struct EventStream {
-    body: Incoming,
-    buffer: BytesMut,
-}
+pub struct EventStream(Events);
 
-fn parse(lines: &[u8]) -> Result<HeardEvent> {
-    let wrong = |e| Error::Unexpected(format!("it sent what is no event of Atoll ({e})"));
-    let text = std::str::from_utf8(lines).map_err(wrong)?;
-    let mut heard = HeardEvent { resume: None, kind: String::new(), json: String::new() };
-    for line in text.lines() {
-        match line.split_once(": ") {
-            Some(("id", id)) => heard.resume = id.parse().ok(),
-            Some(("event", kind)) => heard.kind = kind.to_owned(),
-            Some(("data", json)) => heard.json = json.to_owned(),
-            _ => {}
-        }
+impl From<SseEvent> for HeardEvent {
+    fn from(SseEvent { id, event, data }: SseEvent) -> Self {
+        let resume = id.and_then(|id| id.parse().ok());
+        Self { resume, kind: event.unwrap_or_default(), json: data.unwrap_or_default() }
     }
-    Ok(heard)
 }
 
 impl EventStream {
     /// What comes next; none when the answer is over. An answer that breaks off is an error.
     pub async fn next(&mut self) -> Result<Option<HeardEvent>> {
-        loop {
-            if let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") {
-                let lines = self.buffer.split_to(end + 2);
-                return parse(&lines).map(Some);
-            }
-            if self.buffer.len() > LARGEST_EVENT {
-                return Err(Error::Unexpected("an event is too long".into()));
-            }
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
-            let broke =
-                |e: hyper::Error| Error::Unexpected(format!("the events broke off ({})", root_cause(&e)));
-            if let Ok(data) = frame.map_err(broke)?.into_data() {
-                self.buffer.extend_from_slice(&data);
-            }
-        }
+        Ok(self.0.next().await?.map(HeardEvent::from))
     }
 }
 
@@ -150,21 +120,6 @@ impl Client {
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
-        Ok(EventStream { body: response.into_body(), buffer: BytesMut::new() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_heard() {
-        let heard = parse(b"id: 7\nevent: dead\ndata: {\"id\":7,\"x\":\": \"}\n\n").unwrap();
-        let json = "{\"id\":7,\"x\":\": \"}".to_owned();
-        assert_eq!(heard, HeardEvent { resume: Some(7), kind: "dead".into(), json });
-        let alive = parse(b": listening\nid: 9\n\n").unwrap();
-        assert_eq!((alive.resume, alive.kind.as_str()), (Some(9), ""));
-        assert!(parse(b"data: \xff\n\n").is_err());
+        Ok(EventStream(Events::new(response.into_body(), LARGEST_EVENT)))
     }
 }

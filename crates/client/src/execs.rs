@@ -1,16 +1,17 @@
 //! Commands by their id: their events, their output, and what can be done to them.
 
 use crate::{
-    ApiError, Client, Error, ExecRequest, Result, ServerReply,
-    client::{empty, root_cause},
+    ApiError, Client, ExecRequest, Result, ServerReply,
+    client::empty,
     encode::query,
     files::streamed,
     sandboxes::at,
+    sse::{Events, wrong},
 };
+use atoll_types::sse::SseEvent;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures_util::Stream;
-use http_body_util::BodyExt;
 use hyper::{Method, body::Incoming};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -118,13 +119,7 @@ pub struct Event {
 /// The events of a command. Whoever drops those of a command that was streamed, and not in the background,
 /// ends it.
 #[derive(Debug)]
-pub struct ExecEvents {
-    body: Incoming,
-    buffer: Vec<u8>,
-    /// Where in the buffer the next event begins, and up to where there is no end of it.
-    begins: usize,
-    searched: usize,
-}
+pub struct ExecEvents(Events);
 
 /// Far more than any event has.
 const LARGEST_EVENT: usize = 16 << 20;
@@ -148,10 +143,6 @@ struct Piece {
 struct Gap {
     offset: u64,
     bytes: u64,
-}
-
-fn wrong(cause: impl std::fmt::Display) -> Error {
-    Error::Unexpected(format!("it sent what is no event of Atoll ({cause})"))
 }
 
 fn output(stream: OutputStream, json: &str) -> Result<ExecEvent> {
@@ -182,51 +173,25 @@ fn read(json: &str) -> Result<ExecEvent> {
     })
 }
 
-/// The event of these lines; none when they are a comment.
-fn parse(lines: &[u8]) -> Result<Option<Event>> {
-    let text = std::str::from_utf8(lines).map_err(wrong)?;
-    let (mut resume, mut data) = (None, None);
-    for line in text.lines() {
-        match line.split_once(": ") {
-            Some(("id", id)) => resume = id.parse().ok(),
-            Some(("data", json)) => data = Some(json),
-            _ => {}
-        }
-    }
-    data.map(|json| Ok(Event { resume, event: read(json)?, json: json.to_owned() })).transpose()
+/// What an event says; none when it only says that the server lives.
+fn parse(SseEvent { id, data, .. }: SseEvent) -> Result<Option<Event>> {
+    let resume = id.and_then(|id| id.parse().ok());
+    data.map(|json| Ok(Event { resume, event: read(&json)?, json })).transpose()
 }
 
 impl ExecEvents {
     fn new(body: Incoming) -> Self {
-        Self { body, buffer: Vec::new(), begins: 0, searched: 0 }
+        Self(Events::new(body, LARGEST_EVENT))
     }
 
     /// The next event; none when the answer is over. An answer that breaks off is an error.
     pub async fn next(&mut self) -> Result<Option<Event>> {
-        loop {
-            let end = self.buffer[self.searched..].windows(2).position(|two| two == b"\n\n");
-            if let Some(end) = end.map(|end| self.searched + end) {
-                let event = parse(&self.buffer[self.begins..end]);
-                (self.begins, self.searched) = (end + 2, end + 2);
-                match event? {
-                    Some(event) => return Ok(Some(event)),
-                    None => continue,
-                }
-            }
-            self.buffer.drain(..self.begins);
-            self.begins = 0;
-            self.searched = self.buffer.len().saturating_sub(1);
-            if self.buffer.len() > LARGEST_EVENT {
-                return Err(wrong("one without an end"));
-            }
-            match self.body.frame().await {
-                None => return Ok(None),
-                Some(Ok(frame)) => self.buffer.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
-                Some(Err(e)) => {
-                    return Err(Error::Unexpected(format!("the connection broke ({})", root_cause(&e))));
-                }
+        while let Some(event) = self.0.next().await? {
+            if let Some(event) = parse(event)? {
+                return Ok(Some(event));
             }
         }
+        Ok(None)
     }
 }
 
@@ -311,23 +276,25 @@ mod tests {
 
     #[test]
     fn events_are_read_as_they_are_written() {
-        let one = |lines: &str| parse(lines.as_bytes()).map(|event| event.map(|e| (e.resume, e.event)));
-        let text = one("id: 7\ndata: {\"type\":\"stdout\",\"offset\":5,\"data\":\"é\"}").unwrap();
+        let with_id = |id: Option<&str>, data: Option<&str>| {
+            let event = SseEvent { id: id.map(str::to_owned), event: None, data: data.map(str::to_owned) };
+            parse(event).map(|event| event.map(|e| (e.resume, e.event)))
+        };
+        let one = |data: &str| with_id(None, Some(data));
+        let text = with_id(Some("7"), Some("{\"type\":\"stdout\",\"offset\":5,\"data\":\"é\"}")).unwrap();
         let expected = ExecEvent::Output { stream: OutputStream::Stdout, span: (5, 7), data: "é".into() };
         assert_eq!(text, Some((Some(7), expected)));
-        let bytes =
-            "data: {\"type\":\"stderr\",\"offset\":5,\"next\":9,\"encoding\":\"base64\",\"data\":\"//4=\"}";
+        let bytes = "{\"type\":\"stderr\",\"offset\":5,\"next\":9,\"encoding\":\"base64\",\"data\":\"//4=\"}";
         let expected = ExecEvent::Output { stream: OutputStream::Stderr, span: (5, 9), data: vec![255, 254] };
         assert_eq!(one(bytes).unwrap(), Some((None, expected)));
-        assert_eq!(one(": it still runs").unwrap(), None);
-        assert_eq!(one("data: {\"type\":\"later\"}").unwrap(), Some((None, ExecEvent::Other)));
-        let gone =
-            one("id: 9\ndata: {\"type\":\"error\",\"error\":{\"code\":\"unavailable\",\"message\":\"m\"}}");
+        assert_eq!(with_id(None, None).unwrap(), None);
+        assert_eq!(one("{\"type\":\"later\"}").unwrap(), Some((None, ExecEvent::Other)));
+        let gone = one("{\"type\":\"error\",\"error\":{\"code\":\"unavailable\",\"message\":\"m\"}}");
         assert!(matches!(gone, Ok(Some((_, ExecEvent::Failed(e)))) if e.code == "unavailable"));
-        for bad in ["data: x", "data: {}", "data: {\"type\":\"stdout\"}", "data: {\"type\":\"exit\"}"] {
+        for bad in ["x", "{}", "{\"type\":\"stdout\"}", "{\"type\":\"exit\"}"] {
             assert!(one(bad).is_err(), "{bad}");
         }
-        let far = "data: {\"type\":\"stdout\",\"offset\":18446744073709551615,\"data\":\"x\"}";
+        let far = "{\"type\":\"stdout\",\"offset\":18446744073709551615,\"data\":\"x\"}";
         assert!(one(far).is_err());
     }
 }

@@ -1,19 +1,17 @@
 //! Work on whole folders: finding files and lines, archives in both directions, and watching.
 
 use crate::{
-    Client, Download, Error, Result, ServerReply,
-    client::{collect, empty, root_cause},
+    Client, Download, Result, ServerReply,
+    client::{collect, empty},
     encode::query,
     sandboxes::at,
+    sse::Events,
     transport::BoxError,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 use http_body_util::{BodyExt, StreamBody};
-use hyper::{
-    Method,
-    body::{Frame, Incoming},
-};
+use hyper::{Method, body::Frame};
 use serde::{Deserialize, Serialize};
 use std::io;
 use uuid::Uuid;
@@ -128,37 +126,17 @@ pub struct WatchEvent {
     pub message: Option<String>,
 }
 
-/// The longest line of a stream of events.
-const LONGEST_LINE: usize = 256 << 10;
+/// Far more than any event has.
+const LARGEST_EVENT: usize = 256 << 10;
 
 /// Events as they happen. Whoever drops it ends the watch.
 #[derive(Debug)]
-pub struct WatchStream {
-    body: Incoming,
-    buffer: BytesMut,
-}
+pub struct WatchStream(Events);
 
 impl WatchStream {
     /// The next event; none when the server ends the stream.
     pub async fn next(&mut self) -> Result<Option<ServerReply<WatchEvent>>> {
-        loop {
-            while let Some(end) = self.buffer.iter().position(|b| *b == b'\n') {
-                let line = self.buffer.split_to(end + 1);
-                let line = line.trim_ascii_end();
-                if let Some(data) = line.strip_prefix(b"data:") {
-                    return ServerReply::parse(200, data.trim_ascii_start().to_vec()).map(Some);
-                }
-            }
-            if self.buffer.len() > LONGEST_LINE {
-                return Err(Error::Unexpected("an event is too long".into()));
-            }
-            let Some(frame) = self.body.frame().await else { return Ok(None) };
-            let broke =
-                |e: hyper::Error| Error::Unexpected(format!("the events broke off ({})", root_cause(&e)));
-            if let Ok(data) = frame.map_err(broke)?.into_data() {
-                self.buffer.extend_from_slice(&data);
-            }
-        }
+        self.0.next_data().await?.map(|json| ServerReply::parse(200, json.into_bytes())).transpose()
     }
 }
 
@@ -202,6 +180,6 @@ impl Client {
     pub async fn watch(&self, id: Uuid, path: &str, recursive: bool) -> Result<WatchStream> {
         let query = query(&[("path", some(path)), ("recursive", Some(recursive.to_string()))]);
         let response = self.send(Method::GET, &at(id, &format!("/fs/watch{query}")), None, empty()).await?;
-        Ok(WatchStream { body: response.into_body(), buffer: BytesMut::new() })
+        Ok(WatchStream(Events::new(response.into_body(), LARGEST_EVENT)))
     }
 }

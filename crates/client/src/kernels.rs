@@ -1,6 +1,11 @@
 //! Live interpreters: cells and their events, and what can be done to kernels.
 
-use crate::{ApiError, Client, Error, Result, ServerReply, client::empty, sandboxes::at, sse::Lines};
+use crate::{
+    ApiError, Client, Result, ServerReply,
+    client::empty,
+    sandboxes::at,
+    sse::{Events, wrong},
+};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -172,9 +177,12 @@ pub enum CellEvent {
     Other,
 }
 
+/// Far more than any event has.
+const LARGEST_EVENT: usize = 64 << 20;
+
 /// The events of a cell. Whoever drops them interrupts it.
 #[derive(Debug)]
-pub struct CellEvents(Lines);
+pub struct CellEvents(Events);
 
 #[derive(Deserialize)]
 struct Kind {
@@ -185,10 +193,6 @@ struct Kind {
     text: Option<String>,
     #[serde(default)]
     display: Option<Display>,
-}
-
-fn wrong(cause: impl std::fmt::Display) -> Error {
-    Error::Unexpected(format!("it sent what is no event of Atoll ({cause})"))
 }
 
 fn read(json: &str) -> Result<CellEvent> {
@@ -206,7 +210,7 @@ fn read(json: &str) -> Result<CellEvent> {
 impl CellEvents {
     /// The next event as it was read and as it came; none when the answer is over.
     pub async fn next(&mut self) -> Result<Option<(CellEvent, String)>> {
-        match self.0.next().await? {
+        match self.0.next_data().await? {
             Some(json) => Ok(Some((read(&json)?, json))),
             None => Ok(None),
         }
@@ -249,7 +253,7 @@ impl Client {
     pub async fn stream_code(&self, id: Uuid, request: &RunCode) -> Result<CellEvents> {
         let body = Streamed { request, stream: true };
         let response = self.send_json(Method::POST, &place(id, request), &body).await?;
-        Ok(CellEvents(Lines::new(response.into_body())))
+        Ok(CellEvents(Events::new(response.into_body(), LARGEST_EVENT)))
     }
 
     /// Starts a kernel.

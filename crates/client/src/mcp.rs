@@ -3,14 +3,15 @@
 
 use crate::{
     Client, Error, Result,
-    client::{collect, empty, root_cause},
+    client::{collect, empty},
+    sse::Events,
     transport::BoxError,
 };
-use bytes::{Bytes, BytesMut};
+use atoll_types::sse::SseEvent;
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Method, Response,
-    body::Incoming,
     header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 
@@ -42,8 +43,7 @@ pub struct McpAnswer {
     pub session: Option<String>,
     /// Whether it is a stream of events, and not one message.
     pub is_stream: bool,
-    response: Response<Incoming>,
-    buffer: BytesMut,
+    events: Events,
 }
 
 /// One event of a stream.
@@ -55,54 +55,16 @@ pub struct McpEvent {
     pub data: String,
 }
 
-fn parse(block: &[u8]) -> Result<McpEvent> {
-    let text = std::str::from_utf8(block)
-        .map_err(|e| Error::Unexpected(format!("it sent what is no event ({e})")))?;
-    let mut event = McpEvent::default();
-    let mut lines: Vec<&str> = Vec::new();
-    for line in text.lines() {
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match name {
-            "id" => event.id = Some(value.to_owned()),
-            "data" => lines.push(value),
-            _ => {}
-        }
-    }
-    event.data = lines.join("\n");
-    Ok(event)
-}
-
-/// Where the first event ends, and where the next begins.
-fn boundary(buffer: &[u8]) -> Option<(usize, usize)> {
-    let plain = buffer.windows(2).position(|two| two == b"\n\n").map(|at| (at, at + 2));
-    let carriage = buffer.windows(4).position(|four| four == b"\r\n\r\n").map(|at| (at, at + 4));
-    plain.into_iter().chain(carriage).min()
-}
-
 impl McpAnswer {
     /// The next event of a stream; none at its end.
     pub async fn next(&mut self) -> Result<Option<McpEvent>> {
-        loop {
-            if let Some((end, next)) = boundary(&self.buffer) {
-                let block = self.buffer.split_to(next);
-                return parse(&block[..end]).map(Some);
-            }
-            if self.buffer.len() > LARGEST_EVENT {
-                return Err(Error::Unexpected("an event is too long".into()));
-            }
-            let Some(frame) = self.response.body_mut().frame().await else { return Ok(None) };
-            let broke =
-                |e: hyper::Error| Error::Unexpected(format!("its answer broke off ({})", root_cause(&e)));
-            if let Ok(data) = frame.map_err(broke)?.into_data() {
-                self.buffer.extend_from_slice(&data);
-            }
-        }
+        let event = self.events.next().await?;
+        Ok(event.map(|SseEvent { id, data, .. }| McpEvent { id, data: data.unwrap_or_default() }))
     }
 
     /// All of it.
     pub async fn whole(self) -> Result<Vec<u8>> {
-        collect(self.response).await
+        collect(Response::new(self.events.into_body())).await
     }
 }
 
@@ -142,24 +104,7 @@ impl Client {
         let text = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let is_stream = text("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
         let (status, session) = (response.status().as_u16(), text("mcp-session-id"));
-        Ok(McpAnswer { status, session, is_stream, response, buffer: BytesMut::new() })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_read_however_their_lines_end() {
-        let event = |id: Option<&str>, data: &str| McpEvent { id: id.map(str::to_owned), data: data.into() };
-        assert_eq!(parse(b"id: 1/0\ndata: {\"a\":\": \"}").unwrap(), event(Some("1/0"), "{\"a\":\": \"}"));
-        assert_eq!(parse(b"id:7\r\ndata:x\r\nretry: 3000").unwrap(), event(Some("7"), "x"));
-        assert_eq!(parse(b"data: a\ndata: b\n: c").unwrap(), event(None, "a\nb"));
-        assert_eq!(parse(b"data: ").unwrap(), event(None, ""));
-        assert!(parse(b"data: \xff").is_err());
-        assert_eq!(boundary(b"data: a\n\ndata"), Some((7, 9)));
-        assert_eq!(boundary(b"data: a\r\n\r\n"), Some((7, 11)));
-        assert_eq!(boundary(b"data: a\n"), None);
+        let events = Events::new(response.into_body(), LARGEST_EVENT);
+        Ok(McpAnswer { status, session, is_stream, events })
     }
 }

@@ -1,52 +1,54 @@
-//! Server-sent events whose data is one line of JSON each.
+//! Server-sent events out of the body of an answer.
 
 use crate::{Error, Result, client::root_cause};
-use bytes::Bytes;
+use atoll_types::sse::{SseEvent, SseReader};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// Far more than any event has.
-const LARGEST_EVENT: usize = 64 << 20;
-
-/// The data of events as they come.
+/// Events as they come.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct Events {
     body: Incoming,
-    buffer: Vec<u8>,
-    /// Up to where there is no end of an event.
-    searched: usize,
+    reader: SseReader,
 }
 
-impl Lines {
-    pub(crate) fn new(body: Incoming) -> Self {
-        Self { body, buffer: Vec::new(), searched: 0 }
+impl Events {
+    /// Of an answer whose events are at most so large.
+    pub(crate) fn new(body: Incoming, largest: usize) -> Self {
+        Self { body, reader: SseReader::new(largest) }
     }
 
-    /// The data of the next event; none when the answer is over. One that breaks off is an error.
-    pub(crate) async fn next(&mut self) -> Result<Option<String>> {
+    /// The next event; none when the answer is over. An answer that breaks off is an error.
+    pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>> {
         loop {
-            let end = self.buffer[self.searched..].windows(2).position(|two| two == b"\n\n");
-            if let Some(end) = end.map(|end| self.searched + end) {
-                let event: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                self.searched = 0;
-                let text = String::from_utf8_lossy(&event);
-                // What has no data is a comment.
-                match text.lines().find_map(|line| line.strip_prefix("data: ")) {
-                    Some(data) => return Ok(Some(data.to_owned())),
-                    None => continue,
-                }
+            if let Some(event) = self.reader.next_event().map_err(wrong)? {
+                return Ok(Some(event));
             }
-            self.searched = self.buffer.len().saturating_sub(1);
-            if self.buffer.len() > LARGEST_EVENT {
-                return Err(Error::Unexpected("it sent an event without an end".into()));
-            }
-            match self.body.frame().await {
-                None => return Ok(None),
-                Some(Ok(frame)) => self.buffer.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
-                Some(Err(e)) => {
-                    return Err(Error::Unexpected(format!("the connection broke ({})", root_cause(&e))));
-                }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            let broke =
+                |e: hyper::Error| Error::Unexpected(format!("the events broke off ({})", root_cause(&e)));
+            if let Ok(data) = frame.map_err(broke)?.into_data() {
+                self.reader.push(&data);
             }
         }
     }
+
+    /// What the next event with data says; those without only say that the server lives.
+    pub(crate) async fn next_data(&mut self) -> Result<Option<String>> {
+        while let Some(event) = self.next().await? {
+            if let Some(data) = event.data {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn into_body(self) -> Incoming {
+        self.body
+    }
+}
+
+/// What a server sent that is none of its events.
+pub(crate) fn wrong(cause: impl std::fmt::Display) -> Error {
+    Error::Unexpected(format!("it sent what is no event of Atoll ({cause})"))
 }

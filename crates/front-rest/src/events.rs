@@ -1,22 +1,22 @@
 //! What happens to sandboxes, as a list or as it comes. The body of the latter is pulled: a listener that
 //! does not read holds one page here, and slows nobody.
 
-use crate::{App, audit::uuid, auth::Who, error::Failure, listen::Ending, parse::Params};
+use crate::{
+    App, audit::uuid, auth::Who, error::Failure, event_stream::event_stream, listen::Ending, parse::Params,
+};
 use atoll_core::{EventFollow, EventUpdate};
 use atoll_store::{EventQuery, EventRow, NewEvent, SandboxId};
-use atoll_types::{Error, time::rfc3339};
+use atoll_types::{Error, sse, time::rfc3339};
 use axum::{
     Json,
-    body::Body,
     extract::State,
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::{convert::Infallible, fmt::Write, time::Duration};
+use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -149,32 +149,20 @@ struct Sender {
 }
 
 fn respond(sender: Sender) -> Response {
-    let body = stream::unfold(sender, |mut sender| async {
-        let events = sender.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(events)), sender))
-    });
-    let mut response = Body::from_stream(body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies that collect answers would keep them from whoever waits.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    let body = stream::unfold(sender, |mut sender| async { Some((sender.next().await?, sender)) });
+    let mut response = event_stream(body);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// Says that the stream lives, and where to go on: a listener that hears little would else ask for events
-/// that are long gone. Without data this is no event, but its id counts.
+/// A listener that hears little would else ask for events that are long gone.
 fn alive(id: Option<u64>) -> String {
-    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-    format!(": listening\n{id}\n")
+    sse::alive("listening", id)
 }
 
 fn write(out: &mut String, id: u64, kind: &str, data: &impl Serialize) {
     let data = serde_json::to_string(data).unwrap_or_default();
-    // A line's end would end the field.
-    let kind: String = kind.chars().filter(|c| !c.is_control()).collect();
-    // Writing to a string cannot fail.
-    let _ = write!(out, "id: {id}\nevent: {kind}\ndata: {data}\n\n");
+    sse::write(out, Some(id), Some(kind), |out| out.push_str(&data));
 }
 
 impl Sender {

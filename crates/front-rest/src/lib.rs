@@ -8,6 +8,7 @@ mod describe;
 mod docs;
 mod egress;
 mod error;
+mod event_stream;
 mod events;
 mod exec;
 mod files;

@@ -14,6 +14,7 @@ pub mod lines;
 mod mac;
 mod profile;
 mod refusal;
+pub mod sse;
 mod tier;
 pub mod time;
 mod usage;

@@ -4,6 +4,7 @@
 
 use super::{presence::PresenceGuard, reply::HttpAnswer};
 use atoll_tool_sessions::CancellationToken;
+use atoll_types::sse::SseReader;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame};
@@ -56,42 +57,11 @@ impl Drop for Waiting {
     }
 }
 
-/// An event of a stream.
-#[derive(Debug, PartialEq, Eq)]
-enum Event {
-    Message(Bytes),
-    /// A comment, or an event without data.
-    Nothing,
-}
-
-/// Events out of the pieces of a stream.
-#[derive(Default)]
-struct Events {
-    buffer: BytesMut,
-    /// How far it was looked for an end.
-    looked: usize,
-}
-
-impl Events {
-    fn push(&mut self, piece: &[u8]) {
-        self.buffer.extend_from_slice(piece);
-    }
-
-    fn next(&mut self) -> Option<Event> {
-        let from = self.looked.saturating_sub(1);
-        let Some(end) = self.buffer[from..].windows(2).position(|pair| pair == b"\n\n") else {
-            self.looked = self.buffer.len();
-            return None;
-        };
-        self.looked = 0;
-        let event = self.buffer.split_to(from + end + 2).freeze();
-        let mut lines = event.split(|byte| *byte == b'\n');
-        let data = lines.find_map(|line| line.strip_prefix(b"data:")).map(<[u8]>::trim_ascii);
-        Some(match data {
-            Some(data) if !data.is_empty() => Event::Message(event.slice_ref(data)),
-            _ => Event::Nothing,
-        })
-    }
+/// What the next event says, if all of it is there: a message, or nothing. What the SDK writes is text, and has
+/// no bound but its own.
+fn next(events: &mut SseReader) -> Option<Option<Bytes>> {
+    let event = events.next_event().unwrap_or_default()?;
+    Some(event.data.filter(|data| !data.is_empty()).map(Bytes::from))
 }
 
 #[derive(Deserialize)]
@@ -124,19 +94,19 @@ pub(super) async fn single(
     let json = HeaderValue::from_static("application/json");
     if !progress {
         parts.headers.insert(header::CONTENT_TYPE, json);
-        let single = Single { body, events: Events::default(), id, waiting, done: false };
+        let single = Single { body, events: SseReader::new(usize::MAX), id, waiting, done: false };
         return Response::from_parts(parts, single.boxed());
     }
-    let (mut seen, mut events) = (BytesMut::new(), Events::default());
+    let (mut seen, mut events) = (BytesMut::new(), SseReader::new(usize::MAX));
     loop {
-        match events.next() {
-            Some(Event::Message(message)) if answers(&message) => {
+        match next(&mut events) {
+            Some(Some(message)) if answers(&message) => {
                 parts.headers.insert(header::CONTENT_TYPE, json);
                 waiting.answered = true;
                 return Response::from_parts(parts, Full::new(message).boxed());
             }
-            Some(Event::Message(_)) => break,
-            Some(Event::Nothing) => continue,
+            Some(Some(_)) => break,
+            Some(None) => continue,
             None => {}
         }
         match body.frame().await {
@@ -157,7 +127,7 @@ pub(super) async fn single(
 /// The body of an answer that is one JSON text.
 struct Single {
     body: SdkBody,
-    events: Events,
+    events: SseReader,
     id: Value,
     waiting: Waiting,
     done: bool,
@@ -183,10 +153,10 @@ impl Body for Single {
             if self.done {
                 return Poll::Ready(None);
             }
-            match self.events.next() {
-                Some(Event::Message(message)) if answers(&message) => return self.end(message),
-                Some(Event::Nothing) => return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"\n"))))),
-                Some(Event::Message(_)) => continue,
+            match next(&mut self.events) {
+                Some(Some(message)) if answers(&message) => return self.end(message),
+                Some(None) => return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"\n"))))),
+                Some(Some(_)) => continue,
                 None => {}
             }
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
@@ -278,15 +248,5 @@ mod tests {
         let answer = streamed("data: {\"id\":1,\"result\":{}}\n\n");
         drop(single(answer, json!(1), false, Waiting::new(gone.clone(), None)).await);
         assert!(gone.is_cancelled());
-    }
-
-    #[test]
-    fn an_event_may_come_in_pieces() {
-        let (mut events, mut found) = (Events::default(), Vec::new());
-        for byte in b"data: {\"a\":1}\nid: 3\n\n: ping\n\n" {
-            events.push(&[*byte]);
-            found.extend(events.next());
-        }
-        assert_eq!(found, [Event::Message(Bytes::from("{\"a\":1}")), Event::Nothing]);
     }
 }

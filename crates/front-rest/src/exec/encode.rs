@@ -8,7 +8,7 @@
 use super::shapes::ExecItem;
 use crate::shapes::ChangedFile;
 use atoll_provider::{Changed, ExecReport, OutputStream};
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, sse};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;
@@ -117,11 +117,10 @@ impl Encoder {
         waiting.min().unwrap_or(self.next)
     }
 
-    /// Any event but output. JSON has no line ends of its own.
+    /// Any event but output.
     fn push(&self, out: &mut String, event: &impl Serialize) {
         let event = serde_json::to_string(event).unwrap_or_default();
-        // Writing to a string cannot fail.
-        let _ = write!(out, "id: {}\ndata: {event}\n\n", self.resume());
+        sse::write(out, Some(self.resume()), None, |out| out.push_str(&event));
     }
 
     pub(super) fn started(&self, out: &mut String, report: ExecReport) {
@@ -222,30 +221,42 @@ impl Encoder {
         }
     }
 
-    fn head(&self, out: &mut String, stream: OutputStream, (offset, end): (u64, u64), length: usize) {
-        let (id, name) = (self.resume(), name(stream));
-        let _ = write!(out, "id: {id}\ndata: {{\"type\":\"{name}\",\"offset\":{offset},");
-        // The other output's bytes lie between those of one character.
-        if end - offset != length as u64 {
-            let _ = write!(out, "\"next\":{end},");
-        }
+    /// An event of so many bytes of output; `rest` appends the output itself.
+    fn put(
+        &self,
+        out: &mut String,
+        stream: OutputStream,
+        (offset, end): (u64, u64),
+        length: usize,
+        rest: impl FnOnce(&mut String),
+    ) {
+        sse::write(out, Some(self.resume()), None, |out| {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "{{\"type\":\"{}\",\"offset\":{offset},", name(stream));
+            // The other output's bytes lie between those of one character.
+            if end - offset != length as u64 {
+                let _ = write!(out, "\"next\":{end},");
+            }
+            rest(out);
+            out.push_str("\"}");
+        });
     }
 
     fn text(&self, out: &mut String, stream: OutputStream, span: (u64, u64), data: &[u8]) {
         let Ok(text) = std::str::from_utf8(data) else { return self.binary(out, stream, span, data) };
         out.reserve(data.len() + data.len() / 8 + 128);
-        self.head(out, stream, span, data.len());
-        out.push_str("\"data\":\"");
-        escape(out, text);
-        out.push_str("\"}\n\n");
+        self.put(out, stream, span, data.len(), |out| {
+            out.push_str("\"data\":\"");
+            escape(out, text);
+        });
     }
 
     fn binary(&self, out: &mut String, stream: OutputStream, span: (u64, u64), data: &[u8]) {
         out.reserve(data.len() * 4 / 3 + 160);
-        self.head(out, stream, span, data.len());
-        out.push_str("\"encoding\":\"base64\",\"data\":\"");
-        STANDARD.encode_string(data, out);
-        out.push_str("\"}\n\n");
+        self.put(out, stream, span, data.len(), |out| {
+            out.push_str("\"encoding\":\"base64\",\"data\":\"");
+            STANDARD.encode_string(data, out);
+        });
     }
 }
 

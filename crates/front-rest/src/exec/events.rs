@@ -2,17 +2,13 @@
 //! fits into one buffer here, and slows nobody.
 
 use super::encode::Encoder;
-use crate::listen::Ending;
+use crate::{event_stream::event_stream, listen::Ending};
 use atoll_core::{ExecFollow, ExecUpdate};
 use atoll_provider::OutputStream;
-use atoll_types::{Error, ErrorCode, Result};
-use axum::{
-    body::Body,
-    http::{HeaderValue, header},
-    response::{IntoResponse, Response},
-};
+use atoll_types::{Error, ErrorCode, Result, sse};
+use axum::response::Response;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
-use std::{convert::Infallible, pin::Pin, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 /// A silent connection says that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -74,16 +70,7 @@ pub(super) fn respond(follow: ExecFollow, wish: OutputRequest, ending: Ending) -
         updates: updates(follow),
         done: false,
     };
-    let body = stream::unfold(sender, |mut sender| async {
-        let events = sender.next().await?;
-        Some((Ok::<_, Infallible>(bytes::Bytes::from(events)), sender))
-    });
-    let mut response = Body::from_stream(body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // Proxies that collect answers would keep them from whoever waits.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    event_stream(stream::unfold(sender, |mut sender| async { Some((sender.next().await?, sender)) }))
 }
 
 impl Sender {
@@ -104,7 +91,7 @@ impl Sender {
                     self.grip.detach();
                     self.fail(&mut out, &server_ends());
                 }
-                () = tokio::time::sleep(KEEP_ALIVE) => return Some(": it still runs\n\n".into()),
+                () = tokio::time::sleep(KEEP_ALIVE) => return Some(sse::alive("it still runs", None)),
             }
             while !self.done && out.len() < TOGETHER {
                 let Some(update) = self.updates.next().now_or_never() else { break };

@@ -2,18 +2,13 @@
 //! does not read holds what the core keeps of the cell, and slows nobody.
 
 use super::shapes::{CellResult, DisplayItem};
-use crate::listen::Ending;
+use crate::{event_stream::event_stream, listen::Ending};
 use atoll_core::{CellEvent, CellFollow, CellOutcome, CellStream};
-use atoll_types::{Error, ErrorCode, Result};
-use axum::{
-    body::Body,
-    http::{HeaderValue, header},
-    response::{IntoResponse, Response},
-};
-use bytes::Bytes;
+use atoll_types::{Error, ErrorCode, Result, sse};
+use axum::response::Response;
 use futures_util::stream;
 use serde::Serialize;
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
 /// A silent connection says that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -35,9 +30,10 @@ struct Reason<'a> {
     message: &'a str,
 }
 
-/// JSON has no line ends of its own.
 fn line(event: &Event) -> String {
-    format!("data: {}\n\n", serde_json::to_string(event).unwrap_or_default())
+    let (json, mut out) = (serde_json::to_string(event).unwrap_or_default(), String::new());
+    sse::write(&mut out, None, None, |out| out.push_str(&json));
+    out
 }
 
 fn failed(error: &Error) -> String {
@@ -54,16 +50,7 @@ struct Sender {
 /// An answer of events, to the cell's end.
 pub(super) fn respond(follow: CellFollow, ending: Ending) -> Response {
     let sender = Sender { follow, ending, started: false, done: false };
-    let body = stream::unfold(sender, |mut sender| async {
-        let events = sender.next().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(events)), sender))
-    });
-    let mut response = Body::from_stream(body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // Proxies that collect answers would keep them from whoever waits.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
+    event_stream(stream::unfold(sender, |mut sender| async { Some((sender.next().await?, sender)) }))
 }
 
 impl Sender {
@@ -83,7 +70,7 @@ impl Sender {
                 let message = "the server ends; the cell goes on";
                 return Some(failed(&Error::new(ErrorCode::Unavailable, message)));
             }
-            () = tokio::time::sleep(KEEP_ALIVE) => return Some(": it still runs\n\n".into()),
+            () = tokio::time::sleep(KEEP_ALIVE) => return Some(sse::alive("it still runs", None)),
         };
         Some(self.written(event))
     }
