@@ -172,11 +172,7 @@ async fn pass_signals(guest: Guest, id: ExecId) {
 fn explain(report: &ExecReport) -> u8 {
     if let Some(failure) = &report.failure {
         eprintln!("atoll: {}", failure.message);
-        return match (failure.stage.as_str(), failure.errno) {
-            ("exec", 2) => 127,
-            ("exec", _) => 126,
-            _ => FAULT,
-        };
+        return if failure.stage == "exec" { report.shell_code().as_u8() } else { FAULT };
     }
     if report.oom_killed {
         eprintln!("atoll: the memory limit ended the command; give it more with --memory");
@@ -187,5 +183,5 @@ fn explain(report: &ExecReport) -> u8 {
     if report.dropped_bytes > 0 {
         eprintln!("atoll: {} bytes of output were dropped", report.dropped_bytes);
     }
-    u8::try_from(report.shell_code()).unwrap_or(u8::MAX)
+    report.shell_code().as_u8()
 }

@@ -437,7 +437,7 @@ fn ended_event(owner: String, sandbox: SandboxId, report: Option<&ExecReport>) -
         None => serde_json::json!({}),
         Some(report) => serde_json::json!({
             "exec_id": report.id.to_string(),
-            "exit_code": report.shell_code(),
+            "exit_code": report.shell_code().get(),
             "duration_ms": u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
         }),
     };
@@ -460,14 +460,14 @@ impl Drop for OutputAudit {
 fn told(report: &ExecReport) -> End {
     let micros = |d: std::time::Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
     let mut end = End::new(Outcome::Ok, micros(report.duration));
-    end.exit_code = Some(report.shell_code());
+    end.exit_code = Some(report.shell_code().get());
     end.signal = report.signal;
     end.cpu_us = Some(micros(report.cpu_user).saturating_add(micros(report.cpu_system)));
     end.peak_memory = Some(report.max_rss_bytes);
     if let Some(failure) = &report.failure {
         end.outcome = Outcome::Failed;
         end = end.because(Problem { code: "exec_failed".into(), message: failure.message.clone() });
-    } else if report.shell_code() != 0 {
+    } else if !report.shell_code().is_success() {
         end.outcome = Outcome::Failed;
     }
     end

@@ -77,7 +77,7 @@ struct Command {
 
 impl Command {
     fn of(report: &ExecReport) -> Self {
-        let exit_code = report.ended.then(|| report.shell_code());
+        let exit_code = report.ended.then(|| report.shell_code().get());
         Self { success: true, command_id: report.id.to_string(), running: !report.ended, exit_code }
     }
 }
@@ -252,7 +252,7 @@ impl Extra {
             }
             let report = self.core.get_exec(&who.caller, sandbox, found.report.id).await?;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let exit_code = report.ended.then(|| report.shell_code());
+            let exit_code = report.ended.then(|| report.shell_code().get());
             json_of(&Printed {
                 success: true,
                 running: !report.ended,

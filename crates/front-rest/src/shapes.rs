@@ -8,7 +8,7 @@ use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
 use atoll_provider::{Entry, EntryKind};
 use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
 use atoll_types::time::rfc3339;
-pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult, exit_code};
+pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

@@ -9,9 +9,6 @@ use crate::{
 };
 use atoll_core::{ExecCommand, ExecOutcome};
 
-/// What a shell calls a command whose time was up.
-const TIMED_OUT: i32 = 124;
-
 impl Sessions {
     pub(crate) async fn terminal(&self, who: &ToolCaller, input: ExecuteTerminal) -> ToolResult {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
@@ -52,6 +49,5 @@ fn executed(outcome: &ExecOutcome, seconds: u32) -> CommandExecuted {
         let line = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
         stderr = format!("{stderr}{line}{notice}");
     }
-    let exit_code = if report.timed_out { TIMED_OUT } else { report.shell_code() };
-    CommandExecuted { exit_code, stdout, stderr }
+    CommandExecuted { exit_code: report.shell_code().get(), stdout, stderr }
 }

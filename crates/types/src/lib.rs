@@ -7,6 +7,7 @@ mod bucket;
 mod death;
 pub mod egress_address;
 mod error;
+mod exit_code;
 mod id;
 mod limits;
 pub mod lines;
@@ -22,6 +23,7 @@ mod usage;
 pub use bucket::{Rate, TokenBucket};
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
+pub use exit_code::ExitCode;
 pub use id::{
     CellId, CheckpointId, ContainerId, ExecId, IdError, KernelId, KeyId, OperationId, SandboxId, VolumeId,
 };

@@ -8,6 +8,7 @@ use crate::{Failure, args::Shell, resolve, terminal};
 use atoll_client::{
     Client, Error, OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput, Uuid,
 };
+use atoll_types::ExitCode;
 use keys::{Keys, Typed};
 use rustix::process::{Signal, getpid, kill_process};
 use std::{
@@ -218,7 +219,7 @@ impl ShellSession {
             }
             End::Signal(number) => {
                 again();
-                Ok(u8::try_from(128 + number).unwrap_or(u8::MAX))
+                Ok(ExitCode::signal(number).as_u8())
             }
             End::Failed(failure) if failure.is_broken_pipe() => Ok(0),
             End::Failed(failure) => {

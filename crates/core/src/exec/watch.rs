@@ -49,7 +49,7 @@ type End = (i64, Option<u64>, Option<i32>);
 fn figures(report: &ExecReport) -> End {
     let millis = u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX);
     let at = i64::try_from(report.started_unix_ms.saturating_add(millis)).unwrap_or(i64::MAX);
-    (at, Some(millis), Some(report.shell_code()))
+    (at, Some(millis), Some(report.shell_code().get()))
 }
 
 /// An end as it is noted: what the sandbox says is not to lie in the future.

@@ -9,7 +9,7 @@ use crate::{Caller, Core, EgressView, ExecCommand};
 use atoll_egress::Mode;
 use atoll_kernels::Language;
 use atoll_store::SandboxId;
-use atoll_types::{Error, Result};
+use atoll_types::{Error, ExitCode, Result};
 use std::collections::BTreeMap;
 
 const DEFAULT_SECONDS: u64 = 600;
@@ -61,8 +61,8 @@ impl Core {
             stderr.push_str(line);
             stderr.push('\n');
         };
-        let success = report.shell_code() == 0;
-        let not_there = report.failure.as_ref().is_some_and(|failure| failure.errno == 2);
+        let success = report.shell_code().is_success();
+        let not_there = report.failure.is_some() && report.shell_code() == ExitCode::NOT_FOUND;
         match packages::hint(*language, &String::from_utf8_lossy(&outcome.stderr), not_there) {
             Some(hint) => add(hint),
             None if report.timed_out => add("it took longer than allowed"),

@@ -1,6 +1,5 @@
 //! A command on the wire.
 
-use crate::shapes::exit_code;
 use atoll_provider::{ExecReport, StartFailure, TerminalSize};
 use atoll_types::time::rfc3339;
 use serde::Serialize;
@@ -68,7 +67,7 @@ fn millis(time: std::time::Duration) -> u64 {
 
 impl From<ExecReport> for ExecItem {
     fn from(report: ExecReport) -> Self {
-        let exit_code = report.ended.then(|| exit_code(&report));
+        let exit_code = report.ended.then(|| report.shell_code().get());
         let ExecReport {
             id,
             ended,

@@ -3,7 +3,7 @@
 use super::Map;
 use crate::{exec::json_pieces, idempotency::Rendered};
 use atoll_core::{ExecCommand, ExecOutcome};
-use atoll_provider::{Changed, ExecReport, FileAction, FileChange};
+use atoll_provider::{Changed, FileAction, FileChange};
 use axum::{
     body::Body,
     http::{StatusCode, header},
@@ -133,16 +133,6 @@ impl From<FileChange> for ChangedFile {
     }
 }
 
-/// The exit code of a command that has ended. A program that is not there is an ordinary failure of a
-/// command line, as a shell has it.
-pub(crate) fn exit_code(report: &ExecReport) -> i32 {
-    match &report.failure {
-        Some(failure) if failure.errno == 2 => 127,
-        Some(_) => 126,
-        None => report.shell_code(),
-    }
-}
-
 /// The answer to a command. Outputs of some size are encoded while they are sent: as JSON they can be six times as
 /// large, and a client may read slowly.
 pub(crate) struct ExecAnswer(pub(crate) ExecOutcome);
@@ -157,7 +147,7 @@ impl ExecAnswer {
         let changed = changed.clone().unwrap_or(Changed { files: Vec::new(), truncated: true });
         ExecResult {
             exec_id: report.id.to_string(),
-            exit_code: exit_code(report),
+            exit_code: report.shell_code().get(),
             stdout,
             stderr,
             duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),

@@ -153,7 +153,7 @@ async fn print(
                 }
             }
             Ok(Some(ExecEvent::Ended(report))) => {
-                let exit = ServerFrame::Exit { exit_code: report.shell_code(), signal: report.signal };
+                let exit = ServerFrame::Exit { exit_code: report.shell_code().get(), signal: report.signal };
                 say(sink, &exit).await.ok()?;
                 return Some(CloseReason::of(CloseCode::Normal));
             }

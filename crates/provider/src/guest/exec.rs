@@ -6,7 +6,7 @@ use super::{
     command::{Command, Program, TerminalSize},
 };
 use atoll_guest_proto::v1;
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, ExitCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -84,14 +84,13 @@ pub struct ExecReport {
 }
 
 impl ExecReport {
-    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal.
+    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal, 127 for a
+    /// program that is not there and 126 for one that cannot be started.
     #[must_use]
-    pub fn shell_code(&self) -> i32 {
-        match (self.timed_out, self.exit_code, self.signal) {
-            (true, ..) => 124,
-            (false, Some(code), _) => code,
-            (false, None, Some(signal)) => 128 + signal,
-            (false, None, None) => 127,
+    pub fn shell_code(&self) -> ExitCode {
+        match &self.failure {
+            Some(failure) => ExitCode::not_started(failure.errno),
+            None => ExitCode::ended(self.timed_out, self.exit_code, self.signal),
         }
     }
 

@@ -80,6 +80,23 @@ fn what_cannot_start_is_an_error_before_the_first_event() {
 }
 
 #[test]
+fn a_program_that_cannot_be_executed_has_one_exit_code_everywhere() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let id = path.rsplit('/').next().unwrap();
+    let refused = server.ask("POST", &format!("{path}/exec"), r#"{"arguments":["/etc/passwd"]}"#).json();
+    assert_eq!(refused["exit_code"], 126, "{refused}");
+    eventually("the note", || noted(&server, &path) == [("/etc/passwd".to_owned(), 126.into())]);
+    let rows =
+        server.ask("GET", &format!("/api/v1/audit?sandbox_id={id}&kind=exec&exit_code=126"), "").json();
+    assert_eq!(rows["entries"].as_array().map(Vec::len), Some(1), "{rows}");
+    eventually("the event", || {
+        let told = server.ask("GET", &format!("/api/v1/events?sandbox_id={id}&kind=exec.ended"), "").json();
+        told["events"][0]["data"]["exit_code"] == 126
+    });
+}
+
+#[test]
 fn text_is_never_cut_and_bytes_are_base64() {
     let server = Server::start();
     let path = server.create("{}");
