@@ -15,7 +15,6 @@ pub(crate) enum Status {
     Stopped,
     Dead,
     Destroyed,
-    Error,
 }
 
 impl Status {
@@ -27,7 +26,6 @@ impl Status {
             Self::Stopped => "stopped",
             Self::Dead => "dead",
             Self::Destroyed => "destroyed",
-            Self::Error => "error",
         }
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn all_about_one() {
         let sandbox: Sandbox = serde_json::from_value(serde_json::json!({
-            "id": "3f2a11bc-0000-4000-8000-000000000001", "status": "error", "status_reason": "bad\nluck",
+            "id": "3f2a11bc-0000-4000-8000-000000000001", "status": "dead", "status_reason": "bad\nluck",
             "image": "host", "user_name": "ann", "created_at": "then", "last_activity_at": "now",
             "memory_mb": 1536, "cpu_cores": 2.0, "disk_mb": 1024, "processes": 512,
             "idle_timeout_seconds": 1800, "labels": { "a": "b" }, "volume_name": "v1",
@@ -80,7 +80,7 @@ mod tests {
         .unwrap();
         insta::assert_snapshot!(rendered(&sandbox), @r"
         Id            3f2a11bc-0000-4000-8000-000000000001
-        Status        error (bad\nluck)
+        Status        dead (bad\nluck)
         Image         host
         Labels        a=b
         Owner         ann

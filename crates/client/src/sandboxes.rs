@@ -71,7 +71,7 @@ pub struct PatchSandbox {
 #[allow(missing_docs)]
 pub struct Sandbox {
     pub id: Uuid,
-    /// creating, running, paused, stopped, dead, destroyed, error, or one that came later.
+    /// creating, running, paused, stopped, dead, destroyed, or one that came later.
     pub status: String,
     #[serde(default)]
     pub status_reason: Option<String>,

@@ -5,11 +5,11 @@
 //! [`crate::reconcile`] can compare with the world.
 
 mod claim;
-mod registry;
 mod end;
 mod files;
 mod patch;
 mod pause;
+mod registry;
 mod step;
 
 use crate::{
@@ -22,10 +22,10 @@ use crate::{
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, time::now_ms};
-pub(crate) use registry::SandboxRegistry;
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::Patch;
+pub(crate) use registry::SandboxRegistry;
 use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -179,7 +179,9 @@ impl SandboxActor {
             SandboxRequest::Use { by, reply } => _ = reply.send(self.acquire(by).await),
             SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
             SandboxRequest::Awake(reply) => self.awake(reply).await,
-            SandboxRequest::Run { new, by, reservation, reply } => _ = reply.send(self.run(new, by, reservation).await),
+            SandboxRequest::Run { new, by, reservation, reply } => {
+                _ = reply.send(self.run(new, by, reservation).await)
+            }
             SandboxRequest::PoolClaim(claim, reply) => _ = reply.send(self.claim(*claim).await),
             SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
             SandboxRequest::Stop(reply) => _ = reply.send(self.stop(None).await),
@@ -230,14 +232,11 @@ impl SandboxActor {
             Error::new(ErrorCode::NotRunning, message)
         };
         match (record.status, record.container) {
-            (Status::Ready | Status::Running | Status::Paused, Some(id)) => {
-                match self.find_container(&record, id).await {
-                    Ok(container) => Ok(container),
-                    Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
-                        self.on_death(&error.death.clone().unwrap_or_else(Death::lost)).await;
-                        Err(error)
-                    }
-                    Err(error) => Err(error),
+            (Status::Ready | Status::Paused, Some(id)) => match self.find_container(&record, id).await {
+                Ok(container) => Ok(container),
+                Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
+                    self.on_death(&error.death.clone().unwrap_or_else(Death::lost)).await;
+                    Err(error)
                 }
                 Err(error) => Err(error),
             },
@@ -272,11 +271,16 @@ impl SandboxActor {
         self.shared.admission.stopped(self.id);
     }
 
-    async fn run(&mut self, new: bool, by: &'static str, reservation: Option<Reservation>) -> Result<RunOutcome> {
+    async fn run(
+        &mut self,
+        new: bool,
+        by: &'static str,
+        reservation: Option<Reservation>,
+    ) -> Result<RunOutcome> {
         let record = self.whole_record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            Status::Ready | Status::Running if self.container(by).await.is_ok() => {
+            Status::Ready if self.container(by).await.is_ok() => {
                 return Ok(RunOutcome::Runs(Box::new(self.record().await?)));
             }
             Status::Paused => match self.container(by).await {
@@ -287,7 +291,9 @@ impl SandboxActor {
             },
             _ => {}
         }
-        let Some(reservation) = reservation.filter(|reservation| reservation.covers(&Need::of(&record.limits))) else {
+        let Some(reservation) =
+            reservation.filter(|reservation| reservation.covers(&Need::of(&record.limits)))
+        else {
             return Ok(RunOutcome::NeedsReservation(Box::new(record)));
         };
         match self.start(new).await {

@@ -127,7 +127,9 @@ impl Core {
         if before > now_ms() {
             return Err(Error::invalid("before", "before must not lie in the future"));
         }
-        let audited = self.audited(caller, OperationSpec::new("audit.cleanup").with(format!("before {before}"))).await?;
+        let audited = self
+            .audited(caller, OperationSpec::new("audit.cleanup").with(format!("before {before}")))
+            .await?;
         let result = self.ledger.cleanup(before, Some(audited.operation())).await;
         audited.done(result).await
     }

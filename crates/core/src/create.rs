@@ -2,10 +2,10 @@
 
 use crate::{
     Caller, Core, Environment,
-    operation::{AuditedOperation, OperationSpec},
-    ceiling::{TierCeiling, ExplicitFields},
     actor::Patch,
+    ceiling::{ExplicitFields, TierCeiling},
     kernels::check_packages,
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;

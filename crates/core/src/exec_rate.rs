@@ -1,6 +1,6 @@
 //! How often an owner may start a command, by its plan. Where it has to wait the answer says for how long.
 
-use crate::{runtime_settings::Quota, rate::Rates};
+use crate::{rate::Rates, runtime_settings::Quota};
 use atoll_types::{Error, ErrorCode, Rate, Result};
 use std::time::Instant;
 

@@ -3,8 +3,8 @@
 
 use crate::{
     Caller, Core, CreateSandbox, Created, SessionNetwork,
-    operation::OperationSpec,
     actor::{Step, StepTarget},
+    operation::OperationSpec,
 };
 use atoll_store::SandboxId;
 use atoll_types::{ErrorCode, Limits, Result};
@@ -74,7 +74,8 @@ impl Core {
         request.cpu_cores.get_or_insert(f64::from(cpu_millis) / 1000.0);
         request.processes.get_or_insert(processes);
         let image = request.image.as_deref().unwrap_or(&self.settings.default_image);
-        (request.network_enabled, request.egress) = self.egress_sessions.for_session(caller, image, network)?;
+        (request.network_enabled, request.egress) =
+            self.egress_sessions.for_session(caller, image, network)?;
         self.create_with_id(caller, id, request).await
     }
 

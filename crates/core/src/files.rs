@@ -54,7 +54,12 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         let Some(mut audited) = self.audited.take() else { return };
         audited.moved(self.read);
-        audited.note(transfer(self.sandbox, ActivityKind::Download, std::mem::take(&mut self.path), self.read));
+        audited.note(transfer(
+            self.sandbox,
+            ActivityKind::Download,
+            std::mem::take(&mut self.path),
+            self.read,
+        ));
         let result = self.failed.take().map_or(Ok(()), Err);
         tokio::spawn(async move { audited.done(result).await });
     }
@@ -111,7 +116,11 @@ impl Core {
     }
 
     /// The container of an operation that was begun.
-    pub(crate) async fn reach_in(&self, audited: &AuditedOperation, paths: &[&str]) -> Result<Arc<dyn Container>> {
+    pub(crate) async fn reach_in(
+        &self,
+        audited: &AuditedOperation,
+        paths: &[&str],
+    ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
         self.registry.files(audited.record()?.id).await
     }
@@ -228,7 +237,8 @@ impl Core {
         to: &str,
         overwrite: bool,
     ) -> Result<Entry> {
-        let audited = self.audited(caller, OperationSpec::to("file.move", id).with(from).and("to", to)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to("file.move", id).with(from).and("to", to)).await?;
         let result = async {
             let container = self.reach_in(&audited, &[from, to]).await?;
             let entry = container.guest().rename(from, to, overwrite).await?;

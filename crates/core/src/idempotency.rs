@@ -1,7 +1,7 @@
 //! Requests that may be repeated: the store decides who carries one out.
 
 use crate::{Caller, Core};
-use atoll_store::{ReplyState, StoredReply, SandboxId, Sealed, Ticket};
+use atoll_store::{ReplyState, SandboxId, Sealed, StoredReply, Ticket};
 use atoll_types::{Result, time::now_ms};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -36,7 +36,12 @@ fn context(owner: &str, key: &str) -> String {
 
 impl Core {
     /// Where a request with this key stands.
-    pub async fn begin_idempotent(&self, caller: &Caller, key: &str, request: [u8; 32]) -> Result<ReplyState> {
+    pub async fn begin_idempotent(
+        &self,
+        caller: &Caller,
+        key: &str,
+        request: [u8; 32],
+    ) -> Result<ReplyState> {
         let begun = self.store.begin_idempotent(&caller.owner, key, request, now_ms()).await?;
         let ReplyState::Done(StoredReply { status, body }) = begun else { return Ok(begun) };
         let context = context(&caller.owner, key);

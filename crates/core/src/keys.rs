@@ -240,7 +240,12 @@ impl Core {
         audited.done(result).await
     }
 
-    async fn create_key_as(&self, audited: &AuditedOperation, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
+    async fn create_key_as(
+        &self,
+        audited: &AuditedOperation,
+        caller: &Caller,
+        new: NewKey,
+    ) -> Result<IssuedKey> {
         audited.allowed()?;
         checked("name", &new.name, 100)?;
         if let Some(owner) = &new.owner {

@@ -5,20 +5,20 @@
 //! task's queue, so two callers can never start, stop or destroy at the same time. Commands and files
 //! only ask it for the container and then work beside it.
 
-mod extension;
-mod operation;
+mod actor;
 mod admin;
 mod admission;
 mod answers;
+mod audit;
 mod caller;
 mod ceiling;
 mod changes;
 mod create;
-mod actor;
 mod egress;
 mod events;
 mod exec;
 mod exec_rate;
+mod extension;
 mod files;
 mod idempotency;
 mod kernels;
@@ -26,21 +26,20 @@ mod keys;
 mod leash;
 mod lifecycle;
 mod list;
-mod runtime_settings;
+mod operation;
 mod pool;
 mod ports;
 mod preview;
 mod rate;
 mod reconcile;
+mod runtime_settings;
 mod settings;
 mod starting;
 mod terminal;
 mod tools;
-mod audit;
 mod usage;
 mod vault;
 
-pub use extension::ExtensionOperation;
 pub use admin::{BulkAction, BulkOutcome, BulkTarget};
 pub use admission::Machine;
 pub use answers::{ConnectionLimits, HeldAnswer};
@@ -53,6 +52,7 @@ pub use atoll_kernels::{
     CellError, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion, Display,
     KernelInfo, KernelStatus, Language, OutputLimits,
 };
+pub use audit::{AuditExport, KeptOutput, KeptOutputs};
 pub use caller::Caller;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use egress::{EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
@@ -61,6 +61,7 @@ pub use exec::{
     ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
     MAX_TIMEOUT_SECONDS, OutputTail,
 };
+pub use extension::ExtensionOperation;
 pub use files::Download;
 pub use files::FILES_PER_PAGE;
 pub use kernels::{
@@ -69,23 +70,22 @@ pub use kernels::{
 };
 pub use keys::{IssuedKey, NewKey, owner_id, recover_admin};
 pub use lifecycle::Clock;
-pub use runtime_settings::{RuntimeSettings, OnShutdown, Plan, PoolSize, Preset, SettingsView, Source};
 pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
 pub use ports::Port;
 pub use preview::PreviewToken;
 pub use rate::Rates;
+pub use runtime_settings::{OnShutdown, Plan, PoolSize, Preset, RuntimeSettings, SettingsView, Source};
 pub use settings::CoreSettings;
 pub use terminal::{Keyboard, Terminal, TerminalRequest};
 pub use tools::{Archive, Findings, Matches, WatchStream};
-pub use audit::{AuditExport, KeptOutput, KeptOutputs};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 
+use actor::SandboxRegistry;
 use atoll_audit::Ledger;
 use atoll_provider::Provider;
 use atoll_store::{SandboxId, SandboxRecord, Store};
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
-use actor::SandboxRegistry;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -150,7 +150,8 @@ impl Core {
             Arc::clone(&managers),
         );
         let running: Arc<egress::Running> = Arc::default();
-        let egress_sessions = egress::EgressSessions::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
+        let egress_sessions =
+            egress::EgressSessions::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
         let activity_tracker: Arc<lifecycle::ActivityTracker> = Arc::default();
         let registry = Arc::new(SandboxRegistry::new(
             Arc::clone(&store),

@@ -90,7 +90,18 @@ pub(crate) struct AuditedOperation {
 impl Core {
     /// Writes that something is about to be done. Where that cannot be written it must not be done.
     pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
-        let OperationSpec { kind, reads, sandbox, new, detail, directory, variables, extra, mut secrets, exec } = what;
+        let OperationSpec {
+            kind,
+            reads,
+            sandbox,
+            new,
+            detail,
+            directory,
+            variables,
+            extra,
+            mut secrets,
+            exec,
+        } = what;
         let own = !secrets.is_empty();
         let mut record = match sandbox {
             Some(id) if !new => self.visible(caller, id).await.map(Some),

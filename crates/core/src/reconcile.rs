@@ -104,7 +104,7 @@ impl Core {
 
     async fn settle(&self, record: &SandboxRecord, state: Option<State>) -> Result<()> {
         let (status, reason) = match (record.status, state) {
-            (Status::Ready | Status::Running, Some(State::Running)) => return Ok(()),
+            (Status::Ready, Some(State::Running)) => return Ok(()),
             (Status::Paused, Some(State::Paused)) => return Ok(()),
             // Cut off between the one and its record.
             (_, Some(State::Paused)) => {
@@ -119,7 +119,7 @@ impl Core {
                 (Status::Stopped, Some("the server ended while it started".to_owned()))
             }
             (_, Some(State::Dead(death))) => (Status::Dead, Some(death.reason())),
-            (Status::Dead | Status::Error, None) => return Ok(()),
+            (Status::Dead, None) => return Ok(()),
             (_, _) => (Status::Dead, Some("its container was gone when the server started".to_owned())),
         };
         let lives = matches!(status, Status::Ready | Status::Paused);

@@ -4,8 +4,8 @@
 
 use crate::{
     Caller, Core, Created,
-    admission::{Need, Reservation, Turn},
     actor::{PoolClaim, RunOutcome},
+    admission::{Need, Reservation, Turn},
     pool::PooledContainer,
     vault::Environment,
 };
@@ -62,7 +62,12 @@ impl Core {
     }
 
     /// Records a new sandbox that has a reservation and starts it, in a container of the pool where there is one.
-    async fn make(&self, mut new: NewSandbox, reservation: Reservation, warm: Option<PooledContainer>) -> Result<CreateOutcome> {
+    async fn make(
+        &self,
+        mut new: NewSandbox,
+        reservation: Reservation,
+        warm: Option<PooledContainer>,
+    ) -> Result<CreateOutcome> {
         let id = new.id;
         if let Some(warm) = &warm {
             (new.container, new.volume) = (Some(warm.id()), warm.volume());
@@ -94,10 +99,16 @@ impl Core {
     }
 
     /// Sets live what was not known when a container of the pool was made.
-    async fn hand_over(&self, warm: &PooledContainer, limits: Limits, environment: Environment) -> Result<()> {
+    async fn hand_over(
+        &self,
+        warm: &PooledContainer,
+        limits: Limits,
+        environment: Environment,
+    ) -> Result<()> {
         let unable = || Error::internal("the container cannot be handed over");
         let power = warm.container().claimable().ok_or_else(unable)?;
-        let variables: BTreeMap<_, _> = self.egress_sessions.variables().chain(environment.variables).collect();
+        let variables: BTreeMap<_, _> =
+            self.egress_sessions.variables().chain(environment.variables).collect();
         power.claim(limits, variables.clone()).await?;
         self.pool.configure(warm, variables).await
     }

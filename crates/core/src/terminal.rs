@@ -3,10 +3,10 @@
 
 use crate::{
     Caller, Core,
-    operation::{AuditedOperation, OperationSpec},
     exec::LONGEST_COMMAND,
     leash::Leash,
     lifecycle::ActivityGuard,
+    operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
@@ -195,7 +195,8 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let audited = self.audited(caller, OperationSpec::to("terminal.attach", id).and("exec_id", exec)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to("terminal.attach", id).and("exec_id", exec)).await?;
         let result = self.attach_in(&audited, caller, exec, from).await;
         audited.done(result).await
     }

@@ -53,7 +53,7 @@ pub(crate) struct ListParams {
     page: Option<u64>,
     #[param(minimum = 1, maximum = 200)]
     page_size: Option<u32>,
-    /// One or several, separated by commas: creating, running, paused, stopped, dead, destroyed, error.
+    /// One or several, separated by commas: creating, running, paused, stopped, dead, destroyed.
     status: Option<String>,
     /// Part of an id, image, session key, owner's name or label.
     search: Option<String>,

@@ -155,7 +155,7 @@ pub(crate) struct Sandbox {
     id: Uuid,
     user_id: String,
     user_name: String,
-    /// creating, running, paused, stopped, dead, destroyed or error.
+    /// creating, running, paused, stopped, dead or destroyed.
     status: &'static str,
     /// Why it has that status, where that needs saying.
     status_reason: Option<String>,
@@ -197,12 +197,11 @@ pub(crate) struct Sandbox {
 pub(crate) fn status_name(status: Status) -> &'static str {
     match status {
         Status::Provisioning => "creating",
-        Status::Ready | Status::Running => "running",
+        Status::Ready => "running",
         Status::Paused => "paused",
         Status::Stopped => "stopped",
         Status::Dead => "dead",
         Status::Destroyed => "destroyed",
-        Status::Error => "error",
     }
 }
 

@@ -90,7 +90,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MixesSandboxes, "decisions_are_found_by_what_they_are"),
     (Fault::MindsTheCaseOfHosts, "decisions_are_found_by_what_they_are"),
     (Fault::AddsUpTheRefused, "decisions_add_up_and_go_with_their_rows"),
-    (Fault::TellsOfEveryCommand, "a_change_of_status_is_told_with_its_reason"),
+    (Fault::TellsOfWhatStays, "a_change_of_status_is_told_with_its_reason"),
     (Fault::ForgetsTheReason, "a_change_of_status_is_told_with_its_reason"),
     (Fault::TellsOfFailures, "what_failed_is_not_told"),
     (Fault::StartsOverWithEvents, "events_go_on_after_an_id"),

@@ -68,20 +68,17 @@ pub struct EventPage {
     pub newest: u64,
 }
 
-/// What a change of status is told as; `None`: not at all. A sandbox in which something runs is as ready
-/// as one in which nothing does, and telling of each command twice would be noise.
+/// What a change of status is told as; `None`: not at all, for it is the status that it was.
 #[must_use]
 pub fn status_event(was: Option<Status>, status: Status) -> Option<&'static str> {
-    let kind = |status| match status {
+    (was != Some(status)).then_some(match status {
         Status::Provisioning => "starting",
-        Status::Ready | Status::Running => "ready",
+        Status::Ready => "ready",
         Status::Paused => "paused",
         Status::Stopped => "stopped",
         Status::Dead => "dead",
         Status::Destroyed => "destroyed",
-        Status::Error => "error",
-    };
-    (was.map(kind) != Some(kind(status))).then(|| kind(status))
+    })
 }
 
 /// What is told. Making a sandbox tells `created`, and its status too unless that is `provisioning`; a

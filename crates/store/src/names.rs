@@ -77,6 +77,8 @@ mod tests {
         for status in ToolStatus::ALL {
             assert_eq!(ToolStatus::from_name(status.as_str()), Some(*status));
         }
-        assert_eq!(Status::from_name("Ready"), None);
+        for never_written in ["Ready", "running", "error"] {
+            assert_eq!(Status::from_name(never_written), None);
+        }
     }
 }

@@ -11,10 +11,8 @@ names!(
     Status {
         /// It is being made.
         Provisioning = "provisioning",
-        /// Its container lives and nothing runs in it.
+        /// Its container lives.
         Ready = "ready",
-        /// Something runs in it.
-        Running = "running",
         /// Its container is frozen.
         Paused = "paused",
         /// Its container was ended; its volume waits.
@@ -23,8 +21,6 @@ names!(
         Dead = "dead",
         /// It is gone with its volume.
         Destroyed = "destroyed",
-        /// It could not be made or kept.
-        Error = "error",
     }
 );
 

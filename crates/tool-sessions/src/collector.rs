@@ -48,11 +48,9 @@ fn fate(seen: &Seen<'_>, clock: &Clock, runtime_settings: &RuntimeSettings) -> C
         ToolStatus::Dead if idle >= orphan => CollectDecision::Ends("it was dead".into()),
         _ if idle >= patience => CollectDecision::Ends(format!("idle for {} seconds", patience.as_secs())),
         ToolStatus::Running => match sandbox {
-            Some(SandboxRecord {
-                status: Status::Stopped | Status::Dead | Status::Error,
-                status_reason,
-                ..
-            }) => CollectDecision::Dies(status_reason.clone().unwrap_or_else(|| "its sandbox ended".into())),
+            Some(SandboxRecord { status: Status::Stopped | Status::Dead, status_reason, .. }) => {
+                CollectDecision::Dies(status_reason.clone().unwrap_or_else(|| "its sandbox ended".into()))
+            }
             _ => CollectDecision::Stays,
         },
         ToolStatus::Dead => CollectDecision::Stays,

@@ -110,10 +110,10 @@ impl Sessions {
         let gone = || "its sandbox is gone".to_owned();
         let Some(record) = record else { return Some(gone()) };
         match record.status {
-            Status::Stopped | Status::Dead | Status::Error | Status::Destroyed => {
+            Status::Stopped | Status::Dead | Status::Destroyed => {
                 Some(record.status_reason.unwrap_or_else(gone))
             }
-            Status::Provisioning | Status::Ready | Status::Running | Status::Paused => None,
+            Status::Provisioning | Status::Ready | Status::Paused => None,
         }
     }
 }

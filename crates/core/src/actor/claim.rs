@@ -2,7 +2,7 @@
 //! goes wrong here is put right by an ordinary start, which ends that container and makes another one on
 //! the same volume.
 
-use super::{PoolClaim, SandboxActor, RunOutcome};
+use super::{PoolClaim, RunOutcome, SandboxActor};
 use crate::pool::PooledContainer;
 use atoll_provider::{Container, ContainerSpec};
 use atoll_store::{ActivityKind, SandboxRecord};

@@ -4,7 +4,7 @@
 //! request, and before the sandbox is started, changed or destroyed.
 
 use super::{SandboxActor, claim::is_taken};
-use crate::lifecycle::{Quiet, ActivityGuard};
+use crate::lifecycle::{ActivityGuard, Quiet};
 use atoll_provider::{Container, ContainerSpec, State};
 use atoll_store::{SandboxRecord, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};

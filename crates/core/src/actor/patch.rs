@@ -26,8 +26,7 @@ impl SandboxActor {
     pub(super) async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
         let Patch { at_rest_only, limits, quota, environment, labels, idle_timeout_seconds, egress } = patch;
         let record = self.whole_record().await?;
-        let runs =
-            matches!(record.status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused);
+        let runs = matches!(record.status, Status::Provisioning | Status::Ready | Status::Paused);
         if at_rest_only && runs {
             let message =
                 "memory_mb, cpu_cores, env_vars and network_enabled change only while the sandbox is stopped";
@@ -71,7 +70,7 @@ impl SandboxActor {
         self.shared.admission.resize_disk(self.id, bytes, quota)?;
         let limits = Limits { disk_bytes: bytes, ..record.limits };
         let resized = match record.status {
-            Status::Ready | Status::Running | Status::Paused => self.resize_live(limits).await,
+            Status::Ready | Status::Paused => self.resize_live(limits).await,
             _ => self.resize_volume(record, bytes).await,
         };
         resized.map_err(|error| {

@@ -65,7 +65,7 @@ impl SandboxActor {
     pub(super) async fn pause(&mut self, reason: String) -> Result<SandboxRecord> {
         let record = self.whole_record().await?;
         match record.status {
-            Status::Ready | Status::Running => {}
+            Status::Ready => {}
             Status::Paused => return Ok(record),
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
             status => {

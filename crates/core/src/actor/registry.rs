@@ -1,6 +1,6 @@
 //! The asking side: where every sandbox's actor is found, and what can be asked of it.
 
-use super::{SandboxRequest, PoolClaim, SandboxActor, FileContainers, Patch, RunOutcome, Shared, Step};
+use super::{FileContainers, Patch, PoolClaim, RunOutcome, SandboxActor, SandboxRequest, Shared, Step};
 use crate::{
     Vault,
     admission::{Admission, Reservation},
@@ -38,8 +38,16 @@ impl SandboxRegistry {
         activity_tracker: Arc<ActivityTracker>,
     ) -> Self {
         let file_containers = FileContainers::default();
-        let shared =
-            Arc::new(Shared { store, provider, vault, admission, egress_sessions, pool, activity_tracker, file_containers });
+        let shared = Arc::new(Shared {
+            store,
+            provider,
+            vault,
+            admission,
+            egress_sessions,
+            pool,
+            activity_tracker,
+            file_containers,
+        });
         Self { shared, open: Arc::default() }
     }
 
@@ -83,7 +91,8 @@ impl SandboxRegistry {
 
     /// Starts a sandbox that was just recorded.
     pub(crate) async fn make(&self, id: SandboxId, reservation: Reservation) -> Result<RunOutcome> {
-        self.ask(id, |reply| SandboxRequest::Run { new: true, by: "", reservation: Some(reservation), reply }).await
+        self.ask(id, |reply| SandboxRequest::Run { new: true, by: "", reservation: Some(reservation), reply })
+            .await
     }
 
     /// Gives a sandbox that was just recorded with it a container of the pool, which was handed over or not.
@@ -92,7 +101,12 @@ impl SandboxRegistry {
     }
 
     /// Sees that a sandbox runs, if it does already, only stands still, or there is a reservation for it.
-    pub(crate) async fn run(&self, id: SandboxId, by: &'static str, reservation: Option<Reservation>) -> Result<RunOutcome> {
+    pub(crate) async fn run(
+        &self,
+        id: SandboxId,
+        by: &'static str,
+        reservation: Option<Reservation>,
+    ) -> Result<RunOutcome> {
         self.ask(id, |reply| SandboxRequest::Run { new: false, by, reservation, reply }).await
     }
 

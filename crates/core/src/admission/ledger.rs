@@ -182,14 +182,21 @@ impl CapacityLedger {
         let tally = self.owners.entry(owner.to_owned()).or_default();
         tally.sandboxes += 1;
         tally.disk_bytes = tally.disk_bytes.saturating_add(disk_bytes);
-        self.entries.insert(id, Entry { owner: owner.to_owned(), disk_bytes, live_settings: false, reservation: None });
+        self.entries.insert(
+            id,
+            Entry { owner: owner.to_owned(), disk_bytes, live_settings: false, reservation: None },
+        );
     }
 
     fn set_live(&mut self, id: SandboxId, live_settings: bool) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.live_settings != live_settings) else { return };
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.live_settings != live_settings)
+        else {
+            return;
+        };
         entry.live_settings = live_settings;
         let tally = self.owners.entry(entry.owner.clone()).or_default();
-        tally.live_settings = if live_settings { tally.live_settings + 1 } else { tally.live_settings.saturating_sub(1) };
+        tally.live_settings =
+            if live_settings { tally.live_settings + 1 } else { tally.live_settings.saturating_sub(1) };
     }
 
     /// Gives one what it needs of the machine.

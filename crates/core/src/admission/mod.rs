@@ -56,8 +56,8 @@ struct Inner {
 /// Whether a sandbox in this state holds something of the machine.
 fn holds(status: Status) -> bool {
     match status {
-        Status::Provisioning | Status::Ready | Status::Running | Status::Paused => true,
-        Status::Stopped | Status::Dead | Status::Destroyed | Status::Error => false,
+        Status::Provisioning | Status::Ready | Status::Paused => true,
+        Status::Stopped | Status::Dead | Status::Destroyed => false,
     }
 }
 
@@ -288,7 +288,11 @@ impl Reservation {
 
     /// Whether it holds at least this.
     pub(crate) fn covers(&self, need: &Need) -> bool {
-        self.admission.0.ledger().reservation(self.id).is_some_and(|reservation| need.beyond(&reservation).is_none())
+        self.admission
+            .0
+            .ledger()
+            .reservation(self.id)
+            .is_some_and(|reservation| need.beyond(&reservation).is_none())
     }
 
     /// A container sits in it from now on.

@@ -2,18 +2,18 @@
 //! itself is `atoll_egress`; here is one owner of every gate ([`EgressSessions`]), the rules of who may allow what
 //! ([`policy`]), and the way of each decision into the audit trail ([`decision_queue`], [`decision_writer`], [`running`]).
 
-mod sessions;
-mod network;
 mod decision_queue;
+mod decision_writer;
+mod network;
 mod policy;
 mod running;
-mod decision_writer;
+mod sessions;
 mod view;
 
-pub(crate) use sessions::EgressSessions;
 pub use network::EgressToken;
 pub use policy::SessionNetwork;
 pub(crate) use running::{Entered, EnteredCell, Running, Secrets};
+pub(crate) use sessions::EgressSessions;
 pub use view::{EgressView, Refusals};
 
 use atoll_egress::{Egress, Mode, Policy, Reach, presets::PresetRegistry};

@@ -1,7 +1,7 @@
 //! The proxy over a network, for sandboxes that no socket tells apart: a token says whose a connection is. It
 //! opens nothing by itself: what its sandbox may reach is what its policy says, and only while it runs.
 
-use super::{sessions::EgressSessions, decision_queue::DecisionQueue};
+use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
 use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
@@ -47,7 +47,8 @@ impl Core {
             let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
             return Err(Error::invalid("ttl_seconds", message));
         }
-        let audited = self.audited(caller, OperationSpec::to("egress.token", id).and("ttl_seconds", ttl)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to("egress.token", id).and("ttl_seconds", ttl)).await?;
         let result = async {
             let record = audited.record()?;
             must_exist(record)?;

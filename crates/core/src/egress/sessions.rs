@@ -2,7 +2,10 @@
 //! whatever was opened through it ends with it. What a sandbox may reach is in a channel that its proxy
 //! watches, so a change is obeyed at once, by open connections too.
 
-use super::{EgressParts, decision_queue::DecisionQueue, policy::FIELD, running::Running, decision_writer::DecisionWriter};
+use super::{
+    EgressParts, decision_queue::DecisionQueue, decision_writer::DecisionWriter, policy::FIELD,
+    running::Running,
+};
 use atoll_audit::{Ledger, Redactor};
 use atoll_egress::{Mode, Policy, Rules, Serving, Sockets, Usage};
 use atoll_provider::{Container, EgressSockets};
@@ -146,7 +149,8 @@ impl EgressSessions {
         );
         let (rules, problem) = self.effective(&policy, &record.image);
         let rules = watch::Sender::new(rules);
-        let serving = self.parts.engine.serve(sockets(egress_sockets), rules.subscribe(), decision_queue.clone());
+        let serving =
+            self.parts.engine.serve(sockets(egress_sockets), rules.subscribe(), decision_queue.clone());
         let serving =
             serving.map_err(|e| Error::internal(format!("the sandbox's way out cannot be served: {e}")))?;
         self.decision_writer.add(decision_queue.clone());
@@ -278,7 +282,9 @@ async fn end(mut served: Served) {
 /// Sees to it that rules follow the presets, and that nothing gets out while it cannot be told.
 async fn keep(egress_sessions: Weak<EgressSessions>) {
     let (mut failing, mut presets) = match egress_sessions.upgrade() {
-        Some(egress_sessions) => (egress_sessions.decision_writer.failing(), egress_sessions.parts.book.changes()),
+        Some(egress_sessions) => {
+            (egress_sessions.decision_writer.failing(), egress_sessions.parts.book.changes())
+        }
         None => return,
     };
     loop {

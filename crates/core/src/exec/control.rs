@@ -45,7 +45,8 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
         close: bool,
     ) -> Result<u64> {
-        let mut audited = self.audited(caller, OperationSpec::to("exec.stdin", sandbox).and("exec_id", exec)).await?;
+        let mut audited =
+            self.audited(caller, OperationSpec::to("exec.stdin", sandbox).and("exec_id", exec)).await?;
         let result = self.feed(&audited, exec, body, close).await;
         audited.moved(result.as_ref().map_or(0, |written| *written));
         audited.done(result).await
@@ -91,14 +92,16 @@ impl Core {
 
     /// Ends a command and everything that it started; answers when none of it is left.
     pub async fn exec_kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
-        let audited = self.audited(caller, OperationSpec::to("exec.kill", sandbox).and("exec_id", exec)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to("exec.kill", sandbox).and("exec_id", exec)).await?;
         let result = async { self.acted_on(&audited).await?.guest().kill(exec).await }.await;
         audited.done(result).await
     }
 
     /// Forgets an ended command and its output.
     pub async fn forget_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
-        let audited = self.audited(caller, OperationSpec::to("exec.forget", sandbox).and("exec_id", exec)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to("exec.forget", sandbox).and("exec_id", exec)).await?;
         let result = async { self.acted_on(&audited).await?.guest().forget_exec(exec).await }.await;
         audited.done(result).await
     }

@@ -1,8 +1,8 @@
 //! What is asked for, checked before anything is done.
 
 use crate::{
-    operation::OperationSpec,
     ceiling::{TierCeiling, check_timeout},
+    operation::OperationSpec,
 };
 use atoll_provider::{Command, Guest, Program};
 use atoll_store::SandboxId;
@@ -127,7 +127,13 @@ impl ExecCommand {
     }
 
     /// What the trail is told before it starts.
-    pub(super) fn what(&self, kind: &'static str, sandbox: SandboxId, mode: ExecMode, id: ExecId) -> OperationSpec {
+    pub(super) fn what(
+        &self,
+        kind: &'static str,
+        sandbox: SandboxId,
+        mode: ExecMode,
+        id: ExecId,
+    ) -> OperationSpec {
         let mode = match mode {
             ExecMode::Foreground => "foreground",
             ExecMode::Streamed => "streamed",

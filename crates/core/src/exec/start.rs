@@ -1,7 +1,7 @@
 //! Starting a command, whoever waits for it.
 
 use super::{ExecCommand, ExecMode, follow::ExecFollow, leash::Leash};
-use crate::{Caller, Core, operation::AuditedOperation, idempotency::repeatable};
+use crate::{Caller, Core, idempotency::repeatable, operation::AuditedOperation};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};

@@ -4,7 +4,7 @@
 //! whenever. So after a restart it can be told which ends were noted before.
 
 use super::{claim::Claim, request::OWN_SECRETS, start::started};
-use crate::{Core, operation::OutputAudit, egress::Secrets, kernels::LeftCell};
+use crate::{Core, egress::Secrets, kernels::LeftCell, operation::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
@@ -327,7 +327,11 @@ fn left_cells(open: &Mutex<OpenExecs>, sandbox: SandboxId) -> Vec<LeftCell> {
 }
 
 /// Waits for a command's end; none when its container ended first, or it was forgotten.
-async fn wait(container: &Arc<dyn Container>, id: ExecId, trail: &mut Option<OutputAudit>) -> Option<ExecReport> {
+async fn wait(
+    container: &Arc<dyn Container>,
+    id: ExecId,
+    trail: &mut Option<OutputAudit>,
+) -> Option<ExecReport> {
     loop {
         match wait_once(container, id, trail).await {
             Ok(Some(report)) => return Some(report),

@@ -7,10 +7,10 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    operation::{AuditedOperation, OperationSpec},
     lifecycle::ActivityGuard,
+    operation::{AuditedOperation, OperationSpec},
 };
-use atoll_kernels::{Answer, RequestKind, CheckpointInfo, Completion, Fork, KernelInfo, Start};
+use atoll_kernels::{Answer, CheckpointInfo, Completion, Fork, KernelInfo, RequestKind, Start};
 use atoll_store::SandboxId;
 use atoll_types::{CheckpointId, Error, ErrorCode, KernelId, Result};
 use std::sync::Arc;
@@ -213,8 +213,9 @@ impl Core {
         kernel: KernelId,
         checkpoint: CheckpointId,
     ) -> Result<KernelInfo> {
-        let what =
-            OperationSpec::to("kernel.rollback", sandbox).and("kernel_id", kernel).and("checkpoint_id", checkpoint);
+        let what = OperationSpec::to("kernel.rollback", sandbox)
+            .and("kernel_id", kernel)
+            .and("checkpoint_id", checkpoint);
         self.ask_kernel(caller, what, RequestKind::Rollback { kernel, checkpoint }, of_kernel).await
     }
 
@@ -241,7 +242,8 @@ impl Core {
     ) -> Result<KernelInfo> {
         let ForkKernel { kernel, checkpoint } = *request;
         let new = KernelId::random();
-        let mut what = OperationSpec::to("kernel.fork", sandbox).and("kernel_id", kernel).and("new_kernel_id", new);
+        let mut what =
+            OperationSpec::to("kernel.fork", sandbox).and("kernel_id", kernel).and("new_kernel_id", new);
         if let Some(checkpoint) = checkpoint {
             what = what.and("checkpoint_id", checkpoint);
         }

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    operation::{CellAudit, OutputAudit},
     idempotency::repeatable,
+    operation::{CellAudit, OutputAudit},
 };
 use atoll_kernels::CellReport;
 use atoll_provider::Changed;
@@ -153,7 +153,12 @@ impl Core {
         cell_task
     }
 
-    async fn see_to_its_end(&self, context: CellContext, cell_task: &CellTask, trail: OutputAudit) -> Result<CellOutcome> {
+    async fn see_to_its_end(
+        &self,
+        context: CellContext,
+        cell_task: &CellTask,
+        trail: OutputAudit,
+    ) -> Result<CellOutcome> {
         let CellContext { sandbox, container, link, activity_guard, entered, shown, joined, anew } = context;
         let report = match cell_task.cell.ended().await {
             Ok(report) => Arc::unwrap_or_clone(report),
@@ -169,7 +174,8 @@ impl Core {
         };
         let note = (!joined).then(|| activity(sandbox, shown, &report));
         let cell = cell_task.cell.id;
-        let told = CellAudit { cell, report: &report, cancelled: cell_task.cancelled.load(Ordering::Relaxed) };
+        let told =
+            CellAudit { cell, report: &report, cancelled: cell_task.cancelled.load(Ordering::Relaxed) };
         if let Err(error) = trail.end_cell(told, changed.as_ref(), note).await {
             tracing::error!(%error, "the end of a cell waits to be written");
         }

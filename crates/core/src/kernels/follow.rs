@@ -1,7 +1,7 @@
 //! Following a cell, and what holds it to its follower.
 
 use super::{cell::Next, execute::CellTask, link::Link, request::CellOutcome};
-use atoll_kernels::{RequestKind, CellEvent, CellReport, CellStream};
+use atoll_kernels::{CellEvent, CellReport, CellStream, RequestKind};
 use atoll_provider::Changed;
 use atoll_types::{CellId, KernelId, Result};
 use std::{

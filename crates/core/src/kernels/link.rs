@@ -3,7 +3,9 @@
 //! cells is asked for again.
 
 use super::{cell::Cell, wire::believed};
-use atoll_kernels::{Answer, RequestKind, CellEvent, CellReport, KernelInfo, LONGEST_LINE, Language, Line, Request};
+use atoll_kernels::{
+    Answer, CellEvent, CellReport, KernelInfo, LONGEST_LINE, Language, Line, Request, RequestKind,
+};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, Guest, OutputStream, State};
 use atoll_types::{
     CellId, Death, Error, ErrorCode, ExecId, KernelId, Result,

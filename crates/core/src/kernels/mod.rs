@@ -12,21 +12,21 @@ mod execute;
 mod follow;
 mod install;
 mod link;
+mod managers;
 mod packages;
 mod request;
 mod send;
-mod managers;
 mod warm;
 mod watch;
 mod wire;
 
 pub(crate) use execute::CellTasks;
 pub use follow::{CellFollow, CellGrip};
+pub(crate) use managers::KernelManagers;
 pub(crate) use packages::check as check_packages;
 pub use request::{
     CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
     MAX_CELL_SECONDS,
 };
-pub(crate) use managers::KernelManagers;
 pub(crate) use warm::{configure, is_warm, warm_up};
 pub(crate) use watch::LeftCell;

@@ -1,8 +1,8 @@
 //! What is asked for, checked before anything is done.
 
 use crate::{
-    operation::OperationSpec,
     ceiling::{TierCeiling, check_timeout},
+    operation::OperationSpec,
 };
 use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
 use atoll_provider::Changed;

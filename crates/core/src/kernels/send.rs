@@ -8,8 +8,8 @@ use super::{
     request::{CellRequest, CellTarget},
     wire::other_answer,
 };
-use crate::{Caller, Core, operation::AuditedOperation, egress::EnteredCell, lifecycle::ActivityGuard};
-use atoll_kernels::{Answer, RequestKind, Execute, KernelStatus, Language, Start};
+use crate::{Caller, Core, egress::EnteredCell, lifecycle::ActivityGuard, operation::AuditedOperation};
+use atoll_kernels::{Answer, Execute, KernelStatus, Language, RequestKind, Start};
 use atoll_provider::Container;
 use atoll_store::SandboxId;
 use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
@@ -127,7 +127,9 @@ async fn send_to_default(
         match error.code {
             // Somebody ended it meanwhile.
             ErrorCode::NotFound => context.link.forget_default(kernel),
-            ErrorCode::KernelDied if !context.link.is_over() => context.anew |= revive(&context.link, kernel).await?,
+            ErrorCode::KernelDied if !context.link.is_over() => {
+                context.anew |= revive(&context.link, kernel).await?
+            }
             _ => return Err(error),
         }
     }

@@ -1,8 +1,8 @@
 //! Interpreters of the pool: started before anybody asks, and given the sandbox's variables when their
 //! container is claimed.
 
-use super::{send::default_kernel, managers::KernelManagers, wire::other_answer};
-use atoll_kernels::{Answer, RequestKind, KernelStatus, Language};
+use super::{managers::KernelManagers, send::default_kernel, wire::other_answer};
+use atoll_kernels::{Answer, KernelStatus, Language, RequestKind};
 use atoll_provider::Container;
 use atoll_types::{ErrorCode, Result};
 use std::{collections::BTreeMap, sync::Arc};

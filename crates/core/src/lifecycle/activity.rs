@@ -3,7 +3,9 @@
 //! Times are of the monotonic clock.
 
 use async_trait::async_trait;
-use atoll_provider::{Claimable, Container, FileChanges, Guest, LiveLimits, Pause, Ports, State, EgressEndpoint};
+use atoll_provider::{
+    Claimable, Container, EgressEndpoint, FileChanges, Guest, LiveLimits, Pause, Ports, State,
+};
 use atoll_store::SandboxId;
 use atoll_types::{ContainerId, Death, Result};
 use std::{

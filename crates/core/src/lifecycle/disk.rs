@@ -20,8 +20,9 @@ impl Core {
         }
         let kind = if room.low { "storage.low" } else { "storage.recovered" };
         tracing::warn!(free_bytes = room.free_bytes, capacity_bytes = room.capacity_bytes, "{kind}");
-        let what =
-            OperationSpec::new(kind).and("free_bytes", room.free_bytes).and("capacity_bytes", room.capacity_bytes);
+        let what = OperationSpec::new(kind)
+            .and("free_bytes", room.free_bytes)
+            .and("capacity_bytes", room.capacity_bytes);
         self.audited(&system(), what).await?.done(Ok(())).await
     }
 }

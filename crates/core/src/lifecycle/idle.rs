@@ -25,8 +25,8 @@ const FIRST_LOOK: Duration = Duration::from_secs(10);
 fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Option<(StepTarget, Duration)> {
     let idle = Duration::from_secs(record.idle_timeout_seconds.into());
     let (to, after) = match record.status {
-        Status::Ready | Status::Running if pause == Some(Duration::ZERO) => (StepTarget::Stopped, idle),
-        Status::Ready | Status::Running => (StepTarget::Paused, idle),
+        Status::Ready if pause == Some(Duration::ZERO) => (StepTarget::Stopped, idle),
+        Status::Ready => (StepTarget::Paused, idle),
         Status::Paused => {
             let ours = record.status_reason.as_ref().is_some_and(|reason| reason.starts_with(IDLE));
             // Who let it stand still on purpose may come back as late as if it ran.
@@ -78,7 +78,8 @@ impl Core {
 
     /// Where a sandbox cannot stand still it is stopped at once.
     async fn rest(&self, record: &SandboxRecord, step: Step) {
-        let stopped = (step.to == StepTarget::Paused).then(|| Step { to: StepTarget::Stopped, ..step.clone() });
+        let stopped =
+            (step.to == StepTarget::Paused).then(|| Step { to: StepTarget::Stopped, ..step.clone() });
         let result = match (self.take_step(record, step).await, stopped) {
             (Err(error), Some(step)) if error.code == ErrorCode::Unsupported => {
                 self.take_step(record, step).await
@@ -91,7 +92,7 @@ impl Core {
     }
 
     fn quiet_for(&self, look: &Look<'_>, record: &SandboxRecord) -> Quiet {
-        if matches!(record.status, Status::Ready | Status::Running) && self.uses_processor(look, record) {
+        if matches!(record.status, Status::Ready) && self.uses_processor(look, record) {
             self.activity_tracker.touch(record.id);
         }
         self.activity_tracker.quiet_for(record.id)
@@ -200,8 +201,7 @@ mod tests {
         ] {
             assert_eq!(due(record, seconds(still), pause), wanted, "{:?} {still}", record.status_reason);
         }
-        for status in [Status::Provisioning, Status::Stopped, Status::Dead, Status::Error, Status::Destroyed]
-        {
+        for status in [Status::Provisioning, Status::Stopped, Status::Dead, Status::Destroyed] {
             assert_eq!(due(&record(status, None), seconds(u64::MAX), some), None, "{status}");
         }
         assert_eq!(reason(&ready, seconds(100)), "idle for 100 seconds");
@@ -216,6 +216,9 @@ mod tests {
         clock.look(seconds(50), 51_000 + 365 * 24 * 3_600_000);
         assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), None);
         clock.look(seconds(99), 100_000 + 365 * 24 * 3_600_000);
-        assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), Some((StepTarget::Paused, seconds(100))));
+        assert_eq!(
+            due(&ready, clock.age(ready.last_activity_at), None),
+            Some((StepTarget::Paused, seconds(100)))
+        );
     }
 }

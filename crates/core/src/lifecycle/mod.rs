@@ -3,6 +3,7 @@
 //! that dies in the middle is nothing special. There is one pass at a time, one sandbox that fails stops no
 //! other, and whatever is done is done at the sandbox's actor, under an operation that says why.
 
+mod activity;
 mod clock;
 mod disk;
 mod idle;
@@ -11,15 +12,14 @@ mod lifetime;
 mod orphans;
 mod retention;
 mod shutdown;
-mod activity;
 
+pub(crate) use activity::{ActiveContainer, ActivityGuard, ActivityTracker, Quiet};
 pub use clock::Clock;
-pub(crate) use activity::{ActiveContainer, Quiet, ActivityGuard, ActivityTracker};
 
 use crate::{
     Caller, Core, RuntimeSettings,
-    operation::OperationSpec,
     actor::{Step, StepTarget},
+    operation::OperationSpec,
 };
 use atoll_store::SandboxRecord;
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
@@ -114,8 +114,10 @@ impl Core {
             StepTarget::Stopped => "sandbox.stop",
             StepTarget::Destroyed => "sandbox.destroy",
         };
-        let (caller, ends) = (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);
-        let audited = self.audited(&caller, OperationSpec::to(kind, record.id).and("reason", &step.reason)).await?;
+        let (caller, ends) =
+            (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);
+        let audited =
+            self.audited(&caller, OperationSpec::to(kind, record.id).and("reason", &step.reason)).await?;
         let late = || Error::new(ErrorCode::Timeout, "it does not answer");
         let taken = tokio::time::timeout(PATIENCE, self.registry.step(record.id, step)).await;
         let result = taken.unwrap_or_else(|_| Err(late()));

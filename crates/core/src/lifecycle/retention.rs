@@ -4,8 +4,8 @@
 use super::{Look, MOST, period};
 use crate::{
     Caller, Core,
-    operation::OperationSpec,
     actor::{Step, StepTarget},
+    operation::OperationSpec,
     owner_id,
 };
 use atoll_store::{ListQuery, SortBy, Status};
@@ -36,7 +36,7 @@ impl Core {
             return Ok(());
         }
         let most = u32::try_from(MOST).unwrap_or(u32::MAX);
-        let query = oldest(vec![Status::Stopped, Status::Dead, Status::Error], most);
+        let query = oldest(vec![Status::Stopped, Status::Dead], most);
         let mut steps = Vec::new();
         for record in self.store.list_sandboxes(&query).await?.items {
             if look.clock.age(record.stopped_at.unwrap_or(record.last_activity_at)) < kept {
@@ -71,14 +71,17 @@ impl Core {
             return Ok(());
         }
         self.store.sweep_idempotent(look.clock.before(Duration::ZERO)).await?;
-        let Some(kept) = period(look.runtime_settings.lifecycle_destroyed_retention_seconds) else { return Ok(()) };
+        let Some(kept) = period(look.runtime_settings.lifecycle_destroyed_retention_seconds) else {
+            return Ok(());
+        };
         let before = look.clock.before(kept);
         let first = self.store.list_sandboxes(&oldest(vec![Status::Destroyed], 1)).await?.items.pop();
         if first.and_then(|record| record.destroyed_at).is_none_or(|at| at > before) {
             return Ok(());
         }
         let reason = format!("destroyed for {} seconds", kept.as_secs());
-        let audited = self.audited(&system(), OperationSpec::new("sandbox.purge").and("reason", reason)).await?;
+        let audited =
+            self.audited(&system(), OperationSpec::new("sandbox.purge").and("reason", reason)).await?;
         let purged = self.store.purge_destroyed(before, RECORDS).await;
         audited.done(purged.map(drop).map_err(Into::into)).await
     }

@@ -14,9 +14,15 @@ impl Core {
         if self.live_settings.now().lifecycle_on_shutdown == OnShutdown::Keep {
             return Ok(0);
         }
-        let lives = |status| matches!(status, Status::Ready | Status::Running | Status::Paused);
-        let live_settings = self.store.live_sandboxes().await?.into_iter().filter(|record| lives(record.status));
-        let step = || Step { to: StepTarget::Stopped, reason: "the server ended".into(), revision: None, idle: None };
+        let lives = |status| matches!(status, Status::Ready | Status::Paused);
+        let live_settings =
+            self.store.live_sandboxes().await?.into_iter().filter(|record| lives(record.status));
+        let step = || Step {
+            to: StepTarget::Stopped,
+            reason: "the server ended".into(),
+            revision: None,
+            idle: None,
+        };
         let steps: Vec<_> = live_settings.map(|record| (record, step())).collect();
         let count = steps.len();
         self.take_steps(steps).await;

@@ -2,7 +2,7 @@
 
 use super::{Pool, PoolKey, shelf::ProfilePool};
 use crate::{
-    Caller, Core, RuntimeSettings, PoolSize,
+    Caller, Core, PoolSize, RuntimeSettings,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::Language;

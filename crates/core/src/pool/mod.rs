@@ -153,7 +153,12 @@ impl Pool {
 
     /// Takes one for a sandbox of this profile, if there is one, and moves what it holds of the machine to
     /// the sandbox.
-    pub(crate) fn take(&self, profile: &Profile, reservation: &Reservation, need: Need) -> Option<PooledContainer> {
+    pub(crate) fn take(
+        &self,
+        profile: &Profile,
+        reservation: &Reservation,
+        need: Need,
+    ) -> Option<PooledContainer> {
         let runtime_settings = self.0.live_settings.now();
         let mut dead = Vec::new();
         let taken = {
@@ -169,7 +174,11 @@ impl Pool {
     }
 
     /// Gives the interpreters of one that is claimed the sandbox's variables.
-    pub(crate) async fn configure(&self, warm: &PooledContainer, variables: BTreeMap<String, String>) -> Result<()> {
+    pub(crate) async fn configure(
+        &self,
+        warm: &PooledContainer,
+        variables: BTreeMap<String, String>,
+    ) -> Result<()> {
         match warm.kernels().is_empty() {
             true => Ok(()),
             false => kernels::configure(&self.0.managers, warm.container(), variables).await,

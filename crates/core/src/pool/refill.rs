@@ -5,7 +5,7 @@
 use super::{
     Pool, State, memory,
     shelf::ProfilePool,
-    warm::{Spent, PooledContainer},
+    warm::{PooledContainer, Spent},
 };
 use crate::{admission::Need, kernels};
 use atoll_provider::ContainerSpec;
@@ -225,8 +225,9 @@ impl Pool {
         let wanted = self.0.live_settings.now().pool_kernels.clone();
         let ready: Vec<_> = {
             let state = self.0.state();
-            let one =
-                |warm: &PooledContainer| (Arc::clone(warm.container()), warm.asked() == wanted, warm.kernels().to_vec());
+            let one = |warm: &PooledContainer| {
+                (Arc::clone(warm.container()), warm.asked() == wanted, warm.kernels().to_vec())
+            };
             state.shelves.values().flat_map(|shelf| &shelf.ready).map(one).collect()
         };
         for (container, as_wanted, languages) in ready {

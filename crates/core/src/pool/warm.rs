@@ -51,7 +51,16 @@ impl PooledContainer {
         let dying = crate::actor::death_of(Some(Arc::clone(&container))).boxed().shared();
         let made = Instant::now();
         let kernels = Default::default();
-        Self { pool, container, volume, reservation: Some(reservation), dying, made, whose: Whose::Pools, kernels }
+        Self {
+            pool,
+            container,
+            volume,
+            reservation: Some(reservation),
+            dying,
+            made,
+            whose: Whose::Pools,
+            kernels,
+        }
     }
 
     /// Starts its interpreters.

@@ -2,17 +2,17 @@
 //! no copy. A value comes from what an administrator stored, else from a flag, a variable, the file, or
 //! the default; the first that has it wins. What is not settable here is in [`crate::CoreSettings`].
 
-mod values;
 mod patch;
 mod plan;
 mod pool;
 mod value;
+mod values;
 
-pub use values::{RuntimeSettings, OnShutdown};
 pub use patch::SettingsView;
 pub use plan::Plan;
 pub(crate) use plan::Quota;
 pub use pool::PoolSize;
+pub use values::{OnShutdown, RuntimeSettings};
 
 use atoll_store::Store;
 use atoll_types::{Error, Result};

@@ -63,7 +63,12 @@ impl Core {
         self.settings(caller).await
     }
 
-    async fn patch_settings_as(&self, audited: &AuditedOperation, caller: &Caller, changes: Map<String, Value>) -> Result<()> {
+    async fn patch_settings_as(
+        &self,
+        audited: &AuditedOperation,
+        caller: &Caller,
+        changes: Map<String, Value>,
+    ) -> Result<()> {
         audited.allowed()?;
         caller.must_administer()?;
         let mut real = Map::new();

@@ -4,12 +4,12 @@
 use super::{Tool, Way, lines::Lines};
 use crate::{
     Caller, Core,
-    operation::OperationSpec,
     files::{Outgoing, transfer},
+    operation::OperationSpec,
 };
+use atoll_guest_tools::{Pack, Unpack, Unpacked};
 use atoll_provider::{Container, about_path};
 use atoll_store::{ActivityKind, SandboxId};
-use atoll_guest_tools::{Pack, Unpack, Unpacked};
 use atoll_types::{Error, ErrorCode, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -64,7 +64,8 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Unpacked> {
         request.check()?;
-        let mut audited = self.audited(caller, OperationSpec::to("folder.write", id).with(&request.path)).await?;
+        let mut audited =
+            self.audited(caller, OperationSpec::to("folder.write", id).with(&request.path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {

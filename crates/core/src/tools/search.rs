@@ -8,9 +8,9 @@ use crate::{
     Caller, Core,
     operation::{AuditedOperation, OperationSpec},
 };
+use atoll_guest_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
 use atoll_provider::{Container, about_path};
 use atoll_store::SandboxId;
-use atoll_guest_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
 use atoll_types::Result;
 use std::{sync::Arc, time::Duration};
 

@@ -5,9 +5,9 @@ use super::{
     lines::{Lines, believable},
 };
 use crate::{Caller, Core};
+use atoll_guest_tools::{Watch, WatchEvent};
 use atoll_provider::{Guest, about_path};
 use atoll_store::SandboxId;
-use atoll_guest_tools::{Watch, WatchEvent};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use std::time::Duration;

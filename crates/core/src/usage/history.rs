@@ -317,7 +317,11 @@ mod tests {
     fn what_is_not_counted_stays_none() {
         let (sandbox, container) = (SandboxId::random(), ContainerId::random());
         let usage_history = usage_history(&[(container, sandbox)]);
-        usage_history.state().take(7, 0, &[(container, Usage::default()), (ContainerId::random(), usage(1, 1))]);
+        usage_history.state().take(
+            7,
+            0,
+            &[(container, Usage::default()), (ContainerId::random(), usage(1, 1))],
+        );
         let nothing = UsageSample::new(7, None, &Usage::default());
         assert_eq!(usage_history.history(sandbox, None, 9).1, [nothing]);
         assert_eq!(usage_history.state().totals, UsageTotals::default(), "what is nobody's is not summed");

@@ -47,7 +47,7 @@ impl Core {
         must_exist(&record)?;
         let usages = self.usages()?;
         let (marks, history) = self.usage.history(id, since, limit);
-        let lives = matches!(record.status, Status::Ready | Status::Running | Status::Paused);
+        let lives = matches!(record.status, Status::Ready | Status::Paused);
         let living = record.container.filter(|_| lives);
         let now = match living {
             None => None,
@@ -99,9 +99,8 @@ impl Core {
             return Ok(true);
         }
         let counts = self.status_counts().await?;
-        let live_settings = |status: &Status| {
-            matches!(status, Status::Provisioning | Status::Ready | Status::Running | Status::Paused)
-        };
+        let live_settings =
+            |status: &Status| matches!(status, Status::Provisioning | Status::Ready | Status::Paused);
         Ok(counts.iter().any(|(status, count)| live_settings(status) && *count > 0))
     }
 
@@ -136,7 +135,7 @@ impl Core {
             match status {
                 None | Some(Status::Destroyed) => _ = state.tracks.remove(&id),
                 // It need not be asked after again until it runs again.
-                Some(Status::Stopped | Status::Dead | Status::Error) => {
+                Some(Status::Stopped | Status::Dead) => {
                     state.tracks.entry(id).and_modify(|track| track.marks = Marks::default());
                 }
                 Some(_) => {}

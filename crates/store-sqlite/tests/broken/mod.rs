@@ -89,7 +89,7 @@ pub(crate) enum Fault {
     MixesSandboxes,
     MindsTheCaseOfHosts,
     AddsUpTheRefused,
-    TellsOfEveryCommand,
+    TellsOfWhatStays,
     ForgetsTheReason,
     TellsOfFailures,
     StartsOverWithEvents,

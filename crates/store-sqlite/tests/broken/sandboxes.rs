@@ -84,8 +84,8 @@ impl Sandboxes for Broken {
             data: String::new(),
         };
         match (self.inner.update_sandbox(id, expected_revision, change.clone()).await, now, self.fault) {
-            (Ok(record), _, Fault::TellsOfEveryCommand) if record.status == Status::Running => {
-                self.inner.append_events(vec![told("running")]).await?;
+            (Ok(record), Some(now), Fault::TellsOfWhatStays) if record.status == now.status => {
+                self.inner.append_events(vec![told(record.status.as_str())]).await?;
                 Ok(record)
             }
             (Err(error), _, Fault::TellsOfFailures) => {

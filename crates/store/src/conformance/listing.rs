@@ -105,7 +105,7 @@ pub(super) async fn filters_narrow_and_the_counts_ignore_the_status(store: Share
         ListQuery { labels: labels(&[("odd", "parity")]), ..any() },
         ListQuery {
             owner: Some("owner 0".into()),
-            statuses: vec![Status::Running],
+            statuses: vec![Status::Ready],
             image: Some("a".into()),
             labels: labels(&[("parity", "even")]),
             text: Some("ada".into()),

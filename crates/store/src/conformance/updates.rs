@@ -13,8 +13,8 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
     let id = wanted.id;
     let reason = |status, reason: &str| Some(StatusChange { status, reason: Some(reason.into()) });
     let changes = [
-        Change { status: reason(Status::Error, "no space"), ..Change::default() },
-        Change::status(Status::Running),
+        Change { status: reason(Status::Dead, "no space"), ..Change::default() },
+        Change::status(Status::Ready),
         Change { container: Some(Some(ContainerId::random())), ..Change::default() },
         Change { limits: Some(Limits { swap_bytes: 7, ..Limits::default() }), ..Change::default() },
         Change { labels: Some([("c".into(), "d".into())].into()), ..Change::default() },
@@ -77,7 +77,7 @@ pub(super) async fn an_old_revision_is_refused(store: Shared) -> Outcome {
         bytes: None,
     };
     store.record_activity(activity).await?;
-    let after = store.update_sandbox(made.id, 2, Change::status(Status::Running)).await?;
+    let after = store.update_sandbox(made.id, 2, Change::status(Status::Ready)).await?;
     same("the counter is kept", after.exec_count, 1)
 }
 
