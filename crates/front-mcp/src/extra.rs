@@ -12,7 +12,7 @@ use atoll_types::{Error, ErrorCode, ExecId, Result};
 use rmcp::model::Tool;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 const START: &str = "start_command";
 const OUTPUT: &str = "command_output";
@@ -215,10 +215,7 @@ impl Extra {
             KILL => self.kill(who, arguments).await,
             _ => self.preview(who, arguments).await,
         };
-        done.unwrap_or_else(|wrongs| {
-            let value = json!({ "success": false, "error": "INVALID_INPUT", "details": wrongs });
-            ToolReply { value, is_error: true, images: Vec::new() }
-        })
+        done.unwrap_or_else(|wrongs| ToolReply::invalid(&wrongs))
     }
 
     async fn start(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {

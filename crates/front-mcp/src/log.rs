@@ -3,7 +3,8 @@
 //! request by request.
 #![expect(deprecated, reason = "clients of every version that is in use can ask for it")]
 
-use atoll_tool_sessions::ToolReply;
+use atoll_tool_sessions::{FailureKind, ToolReply};
+use atoll_types::ErrorCode;
 use rmcp::{
     RoleServer,
     model::{LoggingLevel, LoggingMessageNotificationParam, ProtocolVersion},
@@ -73,7 +74,7 @@ impl Log {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let value = &reply.value;
         let error = value["error"].as_str().unwrap_or_default();
-        if tool == "create_session" && !reply.is_error {
+        if tool == "create_session" && reply.failure.is_none() {
             let made = value["session_id"].as_str().unwrap_or_default();
             if own.len() < MOST {
                 own.insert(made.to_owned());
@@ -83,7 +84,7 @@ impl Log {
         }
         let session = session?;
         let said = |event, reason| json!({ "event": event, "session_id": session, "reason": reason });
-        if error.starts_with("CONTAINER_DIED") {
+        if reply.failure == Some(FailureKind::SessionDied) {
             own.remove(session);
             return Some((LoggingLevel::Error, said("session_died", error)));
         }
@@ -95,7 +96,7 @@ impl Log {
             own.remove(session);
             return Some((LoggingLevel::Info, said("session_stopped", "it was asked for")));
         }
-        if error.starts_with("NotFound") && own.remove(session) {
+        if reply.failure == Some(FailureKind::Other(ErrorCode::NotFound)) && own.remove(session) {
             let why = "it was idle for too long, too old, or made room for others";
             return Some((LoggingLevel::Warning, said("session_evicted", why)));
         }
@@ -127,19 +128,20 @@ mod tests {
     #[test]
     fn sessions_that_come_and_go_are_news() {
         let log = Log::default();
-        let event = |tool: &str, session: Option<&str>, value: Value| {
-            let reply = ToolReply { is_error: value["success"] == false, value, images: Vec::new() };
+        let event = |tool: &str, session: Option<&str>, (failure, value): (Option<FailureKind>, Value)| {
+            let reply = ToolReply { value, failure, images: Vec::new() };
             log.news(tool, session, &reply)
                 .map(|(level, what)| (level, what["event"].as_str().unwrap().to_owned()))
         };
-        let made = |id: &str| json!({ "success": true, "session_id": id, "runtime": "python" });
-        let missing = json!({ "success": false, "error": "NotFound: there is no session" });
-        let died = json!({ "success": false, "error": "CONTAINER_DIED: out of memory", "session_id": "a" });
+        let well = || (None, json!({ "success": true }));
+        let made = |id: &str| (None, json!({ "success": true, "session_id": id, "runtime": "python" }));
+        let missing = (Some(FailureKind::Other(ErrorCode::NotFound)), json!({ "success": false }));
+        let died = (Some(FailureKind::SessionDied), json!({ "success": false, "error": "out of memory" }));
         assert_eq!(
             event("create_session", None, made("a")),
             Some((LoggingLevel::Info, "session_created".into()))
         );
-        assert_eq!(event("execute_code", Some("a"), json!({ "success": true })), None);
+        assert_eq!(event("execute_code", Some("a"), well()), None);
         assert_eq!(
             event("execute_code", Some("a"), died),
             Some((LoggingLevel::Error, "session_died".into()))
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(event("execute_code", Some("c"), missing.clone()), None, "it was never its own");
         event("create_session", None, made("d"));
         assert_eq!(
-            event("stop_session", Some("d"), json!({ "success": true })),
+            event("stop_session", Some("d"), well()),
             Some((LoggingLevel::Info, "session_stopped".into()))
         );
         assert_eq!(event("execute_code", Some("d"), missing), None);

@@ -35,7 +35,7 @@ fn without(value: &Value, given: &[(String, String)]) -> Value {
 
 /// A reply as a result.
 pub(crate) fn result(reply: ToolReply) -> CallToolResult {
-    let ToolReply { value, is_error, images } = reply;
+    let ToolReply { value, failure, images } = reply;
     let outputs = value["display_outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let pair =
         |output: &Value| (mime_of(output).to_owned(), output["data"].as_str().unwrap_or_default().to_owned());
@@ -47,7 +47,8 @@ pub(crate) fn result(reply: ToolReply) -> CallToolResult {
     let pictures = images.into_iter().map(|Image { mime, data }| ContentBlock::image(data, mime));
     let content: Vec<ContentBlock> =
         std::iter::once(ContentBlock::text(value.to_string())).chain(pictures).chain(sounds).collect();
-    let mut result = if is_error { CallToolResult::error(content) } else { CallToolResult::success(content) };
+    let mut result =
+        if failure.is_some() { CallToolResult::error(content) } else { CallToolResult::success(content) };
     result.structured_content = Some(value);
     result
 }
@@ -55,6 +56,7 @@ pub(crate) fn result(reply: ToolReply) -> CallToolResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_tool_sessions::FailureKind;
     use serde_json::json;
 
     fn sent(reply: ToolReply) -> Value {
@@ -64,7 +66,11 @@ mod tests {
     #[test]
     fn text_and_structure_say_the_same() {
         let value = json!({ "success": false, "error": "NotFound: é\n", "hint": "…" });
-        let sent = sent(ToolReply { value: value.clone(), is_error: true, images: Vec::new() });
+        let sent = sent(ToolReply {
+            value: value.clone(),
+            failure: Some(FailureKind::InvalidInput),
+            images: Vec::new(),
+        });
         assert_eq!((&sent["isError"], &sent["structuredContent"]), (&json!(true), &value));
         let text: Value = serde_json::from_str(sent["content"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text, value);
@@ -81,7 +87,7 @@ mod tests {
         ]);
         let value = json!({ "success": true, "display_outputs": shown });
         let images = vec![Image { mime: "image/png".into(), data: "cG5n".into() }];
-        let sent = sent(ToolReply { value, is_error: false, images });
+        let sent = sent(ToolReply { value, failure: None, images });
         let kinds: Vec<&str> =
             sent["content"].as_array().unwrap().iter().map(|c| c["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["text", "image", "audio"]);

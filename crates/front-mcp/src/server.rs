@@ -12,7 +12,7 @@ use crate::{
     tools,
 };
 use atoll_core::Core;
-use atoll_tool_sessions::{CancellationToken, Sessions, ToolCaller, ToolReply};
+use atoll_tool_sessions::{CancellationToken, FailureKind, Sessions, ToolCaller, ToolReply};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -140,9 +140,9 @@ impl Server {
 
     /// Tells those who listen where a call may have changed what is exported, before the call answers.
     async fn note_exports(&self, who: &ToolCaller, name: &str, reply: &ToolReply) {
-        let exported = name == "export_files" && !reply.is_error;
+        let exported = name == "export_files" && reply.failure.is_none();
         let gone = name == "stop_session" && reply.value["success"] == true;
-        let died = reply.value["error"].as_str().is_some_and(|error| error.starts_with("CONTAINER_DIED"));
+        let died = reply.failure == Some(FailureKind::SessionDied);
         if exported || gone || died {
             self.face.hub.changed(who).await;
         }

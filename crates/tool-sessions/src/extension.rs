@@ -22,7 +22,7 @@ impl Sessions {
             let done = work(session.sandbox).await;
             self.store.touch_tool_session(session.id, now_ms()).await?;
             match done {
-                Ok(value) => Ok(ToolReply { value, is_error: false, images: Vec::new() }),
+                Ok(value) => Ok(ToolReply { value, failure: None, images: Vec::new() }),
                 Err(error) => Err(self.failed_in(&session, error).await),
             }
         };

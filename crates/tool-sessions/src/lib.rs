@@ -25,7 +25,7 @@ mod truncate;
 mod uploads;
 
 pub use export::{Export, ExportBody};
-pub use reply::{Image, ToolReply};
+pub use reply::{FailureKind, Image, ToolReply};
 pub use tokio_util::sync::CancellationToken;
 pub use tool_caller::{ThreadId, ToolCaller};
 pub use tools::{Hints, Tool, ToolDescription, describe};

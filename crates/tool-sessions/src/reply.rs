@@ -14,11 +14,22 @@ use serde_json::{Value, json};
 pub struct ToolReply {
     /// Exactly what goes over the wire.
     pub value: Value,
-    /// Whether the call as a whole failed. Code that raises, a command that exits with 1 and a file that
+    /// Why the call as a whole failed, if it did. Code that raises, a command that exits with 1 and a file that
     /// cannot be imported are answers.
-    pub is_error: bool,
+    pub failure: Option<FailureKind>,
     /// Pictures among the value's `display_outputs`.
     pub images: Vec<Image>,
+}
+
+/// Why a call failed, for programs; the value tells models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureKind {
+    /// Its input cannot be right.
+    InvalidInput,
+    /// The session is lost.
+    SessionDied,
+    /// Something else.
+    Other(ErrorCode),
 }
 
 /// A picture.
@@ -42,7 +53,7 @@ impl ToolReply {
     /// An answer.
     pub(crate) fn of(answer: &impl Serialize) -> Self {
         let value = serde_json::to_value(answer).unwrap_or_default();
-        Self { value, is_error: false, images: Vec::new() }
+        Self { value, failure: None, images: Vec::new() }
     }
 
     /// The answer of code, with its pictures.
@@ -52,32 +63,35 @@ impl ToolReply {
     }
 
     /// The input cannot be right.
-    pub(crate) fn invalid(details: &[InputProblem]) -> Self {
-        Self::error(json!({ "success": false, "error": "INVALID_INPUT", "details": details }))
+    pub fn invalid(details: &[InputProblem]) -> Self {
+        let value = json!({ "success": false, "error": "INVALID_INPUT", "details": details });
+        Self::error(FailureKind::InvalidInput, value)
     }
 
     /// The session is lost.
     pub(crate) fn died(session: &str, reason: &str, active: &[ActiveSession]) -> Self {
         let hint = "The session is dead; its variables are lost. Create a new session with create_session \
                     and run what you need again, with less memory or in smaller steps if memory was the reason.";
-        Self::error(json!({
+        let value = json!({
             "success": false,
             "error": format!("CONTAINER_DIED: {reason}"),
             "session_id": session,
             "hint": hint,
             "active_sessions": active,
-        }))
+        });
+        Self::error(FailureKind::SessionDied, value)
     }
 
     /// It failed otherwise.
     pub(crate) fn failed(error: &Error, hint: Option<&str>, active: &[ActiveSession]) -> Self {
         let text = format!("{}: {}", kind(error.code), error.message);
         let hint = hint.map_or_else(|| advice(error, active), str::to_owned);
-        Self::error(json!({ "success": false, "error": text, "active_sessions": active, "hint": hint }))
+        let value = json!({ "success": false, "error": text, "active_sessions": active, "hint": hint });
+        Self::error(FailureKind::Other(error.code), value)
     }
 
-    fn error(value: Value) -> Self {
-        Self { value, is_error: true, images: Vec::new() }
+    fn error(failure: FailureKind, value: Value) -> Self {
+        Self { value, failure: Some(failure), images: Vec::new() }
     }
 }
 
