@@ -149,11 +149,8 @@ async fn lists(store: &SqliteStore) {
         ("by image", ListQuery { sort_by: SortBy::Image, ..any() }),
         ("by execs", ListQuery { sort_by: SortBy::ExecCount, ..any() }),
         ("one owner", ListQuery { owner: some("owner-7"), ..any() }),
-        (
-            "one owner, running",
-            ListQuery { owner: some("owner-7"), statuses: vec![Status::Running], ..any() },
-        ),
-        ("running", ListQuery { statuses: vec![Status::Running], ..any() }),
+        ("one owner, ready", ListQuery { owner: some("owner-7"), statuses: vec![Status::Ready], ..any() }),
+        ("ready", ListQuery { statuses: vec![Status::Ready], ..any() }),
         ("one image", ListQuery { image: some("image-3"), ..any() }),
         ("a label, 500 have it", ListQuery { labels: [("team".into(), "3".into())].into(), ..any() }),
         ("text, 100 match", ListQuery { text: some("Owner 77"), ..any() }),
