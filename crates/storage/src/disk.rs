@@ -22,6 +22,12 @@ impl Disk {
         Self { dir: dir.into(), reserve }
     }
 
+    /// What it could hold were it empty.
+    pub(crate) fn size(&self) -> Result<u64> {
+        let stat = statvfs(&self.dir).map_err(failed("read the disk's size"))?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
+
     /// What is free for us, the reserve left out.
     pub(crate) fn free(&self) -> Result<u64> {
         let stat = statvfs(&self.dir).map_err(failed("read the disk's free space"))?;

@@ -6,6 +6,14 @@ use crate::tree::{Tree, TreeKind};
 use atoll_types::Result;
 use std::path::PathBuf;
 
+/// New trees are refused below a twentieth of the capacity, and never above this.
+const MOST_LOW: u64 = 4 << 30;
+
+/// Below this no new tree is made.
+pub(crate) fn low(capacity: u64) -> u64 {
+    (capacity / 20).min(MOST_LOW)
+}
+
 /// How much work to spend on knowing the room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RoomAccuracy {
@@ -25,7 +33,7 @@ pub(crate) struct Room {
     /// Promised and not used yet; never too low, and right with `RoomAccuracy::Exact`.
     pub(crate) promised: u64,
     /// Where disks are thin: new trees are refused while less than this is free. `None` where the sum of
-    /// all promises has to fit, because the kernel bounds no sum.
+    /// all promises has to fit, because the kernel bounds each tree and no sum.
     pub(crate) low: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
-//! The public face. Disks are thin where the kernel bounds their sum: a limit is a bound and no
-//! reservation, and a new tree needs only that what is really free is above a watermark. Elsewhere the sum of
-//! all limits has to fit. Either is decided under the lock; drivers do the rest.
+//! The public face. Disks are thin: a limit is a bound and no reservation, and a new tree needs only that what
+//! is really free is above a watermark. With classic quotas, where the kernel bounds each tree and not their sum,
+//! the sum of all limits has to fit. Either is decided under the lock; drivers do the rest.
 
 use crate::config::StorageConfig;
 use crate::driver::{Driver, Room, RoomAccuracy};

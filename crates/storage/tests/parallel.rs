@@ -1,31 +1,10 @@
 //! Many at once: threads with a storage of their own each, and processes.
 
 use crate::fixture::{Fixture, MIB, volume};
-use atoll_storage::{DriverChoice, Storage, StorageConfig, Tree, TreeKind};
-use atoll_types::ErrorCode;
+use atoll_storage::{Storage, StorageConfig, Tree, TreeKind};
 use std::process::Command;
 
 const FOLDER: &str = "ATOLL_STORAGE_TEST_FOLDER";
-
-#[test]
-fn the_last_bytes_go_to_one() {
-    let fixture = Fixture::on_tmpfs(700 * MIB);
-    // Where disks are not thin.
-    let config = StorageConfig { driver: DriverChoice::Dir, ..fixture.config() };
-    let open = || Storage::open(&config).unwrap();
-    let storage = open();
-    let free = storage.report().unwrap().free_bytes;
-    let share = free / 3 - MIB;
-    let made = std::thread::scope(|scope| {
-        let tries: Vec<_> = (0..8).map(|_| scope.spawn(|| open().create(volume(), share))).collect();
-        tries.into_iter().map(|try_one| try_one.join().unwrap()).collect::<Vec<_>>()
-    });
-    assert_eq!(made.iter().filter(|result| result.is_ok()).count(), 3);
-    assert!(
-        made.iter().flat_map(|result| result.as_ref().err()).all(|error| error.code == ErrorCode::DiskFull)
-    );
-    storage.close().unwrap();
-}
 
 #[test]
 fn one_tree_asked_for_by_many_is_made_once() {

@@ -152,16 +152,28 @@ fn a_temporary_tree_counts_against_its_volume_and_goes_at_once() {
 }
 
 #[test]
-fn the_dir_driver_promises_no_more_than_there_is() {
+fn plain_folders_are_thin_and_new_ones_stop_at_a_watermark() {
     let fixture = Fixture::on_tmpfs(300 * MIB);
     let config = StorageConfig { driver: DriverChoice::Dir, ..fixture.config() };
     let storage = Storage::open(&config).unwrap();
-    let path = storage.create(volume(), 200 * MIB).unwrap();
-    refused(&storage, 100 * MIB);
-    // What is used is not promised twice.
-    assert_eq!(fill(&path.join("a"), 150 * MIB), (150 * MIB, None));
-    refused(&storage, 100 * MIB);
-    storage.create(volume(), 60 * MIB).unwrap();
+    let trees: Vec<Tree> = (0..50).map(|_| volume()).collect();
+    for tree in &trees {
+        storage.create(*tree, 200 * MIB).unwrap();
+    }
+    assert!(!storage.report().unwrap().low);
+    let file = storage.path(trees[0]).join("a");
+    // The reserve is 32 MiB, and the watermark a twentieth of the disk above it.
+    assert_eq!(fill(&file, 260 * MIB), (260 * MIB, None));
+    let report = storage.report().unwrap();
+    assert!(report.low && report.free_bytes < 15 * MIB, "{report:?}");
+    assert!(report.capacity_bytes > 260 * MIB, "what is used counts: {report:?}");
+    refused(&storage, 50 * MIB);
+    assert_eq!(storage.set_limit(trees[1], 300 * MIB).unwrap_err().code, ErrorCode::DiskFull);
+    // What is there starts all the same.
+    storage.create(trees[1], 200 * MIB).unwrap();
+    storage.create(Tree::Spool(ContainerId::random()), 32 * MIB).unwrap();
+    fs::remove_file(file).unwrap();
+    storage.create(volume(), 200 * MIB).unwrap();
     storage.close().unwrap();
 }
 

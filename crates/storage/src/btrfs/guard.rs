@@ -9,18 +9,11 @@ use crate::pool::Pool;
 use crate::report::QuotaKind;
 use atoll_types::Result;
 
-/// New trees are refused below a twentieth of the capacity, and never above this.
-const MOST_LOW: u64 = 4 << 30;
 /// What volumes leave to the output of commands: a fiftieth of the capacity, and never more than this.
 const MOST_FOR_SPOOLS: u64 = 1 << 30;
 
 /// Btrfs can be made no smaller.
 const SMALLEST: u64 = 256 << 20;
-
-/// Below this no new tree is made.
-pub(super) fn low(capacity: u64) -> u64 {
-    (capacity / 20).min(MOST_LOW)
-}
 
 /// The bound of all volumes: before all of the capacity is used, so that commands still have their output.
 fn for_volumes(capacity: u64) -> u64 {
@@ -85,6 +78,7 @@ impl Btrfs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::low;
 
     const GIB: u64 = 1 << 30;
 

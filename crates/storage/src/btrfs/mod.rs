@@ -8,7 +8,7 @@ mod quota;
 mod search;
 
 use crate::disk::{Disk, folders, names, open_dir, open_dir_at, private_dir};
-use crate::driver::{Driver, Room, RoomAccuracy};
+use crate::driver::{Driver, Room, RoomAccuracy, low};
 use crate::error::{failed, no_tree};
 use crate::pool::Pool;
 use crate::report::{DriverKind, QuotaKind, Usage};
@@ -269,7 +269,7 @@ impl Driver for Btrfs {
         if self.quota.kind == QuotaKind::Simple {
             let promised = if accuracy == RoomAccuracy::Exact { self.ledger()?.outstanding() } else { 0 };
             let (capacity, used) = (self.capacity()?, self.quota.used_by(quota::ALL).unwrap_or(u64::MAX));
-            let low = Some(guard::low(capacity));
+            let low = Some(low(capacity));
             return Ok(Room { capacity, free: capacity.saturating_sub(used), promised, low });
         }
         // Nothing bounds the sum, so all promises have to fit.

@@ -1,5 +1,7 @@
 //! The `dir` driver: plain directories. Nothing enforces a limit here; limits are written down so that
-//! promises can still be counted. Project quotas are not used: no kernel we test on has them.
+//! promises can still be counted. Project quotas are not used: no kernel we test on has them. To promise disks
+//! whole would guard nothing that the kernel does not bound, so they are thin: new trees stop at a watermark of
+//! what is really free.
 //!
 //! One entry is `<kind>/<id>/` with `limit` and `tree` inside, so that one rename makes or removes both.
 
@@ -7,7 +9,7 @@ mod remove;
 mod walk;
 
 use crate::disk::{Disk, folders, names, open_dir, private_dir};
-use crate::driver::{Driver, Room, RoomAccuracy};
+use crate::driver::{Driver, Room, RoomAccuracy, low};
 use crate::error::{failed, no_tree};
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{Tree, TreeKind};
@@ -66,17 +68,18 @@ impl Dir {
         fs::rename(&staged, self.entry(tree)).map_err(failed("make the volume"))
     }
 
-    /// What the trees may still write. Without `exact`, as if they were empty.
-    fn promised(&self, exact: bool) -> Result<u64> {
-        let mut sum = 0_u64;
+    /// What the trees hold, and what they may still write.
+    fn count(&self) -> Result<(u64, u64)> {
+        let (mut held, mut promised) = (0_u64, 0_u64);
         for kind in TreeKind::ALL {
             for tree in self.list(kind)? {
                 let Some(limit) = self.limit(tree)? else { continue };
-                let used = if exact { walk::used(&self.path(tree)) } else { 0 };
-                sum = sum.saturating_add(limit.saturating_sub(used));
+                let used = walk::used(&self.path(tree));
+                held = held.saturating_add(used);
+                promised = promised.saturating_add(limit.saturating_sub(used));
             }
         }
-        Ok(sum)
+        Ok((held, promised))
     }
 }
 
@@ -156,9 +159,10 @@ impl Driver for Dir {
     }
 
     fn room(&self, accuracy: RoomAccuracy) -> Result<Room> {
-        let promised = self.promised(accuracy == RoomAccuracy::Exact)?;
-        let free = self.disk.free()?.saturating_sub(promised);
-        Ok(Room { capacity: free.saturating_add(promised), free, promised, low: None })
+        let (used, promised) = if accuracy == RoomAccuracy::Exact { self.count()? } else { (0, 0) };
+        let free = self.disk.free()?;
+        let low = Some(low(self.disk.size()?));
+        Ok(Room { capacity: free.saturating_add(used), free, promised, low })
     }
 
     fn guard(&self) -> Result<()> {
