@@ -236,6 +236,16 @@ impl Client {
         if status == 200 { Ok(()) } else { Err(format!("the server answered {status}").into()) }
     }
 
+    /// A request of whose answer only the beginning is waited for.
+    pub(crate) async fn open(&mut self, path: &str) -> Result<()> {
+        let head = self.head("GET", path, 0);
+        self.wire.send(head.as_bytes()).await?;
+        match self.answer().await? {
+            (200, _) => Ok(()),
+            (status, _) => Err(format!("the server answered {status}").into()),
+        }
+    }
+
     /// Asks for another protocol, and leaves the connection to it.
     pub(crate) async fn upgrade(mut self, path: &str, headers: &str) -> Result<Wire> {
         let request = format!("GET {path} HTTP/1.1\r\n{}{headers}\r\n", self.headers);

@@ -56,6 +56,11 @@ pub(crate) fn kibibytes(text: &str, line: &str) -> Result<u64> {
     number.map(|kib: u64| kib * 1024).ok_or_else(|| format!("the kernel does not say {line}").into())
 }
 
+/// Bytes of resident memory of a process.
+pub(crate) fn resident(pid: u32) -> Result<u64> {
+    kibibytes(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS:")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

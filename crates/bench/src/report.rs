@@ -11,6 +11,8 @@ pub(crate) enum Unit {
     Milliseconds,
     #[serde(rename = "MiB")]
     Mebibytes,
+    #[serde(rename = "KiB")]
+    Kibibytes,
     #[serde(rename = "MiB/s")]
     MebibytesPerSecond,
     #[serde(rename = "/s")]
@@ -104,6 +106,13 @@ impl Row {
     pub(crate) fn memory(name: &str, samples: Samples, baseline: Baseline) -> Self {
         let (unit, compare) = (Unit::Mebibytes, Compare::Difference);
         Self { name: name.into(), pace: "idle", unit, compare, samples, baselines: vec![baseline] }
+    }
+
+    /// Memory of something small, where `samples` are bytes.
+    pub(crate) fn small_memory(name: &str, samples: Samples, baseline: Baseline) -> Self {
+        let kibibytes = |bytes: f64| bytes / 1024.0;
+        let baseline = Baseline::new(baseline.name, baseline.samples.map(kibibytes));
+        Self { unit: Unit::Kibibytes, pace: "open", ..Self::memory(name, samples.map(kibibytes), baseline) }
     }
 
     /// What 95 of 100 are as good as: of a rate the low end, of all else the high one.

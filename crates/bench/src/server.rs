@@ -172,9 +172,14 @@ impl Server {
 
     /// A connection that stays open, and is warm.
     pub(crate) async fn connect(&self) -> Result<Client> {
-        let mut client = Client::connect(self.address, Some(KEY)).await?;
+        let mut client = self.connect_only().await?;
         timeout(PATIENCE, client.ask("GET", "/health", "")).await??.expect(200)?;
         Ok(client)
+    }
+
+    /// A connection on which nothing was asked.
+    pub(crate) async fn connect_only(&self) -> Result<Client> {
+        Client::connect(self.address, Some(KEY)).await
     }
 
     /// Its process id.

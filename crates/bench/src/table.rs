@@ -64,6 +64,7 @@ fn value(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Milliseconds => format!("{value:.2} ms"),
         Unit::Mebibytes => format!("{value:.2} MiB"),
+        Unit::Kibibytes => format!("{value:.1} KiB"),
         Unit::MebibytesPerSecond => format!("{value:.0} MiB/s"),
         Unit::PerSecond => format!("{value:.0} /s"),
     }
@@ -82,6 +83,7 @@ fn promise(judgement: Judgement) -> String {
     let unit = match unit {
         Unit::Milliseconds => "ms",
         Unit::Mebibytes => "MiB",
+        Unit::Kibibytes => "KiB",
         Unit::MebibytesPerSecond => "MiB/s",
         Unit::PerSecond => "/s",
     };

@@ -75,6 +75,8 @@ pub(crate) enum Figure {
     RestClaimBurst,
     /// Many live sandboxes: their memory, and a server that finds them again
     RestLive,
+    /// What one open connection of each kind takes of the server's memory
+    RestConnections,
     /// The same beside Docker's API, where that is installed
     RestDocker,
     /// Running a cell in a live interpreter through REST
@@ -102,7 +104,7 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 30] = [
+    pub(crate) const ALL: [Self; 31] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
@@ -124,6 +126,7 @@ impl Figure {
         Self::RestClaim,
         Self::RestClaimBurst,
         Self::RestLive,
+        Self::RestConnections,
         Self::RestDocker,
         Self::RestKernel,
         Self::KernelStart,
@@ -158,6 +161,7 @@ impl Figure {
             Self::RestClaim => rest::claim(bench).await,
             Self::RestClaimBurst => rest::claim_burst(bench).await,
             Self::RestLive => rest::live(bench).await,
+            Self::RestConnections => rest::connections(bench).await,
             Self::RestDocker => rest::docker(bench).await,
             Self::RestKernel => rest::kernel(bench).await,
             Self::KernelStart => rest::kernel_start(bench).await,

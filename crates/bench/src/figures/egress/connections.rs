@@ -3,10 +3,9 @@
 //! own memory, and beside tinyproxy's.
 
 use super::{Baseline, Bench, Fetch, Row, Samples, Way, Ways};
-use crate::{Result, baseline, machine::kibibytes, server};
+use crate::{Result, baseline, machine, server};
 use serde::Deserialize;
 use std::{
-    fs,
     io::{BufRead, BufReader},
     process::Child,
     time::Duration,
@@ -65,8 +64,7 @@ pub(super) async fn take(bench: &Bench<'_>, ways: &mut Ways<'_>) -> Result<Vec<R
 
 /// Resident memory of a process, in mebibytes.
 fn resident(pid: u32) -> Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    Ok(kibibytes(&text, "VmRSS:")? as f64 / f64::from(1 << 20))
+    Ok(machine::resident(pid)? as f64 / f64::from(1 << 20))
 }
 
 /// Opens them in the sandbox, and looks at the server.

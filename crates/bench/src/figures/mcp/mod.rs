@@ -1,7 +1,7 @@
 //! The tools through MCP. What is beside it is a bare interpreter on a pipe, which answers as fast as an
 //! interpreter can, and for many sessions as many interpreters started at once.
 
-mod speak;
+pub(super) mod speak;
 
 use super::{Bench, rest::with_server_of};
 use crate::{

@@ -132,13 +132,13 @@ impl Speaks for Piped {
 }
 
 /// `/mcp` of a server.
-pub(super) struct Web {
+pub(in crate::figures) struct Web {
     client: Client,
     next: u64,
 }
 
 impl Web {
-    pub(super) async fn open(server: &Server, thread: &str) -> Result<Self> {
+    pub(in crate::figures) async fn open(server: &Server, thread: &str) -> Result<Self> {
         let mut client = server.connect().await?;
         client.say("Accept: application/json, text/event-stream");
         client.say("Content-Type: application/json");

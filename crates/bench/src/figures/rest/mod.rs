@@ -4,6 +4,7 @@
 mod burst;
 mod changes;
 mod claim;
+mod connections;
 mod create;
 mod docker;
 mod exec;
@@ -56,6 +57,10 @@ pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
 
 pub(super) async fn live(bench: &Bench<'_>) -> Result<Vec<Row>> {
     live::take(bench).await
+}
+
+pub(super) async fn connections(bench: &Bench<'_>) -> Result<Vec<Row>> {
+    connections::take(bench).await
 }
 
 pub(super) async fn docker(bench: &Bench<'_>) -> Result<Vec<Row>> {
