@@ -23,16 +23,20 @@ use uuid::Uuid;
 #[allow(dead_code)] // The policy itself is read and written by its own crate.
 pub(crate) struct EgressPolicy {
     /// none, allowlist or full.
-    #[schema(example = "allowlist")]
-    mode: Option<String>,
+    #[schema(example = "allowlist", required = false)]
+    mode: String,
     /// Named lists, such as python, node, rust, debian, r, github; see /api/v1/egress/presets.
-    presets: Option<Vec<String>>,
+    #[schema(required = false)]
+    presets: Vec<String>,
     /// Hosts, *.suffix, host:port, addresses and ranges. In the mode full: addresses that are out of reach
     /// otherwise.
-    allow: Option<Vec<EgressEntryShape>>,
+    #[schema(required = false)]
+    allow: Vec<EgressEntryShape>,
     /// What is not reachable, whatever else is written.
-    deny: Option<Vec<EgressEntryShape>>,
-    limits: Option<EgressLimits>,
+    #[schema(required = false)]
+    deny: Vec<EgressEntryShape>,
+    #[schema(required = false)]
+    limits: EgressLimits,
 }
 
 /// A text, or an object for some requests of HTTP only.
@@ -44,9 +48,11 @@ pub(crate) enum EgressEntryShape {
     Text(String),
     Requests {
         to: String,
-        methods: Option<Vec<String>>,
+        #[schema(required = false)]
+        methods: Vec<String>,
         /// Prefixes of paths.
-        paths: Option<Vec<String>>,
+        #[schema(required = false)]
+        paths: Vec<String>,
     },
 }
 

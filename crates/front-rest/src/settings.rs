@@ -173,6 +173,42 @@ pub(crate) struct ToolSessionsItem {
     max_threads: u32,
     collect_seconds: u32,
     orphan_seconds: u32,
+    /// How long one may be idle.
+    idle_seconds: u32,
+    /// How long one may live in all.
+    max_lifetime_seconds: u32,
+    /// How long a thread without sessions is remembered, with what was uploaded to it.
+    thread_retention_seconds: u32,
+    /// Whether they may reach what their key's tier allows.
+    network_enabled: bool,
+    /// Of one session, as the next three, where the key's tier allows as much.
+    memory_mb: u32,
+    cpu_cores: f64,
+    processes: u32,
+    disk_mb: u32,
+    /// What all uploads to a thread may have together.
+    uploads_mb: u32,
+}
+
+impl From<&RuntimeSettings> for ToolSessionsItem {
+    fn from(k: &RuntimeSettings) -> Self {
+        Self {
+            max: k.tool_sessions_max,
+            max_per_thread: k.tool_sessions_max_per_thread,
+            max_threads: k.tool_sessions_max_threads,
+            collect_seconds: k.tool_sessions_collect_seconds,
+            orphan_seconds: k.tool_sessions_orphan_seconds,
+            idle_seconds: k.tool_sessions_idle_seconds,
+            max_lifetime_seconds: k.tool_sessions_max_lifetime_seconds,
+            thread_retention_seconds: k.tool_sessions_thread_retention_seconds,
+            network_enabled: k.tool_sessions_network_enabled,
+            memory_mb: k.tool_sessions_memory_mb,
+            cpu_cores: k.tool_sessions_cpu_cores,
+            processes: k.tool_sessions_processes,
+            disk_mb: k.tool_sessions_disk_mb,
+            uploads_mb: k.tool_sessions_uploads_mb,
+        }
+    }
 }
 
 /// What keys of a tier may ask for.
@@ -244,13 +280,7 @@ impl From<SettingsView> for SettingsItem {
                     kernels: k.get("pool.kernels").unwrap_or_default(),
                 },
                 lifecycle: k.into(),
-                tool_sessions: ToolSessionsItem {
-                    max: k.tool_sessions_max,
-                    max_per_thread: k.tool_sessions_max_per_thread,
-                    max_threads: k.tool_sessions_max_threads,
-                    collect_seconds: k.tool_sessions_collect_seconds,
-                    orphan_seconds: k.tool_sessions_orphan_seconds,
-                },
+                tool_sessions: k.into(),
                 tiers: Tier::ALL.iter().map(|tier| (tier.as_str(), tiers.of(*tier).into())).collect(),
                 sources: sources.into_iter().map(|(name, source)| (name, source.as_str())).collect(),
             },
@@ -329,6 +359,23 @@ pub(crate) async fn patch(
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn every_setting_is_shown() {
+        let runtime_settings = std::sync::Arc::new(RuntimeSettings::default());
+        let view = SettingsView {
+            runtime_settings: runtime_settings.clone(),
+            sources: BTreeMap::new(),
+            fixed: BTreeMap::new(),
+            tiers: atoll_types::Tiers::default(),
+        };
+        let shown = serde_json::to_value(SettingsItem::from(view)).unwrap();
+        for name in RuntimeSettings::NAMES {
+            let place =
+                if is_own(name) { format!("/{OWN}/{}", name.replace('.', "/")) } else { format!("/{name}") };
+            assert_eq!(shown.pointer(&place).cloned(), runtime_settings.get(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_body_is_read_into_the_cores_names() {
