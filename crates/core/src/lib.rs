@@ -43,7 +43,7 @@ mod vault;
 pub use admin::{BulkAction, BulkOutcome, BulkTarget};
 pub use admission::Machine;
 pub use answers::{ConnectionLimits, HeldAnswer};
-pub use atoll_audit::{Cleaned, Fault, Report, Verdict};
+pub use atoll_audit::{Cleaned, Fault, Redactor, Report, Verdict};
 pub use atoll_egress::{
     Entry as EgressEntry, Mode, Policy,
     presets::{Listed as ListedEntry, Preset as EgressPreset},

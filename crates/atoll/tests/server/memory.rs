@@ -128,15 +128,22 @@ fn figures_need_a_key_unless_this_machine_asks_by_its_own_name() {
 fn kept_replies_are_sealed_and_hold_no_secret() {
     let server = Server::start();
     let path = server.create(r#"{"secrets":{"TOKEN":"hunter2-in-the-environment"}}"#);
-    let ask = || {
-        let headers = [("Authorization", "Bearer bootstrap-key-of-a-test"), ("Idempotency-Key", "one")];
-        let body = br#"{"command":"echo $TOKEN; echo printed-in-the-clear"}"#;
-        super::http::request(server.address, "POST", &format!("{path}/exec"), &headers, body).unwrap()
+    let ask = |operation: &str, body: &str| {
+        let headers = [("Authorization", "Bearer bootstrap-key-of-a-test"), ("Idempotency-Key", operation)];
+        let path = format!("{path}/{operation}");
+        let answer = super::http::request(server.address, "POST", &path, &headers, body.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        String::from_utf8(answer.body).unwrap()
     };
-    let (first, again) = (ask(), ask());
-    assert!(first.json()["stdout"].as_str().unwrap().contains("hunter2"));
-    let kept = again.json()["stdout"].as_str().unwrap().to_owned();
-    assert!(kept.contains("printed-in-the-clear") && !kept.contains("hunter2"), "{kept}");
+    let command = r#"{"command":"echo $TOKEN; echo printed-in-the-clear"}"#;
+    // In its output, and in what the shell says of a command that is not there.
+    let cell =
+        r#"{"language":"bash","code":"echo $TOKEN; echo printed-in-the-clear; eval \"no-such-$TOKEN\""}"#;
+    for (operation, body) in [("exec", command), ("run", cell)] {
+        let (first, kept) = (ask(operation, body), ask(operation, body));
+        assert!(first.contains("hunter2"), "{first}");
+        assert!(kept.contains("printed-in-the-clear") && !kept.contains("hunter2"), "{kept}");
+    }
     for file in fs::read_dir(server.data().join("server")).unwrap().flatten() {
         let content = fs::read(file.path()).unwrap();
         // A field of the reply and of nothing else.

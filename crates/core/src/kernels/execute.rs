@@ -173,14 +173,14 @@ impl Core {
             false => self.take_changes(sandbox, &container).await,
         };
         let note = (!joined).then(|| activity(sandbox, shown, &report));
-        let cell = cell_task.cell.id;
+        let (cell, redactor) = (cell_task.cell.id, trail.redactor());
         let told =
             CellAudit { cell, report: &report, cancelled: cell_task.cancelled.load(Ordering::Relaxed) };
         if let Err(error) = trail.end_cell(told, changed.as_ref(), note).await {
             tracing::error!(%error, "the end of a cell waits to be written");
         }
         drop(activity_guard);
-        Ok(CellOutcome { cell, report, changed })
+        Ok(CellOutcome { cell, report, changed, redactor })
     }
 }
 

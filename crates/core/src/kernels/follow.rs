@@ -63,7 +63,7 @@ impl CellFollow {
                 let outcome = self.cell_task.outcome().await;
                 self.grip().detach();
                 self.done = true;
-                let CellOutcome { cell: _, report, changed } = outcome?;
+                let CellOutcome { cell: _, report, changed, redactor: _ } = outcome?;
                 self.changed = changed;
                 self.missing(&report);
                 self.rest.push_back(CellEvent::Ended(Box::new(report)));

@@ -4,6 +4,7 @@ use crate::{
     ceiling::{TierCeiling, check_timeout},
     operation::OperationSpec,
 };
+use atoll_audit::Redactor;
 use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
 use atoll_provider::Changed;
 use atoll_store::SandboxId;
@@ -127,7 +128,7 @@ impl CellRequest {
 }
 
 /// A cell that was waited for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct CellOutcome {
     /// Its id.
     pub cell: CellId,
@@ -135,6 +136,8 @@ pub struct CellOutcome {
     pub report: CellReport,
     /// Which files changed since what ran before; none where nobody can tell.
     pub changed: Option<Changed>,
+    /// Takes secret values out of a copy that is kept.
+    pub redactor: Redactor,
 }
 
 /// One kernel from another.

@@ -1,6 +1,10 @@
 //! Cells: whole, or as they come.
 
-use super::{Ids, kernel_id, language, shapes::CellResult, stream};
+use super::{
+    Ids, kernel_id, language,
+    shapes::{CellAnswer, CellResult},
+    stream,
+};
 use crate::{
     App,
     auth::Who,
@@ -133,7 +137,7 @@ async fn answer(
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
         let outcome = core.execute(&asker, sandbox, &request).await?;
-        Ok((StatusCode::OK, CellResult::from(outcome)))
+        Ok((StatusCode::OK, CellAnswer::from(outcome)))
     };
     once(app, caller, repeat, Busy::Join, work).await
 }

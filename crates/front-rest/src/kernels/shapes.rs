@@ -1,10 +1,14 @@
 //! Kernels and cells on the wire.
 
-use crate::shapes::ChangedFile;
-use atoll_core::{CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus};
+use crate::{idempotency::Rendered, shapes::ChangedFile};
+use atoll_core::{
+    CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus, Redactor,
+};
 use atoll_provider::Changed;
-use atoll_types::time::rfc3339;
+use atoll_types::{CellId, time::rfc3339};
+use axum::{http::StatusCode, response::Response};
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -167,9 +171,43 @@ impl From<Display> for DisplayItem {
     }
 }
 
-impl From<CellOutcome> for CellResult {
+/// How a cell went, of which a copy may be kept.
+pub(crate) struct CellAnswer {
+    result: CellResult,
+    redactor: Redactor,
+}
+
+impl From<CellOutcome> for CellAnswer {
     fn from(outcome: CellOutcome) -> Self {
-        let CellOutcome { cell, report, changed } = outcome;
+        let CellOutcome { cell, report, changed, redactor } = outcome;
+        Self { result: CellResult::new(cell, report, changed), redactor }
+    }
+}
+
+impl Rendered for CellAnswer {
+    fn kept(&self) -> Option<Vec<u8>> {
+        let mut value = serde_json::to_value(&self.result).ok()?;
+        redact(&mut value, &self.redactor);
+        serde_json::to_vec(&value).ok()
+    }
+
+    fn respond(self, status: StatusCode) -> Response {
+        self.result.respond(status)
+    }
+}
+
+/// Takes secret values out of every text of a value.
+fn redact(value: &mut Value, redactor: &Redactor) {
+    match value {
+        Value::String(text) => *text = redactor.text(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| redact(value, redactor)),
+        Value::Object(values) => values.values_mut().for_each(|value| redact(value, redactor)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+impl CellResult {
+    pub(crate) fn new(cell: CellId, report: CellReport, changed: Option<Changed>) -> Self {
         let CellReport {
             kernel,
             success,

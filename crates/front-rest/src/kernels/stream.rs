@@ -3,7 +3,7 @@
 
 use super::shapes::{CellResult, DisplayItem};
 use crate::{event_stream::event_stream, listen::Ending};
-use atoll_core::{CellEvent, CellFollow, CellOutcome, CellStream};
+use atoll_core::{CellEvent, CellFollow, CellStream};
 use atoll_types::{Error, ErrorCode, Result, sse};
 use axum::response::Response;
 use futures_util::stream;
@@ -89,8 +89,7 @@ impl Sender {
             Ok(Some(CellEvent::Ended(report))) => {
                 self.done = true;
                 let (cell, changed) = (self.follow.cell, self.follow.changed().cloned());
-                let outcome = CellOutcome { cell, report: *report, changed };
-                line(&Event::Ended(Box::new(outcome.into())))
+                line(&Event::Ended(Box::new(CellResult::new(cell, *report, changed))))
             }
             Ok(None) => {
                 self.done = true;
