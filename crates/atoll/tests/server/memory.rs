@@ -2,10 +2,15 @@
 
 use super::fixture::{KEY, Server};
 use crate::engine::fixture::eventually;
+use rustix::{
+    net::{AddressFamily, SocketType, bind, connect, socket},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use std::{
     fs,
     io::{Read, Write},
-    net::TcpStream,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    thread,
     time::Duration,
 };
 
@@ -110,6 +115,62 @@ fn idle_connections_without_a_key_silence_nothing() {
     eventually("room again", || {
         super::http::request(server.address, "GET", "/openapi.json", &[], b"").is_ok_and(|a| a.status == 200)
     });
+}
+
+/// More than a server has room for, all of one peer.
+const FLOOD: usize = 8200;
+
+/// Lets this process and what it starts have as many files open as a flood needs; whether that is allowed.
+fn raise_open_files() -> bool {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let needed = 2 * FLOOD as u64;
+    if maximum.is_some_and(|most| most < needed) {
+        eprintln!("not tried: it takes {needed} open files, and {maximum:?} are allowed");
+        return false;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: maximum.or(Some(needed)), maximum }).unwrap();
+    true
+}
+
+/// A connection from this address of the machine.
+fn connect_from(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from((from, 0))).unwrap();
+    connect(&socket, &to).unwrap();
+    socket.into()
+}
+
+#[test]
+fn a_flood_of_idle_connections_keeps_no_other_peer_out() {
+    if !raise_open_files() {
+        return;
+    }
+    // None of them is closed for its silence while this looks.
+    let server = Server::start_with(&["--set", "http.head_timeout_seconds=600"]);
+    let idle: Vec<_> = (0..FLOOD)
+        .map(|number| {
+            // A queue of connections that is full costs a second, which the kernel waits before it tries again.
+            if number % 64 == 0 {
+                thread::sleep(Duration::from_millis(5));
+            }
+            TcpStream::connect(server.address).unwrap()
+        })
+        .collect();
+    let health = super::http::request(server.address, "GET", "/health", &[], b"").unwrap();
+    assert_eq!(health.status, 200);
+    let refused = server.ask("GET", "/api/v1/sandboxes", "");
+    assert_eq!(refused.status, 429, "the peer that floods has no more room: {refused:?}");
+    for path in ["/health", "/api/v1/sandboxes"] {
+        let mut other = connect_from(Ipv4Addr::new(127, 0, 0, 2), server.address);
+        let head = format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n"
+        );
+        other.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    }
+    drop(idle);
 }
 
 #[test]
