@@ -10,6 +10,7 @@ use libcontainer::{
 use serde_json::{Value, json};
 use std::{
     fs, io,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -102,7 +103,7 @@ impl Start {
         match self {
             Self::Builtin => Container::load(context.libcontainer().join(container.to_string()))
                 .and_then(|mut c| c.start())
-                .map_err(|e| Error::internal(format!("cannot start the container: {}", chain(&e)))),
+                .map_err(|e| failed("start", &chain(&e))),
             Self::Runtime { program, .. } => {
                 let id = container.to_string();
                 run(self.command(program, context).args(["start", &id]), "start")
@@ -153,9 +154,24 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// What libcontainer says where a process that it had started is gone without a word. One that fails says why.
+const GONE: [&str; 5] = ["channel connection broken", "BrokenChannel", "EPIPE", "ECONNRESET", "ESRCH"];
+
+fn failed(doing: &str, why: &str) -> Error {
+    match GONE.iter().any(|word| why.contains(word)) {
+        true => cut_off(why),
+        false => Error::internal(format!("cannot {doing} the container: {why}")),
+    }
+}
+
+/// The error of a create during which a process of the container was killed: the next one may succeed.
+pub(crate) fn cut_off(why: &str) -> Error {
+    let message = format!("a process was killed while it made the container; try again: {why}");
+    Error::new(ErrorCode::Unavailable, message)
+}
+
 fn create_builtin(context: &Context, container: ContainerId, bundle: &Path, descriptors: i32) -> Result<i32> {
-    let fault =
-        |e: &dyn std::error::Error| Error::internal(format!("cannot make the container: {}", chain(e)));
+    let fault = |e: &dyn std::error::Error| failed("make", &chain(e));
     let null = || fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(|e| fault(&e));
     let made = ContainerBuilder::new(container.to_string(), SyscallType::default())
         .with_root_path(context.libcontainer())
@@ -209,6 +225,9 @@ fn run(command: &mut Command, doing: &str) -> Result<()> {
     let status = status.map_err(|e| Error::internal(format!("cannot run {name}: {e}")))?;
     if status.success() {
         return Ok(());
+    }
+    if let Some(signal) = status.signal() {
+        return Err(cut_off(&format!("{name} {doing} was ended by signal {signal}")));
     }
     let mut said = String::new();
     let _ = io::Seek::rewind(&mut &log).and_then(|()| io::Read::read_to_string(&mut &log, &mut said));

@@ -15,7 +15,7 @@ use atoll_launch_proto::{
 use atoll_provider::{
     Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, State, Trust, Usages, Volumes,
 };
-use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, Usage, VolumeId};
+use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;
 pub use launcher::{Held, LauncherClient};
 use rustix::fd::OwnedFd;
@@ -82,6 +82,10 @@ fn state(status: &ContainerStatus) -> State {
     }
 }
 
+fn was_killed(death: &Death) -> bool {
+    death.kind == DeathKind::Lost || death.signal == Some(9) && death.kind == DeathKind::Signal
+}
+
 fn listed(status: &ContainerStatus) -> Listed {
     Listed {
         id: status.container,
@@ -110,6 +114,11 @@ impl Provider for NativeProvider {
                     Error::new(ErrorCode::Unavailable, "the launcher lost the container while it was made")
                 }
                 _ => error,
+                // What runs in a new container is PID 1, which ends by no fault of the caller's.
+                ErrorCode::ContainerDied if error.death.as_ref().is_none_or(was_killed) => Error::new(
+                    ErrorCode::Unavailable,
+                    "PID 1 was killed while its container was made; try again",
+                ),
             }),
         };
         match made {

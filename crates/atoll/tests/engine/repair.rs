@@ -5,7 +5,18 @@ use atoll_launch_proto::Request;
 use atoll_provider::{Command, ContainerSpec, Provider, State};
 use atoll_provider_native::ensure_launcher;
 use atoll_types::{ContainerId, DeathKind, ErrorCode, ExecId, VolumeId};
-use std::{fs, process, time::Duration};
+use std::{
+    collections::HashSet,
+    fs,
+    path::Path,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 fn kill(pid: i32) {
     let status = process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap();
@@ -121,9 +132,8 @@ async fn a_worker_killed_at_any_moment_leaves_nothing_half_made() {
         match made {
             Ok(c) => assert_eq!(says(&c, "echo whole").await, "whole"),
             Err(error) => {
-                // Who was hit decides: the worker, libcontainer's helper, or PID 1 itself.
-                let known = [ErrorCode::Unavailable, ErrorCode::ContainerDied, ErrorCode::Internal];
-                assert!(known.contains(&error.code), "{error:?}");
+                // The same whether the worker was hit, libcontainer's helper, or PID 1 itself.
+                assert_eq!(error.code, ErrorCode::Unavailable, "{error:?}");
                 interrupted += 1;
             }
         }
@@ -131,6 +141,50 @@ async fn a_worker_killed_at_any_moment_leaves_nothing_half_made() {
     }
     assert!(interrupted > 0, "no worker was hit");
     assert_eq!(instance.provider.list().await.unwrap(), vec![]);
+}
+
+/// Kills PID 1 of every container as soon as the launcher has noted its process id, which it does before
+/// PID 1 may start.
+fn kill_each_pid_1(pids: &Path, until: &AtomicBool) {
+    let mut killed = HashSet::new();
+    while !until.load(Ordering::SeqCst) {
+        let noted = fs::read_dir(pids).into_iter().flatten().flatten();
+        for pid in noted.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+            if let (true, Some(pid)) = (killed.insert(pid), rustix::process::Pid::from_raw(pid)) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pid_1_killed_before_its_start_is_unavailable_and_leaves_nothing() {
+    let instance = Instance::start().await;
+    let (pids, ended) = (instance.layout.run().join("pids"), Arc::new(AtomicBool::new(false)));
+    let killer = thread::spawn({
+        let (pids, ended) = (pids.clone(), Arc::clone(&ended));
+        move || kill_each_pid_1(&pids, &ended)
+    });
+    let (mut said, mut in_time) = (Vec::new(), 0);
+    for _ in 0..50 {
+        if let Err(error) = instance.provider.create(spec("default")).await {
+            in_time += usize::from(error.message.contains("while it made the container"));
+            said.push(error);
+        }
+        if in_time == 3 {
+            break;
+        }
+    }
+    ended.store(true, Ordering::SeqCst);
+    killer.join().unwrap();
+    assert!(in_time > 0, "none was killed before its start: {said:?}");
+    assert!(said.iter().all(|error| error.code == ErrorCode::Unavailable), "{said:?}");
+    for listed in instance.provider.list().await.unwrap() {
+        instance.provider.destroy(listed.id).await.unwrap();
+    }
+    for folder in [pids, instance.layout.run().join("c")] {
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{folder:?}");
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::{
     observe,
     record::{self, Record},
     rootfs::{self, Disk},
-    runtime::Start,
+    runtime::{Start, cut_off},
     spec, sys, uids, userns,
 };
 use atoll_guest_proto::{GuestConfig, Listen};
@@ -160,7 +160,11 @@ fn launch(
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
-    begin(context, record, start, pid)
+    // Before its start PID 1 does nothing that could fail: where it is gone, it was killed.
+    begin(context, record, start, pid).map_err(|error| match record::start_time(pid) {
+        None => cut_off(&error.message),
+        Some(_) => error,
+    })
 }
 
 /// Lets a container's PID 1 go, when all that must be there before is.

@@ -111,10 +111,7 @@ impl Link {
         if fine.contains(&answer.status) {
             return true;
         }
-        // What a container was being made of may die with the launcher, before anybody can say why.
-        let cut_off = answer.status == 500
-            && String::from_utf8_lossy(&answer.body).contains("cannot make the container");
-        if (answer.status == 503 || cut_off) && self.launcher_killed.load(Ordering::SeqCst) {
+        if answer.status == 503 && self.launcher_killed.load(Ordering::SeqCst) {
             self.unable.fetch_add(1, Ordering::Relaxed);
             return false;
         }
