@@ -16,13 +16,13 @@ use std::collections::{HashMap, HashSet};
 const AT_ONCE: usize = 64;
 
 impl Core {
-    /// Compares records with containers: what lives is kept, what died is written down, and what nobody
-    /// owns is destroyed. The gates of what lives are served again, and its commands watched. Returns how many sandboxes
+    /// Compares records with containers: what lives is kept, what died is written down, and what has neither a
+    /// record nor a process that holds it (`atoll run` does) is destroyed. The gates of what lives are served again, and its commands watched. Returns how many sandboxes
     /// live.
     pub async fn reconcile(&self) -> Result<usize> {
         self.live_settings.load(&*self.store).await?;
-        let mut world: HashMap<ContainerId, State> =
-            self.provider.list().await?.into_iter().map(|l| (l.id, l.state)).collect();
+        let listed = self.provider.list().await?.into_iter().filter(|listed| !listed.held);
+        let mut world: HashMap<ContainerId, State> = listed.map(|l| (l.id, l.state)).collect();
         let pooled = memory::read(&*self.store).await?;
         let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
         let (mut alive, mut paused) = (Vec::new(), Vec::new());

@@ -160,6 +160,9 @@ pub struct ContainerStatus {
     pub pid: i32,
     /// How it ended, when it did.
     pub death: Option<Death>,
+    /// Whether a connection holds it, which is said in lists only: it is destroyed when that closes.
+    #[serde(default)]
+    pub held: bool,
 }
 
 /// What the launcher knows of a volume.

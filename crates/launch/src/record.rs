@@ -11,7 +11,11 @@ use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Profile, Result,
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::{fs, io, os::unix::fs::DirBuilderExt, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
 
 /// What is written down when a container is made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,6 +77,25 @@ fn lock_with(folders: &Folders, container: ContainerId, how: FlockOperation) -> 
     }
     // Whoever had it may have destroyed the container meanwhile.
     Ok(path.exists().then_some(Lock(file)))
+}
+
+fn holder(folders: &Folders, container: ContainerId) -> PathBuf {
+    folders.container(container).join("holder")
+}
+
+/// Notes that this process destroys the container when its connection closes, as long as the value lives.
+pub(crate) fn hold(folders: &Folders, container: ContainerId) -> Result<Lock> {
+    let fault = |e: io::Error| Error::internal(format!("cannot hold the container: {e}"));
+    let file = fs::File::create(holder(folders, container)).map_err(fault)?;
+    fcntl_lock(&file, FlockOperation::LockExclusive).map_err(|e| fault(e.into()))?;
+    Ok(Lock(file))
+}
+
+/// Whether a living process holds the container. A lock that others can share is tried: two that ask at the same
+/// time must not take each other for the holder. Never asked by the holder, whose lock would go with this file.
+pub(crate) fn is_held(folders: &Folders, container: ContainerId) -> bool {
+    let Ok(file) = fs::File::open(holder(folders, container)) else { return false };
+    fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
 /// Writes a file whole or not at all.
@@ -165,6 +188,7 @@ impl Record {
             created_unix_ms,
             pid,
             death,
+            held: false,
         }
     }
 }

@@ -30,19 +30,14 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
     }
     match request {
         Request::Create(create) => {
-            let made = ops::create(context, &create);
-            let hold = create.held && made.is_ok();
-            with_descriptors(
-                &mut stream,
-                made.map(|(status, egress_sockets)| {
-                    let redirected = egress_sockets.redirected();
-                    (
-                        LauncherReply::Created { status: Box::new(status), redirected },
-                        egress_sockets.into_sockets(),
-                    )
-                }),
-            );
-            if hold {
+            let mut held = None;
+            let made = ops::create(context, &create).map(|made| {
+                let (status, redirected) = (Box::new(made.status), made.egress_sockets.redirected());
+                held = made.held;
+                (LauncherReply::Created { status, redirected }, made.egress_sockets.into_sockets())
+            });
+            with_descriptors(&mut stream, made);
+            if held.is_some() {
                 ops::hold(context, &mut stream, create.container);
             }
         }

@@ -92,6 +92,7 @@ fn listed(status: &ContainerStatus) -> Listed {
         state: state(status),
         volume: status.volume,
         profile: status.profile.clone(),
+        held: status.held,
     }
 }
 
@@ -113,12 +114,12 @@ impl Provider for NativeProvider {
                 ErrorCode::NotFound => {
                     Error::new(ErrorCode::Unavailable, "the launcher lost the container while it was made")
                 }
-                _ => error,
                 // What runs in a new container is PID 1, which ends by no fault of the caller's.
                 ErrorCode::ContainerDied if error.death.as_ref().is_none_or(was_killed) => Error::new(
                     ErrorCode::Unavailable,
                     "PID 1 was killed while its container was made; try again",
                 ),
+                _ => error,
             }),
         };
         match made {

@@ -73,6 +73,8 @@ pub struct Listed {
     pub volume: Option<VolumeId>,
     /// The name of its profile.
     pub profile: String,
+    /// Whether a living process outside this server holds it, with whose end it goes.
+    pub held: bool,
 }
 
 /// What a provider is and what its containers can be.

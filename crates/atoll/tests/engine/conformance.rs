@@ -87,6 +87,7 @@ impl Provider for Broken<'_> {
             state: State::Running,
             volume: spec.volume,
             profile: spec.profile.name.clone(),
+            held: false,
         };
         match self.fault {
             Fault::IgnoresTheVolume => spec.volume = None,

@@ -5,7 +5,12 @@ use crate::engine::fixture::{eventually, options, spec};
 use atoll_launch_proto::Layout;
 use atoll_provider::Provider;
 use atoll_provider_native::{NativeProvider, ensure_launcher};
-use std::{process::Command, thread, time::Duration};
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 fn kill(pid: &str) {
     assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
@@ -130,6 +135,30 @@ fn what_nobody_owns_is_reaped_at_start() {
     let layout = Layout::new(&data.canonicalize().unwrap());
     assert!(!layout.run().join("c").join(orphan.to_string()).exists());
     assert_eq!(server.says(&kept, "echo here"), "here");
+}
+
+#[test]
+fn a_start_spares_what_a_living_atoll_run_holds() {
+    let mut server = Server::start();
+    server.kill();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(["run", "--data-dir"])
+        .arg(server.data())
+        .args(["--", "sh", "-c", "echo up; read line; echo $line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(run.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "up");
+    server.restart();
+    let layout = Layout::new(&server.data().canonicalize().unwrap());
+    let containers = || std::fs::read_dir(layout.run().join("c")).unwrap().count();
+    assert_eq!(containers(), 1);
+    run.stdin.take().unwrap().write_all(b"still here\n").unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), "still here");
+    assert!(run.wait().unwrap().success());
+    eventually("the end of its container", || containers() == 0);
 }
 
 #[test]

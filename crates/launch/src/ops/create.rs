@@ -8,7 +8,7 @@ use crate::{
     egress_sockets::{self, EgressSockets},
     mounts::{self, Attributes},
     observe,
-    record::{self, Record},
+    record::{self, Lock, Record},
     rootfs::{self, Disk},
     runtime::{Start, cut_off},
     spec, sys, uids, userns,
@@ -28,8 +28,16 @@ fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
     move |e| Error::internal(format!("cannot {doing}: {e}"))
 }
 
+/// A container that was made.
+pub(crate) struct Made {
+    pub(crate) status: ContainerStatus,
+    pub(crate) egress_sockets: EgressSockets,
+    /// Where a connection holds it: says so to others as long as it lives.
+    pub(crate) held: Option<Lock>,
+}
+
 /// Makes and starts a container; on any failure nothing of it is left.
-pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(ContainerStatus, EgressSockets)> {
+pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made> {
     request.profile.validate()?;
     request.limits.validate()?;
     refuse_unenforced(context)?;
@@ -43,8 +51,11 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<(Cont
     let lock = record::begin(context, request.container)?;
     let result = uids::take(&context.layout, request.container).and_then(|slot| {
         let record = first_record(request, slot, &start, &image)?;
+        // Before the record: what is listed is listed as held.
+        let held = request.held.then(|| record::hold(context, request.container)).transpose()?;
         record::save(context, &record)?;
-        launch(context, record, &image, &start, request)
+        let (status, egress_sockets) = launch(context, record, &image, &start, request)?;
+        Ok(Made { status, egress_sockets, held })
     });
     if result.is_err()
         && let Err(error) = free(context, request.container)

@@ -62,7 +62,11 @@ pub(crate) fn inspect(context: &Context, container: ContainerId) -> Result<Conta
 pub(crate) fn list(context: &Context) -> Vec<ContainerStatus> {
     let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
     let freezer = Freezer::find();
-    records.map(|record| record.status(context, freezer.as_ref())).collect()
+    let status = |record: Record| {
+        let held = record::is_held(context, record.container);
+        ContainerStatus { held, ..record.status(context, freezer.as_ref()) }
+    };
+    records.map(status).collect()
 }
 
 /// Answers when the container is dead, or ends when nobody wants to know any more.
