@@ -104,6 +104,10 @@ pub(crate) struct Run {
     /// Let it reach what this preset lists, such as python, node or github; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Vec<String>,
+    /// A folder of this machine and where it appears inside, such as .:/workspace; with :ro it cannot be written. What
+    /// is yours is the sandbox user's; may be repeated
+    #[arg(long, value_name = "DIR:PATH[:ro]", value_parser = crate::run_mount::parse)]
+    pub(crate) mount: Vec<crate::run_mount::Mount>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<std::ffi::OsString>,

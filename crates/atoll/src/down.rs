@@ -1,7 +1,7 @@
 //! `atoll down`: ends every server and sandbox on this machine, or those of one data folder, and with
 //! `--purge` their data folders too.
 
-use crate::{cli, serve};
+use crate::{cli, own, serve};
 use atoll_launch_proto::{Layout, Request};
 use atoll_provider_native::{LaunchOptions, LauncherClient, ensure_launcher};
 use atoll_types::{Error, ErrorCode, Result};
@@ -122,6 +122,7 @@ fn purge(data: &Path) -> Result<()> {
     // Only what is ours: a data folder that somebody chose badly may hold other things.
     remove(fs::remove_dir_all(data.join("server")))?;
     remove(fs::remove_file(data.join("launch.log")))?;
+    ["mcp", own::RUNS].iter().for_each(|runs| own::remove(&data.join(runs)));
     match fs::remove_dir(data) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         other => remove(other),

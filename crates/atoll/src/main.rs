@@ -15,7 +15,9 @@ mod doctor;
 mod down;
 mod keys;
 mod mcp;
+mod own;
 mod run;
+mod run_mount;
 mod run_network;
 mod serve;
 

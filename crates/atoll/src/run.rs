@@ -1,7 +1,7 @@
 //! `atoll run`: one throw-away sandbox for one command. Input, output and signals pass through, and
 //! the exit code is the command's. Whatever ends this process ends the sandbox.
 
-use crate::{FAULT, cli, run_network::Network};
+use crate::{FAULT, cli, own, run_mount, run_network::Network};
 use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecReport, Guest, OutputStream, Provider,
 };
@@ -23,26 +23,46 @@ pub(crate) async fn run(options: cli::Run) -> Result<u8> {
         let given = std::mem::take(&mut spec.environment);
         spec.environment = network.variables.iter().cloned().chain(given).collect();
     }
-    let command = command(&options);
-    let launcher = ensure_launcher(&LaunchOptions {
-        data_dir: options.data.dir(),
-        client_uids: Vec::new(),
-        ephemeral: true,
-        extra: Vec::new(),
-    })
-    .await?;
-    let provider = NativeProvider::new(launcher.client);
+    let Some((own, launch)) = run_mount::prepare(&options, &mut spec.profile)? else {
+        let launch = LaunchOptions {
+            data_dir: options.data.dir(),
+            client_uids: Vec::new(),
+            ephemeral: true,
+            extra: Vec::new(),
+        };
+        return run_in(&launch, spec, network.as_ref(), &options, None).await;
+    };
+    let sweeping = tokio::spawn(own::sweep(options.data.dir().join(own::RUNS)));
+    let result = run_in(&launch, spec, network.as_ref(), &options, Some(&own)).await;
+    let _ = sweeping.await;
+    // Also where there was nothing to run in.
+    own.end().await.and(result)
+}
+
+/// Runs the command in a sandbox of this launcher.
+async fn run_in(
+    launch: &LaunchOptions,
+    spec: ContainerSpec,
+    network: Option<&Network>,
+    options: &cli::Run,
+    own: Option<&own::Own>,
+) -> Result<u8> {
+    let provider = NativeProvider::new(ensure_launcher(launch).await?.client);
     let id = spec.id;
     // The sandbox goes with this process, however that ends.
     let (container, held) = provider.create_held(spec).await?;
     // Before the command begins, so that nothing that it asks for is lost.
-    let served = match &network {
+    let served = match network {
         Some(network) => Some(network.serve(&container).await?),
         None => None,
     };
-    let result = follow(container, &command).await;
+    let result = follow(container, &command(options)).await;
     drop(served);
-    provider.destroy(id).await?;
+    match own {
+        // While the container is held: the launcher ends with its last one.
+        Some(own) => own.end().await?,
+        None => provider.destroy(id).await?,
+    }
     drop(held);
     result.map(|report| explain(&report))
 }

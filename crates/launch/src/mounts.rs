@@ -94,6 +94,13 @@ pub(crate) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<Own
     new_mount("overlay", &[("lowerdir", &lower), ("upperdir", &upper), ("workdir", &work)])
 }
 
+/// A read-only overlay: what lies in either folder, and in both what the upper one has. The folders are ours and hold
+/// no comma or colon.
+pub(crate) fn union(upper: &Path, lower: &Path) -> io::Result<OwnedFd> {
+    let folders = format!("{}:{}", upper.display(), lower.display());
+    new_mount("overlay", &[("lowerdir", &folders)])
+}
+
 fn new_mount(kind: &str, options: &[(&str, &str)]) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {

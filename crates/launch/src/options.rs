@@ -18,9 +18,13 @@ pub(crate) struct Options {
     /// Where volumes live: auto, btrfs or dir.
     #[arg(long, default_value = "auto", value_parser = driver)]
     pub(crate) storage: DriverChoice,
-    /// A host folder that profiles may mount, as NAME=PATH or NAME=PATH:rw. Can be given more than once.
+    /// A host folder that profiles may mount, as NAME=PATH, NAME=PATH:ro or NAME=PATH:rw. Can be given more than once.
     #[arg(long = "share", value_parser = share)]
     pub(crate) shares: Vec<Share>,
+    /// Whose files in shared folders are the sandbox user's own inside, as UID:GID, and who owns what the sandbox makes
+    /// there. Without it ids on disk are the ids that are seen inside.
+    #[arg(long, value_name = "UID:GID", value_parser = owner)]
+    pub(crate) share_owner: Option<Owner>,
     /// Start even where the kernel cannot enforce these limits: a comma-separated list of cgroup
     /// controllers (memory, pids, cpu, cpuset).
     #[arg(long, value_delimiter = ',')]
@@ -38,6 +42,19 @@ pub(crate) struct Share {
     pub(crate) writable: bool,
 }
 
+/// A user and a group of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+fn owner(text: &str) -> Result<Owner, String> {
+    let ids = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    let (uid, gid) = ids.ok_or("expected UID:GID")?;
+    Ok(Owner { uid, gid })
+}
+
 fn driver(text: &str) -> Result<DriverChoice, String> {
     match text {
         "auto" => Ok(DriverChoice::Auto),
@@ -49,9 +66,10 @@ fn driver(text: &str) -> Result<DriverChoice, String> {
 
 fn share(text: &str) -> Result<Share, String> {
     let (name, path) = text.split_once('=').ok_or("expected NAME=PATH or NAME=PATH:rw")?;
-    let (path, writable) = match path.strip_suffix(":rw") {
-        Some(path) => (path, true),
-        None => (path, false),
+    let (path, writable) = match path.rsplit_once(':') {
+        Some((path, "rw")) => (path, true),
+        Some((path, "ro")) => (path, false),
+        _ => (path, false),
     };
     if !path.starts_with('/') {
         return Err("the path must be absolute".into());
@@ -67,8 +85,16 @@ mod tests {
     fn shares_are_read_only_unless_said() {
         let plain = Share { name: "d".into(), path: "/srv/d".into(), writable: false };
         assert_eq!(share("d=/srv/d"), Ok(plain.clone()));
-        assert_eq!(share("d=/srv/d:rw"), Ok(Share { writable: true, ..plain }));
+        assert_eq!(share("d=/srv/d:rw"), Ok(Share { writable: true, ..plain.clone() }));
+        assert_eq!(share("d=/srv/d:ro"), Ok(plain.clone()));
+        assert_eq!(share("d=/srv/d:rw:ro"), Ok(Share { path: "/srv/d:rw".into(), ..plain }));
         assert!(share("d=relative").is_err());
         assert!(share("nothing").is_err());
+    }
+
+    #[test]
+    fn an_owner_is_two_numbers() {
+        assert_eq!(owner("1000:100"), Ok(Owner { uid: 1000, gid: 100 }));
+        assert!(["1000", "1000:", "user:user", "-1:0"].iter().all(|text| owner(text).is_err()));
     }
 }

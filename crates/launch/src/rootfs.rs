@@ -6,18 +6,19 @@
 //! operator made so.
 
 use crate::{
-    context::Context,
+    context::{Context, make_folder},
     mounts::{self, Attributes},
-    options::Share,
+    options::{Owner, Share},
     runtime::INIT_IN_ROOT,
     sys, trust,
     uids::Range,
+    userns,
 };
 use atoll_storage::Image;
 use atoll_types::{Error, ErrorCode, Profile, Result, RootMode};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
-    fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat2},
+    fs::{CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2},
     io::Errno,
 };
 use std::{
@@ -86,7 +87,8 @@ impl Disk {
 }
 
 /// Opens a place below the root to attach to, making the folders that are missing. The root may hold
-/// what a sandbox left there, so no symbolic link is followed, in any part of the path.
+/// what a sandbox left there, so no symbolic link is followed, in any part of the path. A folder that is made belongs to
+/// the owner of the one above: ids of the machine's root are none on a mount that maps ids.
 fn place(root: &OwnedFd, path: &str) -> Result<OwnedFd> {
     let walk = |path: &str| {
         openat2(
@@ -100,9 +102,11 @@ fn place(root: &OwnedFd, path: &str) -> Result<OwnedFd> {
     let mut so_far = String::from(".");
     for part in path.split('/').filter(|p| !p.is_empty()) {
         let parent = walk(&so_far).map_err(|e| fault("open a place in the root")(e.into()))?;
-        match mkdirat(&parent, part, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST | Errno::ROFS) => {}
-            Err(e) => return Err(fault("make a place in the root")(e.into())),
+        let owner = fstat(&parent).map_err(|e| fault("look at a place in the root")(e.into()))?.st_uid;
+        let made = sys::with_file_ids(owner, || Ok(mkdirat(&parent, part, Mode::from_raw_mode(0o755))?));
+        match made.map_err(|e| (Errno::from_io_error(&e), e)) {
+            Ok(()) | Err((Some(Errno::EXIST | Errno::ROFS), _)) => {}
+            Err((_, e)) => return Err(fault("make a place in the root")(e)),
         }
         so_far = format!("{so_far}/{part}");
     }
@@ -122,7 +126,7 @@ impl Parts<'_> {
         let root = stage.join("root");
         fs::create_dir(&root).map_err(fault("make the stage"))?;
         let layers = match self.profile.root {
-            RootMode::ReadOnly => self.plain_layers()?,
+            RootMode::ReadOnly => self.plain_layers(&stage)?,
             RootMode::Writable => self.overlay_layers(&stage)?,
         };
         let mut layers = layers.into_iter();
@@ -160,9 +164,33 @@ impl Parts<'_> {
             .map_err(fault("clone the image"))
     }
 
-    fn plain_layers(&self) -> Result<Vec<(String, OwnedFd)>> {
+    fn plain_layers(&self, stage: &Path) -> Result<Vec<(String, OwnedFd)>> {
         let trees = self.image.trees.iter();
-        trees.map(|tree| Ok((tree.at.clone(), self.image_tree(&tree.source)?))).collect()
+        let mut layers: Vec<(String, OwnedFd)> =
+            trees.map(|tree| Ok((tree.at.clone(), self.image_tree(&tree.source)?))).collect::<Result<_>>()?;
+        if let (Some((_, root)), false) = (layers.first_mut(), self.profile.mounts.is_empty()) {
+            *root = self.with_places(root, stage).map_err(fault("make room for shares"))?;
+        }
+        Ok(layers)
+    }
+
+    /// The image's root with the folders that shares are mounted on, which a read-only image may lack.
+    fn with_places(&self, root: &OwnedFd, stage: &Path) -> io::Result<OwnedFd> {
+        let (places, lower) = (stage.join("places"), stage.join("lower"));
+        fs::create_dir(&places)?;
+        fs::create_dir(&lower)?;
+        let owner = if self.userns.is_some() { self.range.base } else { 0 };
+        for wanted in &self.profile.mounts {
+            let mut folder = places.clone();
+            for part in wanted.at.split('/').filter(|part| !part.is_empty()) {
+                folder.push(part);
+                make_folder(&folder, 0o755)?;
+                chown(&folder, Some(owner), Some(owner))?;
+            }
+        }
+        chown(&places, Some(owner), Some(owner))?;
+        mounts::attach(root, CWD.as_fd(), &lower)?;
+        mounts::union(&places, &lower)
     }
 
     /// The image under overlays whose upper halves lie on the volume, one for each of its trees.
@@ -221,25 +249,34 @@ impl Parts<'_> {
     }
 
     fn attach_shares(&self, root: &OwnedFd) -> Result<()> {
-        let mut roomy: Vec<&str> = Vec::new();
         for wanted in &self.profile.mounts {
             let known = self.context.options.shares.iter().find(|s| s.name == wanted.share);
             let Share { path, writable, .. } = known.ok_or_else(|| {
                 let message = format!("nothing is shared under the name {}", wanted.share);
                 Error::invalid("profile.mounts.share", message)
             })?;
-            let at = wanted.at.trim_start_matches('/');
-            let top = at.split('/').next().unwrap_or_default();
-            // A read-only image has no folder for the share, so a small tmpfs makes room.
-            if self.profile.root == RootMode::ReadOnly && !roomy.contains(&top) {
-                let room = mounts::small_tmpfs().map_err(fault("make room for a share"))?;
-                attach_at(&room, root, top)?;
-                roomy.push(top);
-            }
             let attributes = Attributes { read_only: !(wanted.writable && *writable), no_exec: false };
-            attach_at(&self.mapped(path, attributes)?, root, at)?;
+            attach_at(&self.share(path, attributes)?, root, wanted.at.trim_start_matches('/'))?;
         }
         Ok(())
+    }
+
+    /// A shared folder with the ids on disk, or with one owner's as the sandbox user's.
+    fn share(&self, source: &Path, attributes: Attributes) -> Result<OwnedFd> {
+        let Some(owner) = self.context.options.share_owner else { return self.mapped(source, attributes) };
+        if self.userns.is_none() {
+            let message = "a runtime with a kernel of its own cannot mount a folder of this machine";
+            return Err(Error::new(ErrorCode::Unsupported, message));
+        }
+        let inside = Owner { uid: self.profile.uid, gid: self.profile.gid };
+        let ids = userns::make_for_owner(self.range, owner, inside).map_err(fault("map an owner's ids"))?;
+        mounts::clone_tree(source, false, attributes, Some(ids.as_fd())).map_err(|e| {
+            let message = format!(
+                "{} cannot be mounted: {e}; its file system must be able to map ids, as ext4, xfs, btrfs and tmpfs can",
+                source.display()
+            );
+            Error::new(ErrorCode::Unsupported, message)
+        })
     }
 }
 

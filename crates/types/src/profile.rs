@@ -3,7 +3,7 @@
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
 /// Why a text is not a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -290,7 +290,20 @@ impl Profile {
                 return fail("profile.storage", "a tmpfs must have between 4 KiB and 1 TiB");
             }
         }
-        self.mounts.iter().try_for_each(ShareMount::validate)
+        self.mounts.iter().try_for_each(ShareMount::validate)?;
+        // These would hide what is mounted before them.
+        let in_memory = ["/workspace", "/tmp", self.home()];
+        let hidden =
+            |mount: &ShareMount| in_memory.iter().any(|folder| Path::new(&mount.at).starts_with(folder));
+        if self.storage != Storage::Volume && self.mounts.iter().any(hidden) {
+            let message = format!(
+                "with the profile {}, whose files are in memory, nothing can be mounted in {}",
+                self.name,
+                in_memory.join(", ")
+            );
+            return fail("profile.mounts.at", &message);
+        }
+        Ok(())
     }
 }
 
@@ -301,15 +314,20 @@ impl ShareMount {
         }
         let parts: Vec<&str> = self.at.split('/').collect();
         let plain = self.at.len() <= 255
-            && parts.len() >= 3
+            && parts.len() >= 2
             && parts[0].is_empty()
-            && matches!(parts[1], "mnt" | "srv" | "opt")
-            && parts[2..].iter().all(|p| !matches!(*p, "" | "." | "..") && !p.contains('\0'));
-        if plain {
-            Ok(())
-        } else {
-            Err(Error::invalid("profile.mounts.at", "must be a path below /mnt, /srv or /opt"))
+            && parts[1..].iter().all(|p| !matches!(*p, "" | "." | "..") && !p.contains('\0'));
+        // What the container's start mounts itself, and the trusted certificates.
+        let taken = ["/proc", "/sys", "/dev", "/run", "/etc/atoll"];
+        if plain && self.at != "/etc" && !taken.iter().any(|folder| Path::new(&self.at).starts_with(folder)) {
+            return Ok(());
         }
+        let message = format!(
+            "{:?} is no place for a folder: it must be an absolute path without . or .., and not /etc or in {}",
+            self.at,
+            taken.join(", ")
+        );
+        Err(Error::invalid("profile.mounts.at", message))
     }
 }
 
@@ -351,16 +369,26 @@ mod tests {
                 "profile.isolation",
             ),
             (Profile { root: RootMode::Writable, ..Profile::builtin("tools").unwrap() }, "profile.root"),
-            (mount("/etc/passwd"), "profile.mounts.at"),
+            (mount("/"), "profile.mounts.at"),
+            (mount("/etc"), "profile.mounts.at"),
+            (mount("/etc/atoll/x"), "profile.mounts.at"),
+            (mount("/proc"), "profile.mounts.at"),
+            (mount("/sys/fs"), "profile.mounts.at"),
+            (mount("/dev/shm"), "profile.mounts.at"),
+            (mount("/run/x"), "profile.mounts.at"),
             (mount("/mnt/../etc"), "profile.mounts.at"),
-            (mount("/mnt"), "profile.mounts.at"),
+            (mount("/mnt/"), "profile.mounts.at"),
             (mount("mnt/x"), "profile.mounts.at"),
-            // What a sandbox can write could lead a mount astray.
-            (mount("/workspace/x"), "profile.mounts.at"),
+            (
+                Profile { mounts: mount("/tmp/x").mounts, ..Profile::builtin("tools").unwrap() },
+                "profile.mounts.at",
+            ),
         ];
         for (profile, field) in cases {
             assert_eq!(profile.validate().unwrap_err().field.as_deref(), Some(field), "{profile:?}");
         }
-        assert_eq!(mount("/mnt/data").validate(), Ok(()));
+        for at in ["/mnt/data", "/workspace", "/workspace/x", "/data", "/process"] {
+            assert_eq!(mount(at).validate(), Ok(()), "{at}");
+        }
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn serve(options: &cli::Mcp, part: &Part) -> Result<u8> {
 
 fn hold(folder: &Path) -> Result<fs::File> {
     let fault = |e: std::io::Error| Error::internal(format!("the folder cannot be held: {e}"));
-    let file = fs::File::open(folder.join(super::supervisor::LOCK)).map_err(fault)?;
+    let file = fs::File::open(folder.join(crate::own::LOCK)).map_err(fault)?;
     flock(&file, FlockOperation::NonBlockingLockShared).map_err(|e| fault(e.into()))?;
     Ok(file)
 }

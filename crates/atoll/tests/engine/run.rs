@@ -1,10 +1,11 @@
 //! `atoll run`, as a person or a script uses it.
 
-use super::fixture::{all_processes, assert_nothing_left, eventually};
+use super::fixture::{all_processes, assert_nothing_left, eventually, leftovers_of};
 use std::{
     fs,
     io::{Read, Write},
-    path::Path,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
 
@@ -211,5 +212,129 @@ fn only_what_a_preset_lists_is_reached() {
     assert!(everything.contains("127.0.0.2") && !everything.contains("within"), "{everything}");
     let wrong = output(data.path(), &["--preset", "pyhton", "--", "true"]);
     assert!(wrong.status.code() == Some(125) && text(&wrong.stderr).contains("pyhton"), "{wrong:?}");
+    assert_nothing_left(data.path());
+}
+
+/// What is left of the launchers that runs with folders have for themselves.
+fn runs(data: &Path) -> Vec<PathBuf> {
+    let found = fs::read_dir(data.join("run")).into_iter().flatten().flatten().map(|entry| entry.path());
+    found.filter(|path| path.is_dir()).collect()
+}
+
+#[test]
+fn a_folder_of_the_machine_is_the_callers_inside_and_outside() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (own, others) = (folder.path().join("own"), folder.path().join("others"));
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("read"), "of the machine\n").unwrap();
+    fs::write(&others, "x").unwrap();
+    chown(&others, Some(4321), Some(4321)).unwrap();
+    fs::set_permissions(&others, fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("/etc/hostname", own.join("link")).unwrap();
+    let top = folder.path().display();
+    let mounts = [
+        format!("{top}/own:/workspace/in"),
+        format!("{top}:/deep/below/all:ro"),
+        format!("{top}/own:/mnt/x"),
+    ];
+    let line = "set -e; cat in/read; stat -c '%u %g' in in/read; mkdir in/made; echo written >in/made/file
+        cat in/link; stat -c %u /deep/below/all/others; ! cat /deep/below/all/others 2>/dev/null
+        cp /bin/true in/set-uid; chmod 4755 in/set-uid; cat /mnt/x/made/file; ls /mnt /usr/bin/env
+        touch /deep/below/all/new 2>&1 || true; touch /deep/x 2>&1 || true";
+    let arguments: Vec<&str> =
+        mounts.iter().flat_map(|mount| ["--mount", mount]).chain(["--", "sh", "-c", line]).collect();
+    let ran = output(data.path(), &arguments);
+    let said = text(&ran.stdout);
+    assert_eq!(ran.status.code(), Some(0), "{said}{}", text(&ran.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    let expected = [
+        "of the machine",
+        "1000 1000",
+        "1000 1000",
+        "sandbox",
+        "65534",
+        "written",
+        "/usr/bin/env",
+        "",
+        "/mnt:",
+        "x",
+    ];
+    assert_eq!(lines[..expected.len()], expected, "{said}");
+    assert!(lines[expected.len()..].iter().all(|line| line.contains("Read-only file system")), "{said}");
+    let made = fs::metadata(own.join("made/file")).unwrap();
+    assert_eq!((made.uid(), made.gid()), (0, 0));
+    assert!(!folder.path().join("new").exists());
+    assert_eq!(runs(data.path()), Vec::<PathBuf>::new());
+    assert_nothing_left(data.path());
+}
+
+#[test]
+fn every_profile_can_have_a_folder_and_several_runs_at_once() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mount = format!("{}:/data", folder.path().display());
+    let children = ["default", "tools", "root"].map(|profile| {
+        let line = format!("echo {profile} >/data/{profile}; stat -c %u /data");
+        let arguments = ["--profile", profile, "--mount", &mount, "--", "sh", "-c", &line];
+        (
+            profile,
+            atoll(data.path(), &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap(),
+        )
+    });
+    for ((profile, child), uid) in children.into_iter().zip(["1000\n", "65532\n", "0\n"]) {
+        let ran = child.wait_with_output().unwrap();
+        assert_eq!((text(&ran.stdout).as_str(), text(&ran.stderr).as_str()), (uid, ""));
+        assert_eq!(fs::metadata(folder.path().join(profile)).unwrap().uid(), 0);
+    }
+    assert_eq!(runs(data.path()), Vec::<PathBuf>::new());
+    assert_nothing_left(data.path());
+}
+
+#[test]
+fn a_folder_that_cannot_be_mounted_is_explained() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let (folder, file) = (folder.path().display(), file.display());
+    for (mount, word) in [
+        ("/no/such/folder:/data".to_owned(), "/no/such/folder"),
+        (format!("{file}:/data"), "it is not a folder"),
+        (format!("{folder}:data"), "PATH is absolute"),
+        (format!("{folder}"), "DIR:PATH"),
+        (format!("{folder}:/proc"), "/proc"),
+        (format!("{folder}:/sys/x"), "/sys/x"),
+        (format!("{folder}:/dev"), "/dev"),
+        (format!("{folder}:/mnt/../etc"), ".."),
+        (format!("{folder}:/usr/no-such"), "/usr/no-such"),
+    ] {
+        let ran = output(data.path(), &["--mount", &mount, "--", "true"]);
+        assert!(matches!(ran.status.code(), Some(2 | 125)), "{mount}: {ran:?}");
+        assert!(text(&ran.stderr).contains(word), "{mount}: {}", text(&ran.stderr));
+    }
+    let hidden =
+        output(data.path(), &["--profile", "tools", "--mount", &format!("{folder}:/tmp/x"), "--", "true"]);
+    assert!(text(&hidden.stderr).contains("in memory"), "{hidden:?}");
+    let gvisor =
+        output(data.path(), &["--runtime", "runsc", "--mount", &format!("{folder}:/data"), "--", "true"]);
+    assert!(text(&gvisor.stderr).contains("a kernel of its own"), "{gvisor:?}");
+    assert_eq!(runs(data.path()), Vec::<PathBuf>::new());
+    assert_nothing_left(data.path());
+}
+
+#[test]
+fn what_a_killed_run_with_a_folder_left_is_ended_by_the_next() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mount = format!("{}:/data", folder.path().display());
+    let mut child = atoll(data.path(), &["--mount", &mount, "--", "sh", "-c", "echo up; sleep 98764"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0; 3]).unwrap();
+    let left = runs(data.path());
+    assert_eq!(left.len(), 1);
+    send(&child, "-KILL");
+    child.wait().unwrap();
+    eventually("the end of its launcher", || leftovers_of(&left[0].canonicalize().unwrap()).is_empty());
+    assert_eq!(output(data.path(), &["--mount", &mount, "--", "true"]).status.code(), Some(0));
+    assert_eq!(runs(data.path()), Vec::<PathBuf>::new());
     assert_nothing_left(data.path());
 }
