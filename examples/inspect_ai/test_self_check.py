@@ -16,16 +16,8 @@ def anyio_backend():
     return "asyncio"
 
 
-# What does not pass, each with its reason.
-EXPECTED = {
-    "test_exec_as_user": "Debian's adduser calls chfn, whose PAM configuration is not in the host image's /etc",
-}
-
-
 @pytest.fixture
 async def sandbox_env(request):
-    if request.node.originalname in EXPECTED:
-        request.applymarker(pytest.mark.xfail(reason=EXPECTED[request.node.originalname]))
     wanted = {"memory_mb": 512, "disk_mb": 1024}
     if request.node.originalname in ROOT:
         wanted["profile"] = "root"

@@ -62,3 +62,15 @@ async fn no_secret_of_the_hosts_etc() {
         "nobody root sandbox user"
     );
 }
+
+#[tokio::test]
+async fn root_inside_manages_users() {
+    let instance = Instance::start().await;
+    let c = instance.container("root").await;
+    says(&c, "adduser --comment 'of a test' --disabled-password ann && useradd -m bob").await;
+    says(&c, "chfn -f 'of another' bob && echo bob:a-password | chpasswd").await;
+    assert_eq!(says(&c, "su ann -c 'id -un; id -gn'; su - bob -c pwd").await, "ann\nann\n/home/bob");
+    assert_eq!(says(&c, "getent passwd ann bob | cut -d: -f5").await, "of a test,,,\nof another,,,");
+    assert_ne!(shell(&c, "su ann -c 'su bob -c true' </dev/null").await.report.exit_code, Some(0));
+    says(&c, "userdel -r ann && ! getent passwd ann").await;
+}

@@ -10,7 +10,7 @@ fn the_checks_of_inspect_ai_pass() {
     assert!(python.exists(), "`make python` installs inspect-ai");
     let server = Server::start();
     let ran = Command::new(python)
-        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfExX", "."])
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "."])
         .current_dir(root.join("examples/inspect_ai"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("ATOLL_URL", format!("http://{}", server.address))
@@ -19,8 +19,6 @@ fn the_checks_of_inspect_ai_pass() {
         .unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
-    // None of them is lost: what does not pass has its reason in the example.
     let last = said.trim_end().lines().last().unwrap_or_default();
-    let counts = last.split(", ").filter_map(|part| part.split(' ').next()?.parse::<u32>().ok());
-    assert_eq!(counts.sum::<u32>(), 44, "{said}");
+    assert!(last.starts_with("44 passed in "), "{said}");
 }

@@ -7,6 +7,8 @@ pub(super) const DIRECTORIES: &[(&str, u32)] = &[
     ("etc", 0o755),
     // Certificates are mounted here.
     ("etc/atoll", 0o755),
+    ("etc/pam.d", 0o755),
+    ("etc/skel", 0o755),
     ("home", 0o755),
     ("home/sandbox", 0o755),
     ("home/user", 0o755),
@@ -35,6 +37,7 @@ pub(super) const LINKS: &[(&str, &str)] =
 
 /// Files.
 pub(super) const FILES: &[(&str, &str)] = &[
+    ("etc/adduser.conf", "DSHELL=/bin/bash\n"),
     ("etc/bash.bashrc", BASHRC),
     ("etc/group", GROUP),
     ("etc/host.conf", "multi on\n"),
@@ -43,6 +46,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("etc/login.defs", LOGIN_DEFS),
     ("etc/machine-id", ""),
     ("etc/nsswitch.conf", NSSWITCH),
+    ("etc/pam.d/other", PAM),
     ("etc/passwd", PASSWD),
     ("etc/profile", PROFILE),
     ("etc/resolv.conf", RESOLV_CONF),
@@ -87,7 +91,18 @@ UID_MAX 60000
 GID_MIN 1000
 GID_MAX 60000
 UMASK 022
+USERGROUPS_ENAB yes
 ENCRYPT_METHOD YESCRYPT
+";
+
+/// For every program that asks PAM (su, chfn, passwd …), since no other service has a file: root inside needs no password,
+/// which gives it nothing that it has not, and others their own.
+const PAM: &str = "\
+auth sufficient pam_rootok.so
+auth required pam_unix.so
+account required pam_permit.so
+password required pam_unix.so yescrypt
+session required pam_permit.so
 ";
 
 const PROFILE: &str = r#"export PATH="${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}"
