@@ -395,3 +395,24 @@ fn a_prompt_edits_completes_remembers_and_continues() {
     person.types_at_prompt("\x04");
     person.end();
 }
+
+#[test]
+fn what_is_typed_while_a_cell_runs_is_the_next_input() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    let state = tempfile::tempdir().unwrap();
+    let mut command = at_terminal(&server, &["repl", id(&sandbox)]);
+    let mut person = Person::sits(command.env("XDG_STATE_HOME", state.path()).env("TERM", "xterm"));
+    person.until(">>> ");
+    let wait = "import os, time\rprint('be' + 'gun', flush=True)\rexec('while not os.path.exists(\"go\"): time.sleep(0.05)')\r";
+    person.types_at_prompt(wait);
+    person.until("begun");
+    // Whole lines, and one that is finished later.
+    person.types("x = 41\rprint('first', x + 1)\rprint('sec' + 'ond', x");
+    server.ask("PUT", &format!("{sandbox}/files/go"), "");
+    person.until("first 42");
+    person.types_at_prompt(" + 2)\r");
+    person.until("second 43");
+    person.types_at_prompt("\x04");
+    assert_eq!(person.end().0.code(), Some(0));
+}
