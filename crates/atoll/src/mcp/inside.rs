@@ -5,7 +5,7 @@ use crate::{cli, config::Config, serve};
 use atoll_core::Caller;
 use atoll_front_mcp::ServerContext;
 use atoll_launch_proto::{Layout, Request};
-use atoll_provider_native::LauncherClient;
+use atoll_provider_native::{LauncherClient, NativeProvider};
 use atoll_tool_sessions::{CancellationToken, ToolCaller};
 use atoll_types::{Error, Result};
 use rustix::{
@@ -71,7 +71,7 @@ async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
         told.await;
         ending.cancel();
     });
-    let provider = Arc::new(serve::launcher(config, Vec::new()).await?);
+    let provider = Arc::new(NativeProvider::new(serve::launcher(config, Vec::new()).await?.client));
     let ground = serve::engine::Ground::open(&config.data_dir).await?;
     let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut engine = ground.build(config, provider, nowhere).await?;

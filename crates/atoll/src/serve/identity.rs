@@ -72,7 +72,11 @@ pub(crate) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
 
 /// Starts this program anew as the user, in place of itself, on the same data folder: the usual one of
 /// that user would be another, and with what only root could find out. Returns only when that failed.
-pub(crate) fn become_user(identity: &Identity, data_dir: &Path, passed: Option<(&str, String)>) -> Error {
+pub(crate) fn become_user(
+    identity: &Identity,
+    data_dir: &Path,
+    passed: impl IntoIterator<Item = (&'static str, String)>,
+) -> Error {
     let program = match std::env::current_exe() {
         Ok(program) => program,
         Err(e) => return Error::internal(format!("where is this program? {e}")),

@@ -12,7 +12,8 @@ use crate::{cli, config::Config};
 use atoll_core::IssuedKey;
 use atoll_front_mcp::{Http, ServerContext};
 use atoll_front_rest::{Access, Mount};
-use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
+use atoll_launch_proto::{LauncherReply, Request};
+use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_tool_sessions::CancellationToken;
 use atoll_types::{Error, ErrorCode, Result};
 use engine::{Engine, Ground};
@@ -61,24 +62,42 @@ pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
         .map_err(|e| Error::internal(format!("cannot start: {e}")))?;
     if rustix::process::geteuid().is_root() {
         let identity = identity::find(config.user.as_deref())?;
-        runtime.block_on(launcher(&config, vec![identity.uid]))?;
-        runtime.shutdown_background();
-        identity::prepare(&folder(&config.data_dir), &identity)?;
-        let found = egress::find().map(|found| (egress::FOUND, found));
-        return Err(identity::become_user(&identity, &config.data_dir, found));
+        let started = runtime.block_on(launcher(&config, vec![identity.uid]))?;
+        let error = match identity::prepare(&folder(&config.data_dir), &identity) {
+            Ok(()) => {
+                let found = egress::find().map(|found| (egress::FOUND, found));
+                let new = started.new.then(|| (NEW_LAUNCHER, "1".to_owned()));
+                identity::become_user(&identity, &config.data_dir, found.into_iter().chain(new))
+            }
+            Err(error) => error,
+        };
+        runtime.block_on(end_new(&started));
+        return Err(error);
     }
     runtime.block_on(serve(&config)).map(|()| 0)
 }
 
+/// Says to the server that root became that root has just started the launcher.
+const NEW_LAUNCHER: &str = "ATOLL_NEW_LAUNCHER";
+
 /// The launcher of the data folder, started where there is none.
-pub(crate) async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<NativeProvider> {
+pub(crate) async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<Started> {
     let options =
         LaunchOptions { data_dir: config.data_dir.clone(), client_uids, ephemeral: false, extra: Vec::new() };
-    let client = ensure_launcher(&options).await?.client;
+    let Started { client, new } = ensure_launcher(&options).await?;
     if let Some(patience) = config.launcher_patience {
         client.wait_at_most(patience);
     }
-    Ok(NativeProvider::new(client))
+    Ok(Started { client, new: new || std::env::var_os(NEW_LAUNCHER).is_some() })
+}
+
+/// Ends a launcher that was started for a server that could not start, unless it found containers that live.
+async fn end_new(Started { client, new }: &Started) {
+    if *new
+        && matches!(client.ask(Request::List).await, Ok(LauncherReply::Containers(found)) if found.is_empty())
+    {
+        let _ = client.ask(Request::Shutdown).await;
+    }
 }
 
 async fn serve(config: &Config) -> Result<()> {
@@ -87,7 +106,15 @@ async fn serve(config: &Config) -> Result<()> {
     fs::create_dir_all(&config.data_dir).map_err(|e| {
         Error::internal(format!("the data folder {} cannot be made: {e}", config.data_dir.display()))
     })?;
-    let provider = Arc::new(launcher(config, Vec::new()).await?);
+    let started = launcher(config, Vec::new()).await?;
+    let served = serve_with(config, Arc::new(NativeProvider::new(Arc::clone(&started.client)))).await;
+    if served.is_err() {
+        end_new(&started).await;
+    }
+    served
+}
+
+async fn serve_with(config: &Config, provider: Arc<NativeProvider>) -> Result<()> {
     descriptors::raise();
     let ground = Ground::open(&config.data_dir).await?;
     let listener = TcpListener::bind(config.listen)

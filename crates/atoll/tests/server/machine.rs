@@ -11,15 +11,19 @@ use atoll_launch_proto::Layout;
 use std::{
     fs,
     io::Write,
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::fd::AsRawFd,
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
+    thread,
 };
 
 /// A shell in a mount namespace where /run/atoll and /var/lib are empty.
 pub(super) struct Apart {
     shell: Child,
     say: Option<ChildStdin>,
+    /// The mount namespace, which outlives the shell here.
+    namespace: fs::File,
     folder: tempfile::TempDir,
 }
 
@@ -41,10 +45,14 @@ impl Apart {
             .stderr(out)
             .spawn()
             .unwrap();
-        let say = shell.stdin.take();
-        let mut apart = Self { shell, say, folder };
-        apart.say("mkdir -p /run/atoll; mount -t tmpfs none /run/atoll; mount -t tmpfs none /var/lib");
-        apart
+        let mut say = shell.stdin.take().unwrap();
+        let empty =
+            "mkdir -p /run/atoll; mount -t tmpfs none /run/atoll; mount -t tmpfs none /var/lib; touch ready";
+        writeln!(say, "{empty}").unwrap();
+        let ready = folder.path().join("ready");
+        eventually("a namespace of its own", || ready.exists());
+        let namespace = fs::File::open(format!("/proc/{}/ns/mnt", shell.id())).unwrap();
+        Self { shell, say: Some(say), namespace, folder }
     }
 
     pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
@@ -82,12 +90,18 @@ impl Apart {
 }
 
 impl Drop for Apart {
-    /// A test that failed leaves nothing either.
+    /// A test that failed leaves nothing either, whether or not its shell had ended before.
     fn drop(&mut self) {
-        if self.say.is_some() {
-            self.say("$ATOLL down --purge || true");
-            eprintln!("{}", self.end());
+        if self.say.is_none() && !thread::panicking() {
+            return;
         }
+        eprintln!("{}", self.end());
+        let namespace = format!("--mount=/proc/{}/fd/{}", std::process::id(), self.namespace.as_raw_fd());
+        let ended = Command::new("nsenter")
+            .args([&namespace, env!("CARGO_BIN_EXE_atoll"), "down", "--purge"])
+            .env_remove("ATOLL_DATA_DIR")
+            .status();
+        assert!(ended.is_ok_and(|status| status.success()) || thread::panicking());
     }
 }
 
@@ -146,6 +160,45 @@ fn a_data_folder_has_one_server() {
     let said = String::from_utf8_lossy(&second.stderr);
     assert!(!second.status.success() && said.contains("another server runs on this data folder"), "{said}");
     assert_eq!(server.ask("GET", "/health", "").status, 200);
+    // Nor did it end the other's launcher.
+    server.create("{}");
+}
+
+#[test]
+fn a_start_that_fails_ends_its_launcher() {
+    let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
+    let data = folder.path().canonicalize().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (listen, key, word) in [
+        ("127.0.0.1:0", "short", "at least 16"),
+        (&taken, KEY, "cannot listen"),
+        ("127.0.0.1:0", "short", "at least 16"),
+    ] {
+        let refused = Command::new(env!("CARGO_BIN_EXE_atoll"))
+            .args(["serve", "--listen", listen, "--data-dir"])
+            .arg(&data)
+            .env("ATOLL_BOOTSTRAP_KEY", key)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains(word), "{said}");
+        eventually("the end of the launcher", || leftovers_of(&data).is_empty());
+    }
+}
+
+#[test]
+fn a_first_key_that_was_given_is_not_printed() {
+    let mut apart = Apart::new();
+    apart.serve("given", "$ATOLL");
+    apart.say("unset ATOLL_BOOTSTRAP_KEY");
+    apart.serve("made", "$ATOLL");
+    let said = |name: &str| fs::read_to_string(apart.path(&format!("{name}.out"))).unwrap();
+    eventually("the greetings", || ["given", "made"].iter().all(|name| said(name).contains("curl")));
+    assert!(!said("given").contains(KEY) && !said("given").contains("first key"), "{}", said("given"));
+    assert!(said("made").contains("first key (admin; shown this once): "), "{}", said("made"));
+    apart.say("$ATOLL down --purge");
+    apart.end();
 }
 
 /// The programs where everybody can reach them, as an installation has them.

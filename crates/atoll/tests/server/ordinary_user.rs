@@ -10,8 +10,9 @@ use super::{
 use crate::engine::fixture::{eventually, leftovers_of};
 use std::{
     fs,
-    net::SocketAddr,
-    os::unix::fs::{PermissionsExt, chown},
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
 };
 
@@ -93,13 +94,17 @@ fn every_command_works_in_any_order_on_a_fresh_home() {
         .line("keys", &format!("env ATOLL_URL=http://{address} ATOLL_API_KEY={KEY} atoll keys create mine"));
     person.line("mcp", "sh -c 'atoll mcp </dev/null'");
     person.line("run again", "atoll run -- true");
+    person
+        .line("mount", "atoll run --mount session:/data -- sh -c 'stat -c %u /data; echo made >/data/made'");
     person.line("verify", "atoll audit verify");
     person.line("down", "atoll down --purge");
     person.look("purged", "no");
     let said = person.apart.end();
-    for name in ["run", "doctor", "session", "keys", "mcp", "run again", "verify", "down"] {
+    for name in ["run", "doctor", "session", "keys", "mcp", "run again", "mount", "verify", "down"] {
         assert!(said.contains(&format!("{name} ended with 0\n")), "{name}: {said}");
     }
+    let made = fs::metadata(folder.join("made")).unwrap();
+    assert!(made.uid() == USER && made.gid() == USER && said.contains("\n1000\n"), "{made:?} {said}");
     assert!(said.contains("HELLO\n") && said.contains("a sandbox started in"), "{said}");
     assert!(!said.contains(" found "), "{said}");
     readme::check(session, &folder);
@@ -134,5 +139,19 @@ fn what_is_typed_behind_sudo_leaves_the_home_alone() {
     assert!(said.contains(&format!("server {USER}\n")) && !said.contains(" found "), "{said}");
     let data = person.home.join(DATA);
     assert!(!data.exists(), "{said}");
+    eventually("the end of everything", || leftovers_of(&data).is_empty());
+}
+
+#[test]
+fn a_test_that_fails_leaves_no_server() {
+    let mut served = None;
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        let mut person = Person::new();
+        served = Some((person.serve(), person.home.join(DATA)));
+        person.apart.end();
+        panic!("as an assertion that fails does");
+    }));
+    let (address, data) = served.unwrap();
+    assert!(failed.is_err() && TcpStream::connect(address).is_err());
     eventually("the end of everything", || leftovers_of(&data).is_empty());
 }
