@@ -56,15 +56,41 @@ fn it_works_with_its_defaults() {
     );
 }
 
-/// What a schema cannot say, and a server must refuse: which images, users, paths, hosts and times there are, that
-/// one of two fields must be given, or that a request is no WebSocket. All else that fits must be accepted.
+/// What a schema cannot say, and a server must refuse, by operation. All else that fits must be accepted.
 const SETTINGS: &str = r#"
 [checks.ensure_resource_availability]
 # A 404 may be about the file that the body of a move names, and not about the sandbox that was made before.
 enabled = false
 
 [checks.positive_data_acceptance]
-expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "413", "422", "426", "429", "5xx"]
+# Who asks, what there is, how it is at the moment, and how often was asked.
+expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "429", "5xx"]
+
+# Times and their order.
+[[operations]]
+include-path-regex = "/audit|/metrics$|/admin/sandboxes"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+
+# Paths, patterns, archives, users, languages, packages and hosts, and that one of two fields must be given.
+[[operations]]
+include-path-regex = "/sandboxes$|\\{id\\}/files|/fs/|/exec$|/run$|/kernels$|/dependencies$|/egress$"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+
+# Limits that depend on one another; names of settings, tiers and profiles.
+[[operations]]
+include-path-regex = "/sandboxes/\\{id\\}$|/pool$|/settings/sandbox$|/keys$"
+include-method = ["PATCH", "POST", "PUT"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+
+# What the tools refuse, and threads and files that are not named as such.
+[[operations]]
+include-path-regex = "/threads/"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "422", "429", "5xx"]
+
+# A request that is no WebSocket.
+[[operations]]
+include-path-regex = "/terminal$|/forward$"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "426", "429", "5xx"]
 "#;
 
 /// Lets schemathesis ask whatever it makes up of the description, with one key.
