@@ -1,5 +1,9 @@
 //! Reading the audit trail. An admin sees all of it, everybody else the operations of its own owner;
 //! what is about the whole trail is an admin's. Writing it is not here, but for what removes it.
+//!
+//! A query is narrowed to the caller's owner before the store sees it, so a front cannot forget it; an
+//! operation of another owner does not exist. An error breaks an export off, so that half a trail never looks
+//! like a whole one.
 
 use crate::{Caller, Core, operation::OperationSpec};
 use atoll_audit::{Cleaned, Export, Verdict, unpack};

@@ -1,6 +1,8 @@
 //! Which files a command changed. The observer tells each change once; what the API itself wrote is
 //! nobody's command's, so it is taken out when it is written, and what a background process wrote until
 //! then is kept for the next command.
+//!
+//! A change is reported once, or the answer says `truncated`.
 
 use crate::Core;
 use atoll_provider::{Changed, Container, FileAction, FileChange};

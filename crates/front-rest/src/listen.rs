@@ -1,5 +1,8 @@
 //! Accepting connections, with an end to everything that a client could draw out: the head of a request,
 //! its size, the body of a command, an answer that is not read, and the number of connections, of all and of one peer.
+//!
+//! Every connection holds a permit, a WebSocket or an upgraded one for as long as it lives; the server has
+//! ended when all permits are free.
 
 use crate::{
     error::Failure,

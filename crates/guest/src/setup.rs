@@ -3,6 +3,9 @@
 //!
 //! Everything here runs once, before there is a second thread. What is set here is inherited by
 //! every command, so that starting one costs less.
+//!
+//! PID 1's own view of /proc can be written and that of commands cannot: the second is mounted before the
+//! first command, with a capability that is given up right after.
 
 use crate::sys::{self, caps};
 use atoll_guest_proto::{CONFIG_VARIABLE, GuestConfig};

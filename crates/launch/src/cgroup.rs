@@ -1,4 +1,7 @@
 //! Cgroups, by libcgroups. What asks here never has to know which version the machine has.
+//!
+//! A frozen container is killed first and thawed then, so none of its processes runs again; on v1 a frozen
+//! process does not see SIGKILL until it is thawed.
 
 use crate::{
     context::{Context, Folders, make_folder},

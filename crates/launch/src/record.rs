@@ -3,6 +3,10 @@
 //!
 //! The record's pid is zero until the container runs, so a folder whose lock is free and whose pid is
 //! zero was left by a worker that died half-way.
+//!
+//! The folder says what exists: a cgroup, spool, scratch tree, uid range or runtime state without one is an
+//! orphan, which the next start frees. The lock is a POSIX lock, because the container's first process must
+//! not inherit it.
 
 use crate::{context::Folders, freezer::Freezer};
 use atoll_launch_proto::{ContainerState, ContainerStatus};

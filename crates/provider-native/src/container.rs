@@ -1,4 +1,7 @@
 //! A handle on one container: the channel to its PID 1, remade through the launcher when it breaks.
+//!
+//! Each stream between the server and PID 1 has a flow-control window of its own, and the connection's window
+//! is too large to fill: a reader that does not read, or a command that does not, blocks no other stream.
 
 use crate::{
     changes::ContainerChanges, egress_sockets::ContainerEgress, launcher::LauncherClient,

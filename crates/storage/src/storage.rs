@@ -1,6 +1,10 @@
 //! The public face. Disks are thin: a limit is a bound and no reservation, and a new tree needs only that what
 //! is really free is above a watermark. With classic quotas, where the kernel bounds each tree and not their sum,
 //! the sum of all limits has to fit. Either is decided under the lock; drivers do the rest.
+//!
+//! A start depends on nothing that the volume holds: /tmp is a tree of its own, made and removed with the
+//! container and counted against the volume's limit, which is lifted by 8 MiB while a start writes to the
+//! volume.
 
 use crate::config::StorageConfig;
 use crate::driver::{Driver, Room, RoomAccuracy};

@@ -1,4 +1,7 @@
 //! What is told, and to whom.
+//!
+//! A change of a sandbox's status and its event are one transaction: no event tells of a change that did not
+//! happen, and no change happens without its event. Ids are rows of the database, so they outlive a restart.
 
 use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;

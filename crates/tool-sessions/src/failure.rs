@@ -1,4 +1,6 @@
 //! What can become of a call, and how it is told.
+//!
+//! A tool never fails: every outcome is a reply of a known shape.
 
 use crate::{Sessions, ToolCaller, ToolReply, tools::check::InputProblem, tools::output::ActiveSession};
 use atoll_store::{Status, ToolSession, ToolStatus};

@@ -1,4 +1,7 @@
 //! Whom a server that was started as root becomes.
+//!
+//! A process image that faces the network never was root: the server starts itself anew as that user, under
+//! the same process id, after it started the launcher.
 
 use atoll_types::{Error, Result};
 use std::{

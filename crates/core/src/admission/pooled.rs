@@ -1,6 +1,8 @@
 //! What containers of the pool hold of the machine. They count like any other and belong to nobody; they
 //! are made only where nobody waits, and are asked back as soon as somebody does. A claim moves what one
 //! holds to the sandbox under one lock, so between the two nobody else gets it.
+//!
+//! A request that waits is granted what the pool gives back even after its own deadline, for 5 s at most.
 
 use super::{Admission, Need, Reservation};
 

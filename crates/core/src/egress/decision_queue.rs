@@ -1,6 +1,9 @@
 //! What one sandbox's proxy tells, on its way to the audit trail. Telling never waits: what is too much to
 //! be told one by one is added up and told as one, so neither memory nor the trail grows without bound,
 //! and nothing is lost silently.
+//!
+//! A decision never waits for the audit trail. A sandbox causes at most 1024 rows at once and 20 a second
+//! after that; the rest is added up in rows whose `via` is `several`.
 
 use super::running::Running;
 use atoll_audit::Redactor;

@@ -1,6 +1,9 @@
 //! The way out of sandboxes: what each may reach, who serves its gate, and what it asked for. The proxy
 //! itself is `atoll_egress`; here is one owner of every gate ([`EgressSessions`]), the rules of who may allow what
 //! ([`policy`]), and the way of each decision into the audit trail ([`decision_queue`], [`decision_writer`], [`running`]).
+//!
+//! A policy is written to the record first and sent to the proxy after, so only a recorded policy is ever
+//! obeyed.
 
 mod decision_queue;
 mod decision_writer;

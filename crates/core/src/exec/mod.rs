@@ -4,6 +4,10 @@
 //! said that it may come back; a background command has nobody to lose.
 //!
 //! Each end is noted once, by whoever holds the claim on it ([`claim`]).
+//!
+//! 512 ended commands are remembered and their output is kept until room is needed: ended commands hold half
+//! of the spool at most, running ones that keep their newest output share a quarter, and the rest is for
+//! those that keep their oldest.
 
 mod claim;
 mod control;

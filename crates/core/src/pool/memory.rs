@@ -1,6 +1,11 @@
 //! What the store remembers of the pool: which containers and volumes are its own. It is written before one
 //! is made, so that whatever a server that died leaves is found; what a sandbox's record has is the
 //! sandbox's, whatever is remembered here, so a claim writes nothing of it.
+//!
+//! A start of the server destroys every remembered container and volume that no record has; it adopts none,
+//! because the state in which the last server left it is not known. A record that is `provisioning` in a
+//! remembered container is a claim that was cut off: its container is destroyed and the sandbox is stopped,
+//! with its volume.
 
 use atoll_store::{ListQuery, Store};
 use atoll_types::{ContainerId, Result, VolumeId};

@@ -1,6 +1,8 @@
 //! Settings that apply without a restart. Whoever needs one asks [`LiveSettings::now`] when it needs it and keeps
 //! no copy. A value comes from what an administrator stored, else from a flag, a variable, the file, or
 //! the default; the first that has it wins. What is not settable here is in [`crate::CoreSettings`].
+//!
+//! A change is stored before it applies, and all of a PATCH applies or none of it.
 
 mod patch;
 mod plan;

@@ -1,4 +1,9 @@
 //! What is kept of each sandbox's use. Nothing here asks anybody: it takes samples in and gives them out.
+//!
+//! At most 360 samples of a sandbox, of 48 bytes each, are kept, and one look tells of 4096 containers at
+//! most: about 70 MB in the worst case. Cores are processor time over the container's own age, so setting the
+//! clock changes no figure. Processor time for Prometheus adds up what each look found anew, because a sum
+//! over live sandboxes would fall whenever one is destroyed.
 
 use atoll_store::SandboxId;
 use atoll_types::{ContainerId, Usage};

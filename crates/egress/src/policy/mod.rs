@@ -1,5 +1,9 @@
 //! What a sandbox may reach. A [`Policy`] is what somebody wrote and what is kept; [`Rules`] is the same
 //! with its presets filled in, and decides. A policy that cannot be right never becomes rules.
+//!
+//! A policy decides twice: by the host that was asked for, and by the address that is connected to, after the
+//! one lookup. An entry for a name never opens an address. Each request and each change of the policy decides
+//! again.
 
 mod entry;
 mod host;

@@ -1,6 +1,9 @@
 //! The threads that do file work. The first is started with PID 1 and never ends, so that files can be
 //! reached in a sandbox that has no room for another thread. More are started when there is work, where
 //! there is room for them, and end soon after.
+//!
+//! The other things that user code could use up are reserved too: a command leaves 64 descriptors free, and
+//! the cgroup allows 16 processes more than the user's rlimit.
 
 use std::{
     collections::VecDeque,

@@ -2,6 +2,9 @@
 //!
 //! A cell is kept as the events that it made. Its report holds what they do not, and is put together when it
 //! is told.
+//!
+//! The last 64 ended cells are kept, or 16 MiB of them, so that a cell can be followed later and asked for
+//! again.
 
 use super::out::Out;
 use crate::{CellEvent, CellReport, CellStream};

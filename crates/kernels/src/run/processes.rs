@@ -4,6 +4,9 @@
 //!
 //! One that does all three (it leaves its parents, its group, and hides or changes its environment) is not
 //! found, and lives as long as the sandbox.
+//!
+//! A kernel's end, restart, rollback or death ends all of its processes, except its checkpoints. A copy of an
+//! interpreter is forked twice, so that it is a child of the kernel manager and no cell waits for it.
 
 use atoll_types::KernelId;
 use rustix::process::{Pid, Signal, kill_process};

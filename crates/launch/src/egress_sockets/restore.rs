@@ -1,4 +1,7 @@
 //! The egress socket set of a container that lives: the one that is kept, or made again where its socket holder was killed.
+//!
+//! A port that a process inside took meanwhile is a `conflict`: that container has no egress, and nothing
+//! else is touched.
 
 use super::{EgressSockets, SocketSpec, protocol, recover};
 use crate::{context::Context, net, record};

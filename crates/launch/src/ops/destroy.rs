@@ -1,5 +1,9 @@
 //! Ends a container and frees everything that it had. This is the one place that frees; it may be
 //! repeated, and it works from what is there rather than from what should be.
+//!
+//! A failed create, a destroy, a held connection that closes, a shutdown and a repair all end here. The
+//! container's folder is removed last but one and its uid range last, so a repair finds a container that is
+//! freed by half.
 
 use crate::{cgroup, context::Context, egress_sockets, observe, record, runtime::Start, uids, wire};
 use atoll_launch_proto::ObserveRequest;

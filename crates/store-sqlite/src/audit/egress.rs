@@ -1,4 +1,6 @@
 //! Decisions about what sandboxes may reach, found by the proven bytes themselves.
+//!
+//! Egress decisions are indexed by SQL expressions over the MACed JSON; they have no columns of their own.
 
 use crate::{error::failed, row, write::number};
 use atoll_store::{EGRESS_PER_PAGE, EgressQuery, EgressRow, EgressTotals, Result, SandboxId};

@@ -4,6 +4,9 @@
 //!
 //! Files are made when the first byte comes, so a silent command costs none. What there is to read
 //! is in the command's record; nothing beyond it is ever looked at.
+//!
+//! The spool lies outside of the sandbox's volume, and followers read it by offset at their own pace, so a
+//! slow reader slows neither the command nor PID 1.
 
 mod read;
 mod write;
