@@ -80,7 +80,7 @@ fn every_command_works_in_any_order_on_a_fresh_home() {
     let address = person.serve();
     person.line("doctor", "atoll doctor");
     person.look("served", DATA);
-    let session = &readme::sessions()[0];
+    let session = &readme::sessions("README.md")[0];
     let folder = person.home.join("session");
     fs::create_dir(&folder).unwrap();
     chown(&folder, Some(USER), Some(USER)).unwrap();

@@ -1,12 +1,21 @@
-//! Every line of the README's sessions, typed into a real shell against a real server.
+//! Every line of the console sessions in README.md and docs/, typed into a real shell against a real server. Each
+//! document has a test of its own, so that they run side by side.
 
 use super::fixture::{KEY, Server};
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-/// The sessions: for each, its commands with what the README says that they print.
-pub(super) fn sessions() -> Vec<Vec<(String, String)>> {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
-    let blocks = readme.split("```console session\n").skip(1).map(|b| b.split("```").next().unwrap());
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The sessions of a document: for each, its commands with what the document says that they print.
+pub(super) fn sessions(document: &str) -> Vec<Vec<(String, String)>> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let blocks = text.split("```console session\n").skip(1).map(|b| b.split("```").next().unwrap());
     let read = |block: &str| {
         let mut lines: Vec<(String, String)> = Vec::new();
         for line in block.lines() {
@@ -27,7 +36,7 @@ pub(super) fn script(session: &[(String, String)]) -> String {
     format!("set -eu\n{}", lines.collect::<String>())
 }
 
-/// That each command printed what the README says, in the folder where the script was run.
+/// That each command printed what the document says, in the folder where the script was run.
 pub(super) fn check(session: &[(String, String)], folder: &Path) {
     for (number, (command, expected)) in session.iter().enumerate() {
         let printed = fs::read_to_string(folder.join(format!("out{number}"))).unwrap();
@@ -35,12 +44,12 @@ pub(super) fn check(session: &[(String, String)], folder: &Path) {
     }
 }
 
-#[test]
-fn every_line_does_what_the_readme_says() {
+/// Types the sessions of a document, one after the other, against one server.
+fn type_sessions(document: &str) {
+    let sessions = sessions(document);
+    assert!(!sessions.is_empty(), "{document} has no session");
     let server = Server::start();
     let bin = Path::new(env!("CARGO_BIN_EXE_atoll")).parent().unwrap();
-    let sessions = sessions();
-    assert_eq!(sessions.len(), 8);
     for session in sessions {
         let folder = tempfile::tempdir().unwrap();
         let script = script(&session);
@@ -52,8 +61,46 @@ fn every_line_does_what_the_readme_says() {
             .env("ATOLL_API_KEY", KEY)
             .output()
             .unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success(), "{document}: {script}{}", String::from_utf8_lossy(&ran.stderr));
         check(&session, folder.path());
+    }
+}
+
+/// A test for each document, and their list.
+macro_rules! documents {
+    ($($test:ident: $document:literal,)+) => {
+        const DOCUMENTS: &[&str] = &[$($document),+];
+        $(
+            #[test]
+            fn $test() {
+                type_sessions($document);
+            }
+        )+
+    };
+}
+
+documents! {
+    every_line_of_the_readme_works: "README.md",
+    every_line_about_audit_works: "docs/audit.md",
+    every_line_about_cli_works: "docs/cli.md",
+    every_line_about_configuration_works: "docs/configuration.md",
+    every_line_about_egress_works: "docs/egress.md",
+    every_line_about_exec_and_terminals_works: "docs/exec-and-terminals.md",
+    every_line_about_files_works: "docs/files.md",
+    every_line_about_http_api_works: "docs/http-api.md",
+    every_line_about_kernels_works: "docs/kernels.md",
+    every_line_about_lifecycle_and_quotas_works: "docs/lifecycle-and-quotas.md",
+    every_line_about_mcp_works: "docs/mcp.md",
+    every_line_about_previews_works: "docs/previews.md",
+    every_line_about_security_works: "docs/security.md",
+}
+
+#[test]
+fn no_document_with_a_session_is_left_out() {
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let document = format!("docs/{}", entry.unwrap().file_name().into_string().unwrap());
+        let typed = DOCUMENTS.contains(&document.as_str()) || !document.ends_with(".md");
+        assert!(typed || sessions(&document).is_empty(), "no test types {document}");
     }
 }
 
