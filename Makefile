@@ -48,7 +48,7 @@ test: setup-tests python contract-tools conformance-suite inspector nextest lint
 	@$(MAKE) --no-print-directory bench-quick
 
 unit: ## the tests that need no root and no containers
-	cargo nextest run -p atoll-types -p atoll-guest-proto -p atoll-launch-proto -p atoll-provider
+	cargo nextest run -p atoll-types -p atoll-guest-proto -p atoll-launch-proto -p atoll-provider -p atoll-documents
 
 lint: ## formatting, clippy, and the crates' boundaries
 	cargo fmt --all --check
