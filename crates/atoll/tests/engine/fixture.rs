@@ -100,7 +100,7 @@ pub(crate) fn launchers_of(layout: &Layout) -> Vec<i32> {
 }
 
 fn is_keeper(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-keeper")
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-holder")
 }
 
 pub(crate) fn options(data: &Path, extra: &[&str]) -> LaunchOptions {

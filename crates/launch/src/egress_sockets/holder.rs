@@ -108,7 +108,7 @@ impl SocketHolder {
 fn run(folders: &Folders) -> io::Result<()> {
     let listener = UnixListener::bind(folders.holder())?;
     fs::set_permissions(folders.holder(), fs::Permissions::from_mode(0o600))?;
-    let _ = rustix::thread::set_name(c"atoll-socket holder");
+    let _ = rustix::thread::set_name(c"atoll-holder");
     // When memory is short, others are better ended: it has little, and what it keeps is nowhere else.
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let mut kept = HeldSockets { egress_sockets: BTreeMap::new(), most: room() };

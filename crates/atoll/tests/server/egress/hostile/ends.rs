@@ -111,7 +111,7 @@ fn helpers(server: &Server) -> Vec<(i32, bool)> {
         line.contains("atoll-launch") && line.contains(data.to_str().unwrap())
     };
     let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    all_processes().into_iter().filter(ours).map(|pid| (pid, name(pid).trim() == "atoll-keeper")).collect()
+    all_processes().into_iter().filter(ours).map(|pid| (pid, name(pid).trim() == "atoll-holder")).collect()
 }
 
 fn kill(pid: i32) {
