@@ -1,4 +1,4 @@
-//! Cgroups, by libcgroups. What asks here never has to know which version the machine has.
+//! Cgroups, by libcgroups. Callers need not know which cgroup version the machine has.
 //!
 //! A frozen container is killed first and thawed then, so none of its processes runs again; on v1 a frozen
 //! process does not see SIGKILL until it is thawed.
@@ -37,7 +37,7 @@ fn setup() -> Result<CgroupSetup> {
     get_cgroup_setup().map_err(|e| Error::new(ErrorCode::Unsupported, format!("no usable cgroups: {e}")))
 }
 
-/// Which cgroups the machine has, in a word.
+/// Which cgroup version the machine has.
 pub(crate) fn version() -> &'static str {
     match get_cgroup_setup() {
         Ok(CgroupSetup::Hybrid) => "hybrid",
@@ -142,7 +142,7 @@ pub(crate) fn apply(context: &Context, container: ContainerId, limits: &Limits, 
         Error::new(ErrorCode::Conflict, format!("the kernel refused the new limits: {e}")).at("limits")
     };
     manager(context, container)?.apply(&options).map_err(|e| refused(&e))?;
-    // It may hold more by sockets than it shall.
+    // The container's sockets may hold more than the new limit already.
     limit_sockets(context, container, limits).map_err(|e| refused(&e))
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn remove(context: &Folders, container: ContainerId) -> Result<()> {
     result
 }
 
-/// Kills what stands still in a container's cgroup; nothing happens where it does not.
+/// Kills a frozen container's processes; does nothing where the container is not frozen.
 pub(crate) fn end_frozen(context: &Folders, container: ContainerId) {
     let freezer = Freezer::find().filter(|freezer| freezer.is_frozen(&context.cgroup(container)));
     if freezer.is_some() {
@@ -269,8 +269,8 @@ pub(crate) fn end_frozen(context: &Folders, container: ContainerId) {
     }
 }
 
-/// Kills what is in a container's cgroup. What stands still may not see it before it goes on (v1), so it
-/// must; it was killed before, so that none of it runs again.
+/// Kills the processes in a container's cgroup. On v1 a frozen process does not see SIGKILL before it is thawed,
+/// so the cgroup is thawed after the kill, and none of its processes runs again.
 fn kill(context: &Folders, container: ContainerId, freezer: Option<&Freezer>) {
     for pid in processes(context, container) {
         let _ = kill_process(pid, Signal::KILL);
@@ -279,7 +279,7 @@ fn kill(context: &Folders, container: ContainerId, freezer: Option<&Freezer>) {
     if let Some(freezer) = freezer.filter(|freezer| freezer.is_frozen(&cgroup))
         && let Err(error) = freezer.thaw(&cgroup)
     {
-        tracing::warn!(%container, %error, "what stands still cannot be ended");
+        tracing::warn!(%container, %error, "cannot thaw the killed container, so its processes stay");
     }
 }
 
@@ -328,8 +328,8 @@ pub(crate) fn containers(context: &Folders) -> Vec<ContainerId> {
     found
 }
 
-/// Removes the instance's own cgroup, and the one above it when no other instance has one. What a killed
-/// helper of a runtime made after its container was freed goes with it.
+/// Removes the instance's own cgroup, and the one above it when no other instance has one. A cgroup that a killed
+/// helper of a runtime made after its container was freed is removed with it.
 pub(crate) fn remove_instance(context: &Folders) {
     for left in containers(context) {
         let _ = remove(context, left);

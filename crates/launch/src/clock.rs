@@ -1,8 +1,8 @@
-//! How long a container stood still, for its PID 1: time that nobody could use does not count against the
-//! timeout of a command. The file lies with the container's record; PID 1 has it open to read.
+//! How long a container was frozen, for its PID 1: time spent paused does not count towards the timeout of a
+//! command. The file lies with the container's record; PID 1 has it open to read.
 //!
-//! It holds two numbers of nanoseconds: how long it stood still in all, and when it did so last. Only the
-//! first is PID 1's business, and it is right before anything inside runs again.
+//! It holds two numbers of nanoseconds: how long the container was frozen in all, and when it was frozen last.
+//! PID 1 reads only the first, and the launcher updates it before any process inside runs again.
 
 use crate::context::Folders;
 use atoll_types::ContainerId;
@@ -51,14 +51,14 @@ fn open(folders: &Folders, container: ContainerId) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path(folders, container))
 }
 
-/// The container is about to stand still.
+/// The container is about to be frozen.
 pub(crate) fn stops(folders: &Folders, container: ContainerId) -> io::Result<()> {
     let file = open(folders, container)?;
     let (total, _) = read(&file)?;
     write(&file, total, now())
 }
 
-/// The container, which stands still, is about to go on. May be repeated while it stands still.
+/// The frozen container is about to be thawed. May be repeated while it is frozen.
 pub(crate) fn goes_on(folders: &Folders, container: ContainerId) -> io::Result<()> {
     let file = open(folders, container)?;
     let (total, since) = read(&file)?;

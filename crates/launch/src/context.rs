@@ -28,7 +28,7 @@ impl Deref for Context {
     }
 }
 
-/// Where an instance keeps its things, by the names that the launcher uses.
+/// The paths of an instance, by the names that the launcher uses.
 pub(crate) struct Folders {
     pub(crate) layout: Layout,
 }
@@ -39,7 +39,7 @@ pub(crate) fn make_folders(layout: &Layout) -> io::Result<()> {
     let run = layout.run();
     // Traversable, because the container's root must be able to walk to its root filesystem.
     let open = [run.clone(), run.join("stage"), run.join("bin"), run.join("trust")];
-    // Nobody else's business.
+    // For root only.
     let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids")];
     open.iter().try_for_each(|folder| make_folder(folder, 0o755))?;
     closed.iter().try_for_each(|folder| make_folder(folder, 0o700))?;
@@ -55,7 +55,8 @@ pub(crate) fn make_folder(folder: &Path, mode: u32) -> io::Result<()> {
 }
 
 impl Folders {
-    /// Held by whoever is this instance's launcher. Beside the run folder, so that it can go.
+    /// Locked by the process that is this instance's launcher. Beside the run folder, so that the folder can be
+    /// removed.
     pub(crate) fn lock(&self) -> PathBuf {
         self.layout.run().with_extension("lock")
     }
@@ -80,7 +81,7 @@ impl Folders {
         self.layout.run().join("keep.sock")
     }
 
-    /// Whom containers are told to trust.
+    /// The certificates that containers trust.
     pub(crate) fn trust(&self) -> PathBuf {
         self.layout.run().join("trust")
     }

@@ -1,5 +1,5 @@
-//! Lets all processes of a cgroup stand still, and go on. Whoever asks here never has to know which
-//! version the machine has. Whether a container stands still is the kernel's to say: nobody writes it down.
+//! Freezes and thaws all processes of a cgroup. Callers need not know which cgroup version the machine has.
+//! Whether a container is frozen is read from the kernel and recorded nowhere else.
 
 use atoll_types::{Error, ErrorCode, Result};
 use libcgroups::{
@@ -14,14 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long it may take until everything stands still. What waits for a disk cannot be stopped before
-/// that answers, and what has used up its share of the processor must first get some.
+/// How long it may take until every process is frozen. A process that waits for a disk cannot be frozen before
+/// the disk answers, and one that has used up its CPU quota must first get some.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest pause between two looks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 /// Less than this is not worth the effort of taking it away.
 const WORTH_IT: u64 = 1 << 20;
-/// Memory is taken away in pieces of this, so that a container that goes on meanwhile keeps the rest.
+/// Memory is reclaimed in pieces of this size, so that a container that is thawed meanwhile keeps the rest.
 const PIECE: u64 = 64 << 20;
 
 /// Where the files are.
@@ -49,13 +49,13 @@ impl Freezer {
         root.join(cgroup.strip_prefix("/").unwrap_or(cgroup))
     }
 
-    /// Whether a process is in the cgroup, and so stands still with it.
+    /// Whether a process is in the cgroup, and so is frozen with it.
     pub(crate) fn holds(&self, cgroup: &Path, pid: i32) -> bool {
         let processes = fs::read_to_string(self.folder(cgroup).join("cgroup.procs")).unwrap_or_default();
         processes.lines().any(|line| line.parse() == Ok(pid))
     }
 
-    /// Whether the cgroup stands still or is on its way there: nothing inside can be relied on to answer.
+    /// Whether the cgroup is frozen or being frozen: no process inside can be relied on to answer.
     pub(crate) fn is_frozen(&self, cgroup: &Path) -> bool {
         let read = |name| fs::read_to_string(self.folder(cgroup).join(name)).unwrap_or_default();
         match self {
@@ -64,7 +64,7 @@ impl Freezer {
         }
     }
 
-    /// Whether every process of the cgroup stands still.
+    /// Whether every process of the cgroup is frozen.
     fn stands_still(&self, cgroup: &Path) -> bool {
         let read = |name| fs::read_to_string(self.folder(cgroup).join(name)).unwrap_or_default();
         match self {
@@ -86,7 +86,7 @@ impl Freezer {
         })
     }
 
-    /// Lets everything in the cgroup stand still, and returns when it does. On failure it goes on.
+    /// Freezes every process in the cgroup and returns when all are frozen. On failure the cgroup is thawed.
     pub(crate) fn freeze(&self, cgroup: &Path) -> Result<()> {
         self.freeze_within(cgroup, PATIENCE)
     }
@@ -104,25 +104,25 @@ impl Freezer {
             sleep(pause);
             pause = LONGEST_PAUSE.min(pause * 2);
             if !loosened && began.elapsed() > patience / 2 {
-                // One that waits for another that stands still already can only go on with it.
+                // A process that waits for one that is already frozen can only continue when both do.
                 loosened = true;
                 self.order(cgroup, false)?;
                 sleep(Duration::from_millis(1));
             }
         }
         self.order(cgroup, false)?;
-        let message = "not everything inside could be stopped in time, so it goes on; something waits for \
-                       the disk, or starts processes without end";
+        let message = "not every process inside could be frozen in time, so the container was thawed; one waits \
+                       for the disk, or starts processes without end";
         Err(Error::new(ErrorCode::Timeout, message))
     }
 
-    /// Lets the cgroup go on. Fine when it does.
+    /// Thaws the cgroup; succeeds when it is not frozen.
     pub(crate) fn thaw(&self, cgroup: &Path) -> Result<()> {
         self.order(cgroup, false)
     }
 
-    /// Takes the memory away that a cgroup that stands still does not need to go on later: what can be read
-    /// again from a disk, and where the machine swaps, the rest. Stops when the cgroup goes on.
+    /// Reclaims memory that a frozen cgroup can do without: page cache that can be read again from disk and,
+    /// where the machine swaps, the rest. Stops when the cgroup is thawed.
     pub(crate) fn reclaim(&self, cgroup: &Path) {
         if reclaimable(self, cgroup) < WORTH_IT {
             return;
@@ -133,14 +133,15 @@ impl Freezer {
                 let mut left = self.number(cgroup, "memory.current");
                 while left > 0 && self.is_frozen(cgroup) {
                     let piece = left.min(PIECE);
-                    // The kernel says so when it finds less than was asked for: then there is no more.
+                    // The kernel fails the write when it reclaims less than requested: then there is no more.
                     if write(&file, &piece.to_string()).is_err() {
                         return;
                     }
                     left -= piece;
                 }
             }
-            // Takes what it can and leaves the processes theirs, which older documents did not promise.
+            // Reclaims what it can and leaves the processes' own memory, which older kernel documents did not
+            // promise.
             Self::V1 { .. } => _ = write(&self.memory(cgroup).join("memory.force_empty"), "0"),
         }
     }
@@ -148,7 +149,7 @@ impl Freezer {
     fn memory(&self, cgroup: &Path) -> PathBuf {
         match self {
             Self::V1 { memory: Some(root), .. } => root.join(cgroup.strip_prefix("/").unwrap_or(cgroup)),
-            // None of these files is there, then.
+            // Such a machine has none of these files.
             _ => self.folder(cgroup),
         }
     }
@@ -164,7 +165,7 @@ fn write(path: &Path, word: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(word.as_bytes())
 }
 
-/// About how much can be taken away.
+/// About how much can be reclaimed.
 fn reclaimable(freezer: &Freezer, cgroup: &Path) -> u64 {
     let text = fs::read_to_string(freezer.memory(cgroup).join("memory.stat")).unwrap_or_default();
     let number = |name: &str| -> u64 {

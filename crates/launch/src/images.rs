@@ -1,6 +1,6 @@
-//! The images that containers start from. The machine's own is looked at once, when the launcher starts,
-//! because that costs more than a whole start should; a worker looks again when the machine's libraries
-//! have changed since.
+//! The images that containers start from. The launcher inspects the machine's own image once, when it starts,
+//! because that costs more than a whole container start should; a worker inspects it again when the machine's
+//! libraries have changed since.
 
 use atoll_storage::{Image, open_image};
 use atoll_types::{ImageName, Result};
@@ -26,7 +26,7 @@ fn stamp() -> Option<(u64, i64, i64)> {
 }
 
 impl Images {
-    /// Looks at the machine and builds its image if need be.
+    /// Inspects the machine and builds its image if need be.
     pub(crate) fn look(folder: &Path) -> Result<Self> {
         let seen = stamp();
         let host = open_image(folder, ImageName::host().as_str())?;

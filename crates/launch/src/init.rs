@@ -47,7 +47,7 @@ impl InitProgram {
     }
 }
 
-/// FNV-1a over the program: tells builds of one release apart.
+/// FNV-1a over the program: distinguishes builds of one release.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,10 +1,10 @@
 //! Reads what cgroups count. Where each hierarchy lies is looked up once, so one meter reads many
 //! containers; a controller that the machine lacks leaves its figures out.
 //!
-//! Only this module knows the files of cgroup v1 and v2. Figures come from the kernel's counters; PID 1 is
-//! not asked and no tree is walked. What a machine does not count is none, never zero. Memory is what the
-//! limit counts, page cache included; with cgroup v1 the buffers of sockets are added. The limit of processes
-//! includes the 16 that are reserved for PID 1.
+//! Only this module knows the files of cgroup v1 and v2. Figures come from the kernel's counters; no request goes
+//! to PID 1 and no tree is walked. What a machine does not count is `None`, never zero. Memory is what the limit
+//! counts, page cache included; with cgroup v1 the buffers of sockets are added. The limit of processes includes
+//! the 16 that are reserved for PID 1.
 
 use atoll_types::Usage;
 use libcgroups::{

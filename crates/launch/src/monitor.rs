@@ -1,5 +1,6 @@
-//! The process above the launcher. It leaves whoever started it, starts the launcher, starts it again
-//! when it dies, and takes over the containers of a dead one so that their ends are still seen.
+//! The process above the launcher. The monitor detaches from the process that started it, starts the launcher,
+//! starts it again when it dies, and takes over the containers of a dead launcher so that their ends are still
+//! reaped.
 
 use crate::{
     context::{Folders, make_folder, make_folders},
@@ -29,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Starts monitor and launcher in the background and returns when they are ready, or why they are not.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     sys::close_inherited();
-    // PID 1's descriptors go to these numbers; holding them keeps everything else away.
+    // PID 1's descriptors go to these numbers; holding them open keeps other descriptors from getting them.
     let _reserved: Vec<fs::File> = (0..3).map(|_| fs::File::open("/dev/null")).collect::<Result<_, _>>()?;
     if !rustix::process::geteuid().is_root() {
         return Err(io::Error::other("must be started as root"));
@@ -60,7 +61,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
                     Ok(())
                 }
                 None if said.is_empty() => {
-                    Err(io::Error::other("the launcher ended without a word; see launch.log"))
+                    Err(io::Error::other("the launcher ended without a message; see launch.log"))
                 }
                 None => Err(io::Error::other(said)),
             }
@@ -68,13 +69,13 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     }
 }
 
-/// Becomes this instance's only launcher; none when there is one that answers.
+/// Makes this process the instance's only launcher; none when another launcher answers.
 fn take_lock(folders: &Folders) -> io::Result<Option<fs::File>> {
     let began = Instant::now();
     loop {
         let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(folders.lock())?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // It may have been removed by one that just ended.
+            // A launcher that just ended may have removed the lock file.
             let same = fs::metadata(folders.lock())
                 .is_ok_and(|m| file.metadata().is_ok_and(|f| (f.ino(), f.dev()) == (m.ino(), m.dev())));
             if same {
@@ -143,7 +144,7 @@ fn monitor(options: &Options, folders: &Folders, lock: fs::File, ready: OwnedFd)
     }
 }
 
-/// Waits for the launcher's end. None: it died and must be started again.
+/// Waits for the launcher's end. None: the launcher died and must be started again.
 fn watch(folders: &Folders, launcher: i32, signals: &OwnedFd) -> Option<i32> {
     loop {
         let mut fds = [rustix::event::PollFd::new(signals, rustix::event::PollFlags::IN)];

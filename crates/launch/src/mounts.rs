@@ -1,4 +1,4 @@
-//! Mounts as descriptors: a tree is cloned, given its attributes and its ids while nobody can see it,
+//! Mounts as descriptors: a tree is cloned, given its attributes and its id mapping while it is attached nowhere,
 //! and only then attached.
 
 use crate::sys;
@@ -72,13 +72,13 @@ pub(crate) fn small_tmpfs() -> io::Result<OwnedFd> {
     new_mount("tmpfs", &[("size", "1m"), ("mode", "0755")])
 }
 
-/// The root of a process. Whether it is still the process that was meant is to be asked after this.
+/// The root of a process. The caller must check after this call that the pid still names the same process.
 pub(crate) fn root_of(pid: i32) -> io::Result<OwnedFd> {
     Ok(open(format!("/proc/{pid}/root"), FOLDER, Mode::empty())?)
 }
 
-/// Gives a tmpfs below a root another size. No symbolic link is followed on the way there: whoever lives
-/// there may have made it.
+/// Resizes a tmpfs below a root. No symbolic link is followed on the way there: the user's processes may have
+/// made it.
 pub(crate) fn resize_tmpfs(root: &OwnedFd, path: &str, bytes: u64) -> io::Result<()> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let place = openat2(root, path, FOLDER, Mode::empty(), resolve)?;

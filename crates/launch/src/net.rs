@@ -13,17 +13,17 @@ pub(crate) fn namespace_of(pid: i32) -> io::Result<OwnedFd> {
     Ok(fs::File::open(format!("/proc/{pid}/ns/net"))?.into())
 }
 
-/// The same of a container's PID 1, which must be that one's still.
+/// A pidfd of a container's PID 1, for [`inside`], after a check that the pid still names that PID 1.
 pub(crate) fn handle_of(record: &Record) -> io::Result<OwnedFd> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let pid = Pid::from_raw(record.pid).ok_or_else(gone)?;
-    // The number may be another process's by now; the handle is whoever had it, and a number that still
-    // starts when the record says was never anybody else's.
+    // The pid may have been reused. The pidfd pins one process, and if that process's start time is the one in
+    // the record, the pid was not reused.
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     if record.alive() { Ok(handle) } else { Err(gone()) }
 }
 
-/// Moves this worker into a network namespace, and sees that it is not the one it was in.
+/// Moves this worker into a network namespace, and fails if it is the one that the worker was in already.
 fn enter(namespace: OwnedFd) -> io::Result<()> {
     let ours = identity()?;
     sys::setns(namespace.as_fd(), libc::CLONE_NEWNET)?;
@@ -44,8 +44,8 @@ fn identity() -> io::Result<(u64, u64)> {
     Ok((file.dev(), file.ino()))
 }
 
-/// Does something in another network namespace, and comes back: a runtime's own control socket may
-/// live in ours.
+/// Runs a closure in another network namespace, and returns to ours: a runtime's own control socket may live
+/// there.
 pub(crate) fn inside<T>(namespace: OwnedFd, action: impl FnOnce() -> T) -> io::Result<T> {
     let ours = fs::File::open("/proc/self/ns/net")?;
     enter(namespace)?;

@@ -1,8 +1,8 @@
-//! The process that watches volumes for changes: started by a launcher, it outlives it and every server.
-//! It keeps the kernel's events, and answers which files changed since the last question. Once a second it
-//! also looks at what sandboxes hold by sockets ([`socket_guard`]).
+//! The observer: the process that watches volumes for changes. A launcher starts it, and it outlives the launcher
+//! and every server. It collects the kernel's events, and answers which files changed since the last request.
+//! Once a second it also checks what sandboxes hold by sockets ([`socket_guard`]).
 //!
-//! What it knows dies with it; the next one says so once for every container (`truncated`).
+//! Its state is in memory only; after a restart the new observer reports `truncated` once for every container.
 
 use crate::{cgroup, context::Context, observer, record, socket_guard, wire};
 use atoll_launch_proto::{
@@ -31,19 +31,19 @@ use std::{
 const FOLDER: &str = "workspace";
 /// The most files in one answer.
 const MOST: usize = 10_000;
-/// What is kept for one container between two questions: enough for an answer of the most files. One that
-/// does more pays for it with `truncated`, and not its neighbours with their time.
+/// What is kept for one container between two requests: enough for an answer of the most files. A container that
+/// changes more gets `truncated`; its neighbours are not delayed.
 const LIMITS: Limits =
     Limits { tree_bytes: 4 << 20, all_bytes: 256 << 20, tree_events: 250_000, entries: MOST };
-/// How long events may gather before they are read. The kernel joins those that are alike while they wait,
-/// so a flood costs by the time it lasts and hardly by its length. A question reads at once.
+/// How long events may gather before they are read. The kernel merges equal events while they wait, so a flood
+/// costs by the time it lasts and hardly by its length. A request reads at once.
 const PACE: Duration = Duration::from_millis(50);
 /// Connections at one time.
 const MOST_CLIENTS: usize = 4096;
-/// How long somebody may take to read an answer.
+/// How long a client may take to read an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whoever finds the changes: the kernel tells on btrfs, and elsewhere somebody has to look.
+/// How changes are found: on btrfs the kernel reports them, elsewhere the observer compares scans.
 enum Finder {
     Told(Box<Observer>),
     Looking(Scanner),
@@ -153,7 +153,8 @@ fn accept(context: &Context, listener: &UnixListener, clients: &mut Vec<Client>)
     }
 }
 
-/// Reads what a client has sent and answers every whole question. False: it is gone or talks nonsense.
+/// Reads what a client has sent and answers every complete request. False: the client is gone or sent a malformed
+/// request.
 fn serve(context: &Context, finder: &mut Finder, client: &mut Client) -> bool {
     let mut piece = [0; 4096];
     loop {
@@ -203,7 +204,7 @@ fn answer(
         ObserveRequest::Hello(fingerprint) if root && fingerprint == observer::fingerprint(context) => {
             Ok(ObserveAnswer::Done)
         }
-        ObserveRequest::Hello(_) => Err(Error::new(ErrorCode::VersionMismatch, "this is another observer")),
+        ObserveRequest::Hello(_) => Err(Error::new(ErrorCode::VersionMismatch, "the fingerprint differs")),
         ObserveRequest::Watch(container) if root => {
             finder.watch(&tree(context, container)?).map_err(fault)?;
             Ok(ObserveAnswer::Done)
@@ -247,7 +248,8 @@ fn shown(changes: Changes) -> ObserveAnswer {
     ObserveAnswer::Changes { entries: entries.into_iter().take(MOST).map(entry).collect(), truncated }
 }
 
-/// Tells the observer, from a worker. That it cannot be told costs a `truncated`, and no container.
+/// Sends a request to the observer, from a worker. When the observer cannot be reached, a later answer is
+/// `truncated`; the container is not affected.
 pub(crate) fn tell(context: &Context, request: ObserveRequest) {
     let told = UnixStream::connect(context.layout.observer()).and_then(|mut stream| {
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -256,6 +258,6 @@ pub(crate) fn tell(context: &Context, request: ObserveRequest) {
         stream.read_exact(&mut header)
     });
     if let Err(error) = told {
-        tracing::warn!(%error, ?request, "the observer was not told");
+        tracing::warn!(%error, ?request, "the observer could not be reached");
     }
 }

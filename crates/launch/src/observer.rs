@@ -1,5 +1,5 @@
-//! The launcher's hold on the observer. It outlives launchers: what it has seen is nowhere else, so the
-//! next one takes it over where it would start the same.
+//! The launcher's handle on the observer. The observer outlives launchers, because the events it has collected
+//! are stored nowhere else: the next launcher takes it over if it would start the same one.
 
 use crate::{context::Context, observe, sys};
 use atoll_launch_proto::{HEADER, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode, encode};
@@ -17,17 +17,17 @@ use std::{
     time::Duration,
 };
 
-/// How long one that lives may take to answer.
+/// How long a running observer may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a new one may take to listen, in milliseconds.
+/// How long a new observer may take to listen, in milliseconds.
 const START: u32 = 200;
 
-/// An observer, whoever started it.
+/// A running observer, of this launcher or of an earlier one.
 pub(crate) struct Observer(OwnedFd);
 
 impl Observer {
-    /// Takes over the one that lives, or starts one and waits until it listens: a container that is made
-    /// before that would not be watched from its beginning. The child closes `ours`.
+    /// Takes over the running observer, or starts one and waits until it listens: a container that is made before
+    /// that would not be watched from its beginning. The child closes `ours`.
     pub(crate) fn get(context: &Context, ours: &[BorrowedFd<'_>]) -> Option<Self> {
         if let Some(found) = Self::find(context) {
             return Some(found);
@@ -39,7 +39,7 @@ impl Observer {
                 sys::close_in_child(ours);
                 if let Err(error) = observe::run(context) {
                     tracing::error!(%error, "changes cannot be observed");
-                    // So that one which can never work is not started in a tight circle.
+                    // So that an observer that fails at once is not restarted in a tight loop.
                     std::thread::sleep(Duration::from_secs(1));
                 }
                 sys::exit_now(1);
@@ -60,7 +60,7 @@ impl Observer {
         Some(Self(fd))
     }
 
-    /// The one that an earlier launcher left. One that is not as we would start it is ended.
+    /// The observer that an earlier launcher left. One with another fingerprint is ended.
     fn find(context: &Context) -> Option<Self> {
         let stream = UnixStream::connect(context.layout.observer()).ok()?;
         let peer = socket_peercred(&stream).ok().filter(|peer| peer.uid.is_root() && peer.pid != getpid())?;
@@ -75,19 +75,19 @@ impl Observer {
         }
     }
 
-    /// Readable when it has ended.
+    /// Readable when the observer has ended.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Ends it, and waits for that.
+    /// Ends the observer and waits until it is gone.
     pub(crate) fn end(self) {
         let _ = pidfd_send_signal(&self.0, Signal::KILL);
         while poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
     }
 }
 
-/// What an observer is made of: another release or other users need another one.
+/// Identifies what an observer was started with: another release or other users need another observer.
 pub(crate) fn fingerprint(context: &Context) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     let mut uids = context.options.client_uids.clone();

@@ -1,11 +1,11 @@
-//! Seeing PID 1 end. Whoever is its parent, launcher or monitor, reaps it and writes down how it
-//! ended; the link from process id to container is made by the worker that started it.
+//! Reaping PID 1. Its parent, the launcher or the monitor, reaps it and records how it ended; the worker that
+//! started the container makes the link from process id to container.
 
 use crate::{cgroup, context::Folders, record, sys::Ended};
 use atoll_types::{ContainerId, Death};
 use std::fs;
 
-/// Writes down the end of a container's PID 1. Other processes are nobody's business.
+/// Records the end of a container's PID 1. Other children are ignored.
 pub(crate) fn note(folders: &Folders, ended: &Ended) {
     let link = folders.pid_link(ended.pid);
     let Ok(target) = fs::read_link(&link) else { return };

@@ -1,5 +1,5 @@
-//! What is written down of a container: one folder `c/<id>` in the run folder, with a lock that the
-//! one who changes the container holds, a record, and how PID 1 ended.
+//! What is recorded of a container: one folder `c/<id>` in the run folder, with a lock that a worker holds while
+//! it changes the container, a record, and how PID 1 ended.
 //!
 //! The record's pid is zero until the container runs, so a folder whose lock is free and whose pid is
 //! zero was left by a worker that died half-way.
@@ -52,15 +52,15 @@ pub(crate) fn begin(folders: &Folders, container: ContainerId) -> Result<Lock> {
         }
         _ => Error::internal(format!("cannot make the container's folder: {e}")),
     })?;
-    lock(folders, container)?.ok_or_else(|| Error::internal("the container's folder went away"))
+    lock(folders, container)?.ok_or_else(|| Error::internal("the container's folder was removed"))
 }
 
-/// Locks a container, waiting for whoever has it; none when there is no such container.
+/// Locks a container, waiting for the worker that holds the lock; none when there is no such container.
 pub(crate) fn lock(folders: &Folders, container: ContainerId) -> Result<Option<Lock>> {
     lock_with(folders, container, FlockOperation::LockExclusive)
 }
 
-/// Locks a container if nobody has it.
+/// Locks a container if no other process holds the lock.
 pub(crate) fn try_lock(folders: &Folders, container: ContainerId) -> Result<Option<Lock>> {
     lock_with(folders, container, FlockOperation::NonBlockingLockExclusive)
 }
@@ -79,7 +79,7 @@ fn lock_with(folders: &Folders, container: ContainerId, how: FlockOperation) -> 
         Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
         Err(e) => return Err(fault(e.into())),
     }
-    // Whoever had it may have destroyed the container meanwhile.
+    // The process that held the lock may have destroyed the container meanwhile.
     Ok(path.exists().then_some(Lock(file)))
 }
 
@@ -87,7 +87,7 @@ fn holder(folders: &Folders, container: ContainerId) -> PathBuf {
     folders.container(container).join("holder")
 }
 
-/// Notes that this process destroys the container when its connection closes, as long as the value lives.
+/// Records that this worker destroys the container when its connection closes, for as long as the value lives.
 pub(crate) fn hold(folders: &Folders, container: ContainerId) -> Result<Lock> {
     let fault = |e: io::Error| Error::internal(format!("cannot hold the container: {e}"));
     let file = fs::File::create(holder(folders, container)).map_err(fault)?;
@@ -95,8 +95,9 @@ pub(crate) fn hold(folders: &Folders, container: ContainerId) -> Result<Lock> {
     Ok(Lock(file))
 }
 
-/// Whether a living process holds the container. A lock that others can share is tried: two that ask at the same
-/// time must not take each other for the holder. Never asked by the holder, whose lock would go with this file.
+/// Whether a living worker holds the container. A shared lock is tried, so that two processes that check at the
+/// same time do not take each other for the holder. The holder must never call this: closing this file would drop
+/// its lock.
 pub(crate) fn is_held(folders: &Folders, container: ContainerId) -> bool {
     let Ok(file) = fs::File::open(holder(folders, container)) else { return false };
     fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_err()
@@ -160,7 +161,7 @@ impl Record {
         Some(seen.and_then(|s| serde_json::from_slice(&s).ok()).unwrap_or_else(Death::lost))
     }
 
-    /// What the caller is told. Without a freezer nothing stands still.
+    /// The status for the caller. On a machine without a freezer no container is paused.
     pub(crate) fn status(&self, folders: &Folders, freezer: Option<&Freezer>) -> ContainerStatus {
         let death = self.death(folders);
         let state = match (self.pid, &death) {
@@ -197,7 +198,7 @@ impl Record {
     }
 }
 
-/// Writes down how a container's PID 1 ended. The first word counts.
+/// Records how a container's PID 1 ended. The first record is kept.
 pub(crate) fn save_death(folders: &Folders, container: ContainerId, death: &Death) {
     let path = folders.container(container).join("exit.json");
     if !path.exists()

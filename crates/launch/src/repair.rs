@@ -1,25 +1,25 @@
-//! What a start does about the last end, however it came: containers that live are kept, what was
-//! left half-made is freed, and nothing of a container outlives its folder.
+//! What the launcher does at its start about the end of the one before, whether clean or a crash: containers that
+//! live are kept, half-made ones are freed, and nothing of a container outlives its folder.
 
 use crate::{cgroup, context::Context, ops, record, uids};
 use atoll_storage::{Tree, TreeKind};
 use atoll_types::ContainerId;
 use std::{collections::BTreeSet, fs};
 
-/// Frees every container that a dead worker left half-made. A living worker holds its lock.
+/// Frees every container that a dead worker left half-made. A living worker would hold its lock.
 pub(crate) fn half_made(context: &Context) {
     for container in record::containers(context) {
         let running = record::load(context, container).is_some_and(|r| r.pid > 0);
         if running {
             continue;
         }
-        // Whoever gets the lock now has nobody working on the container.
+        // A free lock means that no worker is busy with the container.
         if let Ok(Some(lock)) = record::try_lock(context, container)
             && record::load(context, container).is_none_or(|r| r.pid == 0)
         {
             tracing::warn!(%container, "freeing a container that was left half-made");
             if let Err(error) = ops::free(context, container) {
-                tracing::error!(%container, %error, "it could not be freed");
+                tracing::error!(%container, %error, "a half-made container could not be freed");
             }
             drop(lock);
         }
@@ -50,7 +50,7 @@ pub(crate) fn orphans(context: &Context) {
             }
         }
     }
-    // Asked anew: a worker of the launcher before may have begun another one since.
+    // Checked again: a worker of the earlier launcher may have begun another container since.
     context.forget_pids(|container| context.container(container).exists());
     uids::repair();
 }

@@ -150,8 +150,8 @@ impl Parts<'_> {
             .map_err(fault("map a folder's ids for the sandbox"))
     }
 
-    /// An image tree. A file system that cannot map ids shows its files as nobody's, which a
-    /// read-only image can live with.
+    /// An image tree. A file system that cannot map ids shows its files with the overflow ids, which is enough
+    /// for a read-only image.
     fn image_tree(&self, source: &Path) -> Result<OwnedFd> {
         let mapped = mounts::clone_tree(source, true, READ_ONLY, self.userns);
         mapped

@@ -41,7 +41,7 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    /// The way that a profile asks for.
+    /// The way that a profile names.
     pub(crate) fn choose(isolation: &Isolation) -> Result<Self> {
         let Isolation::Runtime(name) = isolation else { return Ok(Self::Builtin) };
         let program = KNOWN.contains(&name.as_str()).then(|| find(name)).flatten();
@@ -98,7 +98,7 @@ impl Start {
         }
     }
 
-    /// Lets PID 1 go.
+    /// Starts PID 1.
     pub(crate) fn start(&self, context: &Context, container: ContainerId) -> Result<()> {
         match self {
             Self::Builtin => Container::load(context.libcontainer().join(container.to_string()))
@@ -117,7 +117,8 @@ impl Start {
             Self::Builtin => context.libcontainer().join(container.to_string()),
             Self::Runtime { program, .. } => {
                 let id = container.to_string();
-                // It may know nothing of the container, or be half-way; the folder goes in any case.
+                // The runtime may not know the container, or have made it by half; the folder is removed in any
+                // case.
                 let _ = run(self.command(program, context).args(["delete", "--force", &id]), "delete");
                 context.oci().join(id)
             }
@@ -154,7 +155,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What libcontainer says where a process that it had started is gone without a word. One that fails says why.
+/// What libcontainer reports where a process that it had started is gone without an error of its own. A process
+/// that fails says why.
 const GONE: [&str; 5] = ["channel connection broken", "BrokenChannel", "EPIPE", "ECONNRESET", "ESRCH"];
 
 fn failed(doing: &str, why: &str) -> Error {

@@ -1,5 +1,5 @@
-//! The launcher itself: a loop that accepts, checks who is there, and forks. It never reads a byte of
-//! a request, so nobody can hold it up.
+//! The launcher itself: a loop that accepts a connection, checks the peer's user, and forks a worker. It never
+//! reads a byte of a request, so no client can block it.
 
 use crate::{
     ceilings, cgroup,
@@ -31,13 +31,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The exit status that makes the monitor start another one.
+/// The exit status that makes the monitor start another launcher.
 pub(crate) const FAULT: i32 = 70;
 /// Requests at one time.
 const MOST_WORKERS: usize = 1024;
-/// How often it is looked at what the disk below has.
+/// How often the free space of the file system below is checked.
 const GUARD_SECONDS: i64 = 1;
-/// After how long an ephemeral launcher ends that was never asked anything.
+/// After how long an ephemeral launcher ends that never got a connection.
 const UNUSED: Duration = Duration::from_secs(30);
 
 /// What the loop keeps.
@@ -46,9 +46,9 @@ struct Server {
     listener: UnixListener,
     signals: OwnedFd,
     workers: BTreeSet<i32>,
-    /// Who watches volumes.
+    /// The process that watches volumes.
     observer: Option<Observer>,
-    /// Who keeps the egress sockets.
+    /// The process that keeps the egress sockets.
     holder: Option<SocketHolder>,
     served: bool,
     began: Instant,
@@ -93,10 +93,10 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
         measured,
         lock,
     };
-    // They must not keep whoever waits for the word waiting.
+    // The observer and the socket holder must not keep the ready pipe open: the monitor's caller waits on it.
     server.get_observer(ready.as_ref().map(AsFd::as_fd));
     server.get_keeper(ready.as_ref().map(AsFd::as_fd));
-    // After the signals are blocked: its workers' ends must not be missed.
+    // After the signals are blocked, so that SIGCHLD of its workers is not missed.
     repair::half_made(&server.context);
     repair::orphans(&server.context);
     server.in_worker(ready.as_ref().map(AsFd::as_fd), egress_sockets::restore_all);
@@ -125,7 +125,7 @@ fn open(options: &Options) -> Result<Context, String> {
     Ok(Context { options, folders, storage, init, images })
 }
 
-/// Listens. Anyone may knock; who may come in is decided by the user that the kernel names.
+/// Listens. Every user may connect; the peer's uid, from the kernel, decides who is served.
 fn bind(layout: &Layout) -> io::Result<UnixListener> {
     let path = layout.socket();
     match fs::remove_file(&path) {
@@ -138,7 +138,7 @@ fn bind(layout: &Layout) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Says why nothing is done, to somebody whose request nobody reads. It must not wait for them.
+/// Answers with an error to a client whose request is not read. Must not block on the client.
 fn refuse(stream: &mut UnixStream, why: &str) {
     if stream.set_nonblocking(true).is_ok() {
         wire::write_answer(stream, &LauncherAnswer::Err(Error::new(ErrorCode::Unavailable, why)));
@@ -177,8 +177,8 @@ impl Server {
         }
     }
 
-    /// Sleeps until there is something to do, and starts again what must always be there. Returns how
-    /// much there is to do.
+    /// Sleeps until a descriptor is ready, and restarts the observer and the socket holder when they have ended.
+    /// Returns the number of ready descriptors.
     fn sleep(&mut self, timeout: Option<&Timespec>) -> usize {
         let observer = self.observer.as_ref().map(Observer::as_fd);
         let holder = self.holder.as_ref().map(SocketHolder::as_fd);
@@ -201,7 +201,7 @@ impl Server {
         woken
     }
 
-    /// Has what volumes may use follow what the disk below has, when that changed.
+    /// Adjusts what volumes may use to the free space of the file system below, when that changed.
     fn guard_storage(&mut self) {
         let measure = self.context.storage.measure();
         if measure != self.measured {
@@ -218,7 +218,7 @@ impl Server {
         self.workers.is_empty() && record::containers(&self.context).is_empty()
     }
 
-    /// Stops listening, unless somebody has just knocked.
+    /// Stops listening, unless a client has just connected.
     fn may_retire(&mut self) -> bool {
         let _ = fs::remove_file(self.context.layout.socket());
         let Ok((stream, _)) = self.listener.accept() else { return true };
@@ -258,7 +258,8 @@ impl Server {
         }
     }
 
-    /// Sees children end. Some: a worker has ended everything, with this status, and so must we.
+    /// Reaps children. Some: a worker has shut everything down with this status, and the launcher must end with
+    /// it.
     fn reap(&mut self) -> Option<i32> {
         let (mut end, mut crashed, mut stay) = (None, false, false);
         while let Ok(Some(ended)) = sys::reap_one(-1, false) {
@@ -277,29 +278,29 @@ impl Server {
         if stay {
             let Context { options, folders, .. } = &mut self.context;
             staying::apply(folders, options);
-            // The observer has a copy of the users that may ask; one with an older copy is replaced.
+            // The observer has a copy of the users that may connect; one with an older copy is replaced.
             self.get_observer(None);
         }
         end
     }
 
-    /// Sees that somebody watches volumes.
+    /// Makes sure that an observer runs.
     fn get_observer(&mut self, waited_on: Option<BorrowedFd<'_>>) {
         let mut ours = vec![self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()];
         ours.extend(waited_on);
         self.observer = Observer::get(&self.context, &ours);
     }
 
-    /// Sees that somebody keeps the egress sockets.
+    /// Makes sure that a socket holder runs.
     fn get_keeper(&mut self, waited_on: Option<BorrowedFd<'_>>) {
         let mut ours = vec![self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()];
         ours.extend(waited_on);
         self.holder = SocketHolder::get(&self.context, &ours)
-            .inspect_err(|error| tracing::error!(%error, "gates cannot be kept"))
+            .inspect_err(|error| tracing::error!(%error, "cannot start the socket holder"))
             .ok();
     }
 
-    /// Does something that takes a while in a worker.
+    /// Runs a longer task in a worker.
     fn in_worker(&mut self, waited_on: Option<BorrowedFd<'_>>, work: fn(&Context)) {
         match sys::fork() {
             Ok(sys::Fork::Child) => {

@@ -1,18 +1,18 @@
-//! Memory that a sandbox's sockets hold and no cgroup counts: connections that wait to be accepted are made
-//! by the kernel and charged to no cgroup, and so are its answers on netlink. No setting bounds their sum, so it
-//! is looked at, and where it is more than a quarter of the sandbox's memory its commands are ended; the
-//! sandbox itself lives on.
+//! Memory that a sandbox's sockets hold and no cgroup counts: connections that wait to be accepted are made by
+//! the kernel and charged to no cgroup, and so are its answers on netlink. No setting bounds their sum, so the
+//! observer measures it, and where it exceeds a quarter of the sandbox's memory the sandbox's commands are
+//! killed; the sandbox itself lives on.
 
 use crate::{cgroup, context::Context, record};
 use atoll_types::ContainerId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{fs, time::Duration};
 
-/// How often it is looked at.
+/// How often it is measured.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// What a socket costs the kernel, with all that belongs to it.
 const SOCKET_BYTES: u64 = 5 << 10;
-/// With so few sockets nothing more is looked at.
+/// With so few sockets nothing more is measured.
 const FEW_SOCKETS: u64 = 24;
 /// What the smallest sandbox may hold.
 const ALWAYS_ALLOWED: u64 = 4 << 20;

@@ -24,7 +24,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) start: &'a Start,
 }
 
-/// Paths of /proc and /sys that tell of the machine or could change it.
+/// Paths of /proc and /sys that reveal the machine or could change it.
 const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",

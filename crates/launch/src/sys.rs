@@ -65,14 +65,14 @@ fn mask_of(signals: &[i32]) -> libc::sigset_t {
 /// Blocks these signals and gives a descriptor that reads them.
 pub(crate) fn signal_fd(signals: &[i32]) -> io::Result<OwnedFd> {
     let set = mask_of(signals);
-    // SAFETY: `set` is initialised; the old mask is not asked for.
+    // SAFETY: `set` is initialised; the old mask is not requested.
     if unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `set` is initialised; a new descriptor is asked for.
+    // SAFETY: `set` is initialised; -1 requests a new descriptor.
     match unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the kernel just gave us this descriptor and nobody else has it.
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn next_signal(fd: &OwnedFd) -> Option<i32> {
 /// Lets a forked child receive signals again: a blocked mask would be inherited by PID 1.
 pub(crate) fn unblock_signals() {
     let set = mask_of(&[]);
-    // SAFETY: `set` is initialised; the old mask is not asked for.
+    // SAFETY: `set` is initialised; the old mask is not requested.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn take_any_address(socket: &OwnedFd) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Asks the kernel to end this process when its parent goes.
+/// Makes the kernel kill this process when its parent ends.
 pub(crate) fn end_with_parent() {
     // SAFETY: takes integers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -211,8 +211,8 @@ pub(crate) fn close_in_child(fds: &[BorrowedFd<'_>]) {
     }
 }
 
-/// Does something with the file-system identity of another user and all of root's capabilities. What
-/// the kernel creates for us meanwhile (an overlay's own folders) belongs to that user.
+/// Runs a closure with the file-system identity of another user and all of root's capabilities. What the kernel
+/// creates for us meanwhile (an overlay's own folders) belongs to that user.
 pub(crate) fn with_file_ids<T>(id: u32, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let sets = rustix::thread::capabilities(None)?;
     // SAFETY: these take integers and change this single-threaded process only.
@@ -232,7 +232,7 @@ pub(crate) fn with_file_ids<T>(id: u32, action: impl FnOnce() -> io::Result<T>) 
     result
 }
 
-/// Does something as another effective user with all of root's capabilities: a user namespace that is made
+/// Runs a closure as another effective user with all of root's capabilities: a user namespace that is made
 /// meanwhile is that user's. For a forked child, which does not become root again.
 pub(crate) fn with_effective_user<T>(id: u32, action: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let sets = rustix::thread::capabilities(None)?;

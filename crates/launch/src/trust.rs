@@ -1,6 +1,6 @@
-//! Whom containers are told to trust: the certificates of their image, and those that the server adds
-//! for connections that it looks into. One folder for each image, seen read-only in every container of
-//! it. Certificates only: nothing secret is ever here.
+//! The certificates that containers trust: those of their image, and those that the server adds for connections
+//! that it intercepts. One folder for each image, seen read-only in every container of it. Certificates only: no
+//! secret is ever here.
 
 use crate::context::{Context, make_folder};
 use atoll_launch_proto::MAX_CERTIFICATE;
@@ -17,7 +17,7 @@ use std::{
 /// The names of [`atoll_types::egress_address`], in their folder.
 const CERTIFICATE: &str = "ca.pem";
 const BUNDLE: &str = "ca-bundle.pem";
-/// Where images have all their certificates in one file; the first that is there is meant.
+/// Where images have all their certificates in one file; the first that exists is used.
 const BUNDLES: &[&str] = &[
     "etc/ssl/certs/ca-certificates.crt",
     "etc/pki/tls/certs/ca-bundle.crt",
@@ -36,7 +36,7 @@ pub(crate) fn set(context: &Context, certificates: &str) -> Result<()> {
     only_certificates(certificates)?;
     let _held = hold(context)?;
     write(&context.trust().join(CERTIFICATE), certificates.as_bytes())?;
-    // Containers that are there already see it too: their folder is the same.
+    // Running containers see the new certificates too: they mount the same folder.
     let known = fs::read_dir(context.trust()).map_err(fault)?.flatten();
     for folder in known.filter(|entry| entry.path().is_dir()) {
         lay_out(context, &folder.path(), &context.images.root(&folder.file_name()))?;
@@ -56,14 +56,14 @@ pub(crate) fn folder(context: &Context, image: &Image) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// One at a time writes here.
+/// One process at a time writes here.
 fn hold(context: &Context) -> Result<fs::File> {
     let file = fs::File::create(context.trust().join("lock")).map_err(fault)?;
     flock(&file, FlockOperation::LockExclusive).map_err(fault)?;
     Ok(file)
 }
 
-/// Writes the files of one image. The bundle comes last: where it is, all is.
+/// Writes the files of one image. The bundle is written last: where it exists, the rest does.
 fn lay_out(context: &Context, folder: &Path, root: &Path) -> Result<()> {
     let mut all = bundle_of(root);
     match fs::read(context.trust().join(CERTIFICATE)) {
@@ -80,7 +80,7 @@ fn lay_out(context: &Context, folder: &Path, root: &Path) -> Result<()> {
     write(&folder.join(BUNDLE), &all)
 }
 
-/// An image's own certificates. One that has none trusts nobody.
+/// An image's own certificates; empty where the image has none.
 fn bundle_of(root: &Path) -> Vec<u8> {
     let open = |path: &str| {
         let root = openat2(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty())?;
@@ -108,7 +108,7 @@ fn write(path: &Path, content: &[u8]) -> Result<()> {
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// Nothing but certificates goes into every sandbox, and least of all a key.
+/// Refuses anything but certificates, above all a key: this text is seen in every sandbox.
 fn only_certificates(text: &str) -> Result<()> {
     let wrong = |why: &str| Error::invalid("certificate_pem", format!("certificate_pem {why}"));
     if text.len() > MAX_CERTIFICATE {

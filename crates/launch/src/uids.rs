@@ -5,7 +5,7 @@ use atoll_launch_proto::Layout;
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use std::{fs, io, io::Write, path::PathBuf};
 
-/// Between what systemd gives to containers and its foreign range: nobody else's.
+/// Between what systemd gives to containers and its foreign range: assigned to no other program.
 const FIRST: u32 = 0x7000_0000;
 /// Ids in a range.
 const LENGTH: u32 = 65_536;

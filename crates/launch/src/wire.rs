@@ -1,5 +1,5 @@
-//! Reading a request and writing an answer, on a blocking socket, from and to somebody whose user was
-//! checked and whose bytes are not trusted.
+//! Reading a request and writing an answer, on a blocking socket. The peer's user was checked; its bytes are not
+//! trusted.
 
 use atoll_launch_proto::{
     Envelope, HEADER, LauncherAnswer, LauncherReply, MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, decode,
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The user at the other end.
@@ -46,8 +46,8 @@ pub(crate) fn read_request(stream: &mut UnixStream) -> Result<Envelope> {
     decode(&body).map_err(|e| Error::invalid("request", e.to_string()))
 }
 
-/// Fills the buffer. There is no room for descriptors, so the kernel closes whatever comes and says so,
-/// and whoever sent some is refused.
+/// Fills the buffer. There is no room for descriptors, so the kernel closes any that are sent and sets a flag,
+/// and their sender is refused.
 fn read_plain(stream: &UnixStream, mut buffer: &mut [u8]) -> io::Result<()> {
     while !buffer.is_empty() {
         let mut control = RecvAncillaryBuffer::new(&mut []);
@@ -66,7 +66,7 @@ fn read_plain(stream: &UnixStream, mut buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the answer. A client that has gone away is no fault of ours.
+/// Writes the answer. A client that has gone away is not an error.
 pub(crate) fn write_answer(stream: &mut UnixStream, answer: &LauncherAnswer) {
     let frame = encode(answer, MAX_ANSWER)
         .or_else(|e| encode(&LauncherAnswer::Err(Error::internal(e.to_string())), MAX_ANSWER))
@@ -135,7 +135,7 @@ fn read_with(stream: &UnixStream, mut buffer: &mut [u8], fds: &mut Vec<OwnedFd>)
                 fds.extend(received);
             }
         }
-        // The kernel leaves out what this process has no room for, and says so.
+        // The kernel leaves out descriptors that this process has no room for, and sets a flag.
         if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() > MAX_DESCRIPTORS {
             return Err(io::Error::other("too many descriptors came"));
         }
@@ -153,7 +153,7 @@ pub(crate) fn is_gone(stream: &UnixStream) -> bool {
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits until the other end closes. Anything that it still says is ignored.
+/// Waits until the other end closes. Anything that it still sends is ignored.
 pub(crate) fn wait_for_close(stream: &mut UnixStream) {
     let _ = stream.set_read_timeout(None);
     let mut nothing = [0; 256];

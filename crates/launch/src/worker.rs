@@ -8,11 +8,11 @@ use atoll_types::{Error, ErrorCode, Result};
 use rustix::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-/// The exit status of a worker that ended everything, for the launcher to end by.
+/// The exit status of a worker that shut everything down; the launcher then ends with it.
 pub(crate) const SHUT_DOWN: i32 = 77;
-/// The same, and the launcher deletes all that it kept.
+/// The same, and the launcher deletes its volumes and images.
 pub(crate) const PURGE: i32 = 78;
-/// The exit status of a worker after which the launcher does what [`staying`] remembers.
+/// The exit status of a worker after which the launcher applies what [`staying`] stores.
 pub(crate) const STAY: i32 = 79;
 
 /// Serves one connection and returns the worker's exit status.
@@ -24,7 +24,8 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
             return 0;
         }
     };
-    // It waited for a launcher that hung, or for its turn: what is made now would be nobody's.
+    // The client may have gone while its request waited for a hanging launcher or for its turn: the container
+    // would have no owner.
     if matches!(request, Request::Create(_)) && wire::is_gone(&stream) {
         return 0;
     }
@@ -50,7 +51,7 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
             let result = ops::pause(context, container);
             let paused = result.is_ok();
             wire::write_answer(&mut stream, &result.map(|()| LauncherReply::Done).into());
-            // Nobody waits for this.
+            // No client waits for this.
             if paused {
                 drop(stream);
                 ops::reclaim(context, container);

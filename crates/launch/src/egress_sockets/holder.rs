@@ -1,6 +1,6 @@
-//! The process that keeps the sockets of every container's egress socket set: started by a launcher, it outlives it
-//! and every server, and the next launcher takes it over. It does nothing else: it is asked one thing at
-//! a time, by root, and never looks at what it keeps.
+//! The socket holder: the process that keeps the egress sockets of every container open. A launcher starts it, it
+//! outlives the launcher and every server, and the next launcher takes it over. It serves one request at a time,
+//! from root only, and never reads from the sockets it keeps.
 
 use super::{
     EgressSockets, MOST, borrowed,
@@ -31,14 +31,14 @@ use std::{
 
 /// Descriptors that are not for egress sockets.
 const SPARE: u64 = 64;
-/// How long a new one may take to listen, in milliseconds.
+/// How long a new socket holder may take to listen, in milliseconds.
 const START: u32 = 200;
 
-/// The launcher's hold on a socket holder, whoever started it.
+/// The launcher's handle on a socket holder, of this launcher or of an earlier one.
 pub(crate) struct SocketHolder(OwnedFd);
 
 impl SocketHolder {
-    /// Takes over the one that lives, or starts one. The child closes `ours`.
+    /// Takes over the running socket holder, or starts one. The child closes `ours`.
     pub(crate) fn get(folders: &Folders, ours: &[BorrowedFd<'_>]) -> io::Result<Self> {
         match Self::find(folders) {
             Some(found) => Ok(found),
@@ -56,8 +56,8 @@ impl SocketHolder {
                 sys::unblock_signals();
                 sys::close_in_child(ours);
                 if let Err(error) = run(folders) {
-                    tracing::error!(%error, "gates cannot be kept");
-                    // So that one which can never work is not started in a tight circle.
+                    tracing::error!(%error, "the socket holder failed");
+                    // So that a socket holder that fails at once is not restarted in a tight loop.
                     sleep(Duration::from_secs(1));
                 }
                 sys::exit_now(1);
@@ -66,7 +66,7 @@ impl SocketHolder {
         };
         let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
         let started = Self(pidfd_open(pid, PidfdFlags::empty())?);
-        // Not needed by those who ask, who try again; it saves them that.
+        // Workers retry until it listens; waiting here saves them that.
         for _ in 0..START {
             if folders.holder().exists() {
                 break;
@@ -76,7 +76,8 @@ impl SocketHolder {
         Ok(started)
     }
 
-    /// The one that an earlier launcher left. One that does not answer, or speaks other words, is ended.
+    /// The socket holder that an earlier launcher left. One that does not answer, or speaks another version, is
+    /// ended.
     fn find(folders: &Folders) -> Option<Self> {
         let stream = UnixStream::connect(folders.holder()).ok()?;
         let peer = socket_peercred(&stream).ok().filter(|peer| peer.uid.is_root() && peer.pid != getpid())?;
@@ -91,12 +92,12 @@ impl SocketHolder {
         }
     }
 
-    /// Readable when it has ended.
+    /// Readable when the socket holder has ended.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// Ends it, and waits for that.
+    /// Ends the socket holder and waits until it is gone.
     pub(crate) fn end(self) {
         let _ = pidfd_send_signal(&self.0, Signal::KILL);
         let ended = &mut [PollFd::new(&self.0, PollFlags::IN)];
@@ -109,12 +110,13 @@ fn run(folders: &Folders) -> io::Result<()> {
     let listener = UnixListener::bind(folders.holder())?;
     fs::set_permissions(folders.holder(), fs::Permissions::from_mode(0o600))?;
     let _ = rustix::thread::set_name(c"atoll-holder");
-    // When memory is short, others are better ended: it has little, and what it keeps is nowhere else.
+    // When memory is short, another process is the better one to kill: this one uses little, and the sockets it
+    // keeps are open nowhere else.
     let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     let mut kept = HeldSockets { egress_sockets: BTreeMap::new(), most: room() };
     loop {
         match listener.accept() {
-            // Whoever is cut off or talks nonsense has no answer, which is one.
+            // A malformed or disconnected client gets no reply.
             Ok((stream, _)) => _ = kept.serve(&stream),
             Err(_) => sleep(Duration::from_millis(10)),
         }
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!(said(HolderRequest::Hello(WORDS), 0), (HolderReply::Done, 0));
         assert_eq!(said(HolderRequest::Hello(WORDS + 1), 0), (HolderReply::What, 0));
         assert_eq!(said(HolderRequest::Get(a), 0), (HolderReply::Nothing, 0));
-        // Less than a egress socket set is none.
+        // Fewer sockets than one container has are refused.
         assert_eq!(said(HolderRequest::Keep(a), 2), (HolderReply::What, 0));
         assert_eq!(said(HolderRequest::Keep(a), 0), (HolderReply::What, 0));
         assert_eq!(said(HolderRequest::Keep(a), 4), (HolderReply::Done, 0));

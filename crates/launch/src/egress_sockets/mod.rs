@@ -1,6 +1,6 @@
-//! The egress socket set of a container: the sockets in its network by which whatever is inside can ask to get out.
-//! They are bound before anything runs there and kept outside as long as the container lives
-//! ([`holder`]), so that nobody inside can take their places. Who serves them is the server's business.
+//! The egress sockets of a container: the sockets in its network namespace by which processes inside reach the
+//! server's egress proxy. They are bound before anything runs there and kept open outside as long as the
+//! container lives ([`holder`]), so that no process inside can bind their ports. The server accepts on them.
 
 mod holder;
 mod netlink;
@@ -23,17 +23,17 @@ use rustix::{
 };
 use std::{io, net::SocketAddrV4};
 
-/// Connections that may wait for whoever serves the egress socket set.
+/// Connections that may wait until the server accepts them.
 const BACKLOG: i32 = 512;
-/// The most sockets of a egress socket set.
+/// The most egress sockets of one container.
 const MOST: usize = 4;
 
-/// One of the egress socket set's sockets.
+/// One of a container's egress sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SocketSpec {
     address: SocketAddrV4,
     kind: SocketType,
-    /// Whether it takes connections to addresses that are not its own.
+    /// Whether it accepts connections to addresses that it is not bound to.
     any_address: bool,
 }
 
@@ -42,22 +42,22 @@ const PLACES: [SocketSpec; 3] = [
     SocketSpec { address: RESOLVER, kind: SocketType::DGRAM, any_address: false },
     SocketSpec { address: RESOLVER, kind: SocketType::STREAM, any_address: false },
 ];
-/// There only where the kernel can send connections to it.
+/// Bound only where the kernel can redirect connections to it.
 const REDIRECTED_PLACE: SocketSpec =
     SocketSpec { address: REDIRECTED, kind: SocketType::STREAM, any_address: true };
 
-/// The sockets of a egress socket set, in the order of the protocol: the proxy's, the resolver's two, and where
-/// connections to the reserved block end up, if they do.
+/// The egress sockets of one container, in the order of the protocol: the proxy's, the resolver's two, and the
+/// one that connections to the reserved block are redirected to, where the kernel can.
 #[derive(Debug)]
 pub(crate) struct EgressSockets(Vec<OwnedFd>);
 
 impl EgressSockets {
-    /// A egress socket set has three sockets or four.
+    /// Three sockets or four; none for any other number.
     fn of(sockets: Vec<OwnedFd>) -> Option<Self> {
         (PLACES.len()..=MOST).contains(&sockets.len()).then_some(Self(sockets))
     }
 
-    /// Whether connections to the reserved block end up here.
+    /// Whether connections to the reserved block are redirected here.
     pub(crate) fn redirected(&self) -> bool {
         self.0.len() == MOST
     }
@@ -67,13 +67,13 @@ impl EgressSockets {
         &self.0
     }
 
-    /// The same, for whoever gets them.
+    /// The sockets themselves, owned.
     pub(crate) fn into_sockets(self) -> Vec<OwnedFd> {
         self.0
     }
 
-    /// Binds every socket, in the network namespace that this process is in. What cannot be bound is
-    /// asked for from `otherwise`.
+    /// Binds every socket, in the network namespace that this process is in. A socket that cannot be bound is
+    /// requested from `otherwise`.
     fn bind(mut otherwise: impl FnMut(SocketSpec, io::Error) -> Result<OwnedFd>) -> Result<Self> {
         let mut sockets = Vec::with_capacity(MOST);
         for place in PLACES {
@@ -83,7 +83,7 @@ impl EgressSockets {
             Ok(()) => {
                 sockets.push(REDIRECTED_PLACE.bind().or_else(|e| otherwise(REDIRECTED_PLACE, e))?);
             }
-            // Tools that know no proxy have no way out then; those that do still have theirs.
+            // Tools that ignore proxy settings have no egress then; those that use the proxy still do.
             Err(error) => tracing::warn!(%error, "this kernel cannot redirect connections"),
         }
         Ok(Self(sockets))
@@ -91,13 +91,13 @@ impl EgressSockets {
 }
 
 impl SocketSpec {
-    /// Nobody else can bind where it did: a second socket is let in only if both ask for that, and for
-    /// connections only if neither listens.
+    /// No other process can bind the same port: the kernel allows a second socket only if both request that, and
+    /// for TCP only if neither listens.
     fn bind(self) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::INET, self.kind, flags, None)?;
         let listens = self.kind == SocketType::STREAM;
-        // Connections that have just ended must not keep it from being bound again.
+        // Connections in TIME_WAIT must not keep the port from being bound again.
         set_socket_reuseaddr(&socket, listens)?;
         if self.any_address {
             sys::take_any_address(&socket)?;
@@ -110,7 +110,7 @@ impl SocketSpec {
     }
 }
 
-/// Prepares the network of a container that nothing runs in yet: its loopback and its egress socket set.
+/// Prepares the network of a container in which nothing runs yet: its loopback and its egress sockets.
 pub(crate) fn open(pid: i32) -> Result<EgressSockets> {
     let fault = |e: io::Error| Error::internal(format!("cannot prepare the container's network: {e}"));
     let namespace = net::namespace_of(pid).map_err(fault)?;

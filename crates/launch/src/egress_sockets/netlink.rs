@@ -1,5 +1,5 @@
-//! Netlink messages by hand: a few fixed ones, sent in one call and answered before it returns. The
-//! well-kept crates have no nftables, and what has needs a C library or the `nft` program.
+//! Netlink messages by hand: a few fixed ones, sent in one call and answered before it returns. The maintained
+//! crates have no nftables, and the others need a C library or the `nft` program.
 
 use rustix::{
     fd::OwnedFd,
@@ -13,7 +13,7 @@ const ACK: u16 = 4;
 const CREATE_NEW: u16 = 0x200 | 0x400;
 /// After those that are there.
 const APPEND: u16 = 0x800;
-/// The kind of an answer that says how it went.
+/// The type of a reply that carries a result code.
 const ERROR: u16 = 2;
 const HEADER: usize = 16;
 /// An attribute that holds attributes.
@@ -39,7 +39,7 @@ impl Batch {
         self.add(kind, REQUEST | ACK | CREATE_NEW, fixed, attributes)
     }
 
-    /// The same, for what has an order: it goes after what is there.
+    /// The same for an ordered object: it is appended to those that exist.
     pub(super) fn append(self, kind: u16, fixed: &[u8], attributes: &[u8]) -> Self {
         self.add(kind, REQUEST | ACK | CREATE_NEW | APPEND, fixed, attributes)
     }
@@ -75,7 +75,7 @@ impl Batch {
     }
 }
 
-/// How many messages of these are said to be done.
+/// How many of these messages the kernel acknowledged.
 fn answers(mut bytes: &[u8]) -> io::Result<u32> {
     let mut good = 0;
     while let Some((header, _)) = bytes.split_first_chunk::<HEADER>() {

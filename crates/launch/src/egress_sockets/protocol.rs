@@ -1,5 +1,5 @@
-//! What the socket holder of egress sockets is asked, and asking it. It is root's alone: only the launcher's own
-//! processes talk to it, so the words are here and not in the launcher's protocol.
+//! The protocol of the socket holder, and its client. Only the launcher's own processes, as root, talk to it, so
+//! the messages are defined here and not in the launcher's protocol.
 
 use super::{EgressSockets, MOST, borrowed};
 use crate::{context::Folders, wire};
@@ -9,32 +9,32 @@ use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 use std::{io, os::unix::net::UnixStream, thread::sleep, time::Duration};
 
-/// The words. A socket holder that speaks others is not taken over, and the sockets it has are lost; so this
-/// changes only where it must.
+/// The protocol version. A socket holder of another version is not taken over, and the sockets it has are lost;
+/// so this changes only where it must.
 pub(super) const WORDS: u32 = 1;
 /// How long either side may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a socket holder that is just being started is asked again, and how long after.
+/// How often a client retries while the socket holder is being started, and how long it waits in between.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Everything that the socket holder can be asked.
+/// Every request to the socket holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum HolderRequest {
-    /// Whether it speaks these words. [`HolderReply::Done`].
+    /// Whether it speaks this version. [`HolderReply::Done`].
     Hello(u32),
-    /// Keeps the egress socket set whose sockets come with this. [`HolderReply::Done`].
+    /// Keeps the egress sockets that come with this request. [`HolderReply::Done`].
     Keep(ContainerId),
-    /// Its sockets. [`HolderReply::EgressSockets`] with them, or [`HolderReply::Nothing`].
+    /// A container's egress sockets. [`HolderReply::EgressSockets`] with them, or [`HolderReply::Nothing`].
     Get(ContainerId),
-    /// Lets go of it. [`HolderReply::Done`], also when there is none.
+    /// Closes them. [`HolderReply::Done`], also when there are none.
     Forget(ContainerId),
-    /// Whose egress sockets it has. [`HolderReply::Has`].
+    /// The containers whose egress sockets it keeps. [`HolderReply::Has`].
     List,
 }
 
-/// What it answers.
+/// Its reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum HolderReply {
@@ -42,9 +42,9 @@ pub(super) enum HolderReply {
     EgressSockets,
     Nothing,
     Has(Vec<ContainerId>),
-    /// It has as many as it may have.
+    /// It keeps as many as it may have open.
     Full,
-    /// The question made no sense.
+    /// The request was malformed.
     What,
 }
 
@@ -52,7 +52,7 @@ fn unavailable(e: impl std::fmt::Display) -> Error {
     Error::new(ErrorCode::Unavailable, format!("the socket holder does not answer: {e}"))
 }
 
-/// Asks once, on a connection of its own.
+/// Sends one request, on a connection of its own.
 pub(super) fn once(
     folders: &Folders,
     protocol: HolderRequest,
@@ -61,7 +61,7 @@ pub(super) fn once(
     exchange(&UnixStream::connect(folders.holder())?, protocol, with)
 }
 
-/// Asks on a connection.
+/// Sends one request on a connection.
 pub(super) fn exchange(
     stream: &UnixStream,
     protocol: HolderRequest,
@@ -74,7 +74,7 @@ pub(super) fn exchange(
     Ok((decode(&body).map_err(io::Error::other)?, sockets))
 }
 
-/// Asks, and waits for a socket holder that is just being started in place of one that ended.
+/// Sends a request, and retries while a socket holder is being started in place of one that ended.
 fn patiently(
     folders: &Folders,
     protocol: HolderRequest,
@@ -84,7 +84,7 @@ fn patiently(
     loop {
         match once(folders, protocol, with) {
             Ok(answer) => return Ok(answer),
-            // One that is there and silent is not asked again.
+            // A socket holder that runs and does not answer is not retried.
             Err(e) if tries == TRIES || e.kind() == io::ErrorKind::WouldBlock => return Err(unavailable(e)),
             Err(_) => tries += 1,
         }
@@ -92,30 +92,30 @@ fn patiently(
     }
 }
 
-/// Has a egress socket set kept.
+/// Hands a container's egress sockets to the socket holder.
 pub(crate) fn keep(folders: &Folders, container: ContainerId, egress_sockets: &EgressSockets) -> Result<()> {
     match patiently(folders, HolderRequest::Keep(container), egress_sockets.sockets())?.0 {
         HolderReply::Done => Ok(()),
         HolderReply::Full => {
-            let message = "no further gate can be kept: the limit of open files is reached";
+            let message = "no further egress sockets can be kept: the limit of open files is reached";
             Err(Error::new(ErrorCode::LimitExceeded, message))
         }
         other => Err(unavailable(format!("{other:?}"))),
     }
 }
 
-/// The egress socket set that is kept for a container, if one is.
+/// The egress sockets that are kept for a container, if any.
 pub(super) fn get(folders: &Folders, container: ContainerId) -> Result<Option<EgressSockets>> {
     match patiently(folders, HolderRequest::Get(container), &[])? {
         (HolderReply::EgressSockets, sockets) => {
-            EgressSockets::of(sockets).map(Some).ok_or_else(|| unavailable("half a gate"))
+            EgressSockets::of(sockets).map(Some).ok_or_else(|| unavailable("some egress sockets are missing"))
         }
         (HolderReply::Nothing, _) => Ok(None),
         (other, _) => Err(unavailable(format!("{other:?}"))),
     }
 }
 
-/// Whose egress sockets are kept.
+/// The containers whose egress sockets are kept.
 pub(super) fn list(folders: &Folders) -> Result<Vec<ContainerId>> {
     match patiently(folders, HolderRequest::List, &[])?.0 {
         HolderReply::Has(all) => Ok(all),
@@ -123,10 +123,10 @@ pub(super) fn list(folders: &Folders) -> Result<Vec<ContainerId>> {
     }
 }
 
-/// Lets go of a container's egress socket set. A socket holder that is not there has none; the next one is told of the
-/// living only.
+/// Closes a container's egress sockets. A socket holder that is not running has none, and the next one is given
+/// those of living containers only.
 pub(crate) fn forget(folders: &Folders, container: ContainerId) {
     if let Err(error) = once(folders, HolderRequest::Forget(container), &[]) {
-        tracing::warn!(%container, %error, "the socket holder was not told that a container is gone");
+        tracing::warn!(%container, %error, "the socket holder could not be asked to close a container's egress sockets");
     }
 }

@@ -1,5 +1,5 @@
-//! Taking a egress socket set's socket back from a process that still has it: a socket holder that was killed leaves the
-//! server with its copies, and where one is open nobody can bind, inside or out.
+//! Taking an egress socket back from a process that still has it open: when the socket holder is killed the
+//! server keeps its copies, and while one is open no process can bind the port, inside or outside.
 
 use super::SocketSpec;
 use rustix::{
@@ -18,8 +18,8 @@ use std::{
 /// What is read of a table of sockets. Those that listen come first.
 const LONGEST_TABLE: u64 = 1 << 20;
 
-/// The socket at a place of a container's network, if root made it and a process that is not in that
-/// network has it open. What was made inside is never root's, and never outside.
+/// The socket on a port of a container's network, if root made it and a process outside that network has it open.
+/// A socket that was made inside is never root's, and never open outside.
 pub(super) fn find(pid: i32, place: SocketSpec) -> Option<OwnedFd> {
     let table = if place.kind == SocketType::STREAM { "tcp" } else { "udp" };
     let table = File::open(format!("/proc/{pid}/net/{table}")).ok()?;
@@ -36,7 +36,7 @@ fn network_of(pid: &Path) -> Option<(u64, u64)> {
     Some((file.dev(), file.ino()))
 }
 
-/// The number of the socket that is bound to a place and was made by root.
+/// The inode of the socket that is bound to a port and was made by root.
 fn inode(table: impl Read, place: SocketSpec) -> Option<u64> {
     let address = u32::from_ne_bytes(place.address.ip().octets());
     let wanted = format!("{address:08X}:{:04X}", place.address.port());
@@ -57,7 +57,7 @@ fn take(pid: i32, inode: u64) -> Option<OwnedFd> {
     let number: i32 = number.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).next()?;
     let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     let socket = pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()).ok()?;
-    // The number may have become another file's meanwhile.
+    // The descriptor may have become another file's meanwhile.
     fstat(&socket).is_ok_and(|stat| stat.st_ino == inode).then_some(socket)
 }
 

@@ -1,9 +1,8 @@
-//! The reserved block: its addresses are the container's own, connections to them end at the egress socket set, and
-//! anything else to them ends there and then.
+//! The reserved block: its addresses are local to the container, TCP connections to them are redirected to the
+//! egress sockets, and all other packets to them are dropped.
 //!
-//! No connection is tracked: the kernel's table of connections would be charged to nobody, and so
-//! anybody inside could fill it. Nothing inside has the right to change a rule or a route, whatever the
-//! profile.
+//! No connection is tracked: the kernel's conntrack table is charged to no cgroup, so any process inside could
+//! fill it. No process inside has the capability to change a rule or a route, whatever the profile.
 
 use super::netlink::{Batch, attribute, name, nest, number, open};
 use atoll_types::egress_address::{REDIRECTED, RESERVED, RESERVED_PREFIX};
@@ -11,15 +10,15 @@ use rustix::net::netlink;
 use std::{io, net::Ipv4Addr};
 
 const TABLE: &str = "atoll";
-/// The kernel's numbers of its places: what comes in before it is routed, and what goes out.
+/// The kernel's numbers of its hooks: prerouting, and output.
 const INCOMING: u32 = 0;
 const OUTGOING: u32 = 3;
 const TCP: u8 = 6;
 
-/// Sends connections to the reserved block to the egress socket set, in the network namespace that this process is
-/// in. Fine when it is done already.
+/// Redirects connections to the reserved block to the egress sockets, in the network namespace that this process
+/// is in. Succeeds when it is done already.
 pub(super) fn set_up() -> io::Result<()> {
-    // The rules first: without them the block leads nowhere, and so nothing is half-done.
+    // The rules first: without them the block leads nowhere, so a failure leaves nothing half-done.
     rules().send(&open(Some(netlink::NETFILTER))?).or_else(there_already)?;
     route().send(&open(None)?).or_else(there_already)
 }
@@ -49,8 +48,8 @@ fn route() -> Batch {
 ///               ip daddr 198.18.0.0/15 meta l4proto != tcp drop }
 /// }
 /// ```
-/// A drop on the way out is an error for whoever sends, at once. Without a listener at the egress socket set a
-/// connection is dropped rather than given to anybody else who listens inside.
+/// A drop at output is an error for the sender at once. Without a listening egress socket a connection is dropped
+/// rather than delivered to another listener inside.
 fn rules() -> Batch {
     let address = load(REGISTER, &Ipv4Addr::LOCALHOST.octets());
     let port = load(NEXT_REGISTER, &REDIRECTED.port().to_be_bytes());
@@ -76,7 +75,7 @@ const NOT_EQUAL: u32 = 1;
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
 const SUBSYSTEM: u8 = 10;
-/// Family, version, and to whom a batch goes.
+/// Family, version, and the subsystem that a batch is for.
 const BATCH: [u8; 4] = [0, 0, 0, SUBSYSTEM];
 const IPV4: [u8; 4] = [2, 0, 0, 0];
 
@@ -89,7 +88,7 @@ fn chain(called: &str, place: u32, priority: i32) -> Vec<u8> {
     [name(1, TABLE), name(3, called), hook, name(7, "filter")].concat()
 }
 
-/// A rule for what goes to the reserved block.
+/// A rule for packets to the reserved block.
 fn rule(chain: &str, then: &[Vec<u8>]) -> Vec<u8> {
     let mask = Ipv4Addr::from(u32::MAX << (32 - u32::from(RESERVED_PREFIX))).octets();
     let (network_header, destination, length) = (1, 16, 4);

@@ -1,4 +1,5 @@
-//! The egress socket set of a container that lives: the one that is kept, or made again where its socket holder was killed.
+//! The egress sockets of a living container: those that are kept, or restored ones where the socket holder was
+//! killed.
 //!
 //! A port that a process inside took meanwhile is a `conflict`: that container has no egress, and nothing
 //! else is touched.
@@ -9,15 +10,16 @@ use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use rustix::net::SocketType;
 use std::{collections::BTreeSet, io};
 
-/// The egress socket set of a container. When its socket holder was killed it is put together again: what somebody outside
-/// still has is taken back, what is free is bound, and what somebody inside has taken is an error.
+/// The egress sockets of a container. When the socket holder was killed they are restored: a socket that a
+/// process outside still has open is taken back, a free port is bound, and a port that a process inside has taken
+/// is an error.
 pub(crate) fn find(context: &Context, container: ContainerId) -> Result<EgressSockets> {
     if let Some(egress_sockets) = protocol::get(context, container)? {
         return Ok(egress_sockets);
     }
     let gone =
         || Error::new(ErrorCode::NotFound, format!("there is no container {container}")).at("container");
-    // Whoever destroys it waits until the egress socket set is kept, and then lets go of it.
+    // A worker that destroys the container waits for this lock, and then closes the restored sockets.
     let _lock = record::lock(context, container)?.ok_or_else(gone)?;
     if let Some(egress_sockets) = protocol::get(context, container)? {
         return Ok(egress_sockets);
@@ -42,17 +44,17 @@ pub(crate) fn find(context: &Context, container: ContainerId) -> Result<EgressSo
 fn taken(place: SocketSpec) -> Error {
     let kind = if place.kind == SocketType::STREAM { "TCP" } else { "UDP" };
     let message = format!(
-        "something in the sandbox has taken {} ({kind}) while nobody kept it, so there is no way out of this container; restart it",
+        "a process in the sandbox bound {} ({kind}) while the socket holder was gone, so this container has no egress; restart it",
         place.address
     );
     Error::new(ErrorCode::Conflict, message)
 }
 
-/// Sees that every container that lives has its egress socket set, and that no other is kept.
+/// Makes sure that every living container's egress sockets are kept, and no others.
 pub(crate) fn restore_all(context: &Context) {
     let kept: BTreeSet<ContainerId> = match protocol::list(context) {
         Ok(kept) => kept.into_iter().collect(),
-        Err(error) => return tracing::error!(%error, "gates cannot be looked after"),
+        Err(error) => return tracing::error!(%error, "cannot list the egress sockets that are kept"),
     };
     for container in kept.iter().filter(|id| !context.container(**id).exists()) {
         protocol::forget(context, *container);
@@ -60,7 +62,7 @@ pub(crate) fn restore_all(context: &Context) {
     for container in record::containers(context).into_iter().filter(|id| !kept.contains(id)) {
         let lives = record::load(context, container).is_some_and(|r| r.pid > 0 && r.alive());
         if lives && let Err(error) = find(context, container) {
-            tracing::error!(%container, %error, "a container has lost its way out");
+            tracing::error!(%container, %error, "a container has lost its egress");
         }
     }
 }

@@ -32,7 +32,7 @@ fn fault(doing: &'static str) -> impl Fn(io::Error) -> Error {
 pub(crate) struct Made {
     pub(crate) status: ContainerStatus,
     pub(crate) egress_sockets: EgressSockets,
-    /// Where a connection holds it: says so to others as long as it lives.
+    /// Where a connection holds the container: the lock that shows this to other processes while it lives.
     pub(crate) held: Option<Lock>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made>
     let lock = record::begin(context, request.container)?;
     let result = uids::take(&context.layout, request.container).and_then(|slot| {
         let record = first_record(request, slot, &start, &image)?;
-        // Before the record: what is listed is listed as held.
+        // Before the record: a container that is listed is listed as held.
         let held = request.held.then(|| record::hold(context, request.container)).transpose()?;
         record::save(context, &record)?;
         let (status, egress_sockets) = launch(context, record, &image, &start, request)?;
@@ -165,20 +165,20 @@ fn launch(
         .and_then(|()| fs::write(bundle.join("config.json"), spec))
         .map_err(fault("write the bundle"))?;
     if disk.is_some() {
-        // All that a start writes is written.
+        // Everything that a start writes is written.
         context.storage.lower(record.tree(), record.limits.disk_bytes)?;
     }
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
-    // Before its start PID 1 does nothing that could fail: where it is gone, it was killed.
+    // PID 1 does nothing before its start that could fail: if it is gone, it was killed.
     begin(context, record, start, pid).map_err(|error| match record::start_time(pid) {
         None => cut_off(&error.message),
         Some(_) => error,
     })
 }
 
-/// Lets a container's PID 1 go, when all that must be there before is.
+/// Starts a container's PID 1, after all that must exist before.
 fn begin(
     context: &Context,
     mut record: Record,
@@ -186,13 +186,13 @@ fn begin(
     pid: i32,
 ) -> Result<(ContainerStatus, EgressSockets)> {
     let container = record.container;
-    // From here on PID 1's end finds its container.
+    // From here on the process that reaps PID 1 finds its container.
     std::os::unix::fs::symlink(container.to_string(), context.pid_link(pid))
         .map_err(fault("note the process id"))?;
     record.pid_start =
         record::start_time(pid).ok_or_else(|| Error::internal("PID 1 ended before it began"))?;
     record.pid = pid;
-    // Before anything runs there: nobody can take a place that is taken.
+    // Before anything runs there, so that no process inside can bind these ports first.
     let egress_sockets = egress_sockets::open(pid)?;
     egress_sockets::keep(context, container, &egress_sockets)?;
     cgroup::limit_sockets(context, container, &record.limits)?;
@@ -201,8 +201,8 @@ fn begin(
     Ok((record.status(context, None), egress_sockets))
 }
 
-/// Finds or makes what the sandbox writes to. Whatever a volume holds, this neither waits for it nor needs space
-/// within its limit.
+/// Finds or makes the tree that the sandbox writes to. Whatever a volume holds, this neither waits for it nor
+/// needs space within its limit.
 fn prepare_disk(context: &Context, record: &Record) -> Result<Option<Disk>> {
     if record.profile.storage != Storage::Volume {
         return Ok(None);
@@ -213,7 +213,7 @@ fn prepare_disk(context: &Context, record: &Record) -> Result<Option<Disk>> {
     storage.lift(tree, record.limits.disk_bytes)?;
     rootfs::prepare_volume(&volume, &record.profile)?;
     remove_former_tmp(volume.join("tmp"));
-    // Before anything runs there: what is not seen from the beginning cannot be told exactly.
+    // Before anything runs there: changes that are not observed from the beginning cannot be reported exactly.
     observe::tell(context, ObserveRequest::Watch(record.container));
     Ok(Some(Disk { volume, temporary }))
 }

@@ -12,7 +12,7 @@ use atoll_types::{ContainerId, Error, Result, Storage};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::{fs, io, os::unix::net::UnixStream, path::Path, thread::sleep, time::Duration};
 
-/// Ends a container and frees all that it had; fine when there is none.
+/// Ends a container and frees all that it had; succeeds when there is none.
 pub(crate) fn destroy(context: &Context, container: ContainerId) -> Result<()> {
     match record::lock(context, container)? {
         Some(lock) => {
@@ -29,7 +29,7 @@ pub(crate) fn destroy_all(context: &Context) -> Result<()> {
     record::containers(context).into_iter().try_for_each(|container| destroy(context, container))
 }
 
-/// Destroys a container when its holder goes away.
+/// Destroys a container when the connection that holds it closes.
 pub(crate) fn hold(context: &Context, stream: &mut UnixStream, container: ContainerId) {
     wire::wait_for_close(stream);
     if let Err(error) = destroy(context, container) {
@@ -54,8 +54,8 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     // The end of PID 1 ended its whole process namespace; this waits for the last of it.
     cgroup::remove(context, container)?;
     if record.as_ref().is_none_or(|r| r.pid == 0) {
-        // Whoever made it may have named its process and not come to write that down. The next process with
-        // this number must not find its place taken.
+        // The worker that made the container may have made the pid link and been killed before it wrote the
+        // record. The next process with this pid must be able to make its own link.
         context.forget_pids(|other| other != container);
     }
     let fault =
@@ -85,7 +85,7 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     }
 }
 
-/// Removes a container's folder. Whoever reaps PID 1 may write down its end there at this moment.
+/// Removes a container's folder. The launcher or the monitor may be recording PID 1's end there at this moment.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -111,8 +111,8 @@ fn end_process(pid: i32) -> Result<()> {
     }
 }
 
-/// Ends what a killed worker left on its way into the container: its own children, in no cgroup yet,
-/// waiting for a word from it. They are known by what they hold open, which is the container's lock.
+/// Kills the children that a killed worker left on their way into the container: in no cgroup yet, waiting for
+/// the worker. They are found by the container's lock file, which they have open.
 fn end_strays(context: &Context, container: ContainerId) {
     let lock = context.container(container).join("lock");
     let me = std::process::id().to_string();

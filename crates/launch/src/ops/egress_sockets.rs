@@ -1,4 +1,4 @@
-//! The egress socket set of a container, for whoever serves it.
+//! The egress sockets of a container, for the server that accepts on them.
 
 use super::inspect::load;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 
-/// Descriptors of the sockets by which whatever is inside can ask to get out.
+/// Descriptors of the sockets by which processes inside reach the server's egress proxy.
 pub(crate) fn egress_sockets(context: &Context, container: ContainerId) -> Result<EgressSockets> {
     let record = load(context, container)?;
     if let Some(death) = record.death(context) {

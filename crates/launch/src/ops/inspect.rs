@@ -1,4 +1,4 @@
-//! Looking, waiting, connecting: what changes nothing.
+//! Inspecting, waiting, connecting: the operations that change nothing.
 
 use super::create::TCP_PORT;
 use crate::{
@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// The error for an id that nothing has.
+/// The error for an id that no container has.
 pub(crate) fn no_such(container: ContainerId) -> Error {
     Error::new(ErrorCode::NotFound, format!("there is no container {container}")).at("container")
 }
@@ -36,11 +36,11 @@ pub(super) fn load(context: &Context, container: ContainerId) -> Result<Record> 
     record::load(context, container).ok_or_else(|| no_such(container))
 }
 
-/// PID 1's end is written down by its parent a moment after it ended; gives that moment.
+/// PID 1's parent records its end a moment after it ended; waits for that moment.
 fn settled_death(context: &Context, record: &Record) -> Option<Death> {
     let mut tries = 0;
     loop {
-        // The link goes after the end is written down, so it is looked for first.
+        // The link is removed after the end is recorded, so the link is checked first.
         let pending = context.pid_link(record.pid).symlink_metadata().is_ok();
         let death = record.death(context)?;
         if death.kind != DeathKind::Lost || !pending || tries == 200 {
@@ -69,7 +69,7 @@ pub(crate) fn list(context: &Context) -> Vec<ContainerStatus> {
     records.map(status).collect()
 }
 
-/// Answers when the container is dead, or ends when nobody wants to know any more.
+/// Answers when the container is dead, or ends when the client disconnects.
 pub(crate) fn wait(context: &Context, stream: &mut UnixStream, container: ContainerId) {
     let death = load(context, container).and_then(|record| {
         if let Some(handle) = Pid::from_raw(record.pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok())
@@ -87,7 +87,7 @@ pub(crate) fn wait(context: &Context, stream: &mut UnixStream, container: Contai
     wire::write_answer(stream, &answer);
 }
 
-/// A stream to PID 1, and what the caller must know of it.
+/// A stream to PID 1, and what the caller needs to use it.
 pub(crate) fn connect(context: &Context, container: ContainerId) -> Result<(LauncherReply, OwnedFd)> {
     let paused = Freezer::find().is_some_and(|freezer| freezer.is_frozen(&context.cgroup(container)));
     let (fd, token) = reach(context, container, paused)?;
@@ -101,7 +101,7 @@ fn reach(context: &Context, container: ContainerId, paused: bool) -> Result<(Own
         None => Error::new(ErrorCode::Unavailable, format!("PID 1 does not answer: {e}")),
     };
     if record.token.is_none() && paused {
-        // A PID 1 that stands still lets nobody in: where its queue is full, this would wait for ever.
+        // A frozen PID 1 accepts no connection: a blocking connect to its full backlog would wait for ever.
         let stream = connect_at_once(&context.guest_socket(container)).map_err(refused)?;
         return Ok((stream, None));
     }

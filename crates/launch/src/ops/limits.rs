@@ -1,4 +1,4 @@
-//! Changes what a living container may use, and hands over one that was made before it was known for whom.
+//! Changes the limits of a living container, and claims one from the warm pool.
 
 use super::inspect::no_such;
 use crate::{
@@ -16,14 +16,14 @@ use std::io;
 /// Changes the limits.
 pub(crate) fn set_limits(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
     let record = change(context, container, limits, |_| Ok(()))?;
-    // It may hold more than that now. The memory's limit holds in any case.
+    // /dev/shm may hold more than its new size now. The memory limit holds in any case.
     if let Err(error) = resize_shared_memory(&record, limits) {
         tracing::warn!(%container, %error, "/dev/shm keeps its size");
     }
     Ok(())
 }
 
-/// The same, where a new container would be made of the same image.
+/// The same, if a new container would be made of the same image.
 pub(crate) fn claim(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
     let record = change(context, container, limits, |record| match is_current(context, record)? {
         true => Ok(()),
@@ -33,7 +33,7 @@ pub(crate) fn claim(context: &Context, container: ContainerId, limits: &Limits) 
         .map_err(|e| Error::internal(format!("cannot resize the shared memory: {e}")))
 }
 
-/// Sees that /dev/shm is as large as at a start with these limits. A kernel of its own has its own.
+/// Resizes /dev/shm to what a start with these limits would give it. A runtime with its own kernel has its own.
 fn resize_shared_memory(before: &Record, limits: &Limits) -> io::Result<()> {
     if before.limits.memory_bytes == limits.memory_bytes || before.token.is_some() {
         return Ok(());
@@ -71,7 +71,7 @@ fn change(
     check(&record)?;
     let before = record.clone();
     let disk = limits.disk_bytes != record.limits.disk_bytes;
-    // The disk first, because it is the one that can be refused.
+    // The disk first, because only that change can be refused.
     if disk {
         resize(context, &record, limits)?;
     }
@@ -90,7 +90,7 @@ fn change(
     Ok(before)
 }
 
-/// Files and output. What was given to the one is taken back when the other is refused.
+/// Files and output. When the second is refused, the first is set back.
 fn resize(context: &Context, record: &Record, limits: &Limits) -> Result<()> {
     let storage = &context.storage;
     if record.profile.storage == Storage::Volume {

@@ -1,11 +1,11 @@
-//! Lets a container stand still, and go on. Nothing is moved or asked inside; the kernel stops all of it
-//! where it is. Each may be repeated and cut off: what is true afterwards is the kernel's to say.
+//! Pauses and unpauses a container. No process inside takes part; the kernel freezes all of them. Each operation
+//! may be repeated and interrupted: the state afterwards is read from the kernel.
 
 use super::inspect::no_such;
 use crate::{clock, context::Context, freezer::Freezer, record};
 use atoll_types::{ContainerId, Error, ErrorCode, Isolation, Result};
 
-/// Lets it stand still; answers when all of it does. On failure it goes on.
+/// Pauses the container; answers when all of its processes are frozen. On failure it is thawed.
 pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
@@ -14,12 +14,12 @@ pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
     if !freezer.is_frozen(&cgroup)
         && let Err(error) = clock::stops(context, container)
     {
-        tracing::warn!(%container, %error, "timeouts will count the time that it stands still");
+        tracing::warn!(%container, %error, "timeouts will count the time that it is paused");
     }
     freezer.freeze(&cgroup)
 }
 
-/// Lets it go on. Fine when it does.
+/// Unpauses the container; succeeds when it is not paused.
 pub(crate) fn unpause(context: &Context, container: ContainerId) -> Result<()> {
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
@@ -28,13 +28,13 @@ pub(crate) fn unpause(context: &Context, container: ContainerId) -> Result<()> {
         return Ok(());
     }
     if let Err(error) = clock::goes_on(context, container) {
-        tracing::warn!(%container, %error, "timeouts will count the time that it stood still");
+        tracing::warn!(%container, %error, "timeouts will count the time that it was paused");
     }
     freezer.thaw(&cgroup)
 }
 
-/// Takes the memory away that a container that stands still can do without. Not under its lock: it may
-/// take a while, and whoever wants the container to go on must not wait for it.
+/// Reclaims memory that a paused container can do without. Not under its lock: this may take a while, and an
+/// unpause must not wait for it.
 pub(crate) fn reclaim(context: &Context, container: ContainerId) {
     if let Some(freezer) = Freezer::find() {
         freezer.reclaim(&context.cgroup(container));

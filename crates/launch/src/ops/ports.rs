@@ -1,4 +1,5 @@
-//! A container's network for those who have none of its: sockets made inside, and which ports answer.
+//! A container's network, for the server, which is outside it: sockets made inside, and the ports that are
+//! listened on.
 
 use super::{create::TCP_PORT, inspect::load};
 use crate::{context::Context, net, record::Record};
@@ -20,7 +21,7 @@ use std::{
 
 /// What is read of each table of sockets. Those that listen come first.
 const LONGEST_TABLE: u64 = 1 << 20;
-/// Ports that are told.
+/// The most ports in one answer.
 const MOST_PORTS: usize = 1024;
 
 /// Moves this worker, which ends after its one request, into the container's network.
@@ -33,7 +34,7 @@ fn enter(context: &Context, container: ContainerId) -> Result<Record> {
     Ok(record)
 }
 
-/// New sockets of the container's network. They are not connected; whoever gets them does that.
+/// New sockets of the container's network, not connected; the server connects them.
 pub(crate) fn sockets(context: &Context, asked: SocketsRequest) -> Result<Vec<OwnedFd>> {
     let SocketsRequest { container, family, count } = asked;
     if !(1..=MAX_DESCRIPTORS).contains(&usize::from(count)) {
@@ -52,7 +53,7 @@ pub(crate) fn sockets(context: &Context, asked: SocketsRequest) -> Result<Vec<Ow
     })
 }
 
-/// The ports of the container's loopback that something listens on.
+/// The ports of the container's loopback that a process listens on.
 pub(crate) fn ports(context: &Context, container: ContainerId) -> Result<Vec<u16>> {
     let record = enter(context, container)?;
     let mut found = BTreeSet::new();
@@ -64,10 +65,10 @@ pub(crate) fn ports(context: &Context, container: ContainerId) -> Result<Vec<u16
             Err(e) => return Err(Error::internal(format!("the table of sockets cannot be read: {e}"))),
         }
     }
-    // The egress socket set's own places are nobody's server,
+    // The egress sockets are no server of the user's,
     found.remove(&PROXY.port());
     found.remove(&REDIRECTED.port());
-    // and neither is PID 1's, where it listens on TCP.
+    // and neither is PID 1's socket, where it listens on TCP.
     if record.token.is_some() {
         found.remove(&TCP_PORT);
     }

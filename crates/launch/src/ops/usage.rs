@@ -1,5 +1,5 @@
-//! What containers use. One worker reads for all of them, so looking costs one fork however many there
-//! are; nothing inside is asked and no tree is walked.
+//! What containers use. One worker reads for all of them, so a reading costs one fork however many there are; no
+//! process inside takes part and no tree is walked.
 
 use super::inspect::load;
 use crate::{

@@ -1,4 +1,4 @@
-//! Volumes outlive containers; they go only when somebody says so.
+//! Volumes outlive containers; they are deleted only on request.
 
 use crate::{context::Context, record};
 use atoll_launch_proto::VolumeStatus;
@@ -10,7 +10,7 @@ pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
     let mut all = Vec::new();
     for tree in context.storage.list(TreeKind::Volume)? {
         let Tree::Volume(volume) = tree else { continue };
-        // It may be removed while we look.
+        // A volume may be removed during the listing.
         match context.storage.usage(tree) {
             Ok(usage) => {
                 all.push(VolumeStatus {
