@@ -1,5 +1,5 @@
-//! Where an instance keeps its things. An instance is a data folder; what must not outlive the
-//! machine's uptime lies in a run folder whose name is derived from it.
+//! The paths of an instance. An instance is a data folder; what must not outlive the machine's uptime lies in a
+//! run folder whose name is derived from it.
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +49,8 @@ impl Layout {
         Self::machine().join(&self.instance)
     }
 
-    /// The file in a run folder that names the data folder, so that whoever finds the one finds the other.
+    /// The file in a run folder that names the data folder, so that the data folder can be found from the run
+    /// folder.
     #[must_use]
     pub fn origin(&self) -> PathBuf {
         self.run().join(ORIGIN)

@@ -1,4 +1,4 @@
-//! What the server and the root launcher say to each other.
+//! The protocol between the server and the root launcher.
 //!
 //! One connection carries one request and its answer. A request carries ids and names, never a host
 //! path and never a descriptor; an answer may have descriptors beside its first byte, as many as it
@@ -28,8 +28,8 @@ pub const MAX_PROTOCOL: u32 = 1;
 /// The most descriptors that come with one answer.
 pub const MAX_DESCRIPTORS: usize = 32;
 
-/// The most containers whose use one answer tells; they fit into it.
+/// The most containers whose usage is in one answer; they fit into it.
 pub const MAX_USAGES: usize = 4096;
 
-/// The longest certificate that containers are told to trust. It fits into a request.
+/// The longest certificate that the server may add to what containers trust. It fits into a request.
 pub const MAX_CERTIFICATE: usize = 32 * 1024;

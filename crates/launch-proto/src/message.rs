@@ -1,4 +1,4 @@
-//! The requests, and what is answered to each.
+//! The requests to the launcher, and the answer to each.
 
 use atoll_types::{ContainerId, Death, Error, Limits, Profile, Usage, VolumeId};
 use serde::{Deserialize, Serialize};
@@ -8,29 +8,30 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Envelope {
-    /// Which protocol; the launcher refuses one that it does not have, and says which it has.
+    /// Which protocol; the launcher refuses one that it does not speak, and answers with those that it does.
     pub protocol: u32,
-    /// What is asked.
+    /// The request.
     pub request: Request,
 }
 
-/// Everything that the launcher can be asked.
+/// Every request to the launcher.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Who are you? Answered in every protocol.
+    /// The launcher's release and protocols. Answered in every protocol.
     Hello,
-    /// Stay when the last container and the last connection are gone, also if started to end then, and
-    /// obey these users too, which only root may say. [`LauncherReply::Done`].
+    /// Keeps the launcher running when the last container and the last connection are gone, also if it was
+    /// started to end then, and makes it serve these users too, which only root may request.
+    /// [`LauncherReply::Done`].
     Stay {
         /// By their numbers.
         client_uids: Vec<u32>,
     },
-    /// Makes and starts a container. [`LauncherReply::Created`] with the descriptors of its gate.
+    /// Makes and starts a container. [`LauncherReply::Created`] with the descriptors of its egress sockets.
     Create(Box<CreateRequest>),
-    /// Ends a container and frees all that it had; fine when there is none. [`LauncherReply::Done`].
+    /// Ends a container and frees all that it had; succeeds when there is none. [`LauncherReply::Done`].
     Destroy(ContainerId),
-    /// How is it? [`LauncherReply::Container`].
+    /// A container's status. [`LauncherReply::Container`].
     Inspect(ContainerId),
     /// Every container of this launcher. [`LauncherReply::Containers`].
     List,
@@ -41,24 +42,25 @@ pub enum Request {
     /// New TCP sockets that belong to the container's network. [`LauncherReply::Sockets`] with as many
     /// descriptors, none of them connected.
     Sockets(SocketsRequest),
-    /// The TCP ports that something inside listens on. [`LauncherReply::Ports`].
+    /// The TCP ports that a process inside listens on. [`LauncherReply::Ports`].
     Ports(ContainerId),
-    /// The sockets by which whatever is inside can ask to get out. [`LauncherReply::EgressSockets`] with descriptors.
+    /// The sockets by which processes inside reach the server's egress proxy. [`LauncherReply::EgressSockets`]
+    /// with descriptors.
     EgressSockets(ContainerId),
-    /// Which certificate containers are told to trust beside those of their image, from now on.
+    /// Sets the certificate that containers trust beside those of their image, from now on.
     /// [`LauncherReply::Done`].
     Trust(TrustRequest),
     /// Changes what the container may use. [`LauncherReply::Done`].
     SetLimits(ContainerId, Limits),
-    /// The same, for a container that was made before it was known for whom. Refused where it was made of
-    /// another image than a new one would be. [`LauncherReply::Done`].
+    /// The same, for a container of the warm pool that a sandbox takes. Refused where it was made of another
+    /// image than a new one would be. [`LauncherReply::Done`].
     Claim(ContainerId, Limits),
-    /// Whether the container was made of what a new one would be made of. [`LauncherReply::Current`].
+    /// Whether the container was made of the image that a new one would be made of. [`LauncherReply::Current`].
     Current(ContainerId),
-    /// Lets all of a container stand still; answers when it does. Fine when it does already.
+    /// Freezes all processes of a container; answers when they are frozen. Succeeds when they are already.
     /// [`LauncherReply::Done`].
     Pause(ContainerId),
-    /// Lets it go on. Fine when it does. [`LauncherReply::Done`].
+    /// Thaws them; succeeds when they are not frozen. [`LauncherReply::Done`].
     Unpause(ContainerId),
     /// What a container that lives uses. [`LauncherReply::Usages`] with one.
     Usage(ContainerId),
@@ -66,7 +68,7 @@ pub enum Request {
     Usages,
     /// Every volume. [`LauncherReply::Volumes`].
     ListVolumes,
-    /// Deletes a volume; fine when there is none, refused while a container uses it. [`LauncherReply::Done`].
+    /// Deletes a volume; succeeds when there is none, refused while a container uses it. [`LauncherReply::Done`].
     RemoveVolume(VolumeId),
     /// Gives a volume that no container uses another limit.
     ResizeVolume(VolumeId, u64),
@@ -82,7 +84,7 @@ pub enum Request {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateRequest {
-    /// Chosen by the caller, so that a lost answer can be asked after.
+    /// Chosen by the caller, so that it can find the container when the answer was lost.
     pub container: ContainerId,
     /// What is fixed at start.
     pub profile: Profile,
@@ -92,12 +94,12 @@ pub struct CreateRequest {
     pub volume: Option<VolumeId>,
     /// What every command starts with, to begin with.
     pub environment: BTreeMap<String, String>,
-    /// Whether the container goes when this connection closes. It then stays open after the answer.
+    /// Whether the container is destroyed when this connection closes. It then stays open after the answer.
     pub held: bool,
 }
 
-/// Sockets of a container's network. A socket belongs to the network in which it was made, whoever
-/// connects it later.
+/// Sockets of a container's network. A socket belongs to the network namespace in which it was made, whichever
+/// process connects it later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SocketsRequest {
@@ -119,7 +121,7 @@ pub enum Family {
     V6,
 }
 
-/// What containers are told to trust.
+/// The certificates that containers trust.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustRequest {
@@ -135,7 +137,7 @@ pub enum ContainerState {
     Creating,
     /// PID 1 lives.
     Running,
-    /// PID 1 lives, and stands still with all that is in the container, or is about to.
+    /// PID 1 lives, and is frozen or being frozen with all other processes of the container.
     Paused,
     /// PID 1 is gone; the rest waits for a destroy.
     Dead,
@@ -160,7 +162,8 @@ pub struct ContainerStatus {
     pub pid: i32,
     /// How it ended, when it did.
     pub death: Option<Death>,
-    /// Whether a connection holds it, which is said in lists only: it is destroyed when that closes.
+    /// Whether a connection holds the container, which is then destroyed when the connection closes; set in lists
+    /// only.
     #[serde(default)]
     pub held: bool,
 }
@@ -176,7 +179,7 @@ pub struct VolumeStatus {
     pub limit_bytes: u64,
 }
 
-/// Who answers.
+/// The launcher's version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launcher {
     /// Its release.
@@ -210,7 +213,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// What is answered when it went well.
+/// The answer of a request that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -225,10 +228,10 @@ pub enum LauncherReply {
     Containers(Vec<ContainerStatus>),
     Died(Death),
     Done,
-    /// With a descriptor; a token must be sent with every call where there is one.
+    /// With a descriptor; where there is a token, every call must carry it.
     Connected {
         token: Option<String>,
-        /// PID 1 stands still, and answers when it goes on.
+        /// PID 1 is frozen, and answers when it is thawed.
         #[serde(default)]
         paused: bool,
     },
@@ -252,7 +255,7 @@ pub enum LauncherReply {
 }
 
 impl LauncherReply {
-    /// How many descriptors come with it. Whoever receives more or fewer has not received an answer.
+    /// How many descriptors come with it. A receiver must treat more or fewer as a broken answer.
     #[must_use]
     pub fn descriptors(&self) -> usize {
         match self {
@@ -275,13 +278,13 @@ impl LauncherReply {
     }
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LauncherAnswer {
-    /// It went well.
+    /// The request succeeded.
     Ok(LauncherReply),
-    /// It did not.
+    /// The request failed.
     Err(Error),
 }
 

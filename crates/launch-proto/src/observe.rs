@@ -1,10 +1,10 @@
-//! What the observer of file changes is asked, on a socket of its own. A connection stays open: the
-//! question comes after every command, and a worker for each would cost more than the answer.
+//! The protocol of the observer of file changes, on a socket of its own. A connection stays open: the server
+//! sends a request after every command, and a worker for each would cost more than the answer.
 
 use atoll_types::{ContainerId, Error};
 use serde::{Deserialize, Serialize};
 
-/// Everything that the observer can be asked.
+/// Every request to the observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ObserveRequest {
@@ -13,40 +13,40 @@ pub enum ObserveRequest {
     Hello(u64),
     /// Begins to watch a container's volume. From root only. [`ObserveAnswer::Done`].
     Watch(ContainerId),
-    /// Ends that. From root only. [`ObserveAnswer::Done`].
+    /// Stops watching it. From root only. [`ObserveAnswer::Done`].
     Forget(ContainerId),
-    /// What changed in its /workspace since the last question. [`ObserveAnswer::Changes`].
+    /// What changed in its /workspace since the last request. [`ObserveAnswer::Changes`].
     Take(ContainerId),
 }
 
-/// What came of a file.
+/// What happened to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileAction {
-    /// It was not there.
+    /// It did not exist before.
     Created,
-    /// It is another than it was.
+    /// It differs from before.
     Modified,
-    /// It is not there any more.
+    /// It no longer exists.
     Deleted,
 }
 
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Relative to /workspace; what is no text is replaced.
+    /// Relative to /workspace; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// What came of it.
+    /// What happened to it.
     pub action: FileAction,
-    /// Its size now; zero when it is gone.
+    /// Its size now; zero when it was deleted.
     pub size_bytes: u64,
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObserveAnswer {
-    /// It is so.
+    /// The request succeeded.
     Done,
     /// What changed.
     Changes {
@@ -55,6 +55,6 @@ pub enum ObserveAnswer {
         /// There may be more.
         truncated: bool,
     },
-    /// It could not be.
+    /// The request failed.
     Err(Error),
 }

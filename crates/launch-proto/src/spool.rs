@@ -1,4 +1,5 @@
-//! How large the place for the output of a container's commands is. The launcher sets it, and PID 1 is told.
+//! The size of the spool for the output of a container's commands. The launcher sets it, and PID 1 gets it in its
+//! configuration.
 
 use atoll_types::Limits;
 
@@ -14,7 +15,7 @@ pub fn spool_bytes(limits: &Limits) -> u64 {
     limits.disk_bytes.clamp(*SPOOL_BYTES.start(), *SPOOL_BYTES.end())
 }
 
-/// What the output of one command may take that does not say itself.
+/// The limit for the output of one command that sets none itself.
 #[must_use]
 pub fn output_bytes(limits: &Limits) -> u64 {
     spool_bytes(limits) / OUTPUT_PART
