@@ -1,9 +1,9 @@
-//! Connections over which files pass to the host as open descriptors, so that their bytes do not go
-//! through this process. It opens as the user what the kernel lets the user open, and gives a new file
-//! its name; the host reads and writes.
+//! Connections over which files pass to the host as open descriptors, so that their bytes do not go through PID
+//! 1. PID 1 opens as the user what the kernel lets the user open, and gives a new file its name; the host reads
+//! and writes.
 //!
-//! The host is trusted to ask one thing at a time. Where a connection ends, for whatever reason, the
-//! upload that it had begun is undone.
+//! The host is trusted to send one request at a time. When a connection ends, for whatever reason, the upload
+//! that it had begun is undone.
 
 use crate::{
     files::{Files, Waiting},
@@ -29,12 +29,12 @@ use tokio::{
     net::UnixStream,
 };
 
-/// Whether a new connection is one of these, by its first bytes. They stay unread.
+/// Whether a new connection is one of these, by its first bytes. They are only peeked at.
 pub(crate) async fn wanted(stream: &UnixStream) -> io::Result<bool> {
     let look = || {
         let mut first = [0; DESCRIPTOR_MAGIC.len()];
         let (_, length) = recv(stream, &mut first[..], RecvFlags::PEEK)?;
-        // Some of it: the rest must come before this can be told.
+        // Only a prefix has come: the rest is needed to decide.
         if (1..first.len()).contains(&length) && DESCRIPTOR_MAGIC.starts_with(&first[..length]) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -46,7 +46,7 @@ pub(crate) async fn wanted(stream: &UnixStream) -> io::Result<bool> {
 /// Answers until the host closes the connection.
 pub(crate) async fn serve(stream: UnixStream, files: Files) {
     let mut connection = Connection { stream, files, upload: None };
-    // An error is the host's going away; there is nobody to tell.
+    // An error means that the host disconnected; there is no peer left to report it to.
     let _ = connection.serve().await;
     drop(connection);
     setup::trim_memory();
@@ -100,7 +100,7 @@ impl Connection {
                 upload.abandon().await?;
                 Ok((Reply::Abandoned(Abandoned {}), None))
             }
-            // What was begun is undone, since it is not clear what was meant.
+            // The upload that was begun is undone, since the host's request is malformed.
             _ => Err(Error::new(ErrorCode::InvalidArgument, "the request does not fit here").at("request")),
         }
     }

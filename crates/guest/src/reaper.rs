@@ -29,7 +29,7 @@ impl Reaper {
         Ok(Self { signals: ready::watch(fd, Interest::READABLE)? })
     }
 
-    /// Reaps until somebody outside asks this process to end.
+    /// Reaps until a process outside the sandbox sends SIGTERM.
     pub(crate) async fn run(self) {
         loop {
             while let Ok(Some(_)) = sys::wait_any() {}
@@ -45,8 +45,7 @@ impl Reaper {
     }
 }
 
-/// SIGTERM counts only from outside: a sender inside the sandbox has a process id here, and its own
-/// PID 1 is not its to end.
+/// SIGTERM counts only from outside: a sender inside the sandbox has a process id here, and must not end PID 1.
 fn asks_to_end(info: &[u8; INFO]) -> bool {
     let number = |at: usize| info[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
     let (signal, sender) = (number(0), number(12));

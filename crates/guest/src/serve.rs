@@ -1,5 +1,5 @@
-//! Listening and speaking HTTP/2. Over a Unix socket that only the host can reach nothing more is
-//! asked, and a connection may be one of descriptors instead; over TCP every call must carry the token.
+//! Listening and speaking HTTP/2. A Unix socket, which only the host can reach, needs no authentication, and a
+//! connection there may be one of descriptors instead; over TCP every call must carry the token.
 
 use crate::{descriptors, files::Files, service::GuestService, setup};
 use atoll_guest_proto::{
@@ -29,12 +29,13 @@ use tonic::codegen::Service;
 
 /// How much may be under way in one direction of one stream, and of a whole connection.
 const STREAM_WINDOW: u32 = 512 * 1024;
-/// The latter is as good as none: one who does not take his input must not use up the others' share.
+/// The latter is effectively unlimited: a command that does not read its input must not use up the window of the
+/// others.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 const SEND_BUFFER: usize = 256 * 1024;
 const FRAME: u32 = 64 * 1024;
 const MOST_STREAMS: u32 = 4096;
-/// A pause after a failed accept (too many descriptors), so that it is not tried without end.
+/// A pause after a failed accept (too many descriptors), so that it is not retried in a tight loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where calls come from; not yet part of a runtime.
@@ -44,7 +45,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// What can be done over it that not every release, or not every way to listen, has.
+    /// The features of this listener that not every release, or not every transport, has.
     pub(crate) fn features(&self) -> Vec<String> {
         let mut features = vec![FEATURE_TERMINAL, FEATURE_TOOLS, FEATURE_SOCKETS, FEATURE_KERNELS];
         if matches!(self, Self::Unix(_)) {
@@ -71,7 +72,7 @@ impl Listener {
 
 fn inherited(fd: i32) -> Result<std::os::unix::net::UnixListener, String> {
     let (mut value, mut length) = (0i32, 4u32);
-    // SAFETY: asks a question about a number; the kernel writes at most `length` bytes to `value`.
+    // SAFETY: queries a socket option by descriptor; the kernel writes at most `length` bytes to `value`.
     let result = unsafe {
         libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, (&raw mut value).cast(), &raw mut length)
     };
@@ -132,7 +133,7 @@ where
         .max_send_buf_size(SEND_BUFFER)
         .max_frame_size(FRAME)
         .max_concurrent_streams(MOST_STREAMS);
-    // An error is the client's going away; there is nobody to tell.
+    // An error means that the client disconnected; there is no peer left to report it to.
     let _ = http.serve_connection(TokioIo::new(stream), Calls { server, token }).await;
     setup::trim_memory();
 }
@@ -160,12 +161,12 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     }
 }
 
-/// A request body whose breaking off is an error. Without this a client that goes away would look
-/// like one that has sent all: tonic reads a cancelled stream as an ended one, and half a file would
-/// be taken for a whole one.
+/// A request body that reports a broken stream as an error. Without this a client that disconnects would look
+/// like one that has sent everything: tonic reads a cancelled stream as an ended one, and half a file would be
+/// taken for a whole one.
 struct Whole(Incoming);
 
-/// The client went away before it had sent all.
+/// The client disconnected before it had sent everything.
 #[derive(Debug)]
 struct BrokenOff;
 
@@ -193,7 +194,7 @@ impl Body for Whole {
     }
 }
 
-/// Compares without telling by its time how much was right. The length is no secret.
+/// Compares in constant time. The length is no secret.
 fn same(given: &[u8], wanted: &[u8]) -> bool {
     if given.len() != wanted.len() {
         return false;

@@ -1,5 +1,5 @@
-//! The gRPC service: each call takes its request apart, asks `exec` or `files`, and puts the answer
-//! together. Nothing is decided here.
+//! The gRPC service: each call parses its request, calls `exec` or `files`, and builds the answer. No decision is
+//! made here.
 
 use crate::{
     exec::{EventStream, Execs, follow, infos},
@@ -89,7 +89,7 @@ impl Guest for GuestService {
     async fn list_execs(&self, _: Request<ListExecsRequest>) -> RpcResult<ListExecsReply> {
         let mut execs = infos(&self.execs.all()).await;
         for info in &mut execs {
-            // Many commands must fit into one message; asked for alone, each has more.
+            // Many commands must fit into one message; a request for one returns more of its text.
             if let Some((end, _)) = info.command.char_indices().nth(LISTED_COMMAND) {
                 info.command.truncate(end);
             }

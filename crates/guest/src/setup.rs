@@ -1,5 +1,5 @@
-//! Turns a freshly executed program into PID 1: takes the configuration, leaves nothing of it where
-//! a command could find it, and gives up what no command may have.
+//! Turns a freshly executed program into PID 1: reads the configuration, leaves nothing of it where a command
+//! could find it, and drops what no command may have.
 //!
 //! Everything here runs once, before there is a second thread. What is set here is inherited by
 //! every command, so that starting one costs less.
@@ -36,8 +36,8 @@ pub(crate) fn read_config() -> Result<GuestConfig, String> {
 }
 
 fn scrub_environment() {
-    // SAFETY: there is one thread, `environ` is a null-terminated array of strings that the kernel
-    // put on our stack, and nobody holds a reference into them (`std::env::var` copies).
+    // SAFETY: there is one thread, `environ` is a null-terminated array of strings that the kernel put on our
+    // stack, and nothing holds a reference into them (`std::env::var` copies).
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {
@@ -89,8 +89,7 @@ fn set_limits() -> rustix::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(core), maximum: Some(core) })
 }
 
-/// Runs a tool. The user's other processes are kept from looking into it; what it says is believed no
-/// more for that.
+/// Runs a tool. The user's other processes cannot ptrace it; its output is trusted no more for that.
 pub(crate) fn run_tool(name: &str, request: &str) -> u8 {
     tune_allocator();
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);

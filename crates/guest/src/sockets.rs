@@ -1,7 +1,7 @@
-//! Whose a socket is: from the kernel's tables to an inode, from there to a process that has it open, and
-//! up from that one to the shim of its command. It is done by a thread that has the user's identity, so
-//! it sees what the user may see. Everything is bounded: how many processes, how many of their files, and
-//! how long; whoever is beyond that is not found.
+//! Which command owns a socket: from the kernel's tables to an inode, from there to a process that has it open,
+//! and up from that process to the shim of its command. A thread with the user's identity does this, so it sees
+//! what the user may see. Everything is bounded: how many processes, how many of their files, and how long; a
+//! socket beyond these bounds has no owner.
 
 use crate::{exec::Execs, files::Files};
 use atoll_guest_proto::v1::{ExecRef, SocketRef};
@@ -50,7 +50,7 @@ impl Wanted {
     }
 
     fn fits(&self, address: IpAddr, port: u16, datagram: bool) -> bool {
-        // A socket that was never told its address answers for all of them.
+        // A UDP socket that is bound to the unspecified address receives for all of them.
         port == self.port && (address == self.address || datagram && address.is_unspecified())
     }
 }
@@ -72,7 +72,7 @@ fn find(wanted: &Wanted, shims: &HashMap<i32, ExecId>, until: Instant) -> Option
         .filter(|pid| *pid > 1)
         .take(MOST_PROCESSES)
         .collect();
-    // The youngest first: who asks has most likely just begun.
+    // The youngest first: the process that sends has most likely just started.
     pids.sort_unstable_by(|a, b| b.cmp(a));
     let mut room = MOST_FILES;
     for pid in pids {
@@ -103,7 +103,7 @@ fn parse_line(line: &str) -> Option<(IpAddr, u16, u64)> {
     let (address, port) = words.nth(1)?.split_once(':')?;
     let inode: u64 = words.nth(7)?.parse().ok()?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    // One that nobody has open any more.
+    // Inode 0: no process has this socket open any more.
     (inode != 0).then_some((parse_address(address)?, port, inode))
 }
 

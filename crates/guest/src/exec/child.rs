@@ -1,6 +1,6 @@
 //! The last steps before a program runs, in the forked child: only prepared memory and raw calls.
 //!
-//! The order matters. What needs privilege comes first, then privilege goes, and only then are the
+//! The order matters. Steps that need privilege come first, then privilege is dropped, and only then are the
 //! user's own paths touched, with the user's own rights.
 
 use super::{
@@ -41,7 +41,7 @@ fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (Stage, 
         sys::control_terminal(0).map_err(at(Stage::Spawn))?;
     }
     raise_oom_score(plan.proc).map_err(at(Stage::Limits))?;
-    // Standing for itself twice does no harm where there is none.
+    // Where there is no program descriptor, `failure` is listed twice, which does no harm.
     sys::keep_only(&mut [0, 1, 2, failure, plan.own.unwrap_or(failure)]).map_err(at(Stage::Spawn))?;
     sys::limit_open_files(plan.limits.open_files.into()).map_err(at(Stage::Limits))?;
     drop_privileges(plan).map_err(at(Stage::Privileges))?;

@@ -1,5 +1,5 @@
-//! Reads for how long the sandbox stood still. The host writes it before anything goes on, so a command's
-//! timeout can leave out the time that it could not use.
+//! Reads for how long the sandbox was paused. The launcher writes it before it thaws the sandbox, so that time
+//! spent paused does not count towards a command's timeout.
 
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ impl StillClock {
         Self(fd.map(Arc::new))
     }
 
-    /// How long in all; zero where nobody says.
+    /// How long in all; zero where the launcher passed no file.
     pub(crate) fn read(&self) -> Duration {
         let Some(fd) = &self.0 else { return Duration::ZERO };
         let mut bytes = [0; 8];

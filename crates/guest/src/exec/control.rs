@@ -33,9 +33,9 @@ impl Control {
         }
     }
 
-    /// Tells the shim something. One that is gone has nothing left to do it to.
+    /// Sends an order to the shim. A shim that is gone has nothing left to act on.
     pub(crate) fn order(&self, order: Order) {
-        // A shim stopped by the sandbox's root must hear it too.
+        // A shim that the sandbox's root stopped must receive it too.
         let _ = sys::kill(self.shim, libc::SIGCONT);
         let _ = sys::send(self.socket.as_raw_fd(), &order.encode());
     }

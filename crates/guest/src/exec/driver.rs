@@ -46,7 +46,7 @@ pub(crate) struct Driver {
     pub(crate) oom: OomCounter,
     pub(crate) oom_before: u64,
     pub(crate) clock: StillClock,
-    /// For how long the sandbox had stood still when that was last looked at.
+    /// For how long the sandbox had been paused when that was last read.
     pub(crate) still_before: Duration,
     pub(crate) started: Instant,
     pub(crate) timeout: Option<Duration>,
@@ -148,7 +148,7 @@ impl Driver {
         let still = self.clock.read();
         let more = still.saturating_sub(self.still_before);
         if !more.is_zero() {
-            // Nobody could use that time, so it is not up yet.
+            // Time spent paused does not count, so the timeout is not reached yet.
             self.still_before = still;
             self.timeout = self.timeout.and_then(|timeout| timeout.checked_add(more));
             return;
@@ -160,7 +160,7 @@ impl Driver {
         }
     }
 
-    /// The main process has ended: what it wrote comes before the news of it.
+    /// The main process has ended: its output is stored before its end is reported.
     fn end(&mut self, change: impl FnOnce(&mut Status), alone: bool) {
         self.timeout = None;
         self.drain();
@@ -175,13 +175,13 @@ impl Driver {
         });
         self.exec.stdin.close_now();
         if let Some(terminal) = &self.exec.terminal {
-            // The last look at it, for those who ask when it is gone.
+            // The last reading of the size, for requests that come when the terminal is gone.
             terminal.size();
         }
     }
 
-    /// The shim was killed, which only the sandbox's root or the kernel can do: what it watched over
-    /// now belongs to nobody, so it goes too.
+    /// The shim was killed, which only the sandbox's root or the kernel can do: its processes have no shim any
+    /// more, so they are killed too.
     async fn lose_shim(&mut self) {
         if self.exec.status().phase < Phase::Ended {
             let ending = Ending { status: libc::SIGKILL, ..Ending::default() };
@@ -195,7 +195,7 @@ impl Driver {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let pipe = if stream == Stream::Stdout { &self.stdout } else { &self.stderr };
             let Some(pipe) = pipe else { continue };
-            // A terminal tells only a part of what waits, but reading it brings up the rest.
+            // A terminal reports only a part of what waits, but reading it brings up the rest.
             let waiting = match self.slave {
                 Some(_) => LARGEST_TERMINAL,
                 None => rustix::io::ioctl_fionread(pipe.get_ref()).unwrap_or(0).min(LARGEST_PIPE),
@@ -216,14 +216,14 @@ impl Driver {
         self.exec.update(|s| s.extent = extent);
     }
 
-    /// Moves one chunk to the spool, if the runtime has seen that there is one.
+    /// Moves one chunk to the spool, if the runtime has reported the pipe readable.
     fn read(&mut self, stream: Stream) -> Option<usize> {
         self.read_with(stream, READ, |pipe, chunk| {
             pipe.try_io(Interest::READABLE, |fd| Ok(rustix::io::read(fd, chunk)?))
         })
     }
 
-    /// Moves one chunk to the spool, whether or not the runtime has seen it yet.
+    /// Moves one chunk to the spool, whether or not the runtime has reported the pipe readable.
     fn read_now(&mut self, stream: Stream, most: usize) -> Option<usize> {
         self.read_with(stream, most, |pipe, chunk| Ok(rustix::io::read(pipe.get_ref(), chunk)?))
     }

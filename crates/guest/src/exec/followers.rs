@@ -1,5 +1,5 @@
-//! Who follows a lossless command, and how far each has read. The command's task waits for the
-//! slowest and frees what all have read.
+//! The followers of a lossless command, and how far each has read. The command's task waits for the slowest and
+//! frees what all have read.
 
 use std::{
     collections::BTreeMap,
@@ -33,12 +33,12 @@ impl Followers {
         Follower { all: self.clone(), number }
     }
 
-    /// How far the slowest has read; nothing when nobody follows.
+    /// How far the slowest has read; none without a follower.
     pub(crate) fn slowest(&self) -> Option<u64> {
         self.with(|(_, offsets)| offsets.values().min().copied())
     }
 
-    /// Waits until somebody has read on, or left.
+    /// Waits until a follower has read on, or left.
     pub(crate) async fn progress(&self) {
         self.progress.notified().await;
     }

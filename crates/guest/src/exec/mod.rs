@@ -1,5 +1,4 @@
-//! Commands: what a request means, how a process is made of it, what becomes of its output, and how
-//! all of it ends.
+//! Commands: parsing a request, starting a process for it, spooling its output, and ending it.
 //!
 //! PID 1 never waits for a command itself. Each has a shim process that owns its descendants and
 //! reports over a socket; each has one task here, the only writer of its record and spool.

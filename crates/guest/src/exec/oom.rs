@@ -11,7 +11,7 @@ impl OomCounter {
         Self(fd.map(Arc::new))
     }
 
-    /// The count now; 0 where nothing counts.
+    /// The count now; 0 where the kernel does not count.
     pub(crate) fn read(&self) -> u64 {
         let Some(fd) = &self.0 else { return 0 };
         let mut buffer = [0; 1024];

@@ -1,9 +1,9 @@
-//! What a request asks to run: the argument list, the files that may be meant by it, and how a
-//! person would type it.
+//! The program that a request names: the argument list, the files that it may name, and how a person would type
+//! it.
 //!
-//! Work on a whole folder is a command too: PID 1 never walks a tree. It starts itself again as the user, by
-//! the descriptor of its own program and with an empty environment, so a tool has the user's rights and
-//! limits. Only the tool of kernels gets the sandbox's variables, because it starts the user's programs.
+//! Work on a whole folder is a command too: PID 1 never walks a tree. It executes its own program again as the
+//! user, by descriptor and with an empty environment, so a tool has the user's rights and limits. Only the tool
+//! of kernels gets the sandbox's variables, because it starts the user's programs.
 
 use atoll_guest_proto::v1::{Arguments, Tool, exec_request};
 use atoll_guest_tools::run;
@@ -22,7 +22,7 @@ pub(crate) struct Program {
     pub(crate) display: String,
     /// It is this program itself, for one of its tools.
     pub(crate) own: bool,
-    /// Whether the sandbox's variables are for it.
+    /// Whether it gets the sandbox's variables.
     pub(crate) environment: bool,
 }
 

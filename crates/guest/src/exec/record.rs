@@ -1,5 +1,5 @@
-//! What is known of one command, for those who ask and those who wait. The command's own task writes
-//! it; everybody else reads, sends orders, or feeds stdin.
+//! The state of one command, for calls that read it and calls that wait for it. The command's own task writes it;
+//! all other code reads, sends orders, or feeds stdin.
 
 use super::{
     control::Control,
@@ -56,8 +56,8 @@ impl Status {
     }
 }
 
-/// When a command began, by both clocks at one moment: what is added up of the one and the other must not
-/// lie behind the command's end.
+/// When a command began, by both clocks at one moment: the start plus the measured duration must not lie after
+/// the command's end.
 #[derive(Clone, Copy)]
 pub(crate) struct Began {
     pub(crate) unix_ms: u64,
@@ -66,12 +66,12 @@ pub(crate) struct Began {
 
 impl Began {
     pub(crate) fn now() -> Self {
-        // The other clock second: the sum is early at most.
+        // The monotonic clock second: the sum is early at most.
         Self { unix_ms: now_ms().unsigned_abs(), at: Instant::now() }
     }
 }
 
-/// What a running command has and one that never ran has not.
+/// What a started command has and one that never ran has not.
 #[derive(Default)]
 pub(crate) struct Parts {
     pub(crate) control: Option<Control>,
@@ -128,7 +128,7 @@ impl Exec {
         self.status.send_modify(change);
     }
 
-    /// Its shim, while something of it lives.
+    /// Its shim, while a process of it lives.
     pub(crate) fn living_shim(&self) -> Option<i32> {
         self.control.as_ref().filter(|_| !self.status.borrow().gone).map(Control::shim)
     }
@@ -178,7 +178,7 @@ impl Exec {
         }
     }
 
-    /// Tells its terminal another size.
+    /// Resizes its terminal.
     pub(crate) fn resize(&self, size: Option<v1::Terminal>) -> Result<()> {
         let none = || Error::new(ErrorCode::Unsupported, "the command has no terminal");
         let terminal = self.terminal.as_ref().ok_or_else(none)?;
@@ -193,7 +193,7 @@ impl Exec {
         self.oom.as_ref().map_or(0, |(counter, before)| counter.read().saturating_sub(*before))
     }
 
-    /// What the host is told.
+    /// The command's state for the host.
     pub(crate) fn info(&self) -> ExecInfo {
         self.info_at(&self.status.borrow())
     }
@@ -201,7 +201,7 @@ impl Exec {
     pub(crate) fn info_at(&self, status: &Status) -> ExecInfo {
         let signal = status.signal();
         let exit_code = status.exit_code();
-        // A kill that came too late ended nothing.
+        // A kill that came too late killed no process.
         let killed_by_us = signal == Some(libc::SIGKILL) && (status.timeout_reached || status.kill_asked);
         let like_oom = (signal == Some(libc::SIGKILL) && !killed_by_us) || exit_code == Some(137);
         let usage = status.usage;
@@ -238,7 +238,7 @@ pub(crate) fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The failure that the host is told for a step that did not work.
+/// The failure that is reported to the host for a step that did not work.
 pub(crate) fn start_failure(failed: Failed, program: &str, directory: &str) -> StartFailure {
     let errno = rustix::io::Errno::from_raw_os_error(failed.errno);
     let reason = crate::errors::text(errno);

@@ -37,7 +37,7 @@ pub(crate) struct Shared {
 
 struct Table {
     records: BTreeMap<ExecId, Arc<Exec>>,
-    /// Those of which nothing is left, oldest first.
+    /// Commands without a living process, oldest first.
     gone: VecDeque<ExecId>,
     environment: Variables,
     limits: ProcessLimits,
@@ -58,7 +58,7 @@ pub(crate) struct ProcessLimits {
 pub(crate) struct Settings {
     pub(crate) environment: Variables,
     pub(crate) limits: ProcessLimits,
-    /// What it may print, where it does not say itself.
+    /// The output limit of a command that sets none itself.
     pub(crate) output_limit: u64,
 }
 
@@ -170,7 +170,7 @@ impl Execs {
         }
     }
 
-    /// Nothing of this command is left. The oldest such go when there are too many.
+    /// No process of this command is left. The oldest such commands are forgotten when there are too many.
     pub(crate) fn note_gone(&self, id: ExecId) {
         let mut table = self.table();
         if table.records.contains_key(&id) {
@@ -184,9 +184,8 @@ impl Execs {
         self.make_room(&table);
     }
 
-    /// Ended commands may hold half of the spool, so that running ones have the other half. The
-    /// oldest lose their output first and stay known; the latest keeps it, because somebody may be
-    /// reading it still.
+    /// Ended commands may hold half of the spool, so that running ones have the other half. The oldest lose their
+    /// output first and stay listed; the latest keeps it, because a client may still be reading it.
     fn make_room(&self, table: &Table) {
         let ended = || table.gone.iter().filter_map(|id| table.records.get(id));
         let mut held: u64 = ended().map(|exec| exec.spooled()).sum();
@@ -242,7 +241,7 @@ fn inherited(fd: i32, name: &str) -> Result<OwnedFd, String> {
     if fd < 3 {
         return Err(format!("{name} must be a descriptor from 3 on"));
     }
-    // SAFETY: only asks whether the number is open.
+    // SAFETY: only checks whether the descriptor is open.
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         return Err(format!("{name} is not open"));
     }
@@ -250,8 +249,8 @@ fn inherited(fd: i32, name: &str) -> Result<OwnedFd, String> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A directory of ours in /tmp, where the runtime passes none. Somebody may have left another thing
-/// under that name, so it must be a directory of root's.
+/// A directory of PID 1's own in /tmp, where the runtime passes none. A user's process may have left a file of
+/// that name, so it must be a directory of root's.
 fn own_spool() -> rustix::io::Result<OwnedFd> {
     let name = "/tmp/.atoll-spool";
     match mkdirat(CWD, name, Mode::RWXU) {

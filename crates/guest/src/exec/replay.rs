@@ -1,5 +1,5 @@
-//! Turns a record and its spool into a stream of events, from any offset. The stream is pulled: a
-//! slow reader holds one chunk and slows nobody, and one that goes away leaves nothing behind.
+//! Turns a record and its spool into a stream of events, from any offset. The stream is pulled: a slow reader
+//! holds one chunk and slows no other reader, and one that disconnects leaves nothing behind.
 
 use super::{
     followers::Follower,
@@ -27,7 +27,7 @@ struct Replay {
     reader: Option<SpoolReader>,
     offset: u64,
     follow: bool,
-    /// Where the command waits for its followers.
+    /// The reader's position, which a lossless command waits for.
     place: Option<Follower>,
     step: Step,
 }
@@ -35,7 +35,7 @@ struct Replay {
 enum Step {
     Start,
     Output,
-    /// The status that is the last word: output that came later is for those who ask later.
+    /// The final status: output that comes later is for later requests.
     Finish(Status),
     Done,
 }
@@ -80,7 +80,7 @@ impl Replay {
                 }
                 Step::Finish(status) => {
                     let (until, last) = (status.extent.kept, self.exec.info_at(status));
-                    // What is there may be less than at the end, when more came and took its room.
+                    // There may be less output now than at the end, when newer output replaced it.
                     let extent = self.exec.status().extent;
                     self.skip_what_is_gone(extent);
                     if self.offset < until {
@@ -94,8 +94,8 @@ impl Replay {
         }
     }
 
-    /// A reader that asks for output that made room for newer, or that was too slow for it, goes on
-    /// with the first that there is. It sees the gap by the offsets.
+    /// A reader that requests output that newer output replaced, or that was too slow for it, continues with the
+    /// first that is left. It sees the gap by the offsets.
     fn skip_what_is_gone(&mut self, extent: Extent) {
         self.offset = self.offset.max(extent.freed);
     }

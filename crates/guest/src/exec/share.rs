@@ -1,12 +1,12 @@
-//! What running commands that keep their newest output may keep: a quarter of the spool, in equal parts.
-//! However many are loud, the others find room for what they print.
+//! What running commands that keep their newest output may keep: a quarter of the spool, in equal parts. However
+//! many print much, the others find room for their output.
 
 use tokio::sync::watch;
 
 /// The least that each may keep.
 const LEAST: u64 = 64 * 1024;
 
-/// Everybody's part, by how many there are.
+/// Each command's part, by how many there are.
 pub(crate) struct Shares(watch::Sender<Division>);
 
 /// What is divided, and among how many.
@@ -47,7 +47,7 @@ impl Share {
 
     /// Waits until it is another.
     pub(crate) async fn changed(&mut self) {
-        // The sender cannot go before us: we hold one.
+        // The sender cannot be dropped before this: it is held here.
         let _ = self.seen.changed().await;
     }
 }

@@ -1,5 +1,5 @@
-//! The process between PID 1 and one command. It adopts whatever the command leaves behind, reports
-//! how it goes, and stays until the last descendant is gone.
+//! The process between PID 1 and one command. The shim adopts the command's orphans, reports start and end to PID
+//! 1, and stays until the last descendant is gone.
 //!
 //! It is a fork of PID 1 without an exec, so the rule of `sys` holds for every line here: prepared
 //! memory and raw calls only. User code cannot signal it unless it runs as root.
@@ -14,7 +14,7 @@ use crate::sys;
 use rustix::io::{Errno, Result};
 use std::os::fd::RawFd;
 
-/// Rounds of stopping before killing goes on anyway.
+/// Rounds of SIGSTOP before the shim kills anyway.
 const STOP_ROUNDS: usize = 16;
 /// How long to wait for the killed to die before looking again.
 const ROUND_MS: i32 = 10;
@@ -73,7 +73,7 @@ impl Shim {
             if sys::poll(&mut fds, -1).is_err() {
                 self.kill_everything();
             }
-            // In this order, so that PID 1 hears of the start before the end.
+            // In this order, so that PID 1 learns of the start before the end.
             if fds[0].revents != 0 {
                 self.read_failure();
             }
@@ -93,7 +93,7 @@ impl Shim {
         let _ = sys::close(self.failure);
         self.failure = -1;
         self.failed = child::read_failure(&bytes[..length]);
-        // A failure is reported when the child is gone, so that it is the last word.
+        // A failure is reported when the child is gone, so that it is the last report.
         if self.failed.is_none() {
             self.report(Report::Started(self.main));
         }
@@ -104,7 +104,7 @@ impl Shim {
         while sys::read(self.signals, &mut info).is_ok() {}
     }
 
-    /// Waits for whatever has ended. Ends the shim when nobody is left.
+    /// Waits for children that have ended. Ends the shim when none is left.
     fn reap(&mut self) {
         let mut ending = None;
         let alone = loop {
@@ -153,13 +153,13 @@ impl Shim {
                 Some(Order::Signal(_)) | None => {}
             },
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // PID 1 is gone, so nobody may stay.
+            // PID 1 is gone, so no process of the command may stay.
             Ok(_) | Err(_) => self.kill_everything(),
         }
     }
 
-    /// Ends the shim with everything below it. Stopping first keeps a fork bomb from growing while
-    /// it is being killed; whoever escapes a round is met in the next.
+    /// Ends the shim with everything below it. Stopping first keeps a fork bomb from growing while it is being
+    /// killed; a process that escapes one round is killed in the next.
     fn kill_everything(&mut self) -> ! {
         let me = std::process::id() as i32;
         let tree = Tree::new();
@@ -175,8 +175,8 @@ impl Shim {
         }
     }
 
-    /// Without memory for the table: the main process's group goes, and its orphans one generation
-    /// at a time as they arrive here would need the table, so this tries until there is room.
+    /// Without memory for the table: only the main process's group is killed. Killing its orphans needs the
+    /// table, so this retries until there is room.
     fn kill_main_only(&mut self) -> ! {
         loop {
             if self.main_lives {

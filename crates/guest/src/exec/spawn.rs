@@ -22,7 +22,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 /// Descriptors that commands leave to PID 1, for connections and files.
 const KEPT_BACK: u64 = 64;
 
-/// An end of ours: of a pipe, or of a terminal, whose one end serves several.
+/// PID 1's end of a pipe or of a terminal; a terminal's one end serves several streams.
 pub(crate) type Pipe = Arc<AsyncFd<OwnedFd>>;
 
 /// The ends that PID 1 keeps of a command's streams.

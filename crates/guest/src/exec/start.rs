@@ -1,5 +1,5 @@
-//! From a request to a running command. All of it happens without a pause, so that of two requests
-//! with one id exactly one starts it.
+//! From a request to a running command. All of it happens without an await, so that of two requests with one id
+//! exactly one starts it.
 
 use super::{
     driver::Driver,
@@ -34,8 +34,8 @@ impl Execs {
         }
     }
 
-    /// Waits until the command runs or is known not to. One for which no process, memory or descriptor
-    /// was left is no command at all, so that the host may try again.
+    /// Waits until the command runs or has failed to start. A command for which no process, memory or descriptor
+    /// was left is not recorded, so that the host may retry it.
     pub(crate) async fn started(&self, exec: &Exec) -> Result<()> {
         exec.started().await;
         match exec.refused_by_limit() {
@@ -76,8 +76,8 @@ impl Execs {
         let settings = self.settings();
         let shell = program::shell();
         let terminal_shell = size.and_then(|_| shell.to_str().ok());
-        // Nothing that a sandbox's variables say shall reach a program of ours, but for the one that
-        // starts the user's programs.
+        // The sandbox's variables must not reach a program of ours, except the one that starts the user's
+        // programs.
         let variables = match program.environment {
             true => environment::assemble(&user, terminal_shell, &settings.environment, &environment),
             false => environment::Variables::new(),
@@ -137,7 +137,7 @@ impl Execs {
     }
 }
 
-/// What is used up inside does not come back by waiting, so the message says what frees it.
+/// A used-up limit does not free itself by waiting, so the message says what frees it.
 fn refused(error: &std::io::Error) -> Error {
     let used_up = |what: &str| {
         let message = format!(

@@ -1,4 +1,4 @@
-//! Feeding a command's stdin. A command that does not read holds up only the one who writes to it.
+//! Feeding a command's stdin. A command that does not read blocks only the call that writes to it.
 
 use super::{
     record::{Exec, Phase},
@@ -8,7 +8,7 @@ use super::{
 use atoll_types::{Error, ErrorCode, Result};
 use tokio::sync::Mutex;
 
-/// Our end, until somebody closes it. Writers take turns.
+/// PID 1's end, until it is closed. Writers take turns.
 #[derive(Default)]
 pub(crate) struct Stdin(Mutex<Input>);
 
@@ -45,8 +45,8 @@ impl Input {
         Ok(rest.is_empty())
     }
 
-    /// Types the end of input. In the middle of a line the first only hands the line over. Others may
-    /// type on: a terminal is closed by nobody but its command's end.
+    /// Types the end of input. In the middle of a line the first character only hands the line over. Others may
+    /// type on: a terminal is closed only by its command's end.
     async fn type_end(&mut self) {
         let Some(end) = &self.end else { return };
         let mark = end_of_input(end.get_ref());
@@ -62,7 +62,7 @@ impl Stdin {
         Self(Mutex::new(Input { end, terminal, unfinished: false }))
     }
 
-    /// Closes unless a writer is at it, which stops when the command has ended and closes then.
+    /// Closes unless a writer holds it, which stops when the command has ended and closes then.
     pub(crate) fn close_now(&self) {
         if let Ok(mut input) = self.0.try_lock() {
             input.end = None;
@@ -89,7 +89,7 @@ impl Exec {
         self.unless_ended(close).await;
     }
 
-    /// Does something to stdin, unless the command ends meanwhile: then stdin is closed.
+    /// Runs an operation on stdin, unless the command ends meanwhile: then stdin is closed.
     async fn unless_ended<T>(&self, act: impl Future<Output = T>) -> Option<T> {
         let mut watch = self.watch();
         tokio::select! {

@@ -1,5 +1,5 @@
-//! Kills what no shim watches over. Every child of PID 1 is a shim, so after a shim was killed,
-//! whatever is below PID 1 and below no living shim was its.
+//! Kills processes that have no shim. Every child of PID 1 is a shim, so after a shim was killed, all processes
+//! below PID 1 and below no living shim were its.
 
 use super::{registry::Execs, tree::Tree};
 use atoll_types::ExecId;

@@ -21,7 +21,7 @@ use std::{
 use tokio::io::Interest;
 
 const LARGEST_SIDE: u32 = 10_000;
-/// Not /dev/ptmx, which root of a sandbox can replace; nobody can replace what devpts itself shows.
+/// Not /dev/ptmx, which root of a sandbox can replace; the node in devpts itself cannot be replaced.
 const PTMX: &str = "/dev/pts/ptmx";
 
 /// A size that was checked.
@@ -54,7 +54,7 @@ impl Size {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalPlan {
     pub(crate) size: Size,
-    /// Who may write to it beside its owner: `mesg` and `wall` expect the group tty.
+    /// The group that may write to it beside its owner: `mesg` and `wall` expect the group tty.
     pub(crate) group: u32,
 }
 
@@ -97,7 +97,7 @@ fn open_slave(master: &OwnedFd) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Tells the line discipline that text is UTF-8. Where it cannot be told, erasing erases bytes.
+/// Sets UTF-8 in the line discipline. Where that fails, erasing erases bytes.
 fn erase_whole_characters(slave: &OwnedFd) {
     if let Ok(mut modes) = rustix::termios::tcgetattr(slave) {
         modes.input_modes |= InputModes::IUTF8;
@@ -113,7 +113,7 @@ pub(crate) fn end_of_input(master: &OwnedFd) -> u8 {
     code.ok().filter(|c| *c != 0).unwrap_or(CONTROL_D)
 }
 
-/// A terminal's size, for those who ask for it or change it.
+/// A terminal's size, to read and to change.
 pub(crate) struct Terminal {
     master: Weak<tokio::io::unix::AsyncFd<OwnedFd>>,
     last: Mutex<v1::Terminal>,
@@ -124,7 +124,7 @@ impl Terminal {
         Self { master: Arc::downgrade(master), last: Mutex::new(size.message()) }
     }
 
-    /// As it is; once the terminal is gone, as it was. A program may change it too.
+    /// The current size; once the terminal is gone, the last one. A program may change it too.
     pub(crate) fn size(&self) -> v1::Terminal {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(master) = self.master.upgrade()
@@ -135,7 +135,7 @@ impl Terminal {
         *last
     }
 
-    /// The kernel tells the foreground programs.
+    /// The kernel sends SIGWINCH to the foreground programs.
     pub(crate) fn resize(&self, size: Size) -> Result<()> {
         let gone = || Error::new(ErrorCode::Conflict, "the terminal is gone");
         let master = self.master.upgrade().ok_or_else(gone)?;

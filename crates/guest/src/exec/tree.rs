@@ -8,7 +8,7 @@ use crate::sys;
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// More processes than this are met in later passes.
+/// More processes than this are handled in later passes.
 const ROOM: usize = 1 << 17;
 
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ enum TreePlace {
     Elsewhere,
 }
 
-/// Room for one picture of the process tree.
+/// Room for one snapshot of the process tree.
 pub(crate) struct Tree {
     entries: &'static mut [Entry],
     used: usize,
@@ -37,8 +37,8 @@ pub(crate) struct Tree {
 impl Tree {
     /// Maps the room; unmapped on drop.
     pub(crate) fn new() -> Result<Self, Errno> {
-        // SAFETY: a fresh private anonymous mapping, of the right size and alignment, whose zeroes
-        // are valid entries; nobody else has it, and it lives until `drop`.
+        // SAFETY: a fresh private anonymous mapping, of the right size and alignment, whose zeroes are valid
+        // entries; nothing else refers to it, and it lives until `drop`.
         let entries = unsafe {
             let start = libc::mmap(
                 std::ptr::null_mut(),
@@ -56,8 +56,8 @@ impl Tree {
         Ok(Self { entries, used: 0 })
     }
 
-    /// Sends a signal to every live process below `root`, leaving out the processes of `spared` and
-    /// what is below them. Answers how many were hit that the signal had something to do for.
+    /// Sends a signal to every live process below `root`, leaving out the processes of `spared` and what is below
+    /// them. Returns how many processes the signal had an effect on.
     pub(crate) fn signal_below(&mut self, root: i32, spared: &[i32], signal: i32) -> Result<usize, Errno> {
         self.look()?;
         let mut hit = 0;
@@ -75,10 +75,10 @@ impl Tree {
         Ok(hit)
     }
 
-    /// Follows the parents of an entry, then writes the answer on the whole way.
+    /// Follows the parents of an entry, then stores the result on the whole way.
     fn place(&mut self, index: usize, root: i32, spared: &[i32]) -> TreePlace {
         let (mut at, mut steps, mut answer) = (index, 0, TreePlace::Elsewhere);
-        // A picture taken while processes change may hold a circle, hence the bound.
+        // A snapshot taken while processes change may hold a cycle, hence the bound.
         while steps <= self.used {
             let Entry { pid, parent, place, .. } = self.entries[at];
             if place != TreePlace::Unknown {
@@ -112,7 +112,7 @@ impl Tree {
         self.entries[..self.used].binary_search_by_key(&pid, |e| e.pid).ok()
     }
 
-    /// Takes a new picture.
+    /// Takes a new snapshot.
     fn look(&mut self) -> Result<(), Errno> {
         let directory = sys::open(c"/proc", libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC)?;
         let mut buffer = [0u8; 8192];
@@ -143,7 +143,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made, and the only reference to it goes with us.
+        // SAFETY: the mapping that `new` made, and the only reference to it is dropped with this value.
         unsafe { libc::munmap(self.entries.as_mut_ptr().cast(), ROOM * size_of::<Entry>()) };
     }
 }

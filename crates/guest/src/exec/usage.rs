@@ -1,18 +1,18 @@
-//! What commands that still run have used so far, from one look at /proc for all that were asked for.
-//! Whatever a shim has waited for is in its own record there; the rest is below it.
+//! What commands that still run have used so far, from one scan of /proc for all of the requested ones. The usage
+//! of every process that a shim has waited for is in the shim's own entry there; the rest is below it.
 
 use super::{record::Exec, wire::Usage};
 use atoll_guest_proto::v1::ExecInfo;
 use std::{collections::HashMap, fs, io::Read, sync::Arc};
 
-/// Processes that one look takes in; what is beyond is not counted yet.
+/// Processes that one scan reads; further ones are not counted yet.
 const MOST: usize = 4096;
-/// Others get their turn after so many.
+/// The scan yields to other tasks after so many.
 const TURN: usize = 128;
 /// Microseconds of the kernel's unit towards programs, which is the same whatever its own clock.
 const TICK_US: u64 = 10_000;
 
-/// One process of the picture.
+/// One process of the snapshot.
 struct Process {
     pid: i32,
     parent: i32,
@@ -21,7 +21,7 @@ struct Process {
     waited: Usage,
 }
 
-/// What the host is told of these commands, with what they have used until now.
+/// The state of these commands for the host, with what they have used until now.
 pub(crate) async fn infos(execs: &[Arc<Exec>]) -> Vec<ExecInfo> {
     let mut infos: Vec<ExecInfo> = execs.iter().map(|exec| exec.info()).collect();
     let shims: HashMap<i32, usize> =
@@ -64,7 +64,7 @@ fn above<'a>(
     shims: &'a HashMap<i32, usize>,
 ) -> Option<(i32, &'a usize)> {
     let mut at = pid;
-    // A picture taken while processes change may hold a circle, hence the bound.
+    // A snapshot taken while processes change may hold a cycle, hence the bound.
     for _ in 0..=parents.len() {
         if let Some(index) = shims.get(&at) {
             return Some((at, index));

@@ -1,4 +1,4 @@
-//! Who a command runs as. Names come from the sandbox's own /etc/passwd and /etc/group, which may be
+//! The user that a command runs as. Names come from the sandbox's own /etc/passwd and /etc/group, which may be
 //! anything: a FIFO, a gigabyte, not text. Reading them never blocks and never takes much.
 
 use super::wire::Stage;
@@ -7,7 +7,7 @@ use atoll_types::{Error, ErrorCode};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::CStr;
 
-/// What /etc/passwd may be long.
+/// The longest /etc/passwd that is read.
 const LONGEST_FILE: usize = 1024 * 1024;
 const HIGHEST_ID: u32 = 65533;
 const MOST_GROUPS: usize = 32;

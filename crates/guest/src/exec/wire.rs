@@ -1,5 +1,5 @@
-//! What a shim and PID 1 say to each other: packets of fixed size that need no allocation, because
-//! the shim may not allocate. Nobody but these two holds the socket.
+//! The messages between a shim and PID 1: packets of fixed size that need no allocation, because the shim may not
+//! allocate. Only these two hold the socket.
 
 /// Where starting a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(crate) struct Ending {
     pub(crate) status: i32,
     /// Of everything that has ended so far.
     pub(crate) usage: Usage,
-    /// Nothing that it started is left, so the shim goes too.
+    /// No descendant is left, so the shim ends too.
     pub(crate) alone: bool,
 }
 
@@ -84,12 +84,11 @@ pub(crate) struct Ending {
 pub(crate) enum Report {
     /// The program runs, under this process id.
     Started(i32),
-    /// It never ran; the shim goes.
+    /// It never ran; the shim ends.
     Failed(Failed),
     /// The main process ended.
     Ended(Ending),
-    /// No descendant of a command that ended earlier is left; this is what all of them used. The shim
-    /// goes.
+    /// No descendant of a command that ended earlier is left; this is what all of them used. The shim ends.
     Gone(Usage),
 }
 

@@ -1,5 +1,5 @@
-//! Making directories, one step at a time: each is opened by the kernel's rules before the next is
-//! made in it, so that no link turns the way elsewhere.
+//! Making directories, one step at a time: each is opened by the kernel's rules before the next is made in it, so
+//! that no symbolic link leads elsewhere.
 
 use super::{
     entry,
@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 
 const DEFAULT_MODE: u32 = 0o755;
 
-/// Makes a directory, with those above it if asked.
+/// Makes a directory, with those above it if requested.
 pub(crate) fn make(place: &SplitPath, parents: bool, mode: u32) -> Result<FileEntry> {
     if parents && place.split().is_none() {
         return entry::stat(place, true);
@@ -28,7 +28,7 @@ pub(crate) fn make(place: &SplitPath, parents: bool, mode: u32) -> Result<FileEn
     match mkdirat(&parent, name, Mode::from_raw_mode(wanted)) {
         Ok(()) => {
             let made = resolve::open_directory(&parent, name).map_err(failed)?;
-            // The umask has its say in mkdir. Where the name was taken away since, this fails.
+            // The umask applies in mkdir. Where the name was removed since, this fails.
             if mode != 0 {
                 chmodat(&parent, name, Mode::from_raw_mode(wanted), rustix::fs::AtFlags::empty())
                     .map_err(failed)?;

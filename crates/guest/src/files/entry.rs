@@ -1,5 +1,5 @@
-//! What the host is told of one file. Names are user code's: they are shown as text as well as they
-//! can be, and never used again.
+//! One file's entry for the host. User code chooses names: they are shown as text as well as they can be, and
+//! never used again.
 
 use super::{path::SplitPath, resolve};
 use crate::errors::on_path;

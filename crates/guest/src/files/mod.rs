@@ -1,8 +1,8 @@
-//! The sandbox's files, for the host. The kernel does the judging: paths are resolved by openat2 and
-//! every call is made by a thread that has the user's identity and none of PID 1's rights.
+//! The sandbox's files, for the host. The kernel enforces access: paths are resolved by openat2, and every call
+//! is made by a thread that has the user's identity and none of PID 1's rights.
 //!
-//! One thread is always there, so that files can be reached where no thread can be started; see `workers`.
-//! No job waits for the network, so a slow client never holds one.
+//! One thread always runs, so that files can be reached where no thread can be started; see `workers`. No job
+//! waits for the network, so a slow client never blocks one.
 
 mod directories;
 mod entry;
@@ -71,7 +71,7 @@ impl Files {
         result.await.unwrap_or_else(|_| Err(Error::internal("file work was interrupted")))
     }
 
-    /// Starts work that nobody waits for.
+    /// Starts work that no call waits for.
     fn run_detached(&self, job: impl FnOnce() + Send + 'static) {
         let inner = self.0.clone();
         self.0.workers.run(move || {

@@ -1,5 +1,5 @@
-//! Where a path points, as far as its text can say: an area and a relative path in it. Nothing here
-//! touches the disk; symbolic links are the kernel's business, in `resolve`.
+//! Where a path points, as far as its text says: an area and a relative path in it. Nothing here touches the
+//! disk; the kernel resolves symbolic links, in `resolve`.
 
 use atoll_types::{Error, ErrorCode, Result};
 

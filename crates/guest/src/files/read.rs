@@ -1,5 +1,5 @@
-//! Reading a file, a chunk at a time, or opening one for the host to read. A reader that does not take its
-//! chunks stops the reading.
+//! Reading a file, a chunk at a time, or opening one for the host to read. A client that does not take its chunks
+//! pauses the reading.
 
 use super::{Files, entry, resolve};
 use crate::errors::on_path;
@@ -54,7 +54,8 @@ impl Files {
         mut left: u64,
         sender: mpsc::Sender<Result<FileChunk, tonic::Status>>,
     ) {
-        // The place is taken before the reading, so that nothing is read that nobody waits for.
+        // The channel's slot is reserved before the reading, so that no chunk is read without a client waiting
+        // for it.
         while left > 0
             && let Ok(permit) = sender.reserve().await
         {

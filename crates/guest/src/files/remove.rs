@@ -1,6 +1,5 @@
-//! Removing, with everything below if asked. Links are removed and never followed. One descriptor is
-//! open at a time however deep the tree is; the way back up is checked, because user code may move
-//! directories meanwhile.
+//! Removing, with everything below if requested. Links are removed and never followed. One descriptor is open at
+//! a time however deep the tree is; the way back up is checked, because user code may move directories meanwhile.
 
 use super::{path::SplitPath, resolve};
 use crate::errors::on_path;
@@ -72,14 +71,14 @@ fn empty(top: OwnedFd, place: &SplitPath) -> Result<()> {
             );
         }
         match unlinkat(&here, &name, AtFlags::REMOVEDIR) {
-            // Somebody has put something in since: it is met again in the next round.
+            // A user's process has put a file in since: the next round removes it.
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(e) => return Err(failed(e)),
         }
     }
 }
 
-/// Removes what is no directory and the directories that are empty. Answers the first that is not.
+/// Removes files and empty directories. Returns the first directory that is not empty.
 fn remove_files(directory: &OwnedFd) -> Result<Option<CString>, Errno> {
     let mut entries = Dir::read_from(directory)?;
     while let Some(entry) = entries.read() {

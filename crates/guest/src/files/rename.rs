@@ -22,7 +22,7 @@ const BUFFER: usize = 128 * 1024;
 pub(crate) fn rename(from: &SplitPath, to: &SplitPath, overwrite: bool) -> Result<FileEntry> {
     let (source, old) = resolve::open_parent(from)?;
     let (target, new) = resolve::open_parent(to)?;
-    // Which of the two is missing, the rename itself would not say.
+    // The rename's own error would not say which of the two is missing.
     let stat = statat(&source, old, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| on_path(e, from.field))?;
     let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
     match renameat_with(&source, old, &target, new, flags) {

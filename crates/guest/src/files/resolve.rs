@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The kernel gives up when something is renamed on the way; a calm moment comes.
+/// The kernel fails with EAGAIN when a directory is renamed on the way; a retry succeeds.
 const TRIES: usize = 32;
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

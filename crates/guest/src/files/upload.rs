@@ -1,5 +1,5 @@
-//! One file on its way in. It is written under a name of ours beside its place and gets its own name
-//! when all of it is there; dropped before that, it leaves nothing. Appending goes to the file itself.
+//! One file on its way in. It is written under a temporary name beside its place and gets its own name when it is
+//! complete; dropped before that, it leaves nothing. Appending goes to the file itself.
 
 use super::{directories, entry, path::SplitPath, resolve};
 use crate::errors::on_path;
@@ -23,7 +23,7 @@ pub(crate) struct Upload {
 }
 
 enum Target {
-    /// Bytes are where they belong already.
+    /// Bytes are written to the file itself.
     InPlace {
         mode: Option<u32>,
     },
@@ -124,7 +124,7 @@ impl Upload {
 }
 
 impl Temporary {
-    /// A new file in the directory, under a name that nobody has.
+    /// A new file in the directory, under a name that no file has.
     pub(crate) fn create(parent: OwnedFd, mode: u32, exclusive: bool) -> Result<(OwnedFd, Self), Errno> {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -155,8 +155,8 @@ impl Drop for Temporary {
     }
 }
 
-/// A file gets a new one in its place, for which only its directory must be writable. A file that the user
-/// may not write is refused nevertheless, as writing to it would be.
+/// An upload replaces the file, for which only its directory must be writable. A file that the user may not write
+/// is refused nevertheless, as writing to it would be.
 fn check_writable(parent: &OwnedFd, name: &str, place: &SplitPath) -> Result<()> {
     let flags = AtFlags::EACCESS | AtFlags::SYMLINK_NOFOLLOW;
     match accessat(parent, name, Access::WRITE_OK, flags) {

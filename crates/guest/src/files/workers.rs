@@ -1,8 +1,8 @@
-//! The threads that do file work. The first is started with PID 1 and never ends, so that files can be
-//! reached in a sandbox that has no room for another thread. More are started when there is work, where
-//! there is room for them, and end soon after.
+//! The threads that do file work. The first is started with PID 1 and never ends, so that files can be reached in
+//! a sandbox that has no room for another thread. More are started when there is work, where there is room for
+//! them, and end soon after.
 //!
-//! The other things that user code could use up are reserved too: a command leaves 64 descriptors free, and
+//! The other resources that user code could exhaust are reserved too: a command leaves 64 descriptors free, and
 //! the cgroup allows 16 processes more than the user's rlimit.
 
 use std::{
@@ -50,7 +50,7 @@ impl Workers {
         builder.spawn(move || shared.work(keep)).map(drop)
     }
 
-    /// Has a job done, sooner or later.
+    /// Queues a job.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.0.queue();
         queue.jobs.push_back(Box::new(job));
@@ -58,7 +58,7 @@ impl Workers {
         queue.threads += usize::from(more);
         drop(queue);
         self.0.work.notify_one();
-        // Without room for another thread the job waits for one of those that are there.
+        // Without room for another thread the job waits for one that runs.
         if more && self.spawn(Some(KEEP)).is_err() {
             self.0.queue().threads -= 1;
         }

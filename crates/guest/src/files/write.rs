@@ -11,8 +11,8 @@ use bytes::Bytes;
 use std::os::fd::BorrowedFd;
 use tonic::{Status, Streaming};
 
-/// An upload between two chunks. When the client goes away it is dropped here, on the thread that
-/// serves, and must be undone as the user.
+/// An upload between two chunks. When the client disconnects it is dropped here, on the thread that serves, and
+/// must be undone as the user.
 pub(crate) struct Waiting {
     files: Files,
     upload: Option<Upload>,

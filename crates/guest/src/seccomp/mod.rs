@@ -1,10 +1,10 @@
-//! The system call filter. PID 1 puts it on itself; every command inherits it and pays nothing.
+//! The system call filter. PID 1 installs it on itself; every command inherits it at no cost.
 //!
-//! It is a few filters. The first knows every call that a program may make and answers ENOSYS to all
-//! others, so that new kernels bring no new ways in and programs fall back as on an old kernel. The
-//! second answers EPERM to what is known and refused, another EPROTONOSUPPORT to sockets of seldom
-//! protocols, another success to what is ignored. A call passes only if all let it pass. The
-//! kernel remembers which calls always pass, so that the length of the lists costs nothing.
+//! It is a stack of filters. The first has every call that a program may make and answers ENOSYS to all others,
+//! so that new kernels bring no new attack surface and programs fall back as on an old kernel. The second answers
+//! EPERM to known calls that are refused, another EPROTONOSUPPORT to sockets of rare protocols, another success
+//! to calls that are ignored. A call passes only if all filters let it pass. The kernel caches which calls always
+//! pass, so that the length of the lists costs nothing.
 
 mod allowed;
 mod refused;
@@ -20,7 +20,7 @@ const ARCH: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
 const ARCH: TargetArch = TargetArch::aarch64;
 
-/// Puts the filter on this process, before it has a second thread.
+/// Installs the filter on this process, before it has a second thread.
 pub(crate) fn install(profile: Seccomp) -> Result<(), String> {
     for program in programs(profile).map_err(|e| format!("cannot build the filter: {e}"))? {
         seccompiler::apply_filter(&program).map_err(|e| format!("cannot set the filter: {e}"))?;
@@ -40,7 +40,7 @@ fn programs(profile: Seccomp) -> Result<[BpfProgram; 4], seccompiler::BackendErr
         let action = SeccompAction::Errno(errno.unsigned_abs());
         SeccompFilter::new(rules, allow.clone(), action, ARCH)?.try_into()
     };
-    // Where several answer, the kernel takes the answer of the one that was put on last.
+    // Where several filters return an error, the kernel takes that of the one installed last.
     Ok([
         known.try_into()?,
         answering(refused::ignored()?, 0)?,

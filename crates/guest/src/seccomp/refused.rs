@@ -1,4 +1,4 @@
-//! What user code asks for in vain. An empty list of conditions refuses a call always.
+//! System calls that user code is refused. An empty list of conditions refuses a call always.
 
 use super::{Rules, allowed::numbers};
 use atoll_types::Seccomp;
@@ -39,7 +39,7 @@ const NAMESPACE_FLAGS: [libc::c_int; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// Linux, 32-bit names, 2.6 names, no address randomisation (debuggers), and asking.
+/// Linux, 32-bit names, 2.6 names, no address randomisation (debuggers), and the query.
 const PERSONALITIES: [u64; 8] = [0x0, 0x8, 0x2_0000, 0x2_0008, 0x4_0000, 0x4_0008, 0x6_0000, 0xffff_ffff];
 
 const FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
@@ -64,7 +64,7 @@ fn all(conditions: impl IntoIterator<Item = (u8, SeccompCmpOp, u64)>) -> Result<
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-/// Calls of prlimit64 that set the limit of core files, and with what they do about the old one.
+/// Calls of prlimit64 that set the limit of core files, and whether they also request the old one.
 fn setting_core(old: Option<SeccompCmpOp>) -> Result<SeccompRule, BackendError> {
     // All of a pointer counts: one whose low half is zero is still one.
     let given = |index, op| SeccompCondition::new(index, Qword, op, 0);
@@ -86,7 +86,7 @@ pub(super) fn rules(profile: Seccomp) -> Result<Rules, BackendError> {
     rules.insert(libc::SYS_ioctl, DEVICE_CALLS.iter().map(device_call).collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_socket, sockets()?);
     rules.insert(libc::SYS_socketpair, sockets()?);
-    // With the old limit asked for as well it cannot be ignored; see `ignored`.
+    // A call that also requests the old limit cannot be ignored; see `ignored`.
     rules.insert(libc::SYS_prlimit64, vec![setting_core(Some(Ne))?]);
     if profile == Seccomp::Default {
         rules.insert(libc::SYS_chroot, Vec::new());
@@ -103,9 +103,9 @@ fn sockets() -> Result<Vec<SeccompRule>, BackendError> {
 }
 
 /// Sockets of the internet that are neither TCP, UDP, ICMP nor raw (which needs a capability): the transports
-/// that few programs use and whose code is the more seldom looked at. MPTCP, UDP-Lite, SCTP, DCCP. Of netlink all
-/// but the table of addresses and routes: programs that add users ask for the kernel's audit, take this error for
-/// a kernel without it and go on, where they would end with any other.
+/// that few programs use and whose code is reviewed less. MPTCP, UDP-Lite, SCTP, DCCP. Of netlink all but the
+/// table of addresses and routes: programs that add users open the kernel's audit socket, take this error for a
+/// kernel without it and continue, where they would end with any other.
 pub(super) fn transports() -> Result<Rules, BackendError> {
     const PROTOCOLS: [libc::c_int; 6] = [
         libc::IPPROTO_IP,

@@ -1,5 +1,5 @@
-//! Descriptors: reading, writing, renumbering, closing. They are plain numbers here, because after
-//! a fork nobody owns them and `Drop` must not run.
+//! Descriptors: reading, writing, renumbering, closing. They are plain numbers here, because after a fork no
+//! value owns them and `Drop` must not run.
 
 use super::check;
 use rustix::io::{Errno, Result};
@@ -8,8 +8,8 @@ use std::{ffi::CStr, os::fd::RawFd};
 /// Above every descriptor. gVisor reads the number as signed.
 const LAST: u32 = i32::MAX as u32;
 
-/// Marks every descriptor but the standard three close-on-exec. A kernel that knows no such range
-/// (gVisor's) is asked one by one.
+/// Marks every descriptor but the standard three close-on-exec. On a kernel that knows no such range (gVisor's),
+/// they are marked one by one.
 pub(crate) fn mark_close_on_exec() -> Result<()> {
     match close_range(3, LAST, libc::CLOSE_RANGE_CLOEXEC) {
         Err(Errno::INVAL | Errno::NOSYS) => {}
@@ -26,7 +26,7 @@ pub(crate) fn mark_close_on_exec() -> Result<()> {
 
 /// Closes the descriptors from `first` to `last`, or with flags only marks them.
 pub(crate) fn close_range(first: u32, last: u32, flags: u32) -> Result<()> {
-    // SAFETY: three numbers. What it closes is the caller's to answer for.
+    // SAFETY: three numbers. The caller owns the descriptors that it closes.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }).map(drop)
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn open_missing_stdio() -> Result<()> {
     }
 }
 
-/// Opens a path; the descriptor is not close-on-exec unless asked.
+/// Opens a path; the descriptor is close-on-exec only if the flags say so.
 pub(crate) fn open(path: &CStr, flags: libc::c_int) -> Result<RawFd> {
     open_at(libc::AT_FDCWD, path, flags)
 }
@@ -68,7 +68,7 @@ pub(crate) fn open_at(directory: RawFd, path: &CStr, flags: libc::c_int) -> Resu
 
 /// Closes a descriptor by number.
 pub(crate) fn close(fd: RawFd) -> Result<()> {
-    // SAFETY: a number. After fork the copies belong to nobody.
+    // SAFETY: a number. After fork no value owns the copies.
     check(unsafe { libc::syscall(libc::SYS_close, fd) }).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Two views of /proc: the one that everything inside sees, and PID 1's own. And what PID 1 sets there.
+//! Two views of /proc: the one that every command sees, and PID 1's own. And what PID 1 sets there.
 
 use super::check;
 use rustix::{
@@ -17,7 +17,7 @@ struct Attributes {
     userns: u64,
 }
 
-/// As everything inside sees it.
+/// As every command sees it.
 pub(crate) fn open_proc() -> Result<OwnedFd> {
     openat(CWD, c"/proc", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
@@ -27,7 +27,7 @@ pub(crate) fn guard_proc() -> Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let own = open_tree(CWD, c"/proc", flags)?;
     let attributes = Attributes { set: libc::MOUNT_ATTR_RDONLY, clear: 0, propagation: 0, userns: 0 };
-    // SAFETY: the path ends in NUL, the attributes live through the call and have the size that is told.
+    // SAFETY: the path ends in NUL, the attributes live through the call and have the size that is passed.
     check(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -38,8 +38,9 @@ pub(crate) fn guard_proc() -> Result<OwnedFd> {
             size_of::<Attributes>(),
         )
     })?;
-    // Shared memory goes with the processes that had it: it is the sandbox's memory, and what outlived all of
-    // them would leave PID 1 alone for the OOM killer. An old kernel lets only the host's root say so.
+    // Shared memory is freed with the last process that has it: it is the sandbox's memory, and if it outlived
+    // all of them PID 1 would be the OOM killer's only target. On an old kernel only the host's root may set
+    // this.
     if let Ok(file) =
         openat(&own, c"sys/kernel/shm_rmid_forced", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
     {

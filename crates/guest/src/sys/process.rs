@@ -4,7 +4,7 @@ use super::check;
 use rustix::io::Result;
 use std::{ffi::CStr, os::fd::RawFd};
 
-/// What `wait4` tells of one child.
+/// What `wait4` reports of one child.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Waited {
     pub(crate) pid: i32,
@@ -82,8 +82,8 @@ pub(crate) fn wait_any() -> Result<Option<Waited>> {
     }))
 }
 
-/// Sends a signal to a process, or with a negative number to a group. 0 and -1 are refused, because
-/// they would mean everybody.
+/// Sends a signal to a process, or with a negative number to a group. 0 and -1 are refused, because they would
+/// mean every process.
 pub(crate) fn kill(pid: i32, signal: i32) -> Result<()> {
     if matches!(pid, 0 | -1) {
         return Err(rustix::io::Errno::SRCH);
@@ -112,7 +112,7 @@ pub(crate) fn new_session() -> Result<()> {
 
 /// Makes a terminal that of this session, which has none and is led by this process.
 pub(crate) fn control_terminal(fd: RawFd) -> Result<()> {
-    // SAFETY: numbers; the last says that it is not taken from another session.
+    // SAFETY: numbers; the 0 means that it is not taken from another session.
     check(unsafe { libc::syscall(libc::SYS_ioctl, fd, libc::TIOCSCTTY, 0) }).map(drop)
 }
 
@@ -133,8 +133,8 @@ pub(crate) fn set_identity(uid: u32, gid: u32) -> Result<()> {
 /// Sets the identity by which the kernel judges this thread's file work, and checks that it took.
 pub(crate) fn set_file_identity(uid: u32, gid: u32) -> Result<()> {
     let set = |number, id: u32| {
-        // SAFETY: numbers. The call never fails and answers what it was before, so that asking
-        // for an id that cannot be shows what it is.
+        // SAFETY: numbers. The call never fails and returns the previous id, so a call with an invalid id returns
+        // the current one.
         unsafe {
             libc::syscall(number, id);
             libc::syscall(number, u32::MAX) as u32 == id

@@ -1,9 +1,9 @@
-//! A command's output on disk. Bytes of both streams go into one file in the order of their arrival;
-//! a second file holds, as numbers of eight bytes, the offsets where the stream changes. There are
-//! two streams, so each change goes to the other one, and an offset says all there is to say.
+//! A command's output on disk. Bytes of both streams go into one file in the order of their arrival; a second
+//! file holds, as numbers of eight bytes, the offsets where the stream changes. There are two streams, so each
+//! change goes to the other one, and an offset is all that needs storing.
 //!
-//! Files are made when the first byte comes, so a silent command costs none. What there is to read
-//! is in the command's record; nothing beyond it is ever looked at.
+//! Files are made when the first byte comes, so a silent command costs none. The command's record says how much
+//! there is to read; nothing beyond it is ever read.
 //!
 //! The spool lies outside of the sandbox's volume, and followers read it by offset at their own pace, so a
 //! slow reader slows neither the command nor PID 1.
@@ -31,7 +31,7 @@ pub(crate) struct Extent {
     /// Bytes that came and were kept, those freed since included.
     pub(crate) kept: u64,
     pub(crate) dropped: u64,
-    /// Bytes at the start that are no longer there: everybody has read them, or they made room for newer.
+    /// Bytes at the start that are no longer there: all followers have read them, or newer output replaced them.
     pub(crate) freed: u64,
     /// How often the stream changes within what is kept, and how many of these are freed.
     changes: u64,
@@ -51,7 +51,7 @@ impl Extent {
         if changes.is_multiple_of(2) { self.first } else { other(self.first) }
     }
 
-    /// How much room it takes.
+    /// How many bytes it takes on disk.
     pub(crate) fn room(&self) -> u64 {
         (self.kept - self.freed).saturating_add((self.changes - self.freed_changes) * 8)
     }

@@ -1,4 +1,4 @@
-//! One of those that read, from any offset.
+//! A reader of a spool, from any offset.
 
 use super::{Extent, SpoolDirectory, changes_name, data_name, read_change};
 use atoll_guest_proto::v1::Stream;

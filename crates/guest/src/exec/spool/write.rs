@@ -1,4 +1,4 @@
-//! The one that appends. Whatever goes wrong here drops output and never disturbs the command.
+//! The writer of a spool. An error here drops output and never disturbs the command.
 
 use super::{Extent, SpoolDirectory, changes_name, data_name, other, read_change};
 use atoll_guest_proto::v1::Stream;
@@ -16,12 +16,12 @@ const MOST_CHANGES: u64 = 1 << 20;
 const PIECE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// What goes when there is more than is kept.
+/// What is dropped when there is more than is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// What came last; it is counted as dropped.
+    /// The newest bytes are dropped and counted.
     Oldest,
-    /// What came first; offsets go on counting, and the first one that is there moves on.
+    /// The oldest bytes are freed; offsets continue, and the first that is left moves on.
     Newest,
 }
 
@@ -29,15 +29,15 @@ pub(crate) struct SpoolWriter {
     directory: SpoolDirectory,
     id: ExecId,
     limit: u64,
-    /// At most the limit: what there is room for beside others.
+    /// At most the limit: the command's share of the spool.
     share: u64,
     keep: Keep,
     data: Option<OwnedFd>,
     changes: Option<OwnedFd>,
     last: Option<Stream>,
     extent: Extent,
-    /// Of those that keep the oldest: once something was dropped, all that follows is, so that what is
-    /// kept has no hole.
+    /// Where the oldest are kept: once a byte was dropped, all later ones are, so that the stored output has no
+    /// hole.
     full: bool,
 }
 
@@ -62,14 +62,14 @@ impl SpoolWriter {
         self.extent
     }
 
-    /// Whether a reader that has come to `offset` must read on before more is kept for it.
+    /// Whether a reader at `offset` must read on before more is stored for it.
     pub(crate) fn is_full_for(&self, offset: u64) -> bool {
         let unread = self.extent.kept.saturating_sub(offset);
         let changes = self.extent.changes - self.extent.freed_changes;
         !self.full && (unread >= self.limit || changes >= MOST_CHANGES / 2)
     }
 
-    /// Keeps what fits of these bytes, or all of them in the place of older ones.
+    /// Stores what fits of these bytes, or all of them in the place of older ones.
     pub(crate) fn append(&mut self, stream: Stream, bytes: &[u8]) {
         match self.keep {
             Keep::Oldest => {
@@ -84,7 +84,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Keeps all of these bytes: somebody reads them, and what has been read will be freed.
+    /// Stores all of these bytes: a follower reads them, and what it has read will be freed.
     pub(crate) fn append_all(&mut self, stream: Stream, bytes: &[u8]) {
         match self.keep {
             Keep::Oldest => self.keep(stream, bytes, usize::MAX),
@@ -133,7 +133,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Counts bytes that could not be written. What was before them goes too: what is there has no hole.
+    /// Counts bytes that could not be written. Those before them are dropped too: the stored output has no hole.
     pub(super) fn lose(&mut self, length: usize) {
         punch(self.data.as_ref(), self.extent.freed, self.extent.kept);
         punch(self.changes.as_ref(), self.extent.freed_changes * 8, self.extent.changes * 8);
@@ -142,7 +142,7 @@ impl SpoolWriter {
         self.last = None;
     }
 
-    /// Says how much there is room for.
+    /// Sets the command's share of the spool.
     pub(crate) fn share(&mut self, bytes: u64) {
         self.share = bytes.min(self.limit);
         self.make_room();
