@@ -1,5 +1,5 @@
-//! What PID 1 is told when it starts. It travels in one environment variable, which PID 1 removes
-//! and which nobody inside can read, because PID 1 is not dumpable.
+//! PID 1's configuration. It is passed in one environment variable, which PID 1 removes and which no process
+//! inside can read, because PID 1 is not dumpable.
 
 use atoll_types::{Capability, Seccomp};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub enum Listen {
     },
 }
 
-/// Everything that PID 1 is told when it starts.
+/// PID 1's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestConfig {
     /// Where to listen.
@@ -33,8 +33,8 @@ pub struct GuestConfig {
     pub spool_fd: Option<i32>,
     /// The cgroup file that counts `oom_kill`, inherited as a descriptor.
     pub oom_fd: Option<i32>,
-    /// A file whose first eight bytes say for how many nanoseconds the sandbox stood still in all, inherited
-    /// as a descriptor. Little-endian.
+    /// A file whose first eight bytes say for how many nanoseconds the sandbox was paused in all, inherited as a
+    /// descriptor. Little-endian.
     #[serde(default)]
     pub clock_fd: Option<i32>,
     /// The user that commands run as.
@@ -57,13 +57,13 @@ pub struct GuestConfig {
     pub processes: u32,
     /// Most bytes of output kept for one command.
     pub output_limit: u64,
-    /// Most ended commands remembered; the oldest goes first.
+    /// Most ended commands that stay listed; the oldest is forgotten first.
     pub max_ended_execs: usize,
     /// What all output together may take; ended commands get half of it.
     #[serde(default = "spool_bytes")]
     pub spool_bytes: u64,
-    /// Whether PID 1, which then has CAP_SYS_ADMIN until it has done so, makes /proc read-only for everyone
-    /// but itself: nothing inside can then change what the OOM killer thinks of it or of PID 1.
+    /// Whether PID 1, which then has CAP_SYS_ADMIN until it has done so, makes /proc read-only for all processes
+    /// but itself: none of them can then change its own OOM score or PID 1's.
     #[serde(default)]
     pub guard_proc: bool,
 }

@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-/// What Hello calls it.
+/// Its name among the features in Hello.
 pub const FEATURE_DESCRIPTORS: &str = "descriptors";
 
 /// How such a connection begins, where a connection of calls begins with `PRI * HT`.
@@ -34,9 +34,9 @@ pub fn from_frame<M: Message + Default>(body: &[u8]) -> Option<M> {
     M::decode(body).ok()
 }
 
-/// The types, as `statfs` tells them, of file systems that hold no files of anybody's but are windows
-/// into the kernel: proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, bpf, configfs, mqueue,
-/// nsfs, pidfs, selinux, efivarfs, binfmt_misc, pstore, and the kernel's nameless objects.
+/// The types, as `statfs` reports them, of file systems that store no files but are interfaces of the kernel:
+/// proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, bpf, configfs, mqueue, nsfs, pidfs, selinux,
+/// efivarfs, binfmt_misc, pstore, and the kernel's nameless objects.
 pub const KERNEL_FILESYSTEMS: [u64; 17] = [
     0x9fa0,
     0x6265_6572,

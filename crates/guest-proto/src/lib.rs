@@ -1,5 +1,5 @@
-//! What the host and atoll-init say to each other: the gRPC messages, the configuration that PID 1
-//! is started with, and how an error travels in a status.
+//! The protocol between the host and atoll-init: the gRPC messages, the configuration that PID 1 is started with,
+//! and how an error is carried in a status.
 //!
 //! `gen/` is written from `proto/guest.proto` by this crate's test (`ATOLL_BLESS=1`), so that no
 //! build needs a protocol compiler.
@@ -29,7 +29,7 @@ pub const MAX_PROTOCOL: u32 = 1;
 
 /// Commands can have a terminal.
 pub const FEATURE_TERMINAL: &str = "terminal";
-/// PID 1 finds out whose a socket is.
+/// PID 1 finds the command that owns a socket.
 pub const FEATURE_SOCKETS: &str = "sockets";
 /// PID 1 has programs of its own.
 pub const FEATURE_TOOLS: &str = "tools";

@@ -1,8 +1,8 @@
-//! How an [`atoll_types::Error`] travels in a gRPC status, its code and field as metadata, and where there
-//! is no gRPC.
+//! How an [`atoll_types::Error`] is carried in a gRPC status, its code and field as metadata, and in a message
+//! where there is no gRPC.
 //!
-//! What comes back from a sandbox is hostile, so reading one never trusts: an unknown code becomes
-//! `internal`, and texts are cut.
+//! What a sandbox sends is hostile, so a status is never trusted: an unknown code becomes `internal`, and texts
+//! are cut.
 
 use crate::v1::Failure;
 use atoll_types::{Error, ErrorCode};
@@ -53,13 +53,13 @@ pub fn to_status(error: &Error) -> Status {
     status
 }
 
-/// Whether PID 1 said this itself, rather than the connection to it.
+/// Whether PID 1 sent this error itself, rather than the connection to it failing.
 #[must_use]
 pub fn is_spoken(status: &Status) -> bool {
     status.metadata().contains_key(CODE)
 }
 
-/// The error that a status carries, with nothing in it that could surprise a log or a caller.
+/// The error that a status carries, made safe for logs and callers.
 #[must_use]
 pub fn from_status(status: &Status) -> Error {
     let text = |key| status.metadata().get(key).and_then(|v| v.to_str().ok());
@@ -82,7 +82,7 @@ pub fn to_failure(error: &Error) -> Failure {
     }
 }
 
-/// The error that a message carries, as tame as [`from_status`] makes it.
+/// The error that a message carries, sanitised as by [`from_status`].
 #[must_use]
 pub fn from_failure(failure: &Failure) -> Error {
     let Failure { code, field, message } = failure;
