@@ -1,5 +1,5 @@
-//! Opening what lies below a folder without following a symbolic link on the way. The kernel walks in
-//! one call; where it cannot (an old one, gVisor's, a path too long for it) each name is opened by itself.
+//! Opening what lies below a folder without following a symbolic link on the way. The kernel walks in one call;
+//! where it cannot (an old one, gVisor's, a path too long for it) each name is opened by itself.
 
 use rustix::{
     fs::{Mode, OFlags, ResolveFlags, openat, openat2},
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 pub(crate) const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The kernel gives up when something is renamed on the way; a calm moment comes.
+/// The kernel fails with EAGAIN when a directory is renamed on the way; a retry succeeds.
 const TRIES: usize = 32;
 
 /// The names of a relative path.

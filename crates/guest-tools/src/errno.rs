@@ -3,7 +3,7 @@
 use atoll_types::{Error, ErrorCode};
 use rustix::io::Errno;
 
-/// The code that stands for this error number wherever a file is concerned.
+/// The code for this error number in file operations.
 #[must_use]
 pub fn code(errno: Errno) -> ErrorCode {
     match errno {
@@ -48,7 +48,7 @@ pub fn on_path(errno: Errno, field: &str) -> Error {
     Error::new(code, message).at(field)
 }
 
-/// The error for a failed call on something that the walk or the archive named.
+/// The error for a failed call on an entry that the walk or the archive named.
 pub(crate) fn on_name(errno: Errno, name: &[u8]) -> Error {
     Error::new(code(errno), format!("{}: {}", shown(name), text(errno)))
 }

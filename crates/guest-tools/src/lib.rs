@@ -2,9 +2,9 @@
 //! sandbox's user, so that it has the user's rights, counts against the sandbox's limits and ends like
 //! any other command.
 //!
-//! Without features this is what the host and the tools say to each other. `run` holds the tools;
-//! `archive` the part of them that the command line shares: packing a folder, and unpacking an archive
-//! of which nothing is trusted. Nothing here is asynchronous and nothing here is unsafe.
+//! Without features this is the protocol between the host and the tools. `run` holds the tools; `archive` the
+//! part of them that the command line shares: packing a folder, and unpacking an archive that is not trusted.
+//! Nothing here is asynchronous and nothing here is unsafe.
 
 #[cfg(feature = "archive")]
 pub mod archive;

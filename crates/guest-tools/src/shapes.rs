@@ -1,5 +1,5 @@
-//! Requests and answers, as JSON. The host checks a request before it sends it, and the tool checks it
-//! again; an answer is one line for each thing found, and the host believes none of it.
+//! Requests and answers, as JSON. The host checks a request before it sends it, and the tool checks it again; an
+//! answer is one line for each result, and the host trusts none of it.
 
 use atoll_types::{Error, ErrorCode, Result};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ const MOST_CONTEXT: u32 = 10;
 const LARGEST_FILE: u64 = 64 << 20;
 const LONGEST_PATTERN: usize = 8 << 10;
 
-/// Which kinds of entries are wanted.
+/// Which kinds of entries to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -29,7 +29,7 @@ pub enum KindFilter {
     Any,
 }
 
-/// What a name stands for.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -233,15 +233,15 @@ pub struct Unpacked {
 pub enum EventKind {
     /// Everything is watched from here on.
     Ready,
-    /// It was not there.
+    /// It did not exist before.
     Created,
     /// Its bytes changed.
     Modified,
-    /// It is not there any more.
+    /// It no longer exists.
     Deleted,
-    /// It has another name: `to`.
+    /// It was renamed to `to`.
     Renamed,
-    /// More happened than could be told; look again.
+    /// More happened than could be reported; the client must list the folder again.
     Overflow,
     /// This folder, and perhaps others, cannot be watched: there are too many.
     Limit,
@@ -259,12 +259,12 @@ pub struct WatchEvent {
     /// The new name of what was renamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// What it is. Of what is gone only folders are told from files.
+    /// Its type. A deleted entry is reported only as a folder or a file.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<EntryKind>,
 }
 
-/// Refuses what cannot be a path.
+/// Refuses a text that cannot be a path.
 pub fn checked_path(field: &str, path: &str) -> Result<()> {
     if path.is_empty() || path.len() > LONGEST_PATH || path.contains('\0') {
         return Err(Error::invalid(field, format!("{field} must be 1 to {LONGEST_PATH} bytes without NUL")));
@@ -292,7 +292,7 @@ fn checked_pattern(field: &str, pattern: Option<&str>) -> Result<()> {
 }
 
 impl Find {
-    /// Refuses what cannot be right.
+    /// Refuses an invalid request.
     pub fn check(&self) -> Result<()> {
         checked_path("path", &self.path)?;
         checked_pattern("pattern", self.pattern.as_deref())?;
@@ -302,7 +302,7 @@ impl Find {
 }
 
 impl Grep {
-    /// Refuses what cannot be right.
+    /// Refuses an invalid request.
     pub fn check(&self) -> Result<()> {
         checked_path("path", &self.path)?;
         checked_pattern("pattern", Some(&self.pattern))?;
@@ -315,7 +315,7 @@ impl Grep {
 }
 
 impl Pack {
-    /// Refuses what cannot be right.
+    /// Refuses an invalid request.
     pub fn check(&self) -> Result<()> {
         checked_path("path", &self.path)?;
         match &self.prefix {
@@ -329,14 +329,14 @@ impl Pack {
 }
 
 impl Unpack {
-    /// Refuses what cannot be right.
+    /// Refuses an invalid request.
     pub fn check(&self) -> Result<()> {
         checked_path("path", &self.path)
     }
 }
 
 impl Watch {
-    /// Refuses what cannot be right.
+    /// Refuses an invalid request.
     pub fn check(&self) -> Result<()> {
         checked_path("path", &self.path)
     }

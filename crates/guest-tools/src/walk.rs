@@ -1,5 +1,5 @@
-//! A walk over a folder and all below it, in the order of names, folder by folder. Symbolic links are
-//! told and never followed. No descriptor is held between steps, and only names wait in memory.
+//! A walk over a folder and all below it, in the order of names, folder by folder. Symbolic links are reported
+//! and never followed. No descriptor is held between steps, and only names wait in memory.
 
 use crate::beneath;
 use rustix::{
@@ -8,7 +8,7 @@ use rustix::{
 };
 use std::os::fd::OwnedFd;
 
-/// Names of one folder, and names that wait in all; what is beyond is left out, and said so.
+/// Names of one folder, and names that wait in all; further ones are left out, and the answer is marked so.
 const MOST_NAMES: usize = 250_000;
 const MOST_WAITING: usize = 1_000_000;
 
@@ -77,7 +77,7 @@ impl Walk {
         &self.top
     }
 
-    /// Does not go into the folder that was told last.
+    /// Does not go into the folder that was reported last.
     #[cfg(feature = "run")]
     pub(crate) fn stay_out(&mut self) {
         self.enter = None;
@@ -107,7 +107,7 @@ impl Walk {
                     }
                     return Some(item);
                 }
-                // It went meanwhile.
+                // It was removed meanwhile.
                 Err(Errno::NOENT) => {}
                 Err(errno) => self.note(path, errno),
             }

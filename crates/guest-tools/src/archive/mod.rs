@@ -1,6 +1,5 @@
-//! Folders as tar archives, in both directions. An archive that comes in is hostile, whichever side
-//! unpacks it: nothing is written outside of the folder, nothing is written through a link, and no file
-//! appears half.
+//! Folders as tar archives, in both directions. An incoming archive is hostile, whichever side unpacks it:
+//! nothing is written outside of the folder, nothing is written through a link, and no file appears half-written.
 
 mod pack;
 mod read;

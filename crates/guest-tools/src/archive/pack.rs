@@ -1,5 +1,6 @@
-//! A folder, or one file, into an archive: files, folders and symbolic links as they are; sockets, FIFOs
-//! and devices are left out. What cannot be read fails, so that an archive is never less than it seems.
+//! Packs a folder, or one file, into an archive: files, folders and symbolic links as they are; sockets, FIFOs
+//! and devices are left out. A file that cannot be read fails the whole archive, so that none is silently
+//! incomplete.
 
 use super::write::{About, Archive};
 use crate::{
@@ -92,7 +93,7 @@ fn pack_item(walk: &Walk, item: &Item, prefix: &[u8], archive: &mut Archive<impl
                 let about = About { kind: EntryType::Symlink, stat: &item.stat, size: 0 };
                 archive.head(&name, target.to_bytes(), &about).map_err(broken)
             }
-            // It went, or became something else, meanwhile.
+            // It was removed or replaced meanwhile.
             Err(Errno::NOENT | Errno::INVAL) => Ok(()),
             Err(e) => Err(failed(e)),
         },

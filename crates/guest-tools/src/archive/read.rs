@@ -1,5 +1,5 @@
-//! Entries as they come out of an archive, which nobody vouches for: every length is bounded, a header
-//! must be whole, and an archive without its end mark has broken off.
+//! Reads the entries of an archive, which is not trusted: every length is bounded, a header must be complete, and
+//! an archive without its end mark is an error.
 
 use super::BLOCK;
 use crate::errno::shown;
@@ -21,7 +21,7 @@ pub(super) struct Entry {
 
 pub(super) struct Entries<R: Read> {
     input: R,
-    /// Bytes of the present entry, and of its padding, that were not read yet.
+    /// Bytes of the current entry, and of its padding, that were not read yet.
     body: u64,
     padding: u64,
 }
@@ -39,7 +39,7 @@ pub(super) fn wrong(message: impl Into<String>) -> Error {
     Error::invalid("body", message)
 }
 
-/// What a read that failed means.
+/// The error for a failed read.
 pub(super) fn broke_off(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => wrong("the archive broke off"),
@@ -69,7 +69,7 @@ impl<R: Read> Entries<R> {
                 EntryType::GNULongName => extensions.name = Some(self.text(size)?),
                 EntryType::GNULongLink => extensions.target = Some(self.text(size)?),
                 EntryType::XHeader => self.extend(size, &mut extensions)?,
-                // What holds for all entries is nothing that we keep.
+                // Records for all entries are ignored.
                 EntryType::XGlobalHeader => {}
                 EntryType::GNUSparse => return Err(wrong("sparse entries are not supported")),
                 kind => return self.entry(&header, kind, size, extensions).map(Some),
@@ -90,7 +90,7 @@ impl<R: Read> Entries<R> {
         let no_number = |what| wrong(format!("the {what} of {} is no number", shown(&name)));
         let mode = header.mode().map_err(|_| no_number("mode"))?;
         let seconds = header.mtime().map_err(|_| no_number("time"))?;
-        // Some archives give a link the size of what it leads to, without its bytes.
+        // Some archives give a link the size of its target, without its bytes.
         let holds = matches!(kind, EntryType::Regular | EntryType::Continuous) || !kind_is_known(kind);
         let size = if holds { real.unwrap_or(size) } else { 0 };
         self.begin(size)?;
@@ -149,7 +149,7 @@ impl<R: Read> Entries<R> {
         Ok(())
     }
 
-    /// Reads what is left, so that whoever sends it is not cut off.
+    /// Reads what is left, so that the sender can finish.
     pub(super) fn drain(mut self) {
         let _ = io::copy(&mut self.input, &mut io::sink());
     }
@@ -190,7 +190,7 @@ fn check(header: &Header) -> Result<()> {
     if header.cksum().ok() == Some(sum) { Ok(()) } else { Err(wrong("this is not a tar archive")) }
 }
 
-/// The bytes of the present entry.
+/// The bytes of the current entry.
 impl<R: Read> Read for Entries<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.body).unwrap_or(usize::MAX).min(buffer.len());

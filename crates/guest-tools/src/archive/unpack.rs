@@ -1,8 +1,8 @@
-//! An archive into a folder. Each name is walked from the folder without following a link; a file is
-//! written under a name of ours and gets its own when all of it is there.
+//! Unpacks an archive into a folder. Each name is walked from the folder without following a link; a file is
+//! written under a temporary name and gets its own when it is complete.
 //!
-//! Folders that were there keep their mode and time; those made here get theirs last, so that a
-//! read-only folder can still be filled.
+//! Folders that existed before keep their mode and time; those made here get theirs last, so that a read-only
+//! folder can still be filled.
 
 use super::read::{Entries, Entry, broke_off, wrong};
 use crate::{
@@ -29,14 +29,14 @@ use tar::EntryType;
 pub enum Links {
     /// All; none is followed.
     Any,
-    /// Those that stay in the folder, whatever other links there are; others are left out and told.
+    /// Those that stay in the folder, whatever other links there are; others are left out and reported.
     Inside,
 }
 
 const LONGEST_NAME: usize = 4096;
 /// Folders whose mode and time are set at the end.
 const MOST_FOLDERS: usize = 1_000_000;
-/// Names of what was left out that are told.
+/// Names of left-out entries that are reported.
 const MOST_TOLD: usize = 100;
 
 struct Made {
@@ -54,13 +54,13 @@ struct Unpacker<'a> {
     made: Vec<Made>,
     /// The folder that the last entry was in.
     last: Option<(Vec<u8>, OwnedFd)>,
-    /// Names of ours: what another one left behind is never met.
+    /// For temporary names: they never collide with what an earlier unpack left behind.
     random: u64,
     serial: u64,
 }
 
-/// Unpacks into an open folder. One that is `new` gets its mode and time from the archive. `done` counts as it goes and holds when this fails; `left_out` gets the
-/// links that were not made.
+/// Unpacks into an open folder. One that is `new` gets its mode and time from the archive. `done` counts as it
+/// goes and is valid when this fails; `left_out` gets the links that were not made.
 pub fn unpack(
     folder: &OwnedFd,
     new: bool,
@@ -240,7 +240,7 @@ impl Unpacker<'_> {
         let (parent, name) = split(path);
         let above = self.open_folder(parent)?;
         self.make(&above, name, path, entry.mode, Some(entry.mtime))?;
-        // Something that is no folder may have the name.
+        // A file or link may have the name.
         openat(&above, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()).map(drop).map_err(failed(path))
     }
 
@@ -287,19 +287,19 @@ impl Unpacker<'_> {
         futimens(file, &times(entry.mtime)).map_err(failed(path))
     }
 
-    /// Puts what `make` makes under a name of ours in the place of whatever has the name.
+    /// Lets `make` create an entry under a temporary name, then renames it over whatever has the name.
     fn place(&mut self, path: &[u8], make: impl FnOnce(&OwnedFd, &str) -> Result<()>) -> Result<()> {
         let (parent, name) = split(path);
         let above = self.open_folder(parent)?;
         let temporary = self.temporary();
         make(&above, &temporary)?;
         let renamed = renameat(&above, &temporary, &above, name);
-        // Two links to one file are left alone by a rename, the one of ours too.
+        // A rename between two links to one file does nothing, so the temporary one is still there.
         let _ = unlinkat(&above, &temporary, AtFlags::empty());
         renamed.map_err(failed(path))
     }
 
-    /// Whether a link is made; one that is not is told.
+    /// Whether a link is made; one that is not is reported.
     fn keeps(&mut self, path: &[u8], entry: &Entry) -> bool {
         let kept = self.links == Links::Any || stays(path, &entry.target);
         if !kept && self.left_out.len() < MOST_TOLD {
@@ -328,7 +328,7 @@ impl Unpacker<'_> {
         let refused = || wrong(format!("{} is a hard link to no file of the archive", shown(path)));
         let from = beneath::open(self.folder, parent, FOLDER).map_err(|_| refused())?;
         let stat = statat(&from, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|_| refused())?;
-        // A link to a symbolic link would be another one, in another place.
+        // A hard link to a symbolic link would be the same link in another place, with another target.
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(refused());
         }
@@ -346,7 +346,7 @@ impl Unpacker<'_> {
                 fchmod(fd.as_fd(), permissions(mode))
             });
             match set {
-                // User code may have taken it away meanwhile.
+                // User code may have removed it meanwhile.
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(e) => result = Err(failed(&path)(e)),
             }

@@ -69,8 +69,8 @@ impl<W: Write> Archive<W> {
         self.out.write_all(header.as_bytes())
     }
 
-    /// Writes exactly `size` bytes: a file that shrank meanwhile is filled up with zeroes, one that grew is
-    /// cut, so that the archive stays one.
+    /// Writes exactly `size` bytes: a file that shrank meanwhile is filled up with zeroes, one that grew is cut,
+    /// so that the archive stays valid.
     pub(super) fn body(&mut self, file: &mut impl Read, size: u64) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         let mut left = size;

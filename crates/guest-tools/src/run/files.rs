@@ -17,7 +17,7 @@ use std::{
     io::{self, BufWriter, Read, Write},
 };
 
-/// Longer than the server lets an upload stand still: a server that is gone leaves no tool behind.
+/// Longer than the server lets an upload stall: a server that is gone leaves no tool behind.
 const STILL: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 
 pub(super) fn pack(request: &Pack) -> Result<()> {
@@ -57,7 +57,7 @@ pub(super) fn unpack(request: &Unpack) -> Result<()> {
     writeln!(io::stdout(), "{line}").map_err(|e| Error::new(ErrorCode::Unavailable, e.to_string()))
 }
 
-/// Stdin, which fails when nothing comes for long.
+/// Stdin, which fails when no byte comes for long.
 struct Steady;
 
 impl Read for Steady {

@@ -38,7 +38,7 @@ fn milliseconds(stat: &Stat) -> i64 {
     stat.st_mtime.saturating_mul(1000).saturating_add(nanoseconds / 1_000_000)
 }
 
-/// Tells each entry until `tell` has no room for more.
+/// Passes each entry to `tell` until that has no room for more.
 fn find(request: &Find, mut tell: impl FnMut(Found) -> Result<bool>) -> Result<End> {
     request.check()?;
     let pattern = request.pattern.as_deref().map(|p| Glob::new("pattern", p)).transpose()?;
@@ -60,7 +60,7 @@ fn find(request: &Find, mut tell: impl FnMut(Found) -> Result<bool>) -> Result<E
         }
         count += 1;
     }
-    // A folder that cannot be read at all is no empty one.
+    // A folder that cannot be read at all must not look empty.
     if count == 0
         && let Some((path, errno)) = walk.unreadable.first()
         && path.is_empty()

@@ -1,5 +1,5 @@
-//! Globs: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any folders. A glob becomes a regular expression, which
-//! takes linear time whatever somebody writes. With a slash in it, it is about the whole path.
+//! Globs: `*`, `?`, `[a-z]`, `{a,b}` and `**` for any folders. A glob becomes a regular expression, which takes
+//! linear time whatever the user writes. A glob with a slash matches the whole path.
 
 use atoll_types::{Error, Result};
 use regex::{Regex, RegexBuilder};
@@ -23,7 +23,7 @@ impl Glob {
         Ok(Self { regex, whole_path: pattern.contains('/') })
     }
 
-    /// Whether an entry is meant, by its path below the folder that is searched.
+    /// Whether an entry matches, by its path below the folder that is searched.
     pub(super) fn matches(&self, path: &[u8], name: &[u8]) -> bool {
         self.regex.is_match(&String::from_utf8_lossy(if self.whole_path { path } else { name }))
     }

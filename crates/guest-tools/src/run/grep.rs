@@ -1,5 +1,5 @@
-//! `grep`: lines that match, in the order of their files. The expression takes linear time whatever
-//! somebody writes; what it compiles to is bounded, and so is every file, line and answer.
+//! `grep`: lines that match, in the order of their files. The expression takes linear time whatever the user
+//! writes; the size it compiles to is bounded, and so is every file, line and answer.
 
 use super::{
     find::is_hidden,
@@ -22,7 +22,7 @@ use rustix::{
 use std::{fs::File, io::Read, os::fd::OwnedFd};
 
 const LARGEST_PROGRAM: usize = 1 << 20;
-/// Bytes of a line that are told.
+/// Bytes of a line that are reported.
 const LONGEST_TEXT: usize = 2 << 10;
 
 pub(super) fn run(request: &Grep) -> Result<()> {
@@ -41,13 +41,13 @@ fn compile(request: &Grep) -> Result<Regex> {
         .build()
         .map_err(|e| {
             let text = e.to_string();
-            // The last line says what; those before it draw an arrow.
+            // The last line has the message; those before it draw an arrow.
             let what = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
             Error::invalid("pattern", format!("pattern is no regular expression: {what}"))
         })
 }
 
-/// Tells each match until `tell` has no room for more.
+/// Passes each match to `tell` until that has no room for more.
 fn grep(request: &Grep, tell: impl FnMut(Match) -> Result<bool>) -> Result<End> {
     request.check()?;
     let regex = compile(request)?;
@@ -158,7 +158,7 @@ fn characters(bytes: &[u8]) -> u64 {
     String::from_utf8_lossy(bytes).chars().count() as u64
 }
 
-/// A line as it is told: without its end, cut, and with bytes that are no text replaced.
+/// A line as it is reported: without its end, cut, and with bytes that are not UTF-8 replaced.
 fn text(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut end = line.len().min(LONGEST_TEXT);

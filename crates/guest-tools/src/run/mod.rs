@@ -1,5 +1,5 @@
-//! The tools, as PID 1 starts them: one request, an answer on stdout, or an error as one line of JSON on
-//! stderr. They run as the user and may do what the user may; nothing here is a boundary.
+//! The tools, as PID 1 starts them: one request, an answer on stdout, or an error as one line of JSON on stderr.
+//! They run as the user and have the user's rights; nothing here is a security boundary.
 
 mod files;
 mod find;

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter, Stdout, Write};
 /// Stdout as lines of JSON.
 pub(super) struct Lines {
     out: BufWriter<Stdout>,
-    /// Bytes that may still come, beside the last line.
+    /// Bytes that may still be written, beside the last line.
     room: usize,
 }
 

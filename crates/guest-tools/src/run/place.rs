@@ -1,4 +1,4 @@
-//! Where a request points, and how what is found there is called.
+//! Where a request's path points, and the paths of results.
 
 use crate::errno::on_path;
 use atoll_types::Result;
@@ -19,14 +19,14 @@ pub(super) fn absolute(path: &str) -> String {
     if whole.is_empty() { "/".into() } else { whole }
 }
 
-/// Opens what a request names, whatever it is.
+/// Opens the path of a request, whatever its type.
 pub(super) fn open(path: &str, flags: OFlags) -> Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     openat(CWD, path, flags, Mode::empty()).map_err(|e| on_path(e, "path"))
 }
 
-/// What lies below an absolute path, as a caller may ask for it again: relative to /workspace where it is
-/// there, else absolute. Bytes that are no text are replaced.
+/// The path of a result, as a caller may use it again: relative to /workspace where it is below that, else
+/// absolute. Bytes that are not UTF-8 are replaced.
 pub(super) fn told(top: &str, below: &[u8]) -> String {
     let below = String::from_utf8_lossy(below);
     let slash = if top.ends_with('/') || below.is_empty() { "" } else { "/" };

@@ -1,8 +1,8 @@
-//! `watch`: what happens in a folder, by inotify. A folder is watched before it is read, so what is made
-//! in it meanwhile is told; once, although both may find it.
+//! `watch`: reports what happens in a folder, by inotify. A folder is watched before it is read, so an entry that
+//! is made in it meanwhile is reported; once, although both may find it.
 //!
-//! It ends when its stdin does, or when nothing came there for long: the server sends a byte now and
-//! then, so that one that is gone leaves no watch behind.
+//! The tool ends when its stdin does, or when no byte came there for long: the server sends a byte now and then,
+//! so that a server that is gone leaves no watch behind.
 
 use super::{
     find::kind_of,
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const MOST_REMEMBERED: usize = 50_000;
 /// Events that are written at once.
 const BATCH: usize = 512;
-/// Events that are taken before others get a turn.
+/// Events that are read before stdin and the waiting changes are checked.
 const TURN: usize = 4096;
 
 const WANTED: WatchFlags = WatchFlags::CREATE
@@ -67,7 +67,7 @@ fn watch(
 ) -> Result<()> {
     request.check()?;
     let top = absolute(&request.path);
-    // Not held: the kernel tells of its end only when nobody has it open.
+    // Not held: the kernel reports the folder's deletion only when no process has it open.
     open(&top, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let failed = |e| Error::new(code(e), format!("cannot watch: {}", text(e)));
     let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(failed)?;
@@ -113,11 +113,11 @@ struct Watcher<F> {
     /// The folders that are watched, by their numbers, and their paths below the top.
     folders: BTreeMap<i32, Vec<u8>>,
     limited: bool,
-    /// What was found in new folders and told; the kernel may still tell of it too.
+    /// Entries that were found in new folders and reported; the kernel may still report them too.
     found: BTreeSet<Vec<u8>>,
     modified: BTreeSet<Vec<u8>>,
     moves: Vec<Move>,
-    /// Since when something waits to be told.
+    /// Since when a change waits to be reported.
     since: Option<Instant>,
     queue: Vec<WatchEvent>,
     over: bool,
@@ -173,13 +173,13 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         self.flush()
     }
 
-    /// Takes what the kernel has to tell.
+    /// Reads the kernel's events.
     fn take(&mut self) -> Result<()> {
         let mut taken = 0;
         while taken < TURN {
             let events = self.read();
             if events.is_empty() {
-                // All that was under way when a folder was read has been told by now.
+                // All events from while a folder was read have been handled by now.
                 self.found.clear();
                 break;
             }
@@ -246,7 +246,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
             && let Some(at) = self.moves.iter().position(|m| m.cookie == cookie)
         {
             let Move { path: from, .. } = self.moves.remove(at);
-            // An upload became whole.
+            // An upload was completed.
             if is_unfinished(&from) && !is_folder {
                 return if self.found.remove(&path) { Ok(()) } else { self.created(&path, kind) };
             }
@@ -294,7 +294,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         statat(CWD, self.whole(path), AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| kind_of(&stat))
     }
 
-    /// Tells what has waited.
+    /// Reports the changes that have waited.
     fn settle(&mut self) -> Result<()> {
         self.since = None;
         for path in std::mem::take(&mut self.modified) {
@@ -313,7 +313,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         self.queue(EventKind::Modified, Some(path), None, Some(EntryKind::File))
     }
 
-    /// Something comes of a name whose former bearer is on the move: it went first.
+    /// An event for a name that a pending move has left: the move is reported first.
     fn settle_move(&mut self, path: &[u8]) -> Result<()> {
         match self.moves.iter().position(|half| half.path == path) {
             Some(at) => {
@@ -352,7 +352,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
         Ok(())
     }
 
-    /// Watches a folder and, where asked, all below it; tells what is in it, where that is new.
+    /// Watches a folder and, if recursive, all below it; reports what is in it, if the folder is new.
     fn enter(&mut self, path: &[u8], new: bool) -> Result<()> {
         if !self.recursive {
             return Ok(());
@@ -365,7 +365,7 @@ impl<F: FnMut(&[WatchEvent]) -> Result<()>> Watcher<F> {
             match self.add(&path) {
                 Ok(()) => {}
                 Err(Errno::NOSPC | Errno::NOMEM) => return self.limit(&path),
-                // Gone, or none that the user may read.
+                // Removed, or not readable by the user.
                 Err(_) => continue,
             }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

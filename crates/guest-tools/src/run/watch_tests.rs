@@ -115,7 +115,7 @@ fn deep_folders_are_told_once_however_they_come() {
     fs::write(top.path().join("end"), "").unwrap();
     let mut seen = running.until("Created end");
     seen.pop();
-    // What lies deep may come after what was made later beside it.
+    // Events from deep folders may come after later ones beside them.
     while seen.len() < 250 {
         seen.push(running.next());
     }
