@@ -1,12 +1,12 @@
 //! Live interpreters that keep their variables. In every sandbox that uses them runs one *kernel manager*, a
-//! program of atoll-init's own that PID 1 starts as an ordinary command of the sandbox's user. It starts
-//! an interpreter for each kernel, gives it cells one after another, keeps the time, bounds the output,
-//! and remembers the last answers. The host speaks to it over its stdin and stdout, a JSON line for each
-//! thing said ([`shapes`]); it outlives the server as any command does.
+//! program of atoll-init's own that PID 1 starts as an ordinary command of the sandbox's user. It starts an
+//! interpreter for each kernel, gives it cells one after another, enforces timeouts, bounds the output, and
+//! stores the last answers. The host talks to it over its stdin and stdout, one JSON line for each message
+//! ([`shapes`]); it outlives the server as any command does.
 //!
-//! Without features this is what both sides say. `run` holds the kernel manager and the drivers, which is what
-//! runs inside each interpreter. The kernel manager has no rights that the user's own code has not, and the host
-//! believes none of what it says.
+//! Without features this is the protocol of both sides. `run` holds the kernel manager and the drivers, which run
+//! inside each interpreter. The kernel manager has no rights that the user's own code has not, and the host
+//! trusts none of its messages.
 
 #[cfg(feature = "run")]
 pub mod run;

@@ -1,5 +1,5 @@
 //! Requests and lines, as JSON. The host checks a request before it sends it and the kernel manager checks it
-//! again; the host bounds every line and believes none of it.
+//! again; the host bounds every line and trusts none of it.
 //!
 //! A request carries a `tag` that its one answer repeats. Tags are chosen at random, so that a server
 //! that comes later is not confused by answers to an earlier one. Cells and kernels have ids chosen by the
@@ -20,7 +20,7 @@ pub const MOST_CHECKPOINTS: usize = 16;
 /// Most cells that wait for one kernel.
 pub const MOST_QUEUED: usize = 256;
 
-/// What a kernel speaks.
+/// The language of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -67,9 +67,9 @@ impl FromStr for Language {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OutputLimits {
-    /// Of what it prints.
+    /// Of its stdout.
     pub stdout: u32,
-    /// Of what it complains.
+    /// Of its stderr.
     pub stderr: u32,
     /// Of its value.
     pub result: u32,
@@ -97,30 +97,30 @@ impl Default for OutputLimits {
     }
 }
 
-/// What the host says.
+/// A message of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Repeated by the answer.
     pub tag: ExecId,
-    /// What is wanted.
+    /// The request.
     pub ask: RequestKind,
 }
 
-/// What the host wants.
+/// The kinds of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RequestKind {
-    /// A kernel. Answered by [`Answer::Kernel`] when its interpreter is ready.
+    /// Starts a kernel. Answered by [`Answer::Kernel`] when its interpreter is ready.
     Start(Start),
-    /// A cell. Answered by [`Answer::Queued`] at once; its events follow, the last of them `ended`.
+    /// Runs a cell. Answered by [`Answer::Queued`] at once; its events follow, the last of them `ended`.
     Execute(Execute),
-    /// The events of a cell from its beginning, whoever asked for it; as for `Execute`.
+    /// The events of a cell from its beginning, whichever request started it; as for `Execute`.
     Follow {
         /// Which.
         cell: CellId,
     },
-    /// Ends the running cell; what waits behind it goes on. [`Answer::Done`].
+    /// Ends the running cell; those that wait behind it still run. [`Answer::Done`].
     Interrupt {
         /// Which.
         kernel: KernelId,
@@ -132,8 +132,8 @@ pub enum RequestKind {
         /// Which.
         kernel: KernelId,
     },
-    /// How the text before a cursor could go on, and whether it is a whole piece of code. Refused while the
-    /// kernel works. [`Answer::Completion`].
+    /// Completions of the text before a cursor, and whether it is a complete piece of code. Refused while the
+    /// kernel is busy. [`Answer::Completion`].
     Complete {
         /// Where.
         kernel: KernelId,
@@ -147,7 +147,7 @@ pub enum RequestKind {
     },
     /// [`Answer::Kernels`].
     List,
-    /// Remembers the interpreter as it is. Waits for its turn among the cells. [`Answer::Checkpoint`].
+    /// Saves the interpreter's state. Queued among the cells. [`Answer::Checkpoint`].
     Checkpoint {
         /// Whose.
         kernel: KernelId,
@@ -156,8 +156,7 @@ pub enum RequestKind {
         /// For people.
         name: String,
     },
-    /// Puts the interpreter back as it was. The running cell is ended, those that wait are too.
-    /// [`Answer::Kernel`].
+    /// Restores the interpreter's state. The running cell and the waiting ones are ended. [`Answer::Kernel`].
     Rollback {
         /// Whose.
         kernel: KernelId,
@@ -173,8 +172,8 @@ pub enum RequestKind {
     },
     /// A second kernel that begins with everything that the first has now. [`Answer::Kernel`].
     Fork(Fork),
-    /// Replaces what the sandbox's variables are, for kernels that start afterwards and, where the
-    /// language can, for those that run. Answered by [`Answer::Done`].
+    /// Replaces the sandbox's variables, for kernels that start afterwards and, where the language can, for those
+    /// that run. Answered by [`Answer::Done`].
     Configure {
         /// Over those that the kernel manager itself was started with.
         variables: BTreeMap<String, String>,
@@ -187,9 +186,9 @@ pub enum RequestKind {
 pub struct Start {
     /// Chosen by the host.
     pub kernel: KernelId,
-    /// What it speaks.
+    /// Its language.
     pub language: Language,
-    /// The one that is used where none is named; where there is one already, that one is the answer,
+    /// The kernel that is used where a request names none; where there is one already, that one is the answer,
     /// whatever its state.
     pub default: bool,
     /// Absolute, or relative to /workspace; empty: /workspace.
@@ -222,13 +221,13 @@ pub struct Execute {
 pub struct Fork {
     /// From which.
     pub kernel: KernelId,
-    /// Not as it is now but as it was then.
+    /// From this checkpoint instead of the current state.
     pub checkpoint: Option<CheckpointId>,
     /// The new one.
     pub new: KernelId,
 }
 
-/// What the kernel manager says.
+/// A message of the kernel manager.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
@@ -236,10 +235,10 @@ pub enum Line {
     Answer {
         /// Of which.
         tag: ExecId,
-        /// What came of it.
+        /// The result.
         result: std::result::Result<Answer, Error>,
     },
-    /// Something of a cell.
+    /// An event of a cell.
     Event {
         /// Of which.
         cell: CellId,
@@ -248,7 +247,7 @@ pub enum Line {
     },
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -258,33 +257,33 @@ pub enum Answer {
     Kernels(Vec<KernelInfo>),
     /// A checkpoint was made.
     Checkpoint(CheckpointInfo),
-    /// How a text could go on.
+    /// Completions of a text.
     Completion(Completion),
     /// A cell waits, runs or has run.
     Queued {
         /// Whether it was known before.
         joined: bool,
     },
-    /// It is done.
+    /// The request succeeded.
     Done,
 }
 
-/// Most ways in which a text could go on.
+/// Most completions of a text.
 pub const MOST_MATCHES: usize = 1000;
 
-/// How a text could go on.
+/// Completions of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Completion {
     /// The end of the text that each match replaces.
     pub prefix: String,
-    /// What could stand there, in order.
+    /// The completions, in order.
     pub matches: Vec<String>,
-    /// Whether the text is a whole piece of code.
+    /// Whether the text is a complete piece of code.
     pub status: CodeStatus,
 }
 
-/// Whether a text is a whole piece of code.
+/// Whether a text is a complete piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CodeStatus {
@@ -292,14 +291,14 @@ pub enum CodeStatus {
     Complete,
     /// More lines have to follow.
     Incomplete,
-    /// No line that follows can make it right.
+    /// No further line can make it valid.
     Invalid,
-    /// The interpreter cannot tell.
+    /// The interpreter cannot decide.
     #[default]
     Unknown,
 }
 
-/// How a kernel is.
+/// The state of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -316,11 +315,11 @@ pub enum KernelStatus {
 pub struct KernelInfo {
     /// Its id.
     pub kernel: KernelId,
-    /// What it speaks.
+    /// Its language.
     pub language: Language,
-    /// Whether it is the one that is used where none is named.
+    /// Whether it is the one that is used where a request names none.
     pub default: bool,
-    /// How it is.
+    /// Its state.
     pub status: KernelStatus,
     /// What it is, for people: `Python 3.11.2, IPython 8.5.0`.
     pub interpreter: String,
@@ -334,15 +333,15 @@ pub struct KernelInfo {
     pub running: Option<CellId>,
     /// How many wait.
     pub queued: u32,
-    /// How its last interpreter ended, when it is dead. Whether memory was the reason, the host knows.
+    /// How its last interpreter ended, when it is dead. Only the host knows whether the OOM killer ended it.
     pub death: Option<Death>,
-    /// What can be returned to, the oldest first.
+    /// Its checkpoints, the oldest first.
     pub checkpoints: Vec<CheckpointInfo>,
     /// The kernel that it was forked from.
     pub parent: Option<KernelId>,
-    /// When it was asked for.
+    /// When the request to start it came.
     pub started_unix_ms: u64,
-    /// When last something was done with it.
+    /// When it was last used.
     pub active_unix_ms: u64,
 }
 
@@ -362,29 +361,29 @@ pub struct CheckpointInfo {
     pub threads_lost: u32,
 }
 
-/// Something of a cell.
+/// An event of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CellEvent {
-    /// Its turn has come.
+    /// It began to run.
     Began {
         /// Which cell of its kernel it is.
         execution_count: u64,
     },
-    /// It printed.
+    /// It printed a text.
     Output {
         /// Where.
         stream: CellStream,
         /// What; whole characters.
         text: String,
     },
-    /// It showed something.
+    /// It displayed an output.
     Display(Display),
     /// It has ended; the last event.
     Ended(Box<CellReport>),
 }
 
-/// Where a cell prints.
+/// The streams of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -393,7 +392,7 @@ pub enum CellStream {
     Stderr,
 }
 
-/// Something to look at or listen to.
+/// A display output: an image, a chart, audio, a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Display {
@@ -404,14 +403,14 @@ pub struct Display {
     pub data: String,
 }
 
-/// What went wrong in a cell.
+/// The error of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellError {
     /// The language's own name of it; or `TIMEOUT`, `INTERRUPTED`, `KERNEL_DIED`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it says.
+    /// Its message.
     pub message: String,
     /// Where it happened.
     pub traceback: Option<String>,
@@ -423,25 +422,25 @@ pub struct CellError {
 pub struct CellReport {
     /// Where it ran.
     pub kernel: KernelId,
-    /// Whether nothing went wrong.
+    /// Whether it ended without an error.
     pub success: bool,
-    /// What it printed.
+    /// Its stdout.
     pub stdout: String,
-    /// What it complained.
+    /// Its stderr.
     pub stderr: String,
     /// Its value, by MIME type; `text/plain` is always among them.
     pub result: Option<BTreeMap<String, String>>,
-    /// What went wrong.
+    /// Its error.
     pub error: Option<CellError>,
-    /// What it showed.
+    /// Its display outputs.
     pub display_outputs: Vec<Display>,
     /// Which cell of its kernel it was.
     pub execution_count: u64,
     /// How long it ran.
     pub duration_us: u64,
-    /// Its time was up.
+    /// Its timeout was reached.
     pub timed_out: bool,
-    /// Somebody ended it.
+    /// A request interrupted it.
     pub interrupted: bool,
     /// The interpreter was lost with it, and all variables: it died, or would not be interrupted.
     pub state_lost: bool,
@@ -449,7 +448,7 @@ pub struct CellReport {
     pub restarted: bool,
     /// How the interpreter ended.
     pub death: Option<Death>,
-    /// Whether some of its output is missing; a notice stands where.
+    /// Whether some of its output is missing; a notice is in its place.
     pub truncated: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The cell that runs: what it has printed and shown, how long it may go on, and its report at the end.
+//! The running cell: what it has printed and displayed, the time it has left, and its report at the end.
 
 use super::{
     countdown::Countdown,
@@ -20,7 +20,7 @@ use std::{
 
 /// The longest name of an error, in characters.
 const LONGEST_KIND: u32 = 200;
-/// All of a report's texts are within this, however it is asked for: one line holds them.
+/// All of a report's texts are within this, whatever limits the request sets: one line holds them.
 const MOST_TEXT: u32 = 150_000;
 const MOST_DISPLAYS_BYTES: usize = 12 << 20;
 
@@ -73,7 +73,7 @@ impl Running {
         }
     }
 
-    /// It printed.
+    /// It printed these bytes.
     pub(super) fn print(&mut self, out: &Out, stream: CellStream, bytes: &[u8]) {
         let text = self.text(stream).add(bytes);
         self.say(out, stream, text);
@@ -92,7 +92,7 @@ impl Running {
         }
     }
 
-    /// It showed something, as data or in a file.
+    /// It displayed an output, as data or in a file.
     pub(super) fn show(&mut self, out: &Out, mime: String, data: Option<String>, file: Option<&str>) {
         let most = self.limits.display_bytes as usize;
         if self.shown >= self.limits.displays {
@@ -125,7 +125,7 @@ impl Running {
         self.record.add(out, CellEvent::Display(display));
     }
 
-    /// The driver says that it is done.
+    /// The driver reports that it is done.
     pub(super) fn done(
         mut self,
         out: &Out,
@@ -175,7 +175,7 @@ impl Running {
         CellError { kind: "TIMEOUT".into(), message, traceback: error.and_then(|e| e.traceback) }
     }
 
-    /// What holds whichever way it ended.
+    /// The part of the report that is the same however it ended.
     fn report(&mut self, out: &Out) -> CellReport {
         for stream in [CellStream::Stdout, CellStream::Stderr] {
             let rest = self.text(stream).finish();
@@ -298,7 +298,7 @@ fn seconds(time: Duration) -> String {
 
 /// A file that a driver wrote, as text or base64; it is removed. Its size, where it is too large or no file.
 fn read_file(path: &str, most: usize, text: bool) -> Result<String, usize> {
-    // Without waiting: it may be anything that the user could put there.
+    // Without blocking: the user's code may have put a file of any type there.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| 0_usize)?;
     let file = std::fs::File::from(file);

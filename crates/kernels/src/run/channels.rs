@@ -32,14 +32,14 @@ impl Source {
         Ok(Self { pipe: Receiver::from_owned_fd(pipe)?, closed: Cell::new(false) })
     }
 
-    /// Waits until there is something to read; for ever where nothing can come any more.
+    /// Waits until there is something to read; for ever where the other end is closed.
     pub(super) async fn readable(&self) {
         if self.closed.get() || self.pipe.readable().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Reads what is there, if the runtime has seen that something is.
+    /// Reads what is there, if the runtime has reported the pipe readable.
     pub(super) fn read<'a>(&self, buffer: &'a mut [u8]) -> &'a [u8] {
         let result = self.pipe.try_read(buffer);
         self.took(result, buffer)
@@ -153,7 +153,7 @@ impl Channels {
         }
     }
 
-    /// Writes as much of a request as there is room for. None when nobody can read it any more.
+    /// Writes as much of a request as there is room for. None when no process can read it any more.
     pub(super) fn write(&self, bytes: &[u8]) -> Option<usize> {
         match self.requests.try_write(bytes) {
             Ok(length) => Some(length),
@@ -162,7 +162,7 @@ impl Channels {
         }
     }
 
-    /// Takes away whatever is on the way in either direction, of an interpreter that is gone.
+    /// Discards what is in the pipes in either direction, of an interpreter that is gone.
     pub(super) fn clear(&self) {
         for source in [&self.stdout, &self.stderr, &self.events] {
             source.drain(|_| {});
@@ -170,7 +170,7 @@ impl Channels {
         let Some(ForkEnds { requests_theirs, .. }) = &self.fork else { return };
         let mut buffer = vec![0; READ];
         let mut left = ioctl_fionread(requests_theirs).unwrap_or(0).min(LARGEST_PIPE);
-        // Nobody else reads now, so so much is there, and reading does not wait.
+        // No other process reads now, so this many bytes are there, and reading does not block.
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(READ).min(READ);
             match rustix::io::read(requests_theirs, &mut buffer[..most]) {
@@ -181,7 +181,7 @@ impl Channels {
         self.clear_socket();
     }
 
-    /// Descriptors that nobody has taken.
+    /// Discards descriptors that no interpreter has received.
     fn clear_socket(&self) {
         let Some(ForkEnds { socket_theirs, .. }) = &self.fork else { return };
         let mut byte = [0; 16];

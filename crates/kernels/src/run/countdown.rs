@@ -1,5 +1,5 @@
-//! Time that is left, counted in short ticks. A sandbox that stands still loses at most one of them, so that
-//! the time of its pause counts for nobody.
+//! Remaining time, counted in short ticks. A pause of the sandbox costs at most one tick, so that time spent
+//! paused does not count towards timeouts.
 
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

@@ -1,5 +1,5 @@
-//! What drivers say. Whatever runs in an interpreter can say it too, so that all of it is checked and
-//! none of it believed beyond the interpreter's own affairs.
+//! The events of drivers. User code in an interpreter can forge any of them, so all are checked, and none is
+//! trusted beyond its own interpreter.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ pub(super) struct Lengths {
     pub(super) traceback: u64,
 }
 
-/// What went wrong in a cell, as the language puts it.
+/// The error of a cell, as the language reports it.
 #[derive(Debug, Deserialize)]
 pub(super) struct DriverError {
     #[serde(rename = "type")]

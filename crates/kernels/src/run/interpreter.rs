@@ -1,4 +1,4 @@
-//! A running interpreter: its process, its pipes, and what is on the way to it.
+//! A running interpreter: its process, its pipes, and the requests that are still to be written to it.
 
 use super::{
     channels::{Channels, InterpreterEnds},
@@ -27,16 +27,16 @@ pub(super) struct LiveInterpreter {
     pub(super) pid: Option<i32>,
     pub(super) channels: Rc<Channels>,
     lines: LineBuffer,
-    /// The variables that it was started with or told since.
+    /// The variables that it was started with or was sent since.
     pub(super) environment: Variables,
-    /// What is on its way to the driver.
+    /// Bytes that are still to be written to the driver.
     unsent: Vec<u8>,
     sent: usize,
     language: Language,
 }
 
 impl LiveInterpreter {
-    /// One whose process is there, or will be.
+    /// An interpreter whose process exists already, or is being forked.
     pub(super) fn adopt(
         language: Language,
         pid: Option<i32>,
@@ -49,7 +49,7 @@ impl LiveInterpreter {
         live
     }
 
-    /// Starts one; it is told its driver as it reads.
+    /// Starts one; its driver is written to its pipe as it reads.
     pub(super) fn spawn(language: Language, directory: &Path, environment: Variables) -> Result<Self> {
         let path = environment.get("PATH").map_or("", String::as_str);
         let interpreter = language.interpreter(path)?;
@@ -64,7 +64,7 @@ impl LiveInterpreter {
         Ok(live)
     }
 
-    /// The lines of its driver that are whole with these bytes. One that is too long is passed over.
+    /// The lines of its driver that these bytes complete. One that is too long is skipped.
     pub(super) fn heard(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.lines.push(bytes);
         let mut whole = Vec::new();
@@ -76,7 +76,7 @@ impl LiveInterpreter {
         whole
     }
 
-    /// Puts a request on its way.
+    /// Queues a request.
     pub(super) fn send(&mut self, request: Vec<u8>) {
         if self.has_unsent() {
             self.unsent.extend_from_slice(&request);
@@ -96,14 +96,14 @@ impl LiveInterpreter {
             match self.channels.write(rest) {
                 Some(0) => return,
                 Some(length) => self.sent += length,
-                // Its end will be seen by itself.
+                // The reaper reports its end.
                 None => break,
             }
         }
         (self.unsent, self.sent) = (Vec::new(), 0);
     }
 
-    /// Makes its variables those that are wanted.
+    /// Sends the changes that make its variables the wanted ones.
     pub(super) fn tell_variables(&mut self, wanted: Variables) {
         let set: Variables = wanted
             .iter()
@@ -118,7 +118,7 @@ impl LiveInterpreter {
         }
     }
 
-    /// Interrupts what it does and what that has started.
+    /// Interrupts it and the processes that it has started.
     pub(super) fn interrupt(&self) {
         let Some(pid) = self.pid else { return };
         let group = Pid::from_raw(pid).and_then(|pid| getpgid(Some(pid)).ok());
@@ -129,7 +129,7 @@ impl LiveInterpreter {
         }
     }
 
-    /// One that was forked is still in the group of the one that it came from.
+    /// A forked interpreter is still in the process group of its parent.
     pub(super) fn take_group(&self) {
         if let Some(pid) = self.pid.and_then(Pid::from_raw) {
             let _ = setpgid(Some(pid), Some(pid));
@@ -158,12 +158,12 @@ fn start(
         .stderr(stderr)
         .fd_mappings(mappings)
         .map_err(std::io::Error::other)?;
-    // Its end is the reaper's, so nothing of it is kept here but its number.
+    // The reaper waits for it, so only its pid is kept here.
     let child = command.spawn()?;
     i32::try_from(child.id()).map_err(std::io::Error::other)
 }
 
-/// Why there is no further process.
+/// The error when no further process can be started.
 pub(super) fn refused(error: &std::io::Error) -> Error {
     let limit = |message| Error::new(ErrorCode::LimitExceeded, message);
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {

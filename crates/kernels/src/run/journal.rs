@@ -1,10 +1,9 @@
-//! What is known of cells: those that wait or run, and the last that have ended, for those who ask again.
+//! The record of cells: those that wait or run, and the last that have ended, for requests that repeat or follow
+//! one.
 //!
-//! A cell is kept as the events that it made. Its report holds what they do not, and is put together when it
-//! is told.
+//! A cell is stored as its events. Its report holds what they do not, and is assembled when it is sent.
 //!
-//! The last 64 ended cells are kept, or 16 MiB of them, so that a cell can be followed later and asked for
-//! again.
+//! The last 64 ended cells are kept, or 16 MiB of them, so that a cell can be followed or requested again later.
 
 use super::out::Out;
 use crate::{CellEvent, CellReport, CellStream};
@@ -15,7 +14,7 @@ use std::{
     rc::Rc,
 };
 
-/// Ended cells that are remembered.
+/// Ended cells that are kept.
 const MOST_ENDED: usize = 64;
 const MOST_BYTES: usize = 16 << 20;
 /// Output of one kind is put together up to this, so that many small pieces cost little.
@@ -25,7 +24,7 @@ const PIECE: usize = 32 << 10;
 pub(super) struct Record {
     pub(super) id: CellId,
     pub(super) kernel: KernelId,
-    /// Whether its events are told as they come.
+    /// Whether its events are sent as they come.
     streaming: Cell<bool>,
     began: Cell<Option<u64>>,
     events: RefCell<Vec<CellEvent>>,
@@ -48,7 +47,7 @@ impl Record {
         self.report.borrow().is_some()
     }
 
-    /// Its turn has come.
+    /// It begins to run.
     pub(super) fn begin(&self, out: &Out, execution_count: u64) {
         self.began.set(Some(execution_count));
         if self.streaming.get() {
@@ -56,7 +55,7 @@ impl Record {
         }
     }
 
-    /// It printed or showed something.
+    /// It printed or displayed an output.
     pub(super) fn add(&self, out: &Out, event: CellEvent) {
         if self.streaming.get() {
             out.tell(self.id, event.clone());
@@ -148,14 +147,14 @@ impl Journal {
         self.cells.borrow_mut().remove(&id);
     }
 
-    /// It has ended: told, and remembered for a while.
+    /// It has ended: the report is sent, and kept for a while.
     pub(super) fn end(&self, out: &Out, record: &Record, report: CellReport) {
         *record.report.borrow_mut() = Some(report);
         record.replay(out, false);
         let mut ended = self.ended.borrow_mut();
         ended.push_back((record.id, record.bytes()));
         let mut bytes: usize = ended.iter().map(|(_, bytes)| bytes).sum();
-        // The last one stays whatever its size: somebody may just be asking for it.
+        // The last one stays whatever its size: a request for it may be on its way.
         while ended.len() > 1 && (ended.len() > MOST_ENDED || bytes > MOST_BYTES) {
             if let Some((oldest, size)) = ended.pop_front() {
                 bytes -= size;

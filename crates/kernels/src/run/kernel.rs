@@ -1,5 +1,5 @@
-//! One kernel: a task that owns its interpreter, its queue and its clock. Whatever happens to a kernel happens
-//! here, one thing after another; others send orders and read the picture that it keeps of itself.
+//! One kernel: a task that owns its interpreter, its queue and its clock. Only this task changes the kernel, one
+//! step after another; other tasks send it orders and read the view that it publishes.
 
 use super::{
     cell::Running,
@@ -23,19 +23,19 @@ use std::{
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// How long an interpreter may take to begin. R on a machine that does much else takes long.
+/// How long an interpreter may take to start. R on a busy machine takes long.
 const START: Duration = Duration::from_secs(120);
 /// How long a checkpoint or a fork may take.
 pub(super) const COPY: Duration = Duration::from_secs(30);
 /// How long an interpreter whose pipes are closed may take to end.
 const ENDING: Duration = Duration::from_secs(2);
-/// How much of what is printed between two cells is kept for the next.
+/// How much output between two cells is kept for the next.
 const BETWEEN: usize = 64 << 10;
-/// Characters of what an interpreter complained that never began.
+/// Characters of stderr of an interpreter that never started.
 const COMPLAINT: usize = 2000;
 const LONGEST_NAME: usize = 200;
 
-/// What others want of a kernel.
+/// An order to a kernel's task.
 pub(super) enum Control {
     Execute {
         tag: ExecId,
@@ -74,7 +74,7 @@ pub(super) enum Control {
         checkpoint: Option<CheckpointId>,
         new: KernelId,
     },
-    /// To be told when it is ready.
+    /// Answers when it is ready.
     Wait {
         tag: ExecId,
     },
@@ -84,7 +84,7 @@ pub(super) enum Control {
     End,
 }
 
-/// What waits for its turn.
+/// What is queued.
 pub(super) enum Order {
     Cell { execute: Box<Execute>, record: Rc<Record> },
     Checkpoint { tag: ExecId, checkpoint: CheckpointId, name: String },
@@ -102,7 +102,7 @@ pub(super) enum KernelState {
     Restoring { tag: ExecId, checkpoint: CheckpointId, countdown: Countdown },
 }
 
-/// An interpreter as it was, in a process that waits.
+/// An interpreter's saved state, as a process that waits.
 pub(super) struct Checkpoint {
     pub(super) info: CheckpointInfo,
     pub(super) process: Process,
@@ -110,7 +110,7 @@ pub(super) struct Checkpoint {
     pub(super) environment: Variables,
 }
 
-/// What others may know of a kernel.
+/// What other tasks may read of a kernel.
 pub(super) struct KernelView {
     pub(super) info: RefCell<KernelInfo>,
     /// The processes that wait as checkpoints.
@@ -134,7 +134,7 @@ pub(super) struct Kernel {
     pub(super) live: Option<LiveInterpreter>,
     pub(super) doing: KernelState,
     pub(super) queue: VecDeque<Order>,
-    /// Who waits until it is ready.
+    /// The requests that wait until it is ready.
     pub(super) waiters: Vec<ExecId>,
     pub(super) checkpoints: Vec<Checkpoint>,
     /// Whether an interpreter of it was ever ready; until then there is no kernel to keep.
@@ -157,7 +157,7 @@ enum Next {
     TimeUp,
 }
 
-/// Whether a kernel goes on.
+/// Whether a kernel's task continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoopExit {
     On,
@@ -165,7 +165,7 @@ pub(super) enum LoopExit {
 }
 
 impl Kernel {
-    /// A kernel without an interpreter; whoever asked waits for it.
+    /// A kernel without an interpreter; the request that started it waits for it.
     pub(super) fn new(manager: Rc<KernelManager>, info: KernelInfo, plan: Plan, waiter: ExecId) -> Self {
         let (sender, control) = unbounded_channel();
         let id = info.kernel;
@@ -195,7 +195,8 @@ impl Kernel {
         while going == LoopExit::On {
             self.begin_next();
             self.publish();
-            // Whoever prints waits here until the host's side has taken some of what was printed before.
+            // The kernel stops reading its interpreter's output here until the host has taken some of the earlier
+            // output.
             self.manager.out.room().await;
             going = match self.next().await {
                 Next::Control(control) => self.orders(control).await,
@@ -225,7 +226,7 @@ impl Kernel {
         }
     }
 
-    /// Orders that came when it was over.
+    /// Orders that came when it had ended.
     pub(super) fn left_over(&mut self) -> Option<Control> {
         self.control.close();
         self.control.try_recv().ok()
@@ -237,7 +238,7 @@ impl Kernel {
         self.last_id
     }
 
-    /// What its interpreter's variables are to be.
+    /// The variables that its interpreter is to have.
     pub(super) fn wanted_variables(&self) -> Variables {
         let mut all = self.manager.variables();
         all.extend(self.plan.variables.clone());
@@ -245,24 +246,24 @@ impl Kernel {
         all
     }
 
-    /// Starts an interpreter; that it is ready, or not, comes later.
+    /// Starts an interpreter; whether it gets ready is reported later.
     pub(super) fn start(&mut self) -> Result<()> {
         self.doing = KernelState::Nothing;
         self.variables_changed = false;
         self.between = Default::default();
-        // What is left here is of interpreters whose numbers may be given again.
+        // Reports that are left here are of earlier interpreters, whose pids may be reused.
         while self.ended.1.try_recv().is_ok() {}
         let live = LiveInterpreter::spawn(self.plan.language, &self.plan.directory, self.wanted_variables())?;
         self.begin_with(live, 0);
         Ok(())
     }
 
-    /// Takes an interpreter that begins now.
+    /// Takes over an interpreter that starts now.
     pub(super) fn begin_with(&mut self, live: LiveInterpreter, execution_count: u64) {
         if let Some(pid) = live.pid {
             self.manager.reaper.tell(pid, &self.ended.0);
         }
-        // A copy is made at once or not at all.
+        // A fork is made at once or not at all.
         let time = if live.pid.is_some() { START } else { COPY };
         self.live = Some(live);
         self.doing = KernelState::Starting { countdown: Countdown::new(time) };
@@ -302,7 +303,7 @@ impl Kernel {
         held.extend_from_slice(&bytes[..room]);
     }
 
-    /// Takes what was printed before now.
+    /// Reads the output that was printed before now.
     pub(super) fn drain(&mut self) {
         let Some(live) = &self.live else { return };
         let channels = live.channels.clone();
@@ -322,7 +323,7 @@ impl Kernel {
         if closed { self.lost_events().await } else { LoopExit::On }
     }
 
-    /// Its driver can say nothing any more, so nobody can use it. Most likely it is just ending.
+    /// Its driver's event pipe is closed, so it cannot be used. Most likely it is just ending.
     async fn lost_events(&mut self) -> LoopExit {
         let pid = self.live.as_ref().and_then(|live| live.pid);
         if pid.is_none() {
@@ -345,7 +346,7 @@ impl Kernel {
         LoopExit::On
     }
 
-    /// Keeps the picture that others see.
+    /// Publishes the view that other tasks read.
     pub(super) fn publish(&mut self) {
         let running = match &self.doing {
             KernelState::Cell(running) => Some(running.record.id),
@@ -380,7 +381,7 @@ impl Kernel {
         self.picture.info.borrow_mut().active_unix_ms = now_ms().unsigned_abs();
     }
 
-    /// All processes that are known, and which of this kernel's are to be left alone.
+    /// All known processes, and which of this kernel's are to be spared.
     pub(super) fn known(&mut self, spare_checkpoints: bool) -> Known {
         self.publish();
         let mut known = self.manager.known();
@@ -394,7 +395,7 @@ impl Kernel {
         self.manager.out.answer(tag, result);
     }
 
-    /// It is ready: whoever waits is told.
+    /// It is ready: the waiting requests are answered.
     pub(super) fn is_ready(&mut self, interpreter: &str) {
         self.doing = KernelState::Nothing;
         self.was_ready = true;
@@ -411,7 +412,7 @@ impl Kernel {
         }
     }
 
-    /// It will not be ready: whoever waits is told why.
+    /// It will not be ready: the waiting requests are answered with the error.
     pub(super) fn fail_waiters(&mut self, error: &Error) -> LoopExit {
         for tag in std::mem::take(&mut self.waiters) {
             self.answer(tag, Err(error.clone()));
@@ -419,7 +420,7 @@ impl Kernel {
         if self.was_ready { LoopExit::On } else { LoopExit::Gone }
     }
 
-    /// Why an interpreter ended that never was ready.
+    /// The error for an interpreter that ended before it was ready.
     pub(super) fn start_error(&self, reason: &str) -> Error {
         let said = String::from_utf8_lossy(&self.between[1]);
         let said: Vec<char> = said.trim().chars().collect();
@@ -428,7 +429,7 @@ impl Kernel {
         Error::new(ErrorCode::ExecFailed, message)
     }
 
-    /// Whether there is room in the queue, and somebody to work on it.
+    /// Whether there is room in the queue, and an interpreter to work on it.
     pub(super) fn may_queue(&self) -> Result<()> {
         if self.live.is_none() && !matches!(self.doing, KernelState::Restoring { .. }) {
             let death = self.picture.info.borrow().death.clone().unwrap_or_else(Death::lost);
@@ -457,7 +458,7 @@ async fn writable(channels: Option<&Channels>) {
     }
 }
 
-/// Waits until the time of what is done is up.
+/// Waits until the current operation times out.
 async fn time_up(doing: &mut KernelState) {
     let countdown = match doing {
         KernelState::Nothing => std::future::pending().await,

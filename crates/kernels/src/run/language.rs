@@ -1,4 +1,4 @@
-//! What is particular to each language: its program, how its driver gets into it, and how it is spoken to.
+//! What differs between languages: the program, how its driver is loaded, and the form of its requests.
 
 use crate::Language;
 use atoll_types::{Error, ErrorCode, Result};
@@ -67,7 +67,7 @@ impl Language {
         }
     }
 
-    /// What its interpreter is told first.
+    /// What is written to its interpreter first.
     pub(super) fn driver(self) -> Vec<u8> {
         let text = match self {
             Self::Python => PYTHON,
@@ -105,7 +105,7 @@ impl Language {
         Error::new(ErrorCode::Unsupported, message).at("language")
     }
 
-    /// Refuses code that its driver cannot be told.
+    /// Refuses code that cannot be passed to its driver.
     pub(super) fn check(self, code: &str) -> Result<()> {
         let by_length = matches!(self, Self::R | Self::Bash);
         if by_length && code.contains('\0') {
@@ -119,7 +119,7 @@ impl Language {
         self.about_code("execute", id, code)
     }
 
-    /// A request to say how a text could go on.
+    /// A request for completions.
     pub(super) fn complete(self, id: u64, code: &str) -> Vec<u8> {
         self.about_code("complete", id, code)
     }
@@ -150,7 +150,7 @@ impl Language {
         format!("variables 0 {}\n{entries}", entries.len()).into_bytes()
     }
 
-    /// A request of an operation that has nothing but an id.
+    /// A request that has only an id.
     pub(super) fn plain(op: &str, id: u64) -> Vec<u8> {
         line(&serde_json::json!({ "op": op, "id": id }))
     }

@@ -1,5 +1,5 @@
-//! All kernels of a sandbox, and what is asked of them. A request is checked here, and done by the task of the
-//! kernel that it is about.
+//! All kernels of a sandbox, and the requests to them. A request is checked here, and carried out by the task of
+//! its kernel.
 
 use super::{
     interpreter::{LiveInterpreter, Variables},
@@ -23,13 +23,13 @@ pub(super) struct KernelManager {
     pub(super) out: Out,
     pub(super) journal: Journal,
     pub(super) reaper: Rc<Reaper>,
-    /// Whether what interpreters leave behind comes to us.
+    /// Whether the kernel manager adopts orphans of its interpreters.
     adopts: bool,
     /// The oldest first.
     kernels: RefCell<Vec<(KernelId, Rc<KernelView>)>>,
     /// Those that the kernel manager was started with.
     own_variables: Variables,
-    /// Over them, what the host has said since.
+    /// On top of them, those that the host has set since.
     variables: RefCell<Variables>,
 }
 
@@ -53,7 +53,7 @@ impl KernelManager {
         all
     }
 
-    /// The processes that are known, and whose they are.
+    /// The known processes, and the kernel that owns each.
     pub(super) fn known(&self) -> Known {
         let mut known = Known { adopts: self.adopts, ..Known::default() };
         for (id, picture) in self.kernels.borrow().iter() {
@@ -64,7 +64,7 @@ impl KernelManager {
         known
     }
 
-    /// Does what a request wants, or sees that it is done. Its answer may come later.
+    /// Carries out a request, or passes it to a kernel's task. Its answer may come later.
     pub(super) fn ask(self: &Rc<Self>, request: Request) {
         let Request { tag, ask } = request;
         let done = match ask {
@@ -126,7 +126,7 @@ impl KernelManager {
         let info = KernelInfo { default, ..new_info(kernel, language) };
         let plan = Plan { language, directory, variables };
         let mut kernel = Kernel::new(self.clone(), info, plan, tag);
-        // What cannot start is no kernel at all.
+        // A kernel that cannot start is not registered.
         kernel.start()?;
         self.keep(kernel);
         Ok(())
@@ -145,7 +145,7 @@ impl KernelManager {
         tokio::task::spawn_local(kernel.run());
     }
 
-    /// A kernel that begins with what another one has.
+    /// A kernel that begins with the state of another.
     pub(super) fn adopt(
         self: &Rc<Self>,
         from: &Kernel,
@@ -154,7 +154,7 @@ impl KernelManager {
         live: LiveInterpreter,
         count: u64,
     ) {
-        // It was asked for twice before it was there; dropped, the second copy ends.
+        // The fork was requested twice before it existed; dropped, the second copy ends.
         let again = if self.is_fork_of(new, from.id) {
             self.send(new, Control::Wait { tag })
         } else {
@@ -191,7 +191,7 @@ impl KernelManager {
     fn execute(&self, tag: ExecId, execute: Execute) -> Result<()> {
         if let Some(record) = self.journal.find(execute.cell) {
             self.out.answer(tag, Ok(Answer::Queued { joined: true }));
-            // One that is not followed tells its end when it comes.
+            // A cell that is not streamed sends only its end, when it comes.
             if execute.stream || record.has_ended() {
                 record.replay(&self.out, execute.stream);
             }
@@ -228,7 +228,7 @@ impl KernelManager {
 
     fn fork(&self, tag: ExecId, fork: Fork) -> Result<()> {
         let Fork { kernel, checkpoint, new } = fork;
-        // Asked again: what was made then is the answer.
+        // A repeated request: the existing fork is the answer.
         if self.is_fork_of(new, kernel) {
             return self.send(new, Control::Wait { tag });
         }

@@ -1,9 +1,9 @@
-//! The kernel manager: the program that keeps a sandbox's live interpreters. PID 1 starts it as a command of the user's
-//! (`atoll-init tool kernels`), with the sandbox's variables. Requests come on stdin and what it says goes to
-//! stdout, a line of JSON each; the end of its stdin is its end and that of all kernels.
+//! The kernel manager: the program that keeps a sandbox's live interpreters. PID 1 starts it as a command of the
+//! user's (`atoll-init tool kernels`), with the sandbox's variables. Requests come on stdin and its messages go
+//! to stdout, a line of JSON each; it ends, with all kernels, when its stdin does.
 //!
-//! One thread; a task for each kernel, one that writes, one that waits for processes. Whatever comes from an
-//! interpreter is hostile: nothing here panics, waits for ever, or grows without bound because of it.
+//! One thread; a task for each kernel, one that writes, one that waits for processes. All input from an
+//! interpreter is hostile: it must not make the kernel manager panic, wait for ever, or grow without bound.
 
 mod cell;
 mod channels;
@@ -40,7 +40,7 @@ pub const NAME: &str = "kernels";
 
 const READ: usize = 64 << 10;
 
-/// Runs the kernel manager and returns its exit code. There is nothing to say to it in advance.
+/// Runs the kernel manager and returns its exit code. It takes no request as an argument.
 #[must_use]
 pub fn main(_request: &str) -> u8 {
     match run() {
@@ -53,7 +53,7 @@ pub fn main(_request: &str) -> u8 {
 }
 
 fn run() -> std::io::Result<()> {
-    // What interpreters leave behind comes to us, so that it can be found and ended.
+    // Orphans of interpreters become children of the kernel manager, so that it can find and kill them.
     let adopts = rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = LocalSet::new();
@@ -106,7 +106,7 @@ async fn read_requests(manager: &Rc<KernelManager>) -> std::io::Result<()> {
     }
 }
 
-/// Says something on stderr; where nobody hears it, nobody does.
+/// Writes a line to stderr; a failure to do so is ignored.
 fn complain(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "atoll-init: kernels: {what}");
 }

@@ -1,4 +1,4 @@
-//! What others want of a kernel, as soon as it is said.
+//! Orders to a kernel's task, which it handles as soon as they come.
 
 use super::{
     cell::{Stop, dropped},
@@ -82,10 +82,10 @@ impl Kernel {
         self.answer(tag, Ok(Answer::Done));
     }
 
-    /// Asks the driver how a text could go on; a kernel that works answers no such question.
+    /// Requests completions from the driver; a busy kernel refuses.
     fn complete(&mut self, tag: ExecId, code: String) {
         let idle = matches!(self.doing, KernelState::Nothing) && self.queue.is_empty();
-        let busy = || Error::new(ErrorCode::Conflict, "the kernel runs a cell; ask when it has ended");
+        let busy = || Error::new(ErrorCode::Conflict, "the kernel runs a cell; retry when it has ended");
         let may = self.plan.language.check(&code).and_then(|()| self.may_queue());
         match may.and_then(|()| if idle { Ok(()) } else { Err(busy()) }) {
             Ok(()) => self.begin_completion(tag, code),
@@ -106,9 +106,9 @@ impl Kernel {
         }
     }
 
-    /// Ends the running cell and all that waits, because somebody wants so.
+    /// Ends the running cell and all that wait, because a request says so.
     fn end_work(&mut self, why: &str, restarted: bool) {
-        // What was printed until now is the cell's.
+        // Output until now belongs to the cell.
         self.drain();
         match std::mem::replace(&mut self.doing, KernelState::Nothing) {
             KernelState::Nothing | KernelState::Starting { .. } => {}
@@ -123,7 +123,7 @@ impl Kernel {
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
             }
             KernelState::Restoring { tag, checkpoint, .. } => {
-                // Its process is the one that is ended now.
+                // The checkpoint's process is the one that is killed now.
                 self.forget(checkpoint);
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
             }
@@ -206,7 +206,7 @@ impl Kernel {
         let result = match found {
             None => Err(Error::new(ErrorCode::NotFound, "there is no such checkpoint").at("checkpoint")),
             Some(_) if restoring => {
-                Err(Error::new(ErrorCode::Conflict, "the checkpoint is being returned to"))
+                Err(Error::new(ErrorCode::Conflict, "the checkpoint is being rolled back to"))
             }
             Some(found) => {
                 found.process.signal(Signal::KILL);
@@ -242,7 +242,7 @@ impl Kernel {
         }
     }
 
-    /// The last of it: whoever still wants something is told.
+    /// Ends the kernel: requests that still wait are answered with an error.
     pub(super) async fn go(&mut self) {
         self.drop_queue("KERNEL_DIED", "the interpreter did not start");
         if self.live.is_some() {

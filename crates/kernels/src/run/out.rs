@@ -1,8 +1,8 @@
-//! What the kernel manager says, in lines on its stdout. One task writes; whoever has something to say waits for
-//! room first, so that what nobody has taken yet is bounded.
+//! The kernel manager's messages, as lines on its stdout. One task writes; a task that produces many lines waits
+//! for room first, so that what the host has not read yet is bounded.
 //!
-//! A line is put in place without a pause between looking for room and putting it, so the order of lines is
-//! the order in which things happened.
+//! A line is queued without an await between the check for room and the push, so the order of lines is the order
+//! of events.
 
 use crate::{Answer, CellEvent, Line};
 use atoll_types::{CellId, ExecId, Result};
@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::{net::unix::pipe::Sender, sync::Notify};
 
-/// Beyond this many bytes everybody waits.
+/// Beyond this many bytes every producer waits.
 const ROOM: usize = 4 << 20;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub(super) struct Out {
     bytes: Cell<usize>,
     added: Notify,
     taken: Notify,
-    /// Nobody reads any more.
+    /// The host no longer reads.
     closed: Cell<bool>,
 }
 
@@ -34,7 +34,7 @@ impl Out {
         }
     }
 
-    /// Says something now. Whoever says much waits for room before.
+    /// Queues a line now. A task that produces many waits for room before.
     pub(super) fn put(&self, line: &Line) {
         if self.closed.get() {
             return;
@@ -51,12 +51,12 @@ impl Out {
         self.put(&Line::Answer { tag, result });
     }
 
-    /// Tells something of a cell.
+    /// Sends an event of a cell.
     pub(super) fn tell(&self, cell: CellId, event: CellEvent) {
         self.put(&Line::Event { cell, event });
     }
 
-    /// Writes what is said until nobody reads it.
+    /// Writes the queued lines until the host no longer reads.
     pub(super) async fn write_to(&self, pipe: Sender) {
         loop {
             let next = self.lines.borrow_mut().pop_front();

@@ -1,6 +1,6 @@
-//! Which processes a kernel has, by one walk over /proc, and their end. A process belongs to the kernel whose
-//! interpreter is among its parents. Where those are gone it is below the kernel manager, which adopts it, and belongs to
-//! the kernel whose group it is in; and where it has left that too, to the one that its environment names.
+//! Which processes a kernel has, by one walk over /proc, and killing them. A process belongs to the kernel whose
+//! interpreter is among its ancestors. Where those are gone the kernel manager adopts it, and it belongs to the
+//! kernel whose process group it is in; where it has left that too, to the one that its environment names.
 //!
 //! One that does all three (it leaves its parents, its group, and hides or changes its environment) is not
 //! found, and lives as long as the sandbox.
@@ -20,7 +20,7 @@ use std::{
 /// The variable that names a kernel to everything that it starts.
 pub(super) const MARKER: &str = "ATOLL_KERNEL";
 
-/// What lives after so many rounds of killing makes more of itself, and is stopped first.
+/// Processes that live after so many rounds of SIGKILL are forking, and are stopped first.
 const PLAIN_ROUNDS: u32 = 3;
 const STOP_ROUNDS: usize = 8;
 /// When killing is given up.
@@ -29,7 +29,7 @@ const LONGEST_ROUND: Duration = Duration::from_millis(5);
 /// Of an environment, as much as is read.
 const ENVIRONMENT: u64 = 256 << 10;
 
-/// A process that is told from a later one with the same number.
+/// A process, distinguished from a later one with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: i32,
@@ -37,7 +37,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// The one that has this number now.
+    /// The process that has this pid now.
     pub(super) fn find(pid: i32) -> Option<Self> {
         let stat = Stat::read(pid).filter(Stat::lives)?;
         Some(Self { pid, start: stat.start })
@@ -53,7 +53,7 @@ impl Process {
     }
 }
 
-/// Sends a signal to a process that is nobody's parent of ours.
+/// Sends a signal to one process; 0, 1 and negative numbers are refused.
 pub(super) fn send(pid: i32, signal: Signal) -> bool {
     pid > 1 && Pid::from_raw(pid).is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
@@ -112,20 +112,20 @@ pub(super) fn is_child(pid: i32) -> bool {
     Stat::read(pid).is_some_and(|stat| stat.parent == own_pid() && stat.lives())
 }
 
-/// Who owns which processes that are known by number.
+/// Which kernel owns which known pid.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Whether the kernel manager adopts what its interpreters leave behind. Where it does not, as in an old gVisor, that
-    /// may be anywhere.
+    /// Whether the kernel manager adopts orphans of its interpreters. Where it does not, as in an old gVisor,
+    /// they may be below any process.
     pub(super) adopts: bool,
     /// Interpreters, live or waiting.
     pub(super) owners: HashMap<i32, KernelId>,
-    /// Of this kernel, what is to be left alone.
+    /// Processes of this kernel that are to be spared.
     pub(super) spared: HashSet<i32>,
 }
 
-/// Kills everything that a kernel has, but for what is spared, and waits until it is gone. False where some of
-/// it will not go.
+/// Kills every process of a kernel, except the spared ones, and waits until they are gone. False where some do
+/// not end.
 pub(super) async fn kill_all(kernel: KernelId, known: &Known) -> bool {
     for round in 1..=KILL_ROUNDS {
         if round > PLAIN_ROUNDS {
@@ -153,7 +153,7 @@ fn stop_all(kernel: KernelId, known: &Known) {
     }
 }
 
-/// The living processes of a kernel, and how each is.
+/// The living processes of a kernel, and the state of each.
 fn belonging(kernel: KernelId, known: &Known) -> Vec<(i32, u8)> {
     let Ok(directory) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = directory.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -176,7 +176,7 @@ fn owner(
     marker: impl Fn(i32) -> Option<KernelId>,
 ) -> Option<KernelId> {
     let (mut at, mut below) = (pid, !known.adopts);
-    // A picture taken while processes change may hold a circle, hence the bound.
+    // A snapshot taken while processes change may hold a cycle, hence the bound.
     for _ in 0..=all.len() {
         if let Some(kernel) = known.owners.get(&at) {
             return Some(*kernel);
@@ -228,8 +228,8 @@ mod tests {
         let [a, b, c] = [KernelId::random(), KernelId::random(), KernelId::random()];
         let owners = HashMap::from([(10, a), (20, b)]);
         let known = |adopts| Known { adopts, owners: owners.clone(), spared: HashSet::new() };
-        // 21 is b's child in a's group; 30 is nobody's in b's group; 40 only says c, and so does 41, which is not
-        // below the kernel manager; 50 and 51 are a circle.
+        // 21 is b's child in a's group; 30 is an orphan in b's group; 40 only has c's marker, and so has 41,
+        // which is not below the kernel manager; 50 and 51 are a cycle.
         let all = HashMap::from([
             (3, stat(1, 3)),
             (10, stat(3, 10)),

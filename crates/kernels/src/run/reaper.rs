@@ -1,7 +1,8 @@
-//! Waits for whatever ends below the kernel manager, which adopts what its interpreters leave behind. Kernels are told
-//! of the ends of their own interpreters; the rest is only taken away.
+//! Waits for the children of the kernel manager, which adopts orphans of its interpreters. The ends of
+//! interpreters are reported to their kernels; the other children are only reaped.
 //!
-//! Starting a process and naming who waits for it happen without a pause, so none ends in between unseen.
+//! Starting a process and registering the receiver of its end happen without an await, so none ends in between
+//! unseen.
 
 use rustix::process::{WaitOptions, wait};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
@@ -29,7 +30,7 @@ impl Reaper {
         signal(SignalKind::child())
     }
 
-    /// Names who is told of the end of a child.
+    /// Registers the receiver of a child's end.
     pub(super) fn tell(&self, pid: i32, to: &UnboundedSender<Ended>) {
         self.waiting.borrow_mut().insert(pid, to.clone());
     }

@@ -1,7 +1,7 @@
-//! What a cell prints, as text: whole characters, the first and the last so many of them, and a count of all. The
-//! head is given as it comes; the tail at the end, with the notice between the two.
+//! A cell's output as text: whole characters, the first and the last so many of them, and a count of all. The
+//! head is sent as it comes; the tail at the end, with the notice between the two.
 //!
-//! Nothing here grows beyond its limit, whatever comes.
+//! Nothing here grows beyond its limit, whatever the cell prints.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,7 @@ impl Text {
         Self { head: u64::from(limit) - tail, tail, carry: Vec::new(), total: 0, last: VecDeque::new() }
     }
 
-    /// What of these bytes is to be kept, and shown at once.
+    /// The part of these bytes that belongs to the head, to be shown at once.
     pub(super) fn add(&mut self, bytes: &[u8]) -> String {
         let joined;
         let bytes = if self.carry.is_empty() {
@@ -77,7 +77,7 @@ impl Text {
     }
 }
 
-/// What stands between the head and the tail of a text whose middle is left out.
+/// The notice between the head and the tail of a text whose middle is left out.
 fn notice(total: u64, head: u64, tail: u64) -> String {
     format!("\n… [truncated: {total} characters, the first {head} and the last {tail} shown] …\n")
 }

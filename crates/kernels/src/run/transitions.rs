@@ -1,4 +1,4 @@
-//! The turns of a kernel: what it begins when it is free, and what comes of that.
+//! The transitions of a kernel: what it begins when it is idle, and what follows.
 
 use super::{
     cell::{Running, Stop, dropped},
@@ -15,15 +15,15 @@ use atoll_types::{CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, time:
 use rustix::process::Signal;
 use std::{rc::Rc, time::Duration};
 
-/// An interrupted cell has this long to end, so many times over, and is interrupted again each time: an
-/// interrupt may be lost, or be taken by something that the cell has started.
+/// An interrupted cell has this long to end, so many times over, and is interrupted again each time: an interrupt
+/// may be lost, or be handled by a process that the cell has started.
 const GRACE: Duration = Duration::from_millis(500);
 pub(super) const REPEATS: u32 = 9;
-/// How long a driver may think about how a text could go on.
+/// How long a driver may take for completions.
 const COMPLETION: Duration = Duration::from_secs(5);
 
 impl Kernel {
-    /// Begins what waits, when nothing else is done.
+    /// Begins what is queued, when the kernel is idle.
     pub(super) fn begin_next(&mut self) {
         while matches!(self.doing, KernelState::Nothing) {
             let wanted = self.variables_changed.then(|| self.wanted_variables());
@@ -56,7 +56,7 @@ impl Kernel {
     }
 
     fn begin_cell(&mut self, id: u64, execute: &Execute, record: Rc<super::journal::Record>) {
-        // What was printed before its turn is shown with it.
+        // Output from before the cell began is shown with it.
         self.drain();
         let execution_count = {
             let mut info = self.picture.info.borrow_mut();
@@ -95,7 +95,7 @@ impl Kernel {
         }
     }
 
-    /// Something that the driver said, or somebody in its name.
+    /// An event of the driver, or one that user code forged.
     pub(super) async fn take_event(&mut self, event: Event) -> LoopExit {
         match event {
             Event::Ready { interpreter, pid } => return self.note_ready(&interpreter, pid).await,
@@ -123,7 +123,7 @@ impl Kernel {
                     && *asked == id
                 {
                     let tag = *tag;
-                    // What does not end the text cannot be replaced.
+                    // A prefix that the text does not end with cannot be replaced.
                     let prefix = if code.ends_with(prefix.as_str()) { prefix } else { String::new() };
                     matches.truncate(MOST_MATCHES);
                     self.doing = KernelState::Nothing;
@@ -145,7 +145,8 @@ impl Kernel {
         }
         let Some(live) = &mut self.live else { return LoopExit::On };
         if live.pid.is_none() {
-            // One that was forked says who it is. Its parent may not be gone yet, so it becomes ours in a moment.
+            // A forked interpreter reports its pid. Its parent may not be gone yet, so it becomes the kernel
+            // manager's child in a moment.
             let Some(pid) = pid else { return LoopExit::On };
             for _ in 0..200 {
                 if processes::is_child(pid) {
@@ -195,7 +196,7 @@ impl Kernel {
         self.answer(tag, Ok(Answer::Checkpoint(info)));
     }
 
-    /// A process that a driver tells of: one that lives, and is nobody's that is known.
+    /// A process that a driver reports: one that lives, and that no kernel owns yet.
     fn new_process(&self, pid: Option<i32>) -> Option<Process> {
         let known = self.manager.known();
         let new = |pid: &i32| *pid > 1 && *pid != processes::own_pid() && !known.owners.contains_key(pid);
@@ -234,7 +235,7 @@ impl Kernel {
             return;
         }
         self.doing = KernelState::Nothing;
-        // Without a copy that waits in its place it can be returned to no more.
+        // Without a copy that waits in its place the checkpoint is lost.
         match self.new_process(copy) {
             Some(process) => self.checkpoints[at].process = process,
             None => drop(self.checkpoints.remove(at)),
@@ -248,7 +249,7 @@ impl Kernel {
         self.tell_ready();
     }
 
-    /// The time of what is done is up.
+    /// The current operation timed out.
     pub(super) async fn time_up(&mut self) -> LoopExit {
         match &mut self.doing {
             KernelState::Nothing => {}
@@ -283,7 +284,8 @@ impl Kernel {
         }
     }
 
-    /// A cell would not be interrupted: the interpreter goes with everything it started, and another one comes.
+    /// A cell ignored its interrupts: the interpreter is killed with every process it started, and another one is
+    /// started.
     async fn replace(&mut self) -> LoopExit {
         self.kill(true).await;
         self.drain();
@@ -318,7 +320,7 @@ impl Kernel {
         }
     }
 
-    /// The interpreter is of no use any more; it ends as one that died.
+    /// The interpreter cannot be used any more; it is ended like one that died.
     pub(super) async fn give_up(&mut self, why: &str) -> LoopExit {
         self.kill(true).await;
         let ended = self.ended.1.try_recv().ok();
@@ -332,7 +334,7 @@ impl Kernel {
         if self.live.as_ref().and_then(|live| live.pid) != Some(pid) {
             return LoopExit::On;
         }
-        // What it said before its end is still in the pipes.
+        // Events from before its end are still in the pipes.
         let mut lines = Vec::new();
         if let Some(live) = &mut self.live {
             let channels = live.channels.clone();
@@ -343,7 +345,7 @@ impl Kernel {
         }
         self.drain();
         let death = Death::from_wait(exit_status, signal, false);
-        // Its number may be another's by now.
+        // Its pid may be reused by now.
         if let Some(live) = &mut self.live {
             live.pid = None;
         }
@@ -351,7 +353,7 @@ impl Kernel {
         self.died(&death.reason(), death).await
     }
 
-    /// What is told when the interpreter is gone and nobody wanted that.
+    /// Reports that the interpreter ended without a request to end it.
     async fn died(&mut self, why: &str, death: Death) -> LoopExit {
         self.live = None;
         let doing = std::mem::replace(&mut self.doing, KernelState::Nothing);
