@@ -1,5 +1,5 @@
-//! The disk below: what it has free, and what of that is never promised. Also the few directory
-//! operations that every driver shares.
+//! The disk below: its free space, and the part of it that is never promised. Also the few directory operations
+//! that every driver shares.
 
 use crate::error::failed;
 use atoll_types::Result;
@@ -28,7 +28,7 @@ impl Disk {
         Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
     }
 
-    /// What is free for us, the reserve left out.
+    /// What is free for storage, the reserve left out.
     pub(crate) fn free(&self) -> Result<u64> {
         let stat = statvfs(&self.dir).map_err(failed("read the disk's free space"))?;
         let total = stat.f_blocks.saturating_mul(stat.f_frsize);
@@ -70,7 +70,7 @@ pub(crate) fn names(dir: impl AsFd) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in entries {
         let entry = entry.map_err(failed("list a folder"))?;
-        // A name of ours is ASCII, so one that is not text is not ours.
+        // Names of trees are ASCII, so one that is not UTF-8 is not a tree's.
         if let Ok(name) = entry.file_name().to_str()
             && !matches!(name, "." | "..")
         {

@@ -1,5 +1,5 @@
-//! The seam between what storage promises and how a tree is made. A driver never decides whether
-//! something fits: `Storage` asks it for its room, under the lock, and then lets it act.
+//! The interface between what storage promises and how a tree is made. A driver never decides whether a tree
+//! fits: `Storage` queries its room, under the lock, and then lets it act.
 
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{Tree, TreeKind};
@@ -19,7 +19,7 @@ pub(crate) fn low(capacity: u64) -> u64 {
 pub(crate) enum RoomAccuracy {
     /// A lower bound that costs little.
     Quick,
-    /// What is true, after waiting for what is being freed.
+    /// The exact figure, after waiting for space that is being freed.
     Exact,
 }
 
@@ -62,7 +62,7 @@ pub(crate) trait Driver: Send + Sync {
     /// The limit of a tree, `None` where there is no such tree.
     fn limit(&self, tree: Tree) -> Result<Option<u64>>;
     fn usage(&self, tree: Tree) -> Result<Usage>;
-    /// What a tree holds, where the kernel has counted that: never by looking into it.
+    /// What a tree holds, where the kernel has counted that: never by walking it.
     fn counted(&self, tree: Tree) -> Option<u64>;
 
     /// Makes a tree that is not there. It appears whole, with its limit, or not at all.
@@ -71,14 +71,14 @@ pub(crate) trait Driver: Send + Sync {
     /// otherwise it gets a limit of the same size.
     fn create_beside(&self, tree: Tree, other: Tree) -> Result<()>;
     fn set_limit(&self, tree: Tree, limit: u64) -> Result<()>;
-    /// Moves a tree out of sight, then frees it. Not an error where there is none.
+    /// Renames a tree into the trash, then frees it. Not an error where there is none.
     fn remove(&self, tree: Tree) -> Result<()>;
     /// Frees what a crash left half made or half removed. Called under the lock.
     fn sweep(&self) -> Result<()>;
 
     fn room(&self, accuracy: RoomAccuracy) -> Result<Room>;
-    /// Compares what the file system may use with what the disk below has, and closes the difference: its
-    /// size, and what all trees together may hold.
+    /// Compares what the file system may use with what the disk below has, and adjusts the file system's size and
+    /// the bound of all trees together.
     fn guard(&self) -> Result<()>;
     /// What `guard` depends on. As long as it is the same there is nothing to do.
     fn measure(&self) -> u64;

@@ -1,5 +1,5 @@
-//! From a failed system call to an error that a caller may see: a code, what was being done, the
-//! system's own words. Never a path.
+//! From a failed system call to an error that a caller may see: a code, the operation that failed, the system's
+//! own message. Never a path.
 
 use atoll_types::{Error, ErrorCode};
 use std::io;
@@ -19,7 +19,7 @@ pub(crate) fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) 
 }
 
 pub(crate) fn disk_full(asked: u64, free: u64) -> Error {
-    let message = format!("{asked} bytes of disk were asked for and {free} bytes can still be promised");
+    let message = format!("{asked} bytes of disk were requested and {free} bytes can still be promised");
     Error::new(ErrorCode::DiskFull, message).at("disk_bytes")
 }
 

@@ -1,5 +1,5 @@
-//! Which driver serves a folder. What is already there wins over what would be best, so that no volume
-//! drops out of sight because a package was installed or a device was missing for once.
+//! Which driver serves a folder. An existing driver wins over the best one, so that no volume disappears because
+//! a package was installed or a device was missing for once.
 
 use crate::btrfs::Btrfs;
 use crate::config::{DriverChoice, StorageConfig};

@@ -1,4 +1,4 @@
-//! What storage says about itself, for `atoll doctor` and for a sandbox's status.
+//! The state of storage, for `atoll doctor` and for a sandbox's status.
 
 use std::fmt;
 
@@ -22,14 +22,14 @@ pub enum DriverKind {
     Dir,
 }
 
-/// Who enforces the disk limit.
+/// What enforces the disk limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotaKind {
     /// Btrfs simple quotas.
     Simple,
     /// Btrfs qgroups with full accounting, on kernels before 6.7.
     Classic,
-    /// Nobody.
+    /// Nothing.
     None,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for QuotaKind {
 pub struct StorageReport {
     /// What the trees are made of.
     pub driver: DriverKind,
-    /// Who enforces the disk limit.
+    /// What enforces the disk limit.
     pub quota: QuotaKind,
     /// Whether a copy of a file can share its blocks.
     pub reflink: bool,

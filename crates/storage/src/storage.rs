@@ -1,10 +1,9 @@
-//! The public face. Disks are thin: a limit is a bound and no reservation, and a new tree needs only that what
-//! is really free is above a watermark. With classic quotas, where the kernel bounds each tree and not their sum,
-//! the sum of all limits has to fit. Either is decided under the lock; drivers do the rest.
+//! The public interface. Disks are thin: a limit is a bound and no reservation, and a new tree needs only that
+//! the free space is above a watermark. With classic quotas, where the kernel bounds each tree and not their sum,
+//! the sum of all limits has to fit. `Storage` decides both under the lock; drivers do the rest.
 //!
 //! A start depends on nothing that the volume holds: /tmp is a tree of its own, made and removed with the
-//! container and counted against the volume's limit, which is lifted by 8 MiB while a start writes to the
-//! volume.
+//! container and counted against the volume's limit, which is raised by 8 MiB while a start writes to the volume.
 
 use crate::config::StorageConfig;
 use crate::driver::{Driver, Room, RoomAccuracy};
@@ -59,7 +58,7 @@ impl Storage {
         Ok(self.driver.path(tree))
     }
 
-    /// Sees that trees can use what the disk below has, and never more.
+    /// Makes sure that trees can use what the disk below has, and never more.
     pub fn guard(&self) -> Result<()> {
         let _held = Lock::take(&self.lock)?;
         self.driver.guard()
@@ -71,12 +70,12 @@ impl Storage {
         self.driver.measure()
     }
 
-    /// Lifts the limit of a tree by what a start writes to it. `set_limit` sets it back.
+    /// Raises the limit of a tree by what a start writes to it. `set_limit` sets it back.
     pub fn lift(&self, tree: Tree, limit_bytes: u64) -> Result<()> {
         self.driver.set_limit(tree, limit_bytes.saturating_add(START_BYTES))
     }
 
-    /// Sets a limit whatever the tree holds: what is above it stays, and grows no more.
+    /// Sets a limit whatever the tree holds: data above it stays, and no more can be written.
     pub fn lower(&self, tree: Tree, limit_bytes: u64) -> Result<()> {
         self.driver.set_limit(tree, limit_bytes)
     }
@@ -115,7 +114,7 @@ impl Storage {
         self.driver.counted(tree)
     }
 
-    /// Who enforces the disk limit.
+    /// What enforces the disk limit.
     #[must_use]
     pub fn quota(&self) -> QuotaKind {
         self.driver.quota()
@@ -152,13 +151,13 @@ impl Storage {
     /// Unmounts a loop-backed pool. Containers that still have trees mounted in their own namespaces keep
     /// them; a process with a file open at the mount point makes it an error.
     pub fn close(self) -> Result<()> {
-        // Somebody may have deleted the folder; then nobody else can work in it either.
+        // The folder may have been deleted; then no other process can work in it either.
         let gone = self.lock.parent().is_some_and(|folder| !folder.exists());
         let _held = if gone { None } else { Some(Lock::take(&self.lock)?) };
         self.driver.close()
     }
 
-    /// Sets the limit of a tree, and makes the tree if asked to, once what it asks for can be promised.
+    /// Sets the limit of a tree, and makes the tree if requested, once its limit can be promised.
     fn fit(&self, tree: Tree, limit: u64, missing: Missing) -> Result<()> {
         if !(SMALLEST..=LARGEST).contains(&limit) {
             return Err(Error::invalid("disk_bytes", "a disk limit must be between 1 MiB and 1 PiB"));
@@ -180,13 +179,13 @@ impl Storage {
                 return Err(no_tree());
             }
             if old.is_some() && missing == Missing::Make {
-                // A start of what is there already depends on nothing.
+                // The start of an existing sandbox depends on nothing.
                 return self.driver.set_limit(tree, limit);
             }
             asked = limit.saturating_sub(old.unwrap_or(0));
             if asked > 0 {
                 room = self.driver.room(accuracy)?;
-                // Output counts by its use: a sandbox that is there may always start.
+                // Output counts by its use: an existing sandbox may always start.
                 let exempt = room.low.is_some() && tree.kind() == TreeKind::Spool;
                 if !exempt && !room.fits(asked) {
                     continue;

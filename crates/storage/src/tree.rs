@@ -9,7 +9,7 @@ pub enum Tree {
     Volume(VolumeId),
     /// A volume that is thrown away with its container.
     Scratch(ContainerId),
-    /// What a container's commands wrote to their output.
+    /// The output of a container's commands.
     Spool(ContainerId),
     /// A container's /tmp. It counts against the limit of the tree that it was made beside.
     Temporary(ContainerId),
@@ -39,7 +39,7 @@ impl TreeKind {
         }
     }
 
-    /// The tree with this file name, if it is one of ours.
+    /// The tree with this file name, if the name is a tree's.
     pub(crate) fn tree(self, name: &str) -> Option<Tree> {
         match self {
             TreeKind::Volume => name.parse().ok().map(Tree::Volume),

@@ -1,6 +1,6 @@
-//! What keeps thin disks safe. Limits of trees may add up to more than there is; the kernel then bounds their
-//! sum by two groups above them all, and this sets these bounds by what the disk below really has. A pool's
-//! file system follows the disk below too, so btrfs never finds that a block of it cannot be written.
+//! The bounds that keep thin disks safe. Limits of trees may add up to more than there is; the kernel then bounds
+//! their sum by two groups above them all, and this module sets these bounds by the free space of the disk below.
+//! A pool's file system follows the disk below too, so btrfs never finds that a block of it cannot be written.
 
 use super::quota::{ALL, VOLUMES};
 use super::{Btrfs, ioctl, ledger, search};
@@ -50,7 +50,7 @@ impl Btrfs {
         }
         let capacity = self.capacity()?;
         for (group, bytes) in [(VOLUMES, for_volumes(capacity)), (ALL, capacity)] {
-            // No limit at all is what zero would mean to older kernels.
+            // Zero would mean no limit to older kernels.
             ioctl::limit(&self.fd, group, bytes.max(1)).map_err(failed("bound what all volumes hold"))?;
         }
         Ok(())
@@ -64,8 +64,8 @@ impl Btrfs {
             tracing::debug!(size, target, "the pool follows the disk below");
             self.resize(pool, target)?;
         }
-        // A file system that cannot write its own records turns read-only, so they have their blocks before others
-        // can take them.
+        // A file system that cannot write its own metadata turns read-only, so metadata has its blocks before
+        // data can take them.
         for chunk in chunks.iter().filter(|chunk| !chunk.data) {
             if let Err(error) = pool.back(&chunk.place) {
                 tracing::warn!(%error, "the disk below is full");

@@ -1,4 +1,4 @@
-//! The btrfs ioctls we need, as safe functions. Layouts are those of <linux/btrfs.h>.
+//! The btrfs ioctls that the driver needs, as safe functions. Layouts are those of <linux/btrfs.h>.
 #![allow(unsafe_code)]
 
 use rustix::io::{Errno, Result};
@@ -86,7 +86,7 @@ pub(super) fn resize(any: impl AsFd, bytes: u64) -> Result<()> {
     }
 }
 
-/// Commits, and wakes what frees removed subvolumes.
+/// Commits, and wakes the kernel's cleaner, which frees removed subvolumes.
 pub(super) fn sync(any: impl AsFd) -> Result<()> {
     // SAFETY: SYNC takes no argument and ignores the pointer.
     unsafe { ioctl(any, request(0, 8, 0), &mut 0_u64) }.map(drop)

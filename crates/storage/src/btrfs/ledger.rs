@@ -17,7 +17,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// With simple quotas the trees are the groups of our level; with classic ones they are listed.
+    /// With simple quotas the trees are the groups of `OUR_LEVEL`; with classic ones they are listed.
     pub(super) fn new(groups: &BTreeMap<u64, Group>, listed: Option<&HashSet<u64>>) -> Self {
         let mut ledger = Self::default();
         let mut all = 0_u64;

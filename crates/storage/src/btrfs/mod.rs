@@ -151,7 +151,7 @@ impl Btrfs {
         Ok(self.disk.free()?.saturating_add(pool.allocated()?) >> 20 << 20)
     }
 
-    /// Makes a tree out of sight, has it counted, and shows it whole.
+    /// Makes a tree outside its final place, sets its quota, and renames it into place.
     fn make(&self, tree: Tree, mode: u32, count: impl FnOnce(u64) -> rustix::io::Result<()>) -> Result<()> {
         self.quota.ready(&self.fd)?;
         let staged = Uuid::new_v4().simple().to_string();
@@ -162,7 +162,7 @@ impl Btrfs {
             .and_then(|()| renameat(&self.fd, &path, &self.fd, tree.relative()))
             .map_err(failed("make the volume"));
         if made.is_err() {
-            // The first failure is the one to report; what stays is swept by the next open.
+            // The first failure is the one to report; the next open sweeps what is left.
             let _ = self.discard(&path);
         }
         made
@@ -228,7 +228,7 @@ impl Driver for Btrfs {
         let limit_bytes = self.limit(tree)?.ok_or_else(no_tree)?;
         let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
         let Some(used_bytes) = self.quota.used_by(self.quota.group(tree.kind(), id)) else {
-            // Somebody removed it between the two looks.
+            // Another process removed it between the two lookups.
             let gone = self.subvolume(&tree.relative())? != Some(id);
             return Err(if gone { no_tree() } else { Error::internal("the disk use cannot be read") });
         };
@@ -257,7 +257,7 @@ impl Driver for Btrfs {
     }
 
     fn sweep(&self) -> Result<()> {
-        // Trees are made under the lock that is held now, so whatever is half made is nobody's.
+        // Trees are made under the lock that is held now, so a half-made one is left by a dead process.
         for name in names(self.folder(NEW)?)? {
             self.discard(&format!("{NEW}/{name}"))?;
         }
@@ -272,7 +272,7 @@ impl Driver for Btrfs {
             let low = Some(low(capacity));
             return Ok(Room { capacity, free: capacity.saturating_sub(used), promised, low });
         }
-        // Nothing bounds the sum, so all promises have to fit.
+        // The kernel does not bound the sum, so all promises have to fit.
         let ledger = self.ledger()?;
         let capacity = match &self.pool {
             Some(pool) => ledger::usable(self.backed(pool)?.min(self.size()?)),

@@ -1,7 +1,7 @@
-//! Who enforces limits on btrfs. With simple quotas every tree has a group of our own level above its
-//! subvolume's: the kernel puts whatever subvolume a sandbox makes inside its tree into the same group,
-//! so nesting is no way around the limit. Classic quotas know no such thing; the limit is then on the
-//! subvolume's own group, and only the sandbox's seccomp filter refuses nested subvolumes.
+//! What enforces limits on btrfs. With simple quotas every tree has a group of `OUR_LEVEL` above its subvolume's:
+//! the kernel puts every subvolume that a sandbox makes inside its tree into the same group, so nesting is no way
+//! around the limit. Classic quotas cannot do that; the limit is then on the subvolume's own group, and only the
+//! sandbox's seccomp filter refuses nested subvolumes.
 //!
 //! Simple quotas also bound the sum: all trees' groups are in `VOLUMES` or, for output, in `ALL`, which has
 //! `VOLUMES` too. The kernel checks every group on the way up before it lets a byte be written.
@@ -17,7 +17,7 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// A level that nobody else uses; the group's number is the subvolume's id.
+/// A level that no other program uses; the group's number is the subvolume's id.
 pub(super) const OUR_LEVEL: u64 = 0x0A70 << 48;
 /// The same for output, which counts by its use.
 pub(super) const SPOOL_LEVEL: u64 = 0x0A6F << 48;
@@ -30,7 +30,7 @@ pub(super) const LEVEL_1: u64 = 1 << 48;
 
 pub(super) struct Quota {
     pub(super) kind: QuotaKind,
-    /// What the kernel says about the groups, live.
+    /// The kernel's live figures of the groups.
     live: PathBuf,
 }
 
@@ -64,7 +64,7 @@ impl Quota {
         }
     }
 
-    /// Refuses new trees while classic quotas do not know what is used, and has them counted anew.
+    /// Refuses new trees while classic quotas have no valid count, and starts a rescan.
     pub(super) fn ready(&self, any: impl AsFd) -> Result<()> {
         let wrong = fs::read_to_string(self.live.join("inconsistent")).is_ok_and(|text| text.trim() == "1");
         if self.kind != QuotaKind::Classic || !wrong {
@@ -106,8 +106,8 @@ impl Quota {
         ioctl::limit(any, subvolume, limit)
     }
 
-    /// Gives back what a subvolume was promised and lifts its limit, which would also keep what is inside
-    /// from being removed. Repeating it does no harm.
+    /// Gives back what a subvolume was promised and removes its limit, which would also keep its contents from
+    /// being removed. Repeating it does no harm.
     pub(super) fn take_down(&self, any: impl AsFd, subvolume: u64) -> rustix::io::Result<()> {
         if self.kind != QuotaKind::Simple {
             return absent_is_fine(ioctl::limit(any, subvolume, u64::MAX));
@@ -136,7 +136,8 @@ impl Quota {
     }
 }
 
-/// Removes groups whose subvolume is gone: ours, and on a pool of ours everybody's.
+/// Removes groups whose subvolume is gone: those of Atoll's levels, and on a pool, which is Atoll's alone, all of
+/// them.
 pub(super) fn sweep(any: impl AsFd, pool: bool) -> rustix::io::Result<()> {
     for group in search::groups(&any)?.into_keys() {
         let (level, subvolume) = (group & !(LEVEL_1 - 1), group & (LEVEL_1 - 1));

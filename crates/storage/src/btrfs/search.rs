@@ -1,5 +1,5 @@
-//! Reads btrfs trees: groups with their use and limits, and who is nested in whom. Uses are as of the
-//! last commit; limits and relations are as of now.
+//! Reads btrfs trees: groups with their use and limits, and which group or subvolume is nested in which. Uses are
+//! as of the last commit; limits and relations are as of now.
 
 use super::ioctl::Search;
 use rustix::io::{Errno, Result};
@@ -50,7 +50,7 @@ pub(super) fn group(any: impl AsFd, id: u64) -> Result<Option<Group>> {
 pub(super) fn members(any: impl AsFd, group: u64) -> Result<Vec<u64>> {
     let mut members = Vec::new();
     search(any, Search::new(QUOTA_TREE, group, (GROUP_RELATION, GROUP_RELATION)), |item| {
-        // A relation is written down on both sides; a member is of a lower level.
+        // A relation is stored on both sides; a member is of a lower level.
         if item.offset < group {
             members.push(item.offset);
         }

@@ -1,7 +1,7 @@
-//! The `dir` driver: plain directories. Nothing enforces a limit here; limits are written down so that
-//! promises can still be counted. Project quotas are not used: no kernel we test on has them. To promise disks
-//! whole would guard nothing that the kernel does not bound, so they are thin: new trees stop at a watermark of
-//! what is really free.
+//! The `dir` driver: plain directories. Nothing enforces a limit here; limits are stored so that promises can
+//! still be counted. Project quotas are not used: no kernel we test on has them. To reserve whole disks would
+//! guard nothing that the kernel does not bound, so they are thin: new trees are refused below a watermark of
+//! free space.
 //!
 //! One entry is `<kind>/<id>/` with `limit` and `tree` inside, so that one rename makes or removes both.
 
@@ -135,7 +135,7 @@ impl Driver for Dir {
         self.make(tree, limit, 0o755)
     }
 
-    // Nothing is counted here, so it counts against nothing.
+    // The kernel counts nothing here, so it counts against no limit.
     fn create_beside(&self, tree: Tree, _other: Tree) -> Result<()> {
         self.make(tree, 0, 0o1777)
     }
@@ -151,7 +151,7 @@ impl Driver for Dir {
     }
 
     fn sweep(&self) -> Result<()> {
-        // Trees are made under the lock that is held now, so whatever is half made is nobody's.
+        // Trees are made under the lock that is held now, so a half-made one is left by a dead process.
         for name in names(crate::disk::open_dir_at(&self.fd, NEW).map_err(failed("open a folder"))?)? {
             self.discard(&self.root.join(NEW).join(name))?;
         }
@@ -187,7 +187,7 @@ fn can_reflink(folder: &Path) -> bool {
             fs::File::create(&to).is_ok_and(|target| rustix::fs::ioctl_ficlone(target, source).is_ok())
         });
     for probe in [from, to] {
-        // Whatever stays in this folder is swept when storage is opened.
+        // Anything left in this folder is swept when storage is opened.
         let _ = fs::remove_file(probe);
     }
     cloned

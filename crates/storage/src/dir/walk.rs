@@ -1,5 +1,5 @@
-//! Counts what a tree holds. The tree's owner may change it meanwhile and may have planted anything in
-//! it, so no link is followed and every directory is opened below its parent.
+//! Counts what a tree holds. The sandbox may change it meanwhile and may have planted anything in it, so no link
+//! is followed and every directory is opened below its parent.
 
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use std::collections::HashSet;

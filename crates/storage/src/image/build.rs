@@ -1,5 +1,5 @@
-//! Writes an image. It is built under another name, flushed, and renamed when whole; the caller holds
-//! the lock of the folder, so unfinished ones are nobody's.
+//! Writes an image. It is built under another name, flushed, and renamed when complete; the caller holds the lock
+//! of the folder, so an unfinished one is left by a dead process.
 
 use super::plan::{Node, Plan};
 use super::source;
@@ -51,7 +51,7 @@ fn write(plan: &Plan, path: &str, node: &Node, to: &Path) -> Result<()> {
     chmod(to, Mode::from(mode)).map_err(failed(doing))
 }
 
-/// Moves a directory out of sight, then removes it.
+/// Renames a directory to an unfinished name, then removes it.
 pub(super) fn discard(images_dir: &Path, place: &Path) -> Result<()> {
     let away = images_dir.join(format!("{UNFINISHED}{}", uuid::Uuid::new_v4().simple()));
     fs::rename(place, &away).map_err(failed("remove an image"))?;

@@ -93,7 +93,7 @@ pub fn list(images_dir: &Path) -> Result<Vec<String>> {
     Ok(names.filter(|name| name.starts_with(PREFIX)).collect())
 }
 
-/// Removes images that are not in use, and says which.
+/// Removes images that are not in use, and returns their ids.
 pub fn gc(images_dir: &Path, in_use: &[String]) -> Result<Vec<String>> {
     let mut removed = Vec::new();
     if !images_dir.exists() {

@@ -22,7 +22,7 @@ pub(super) struct Stamp {
     pub(super) nanoseconds: u64,
 }
 
-/// One thing in the image.
+/// One entry of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Node {
     Directory { mode: u32 },
@@ -49,7 +49,7 @@ impl Plan {
         .map_err(failed("open the machine's root"))?;
         let mut plan = Self { entries: source::etc(&root)?, root, mounts: vec!["usr"] };
         plan.outside_usr();
-        // Ours come last and win.
+        // Atoll's own entries come last and win.
         let directories =
             written::DIRECTORIES.iter().map(|(path, mode)| (*path, Node::Directory { mode: *mode }));
         let links =

@@ -1,5 +1,5 @@
-//! Reads the machine's /etc. Every path is opened without following a link anywhere in it, and what is
-//! not world-readable does not exist for us.
+//! Reads the machine's /etc. Every path is opened without following a link anywhere in it, and a file that is not
+//! world-readable is skipped.
 
 use super::allow::{ETC, matches, never};
 use super::plan::{Node, Stamp};
@@ -113,7 +113,7 @@ struct Folder {
 }
 
 impl Folder {
-    /// `None` where there is none, or where others may not look.
+    /// `None` where there is none, or where other users may not read it.
     fn open(root: &OwnedFd, path: &str) -> Result<Option<Self>> {
         let fd = match open(root, path, OFlags::DIRECTORY | OFlags::RDONLY) {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),

@@ -1,5 +1,5 @@
-//! What of an image we write ourselves: directories, accounts, names. The machine's own are never used,
-//! so that nothing about its people or its network shows inside.
+//! The files of an image that Atoll writes itself: directories, accounts, names. The machine's own are never
+//! used, so that nothing about its users or its network shows inside.
 
 /// Directories with their modes, parents first.
 pub(super) const DIRECTORIES: &[(&str, u32)] = &[
@@ -53,7 +53,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n"),
 ];
 
-/// The gate's own resolver, which answers at once or never.
+/// The egress session's resolver, which answers at once or never.
 const RESOLV_CONF: &str = "nameserver 127.0.0.53\noptions timeout:2 attempts:2\n";
 
 const PASSWD: &str = "\
@@ -95,8 +95,8 @@ USERGROUPS_ENAB yes
 ENCRYPT_METHOD YESCRYPT
 ";
 
-/// For every program that asks PAM (su, chfn, passwd …), since no other service has a file: root inside needs no password,
-/// which gives it nothing that it has not, and others their own.
+/// For every program that uses PAM (su, chfn, passwd …), since no other service has a file: root inside needs no
+/// password, which gives it no right that it has not, and other users need their own.
 const PAM: &str = "\
 auth sufficient pam_rootok.so
 auth required pam_unix.so

@@ -47,7 +47,7 @@ fn backed_by(device: &Device, file: &File) -> bool {
 pub(super) fn find(file: &File) -> Result<Option<Device>> {
     let devices = std::fs::read_dir("/sys/block").map_err(failed("list the block devices"))?;
     for name in devices.flatten().map(|entry| entry.file_name()) {
-        // Other people's devices are not opened: closing one could free it.
+        // Devices of other files are not opened: closing one could free it.
         let named = Path::new("/sys/block").join(&name).join("loop/backing_file");
         let ours = std::fs::read_to_string(named).is_ok_and(|path| path.trim_end().ends_with(super::IMAGE));
         if !ours {
@@ -76,10 +76,10 @@ pub(super) fn attach(file: &File) -> Result<Device> {
         let device = Device::open(format!("/dev/loop{number}").into()).map_err(missing)?;
         match ioctl::configure(&device.file, file) {
             Ok(()) => return Ok(device),
-            // Somebody else took this number between the two calls.
+            // Another process took this number between the two calls.
             Err(Errno::BUSY) => std::thread::yield_now(),
             Err(cause) => return Err(failed("set up a loop device")(cause)),
         }
     }
-    Err(Error::new(ErrorCode::Unavailable, "every free loop device was taken by somebody else"))
+    Err(Error::new(ErrorCode::Unavailable, "every free loop device was taken by another process"))
 }

@@ -1,4 +1,4 @@
-//! The five loop ioctls we need, as safe functions. Layouts are those of <linux/loop.h>.
+//! The five loop ioctls that the pool needs, as safe functions. Layouts are those of <linux/loop.h>.
 #![allow(unsafe_code)]
 
 use rustix::io::{Errno, Result};

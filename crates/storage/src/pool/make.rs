@@ -1,4 +1,4 @@
-//! Makes the pool's file. A file under its final name is a whole file system.
+//! Makes the pool's file. A file under its final name is a complete file system.
 
 use crate::config::StorageConfig;
 use crate::disk::Disk;
@@ -40,7 +40,7 @@ pub(super) fn make(config: &StorageConfig, disk: &Disk) -> Result<()> {
 }
 
 fn find_mkfs(config: &StorageConfig) -> Result<PathBuf> {
-    // Root's PATH may name folders of others, so it is not asked.
+    // Root's PATH may name folders of other users, so it is not searched.
     let usual = || MKFS_FOLDERS.iter().map(|folder| Path::new(folder).join("mkfs.btrfs")).collect();
     let places: Vec<PathBuf> = config.mkfs.clone().map_or_else(usual, |path| vec![path]);
     let found = places.into_iter().find(|path| path.exists());

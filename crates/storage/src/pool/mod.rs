@@ -1,6 +1,6 @@
-//! A loop-backed pool: one sparse file, one loop device, one mount. What is inside is the btrfs
-//! driver's matter. The invariants: the file is attached at most once, the device frees itself with its
-//! last mount, and the file system on it is no larger than what the disk below can give it.
+//! A loop-backed pool: one sparse file, one loop device, one mount. The btrfs driver manages what is inside. The
+//! invariants: the file is attached at most once, the device frees itself with its last mount, and the file
+//! system on it is no larger than what the disk below can give it.
 
 mod device;
 mod loop_ioctl;
@@ -24,7 +24,7 @@ pub(crate) use make::IMAGE;
 pub(crate) struct Pool {
     image: PathBuf,
     mount_at: PathBuf,
-    /// Whether this very open made it.
+    /// Whether this open made the pool.
     fresh: bool,
 }
 
@@ -46,9 +46,9 @@ impl Pool {
         ready.map(|()| pool)
     }
 
-    /// Gives up: unmounts, and removes a pool that was made just now, since one that is there must open.
+    /// Gives up: unmounts, and removes a pool that was made just now, since an existing one must open.
     pub(crate) fn abandon(&self) {
-        // The failure that led here is the one to report, and the next open finds what stays.
+        // The failure that led here is the one to report, and the next open cleans up what stays.
         if self.is_mounted().unwrap_or(false) {
             let _ = self.unmount();
         }
@@ -87,7 +87,7 @@ impl Pool {
     fn mount(&self) -> Result<()> {
         let device = device::attach(&self.file()?)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
-        // The device frees itself when its last user goes: hold it until the mount does.
+        // The device frees itself when its last user closes it: it is held until the mount holds it.
         match mount(device.path(), &self.mount_at, "btrfs", flags, Some(c"discard=async")) {
             Err(Errno::NODEV) => {
                 Err(unsupported("the kernel has no btrfs: load its module, or choose the driver `dir`"))
@@ -126,7 +126,7 @@ impl Pool {
     }
 }
 
-/// Whether a loop device's file was deleted, so that nobody can reach what is on it but by the mount.
+/// Whether a loop device's file was deleted, so that its data can be reached only by the mount.
 fn is_orphan(device: &Path) -> bool {
     let Some(name) = device.file_name() else { return false };
     let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
