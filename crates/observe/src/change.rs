@@ -1,17 +1,17 @@
-//! The answer, and how a before and an after at each path become one. What a path held in between does
-//! not matter: created and deleted again is nothing, deleted and created again is modified.
+//! The answer, and how a before and an after at each path become one change. States in between do not matter: a
+//! file that was created and deleted again is no change, one deleted and created again is modified.
 
 use crate::found::Found;
 use std::{collections::HashMap, ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
-/// What came of a file.
+/// What happened to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// It was not there.
+    /// It did not exist before.
     Created,
-    /// Its content, its owner, its mode or its times are others, or it is another file of that name.
+    /// Its content, its owner, its mode or its times changed, or another file has that name.
     Modified,
-    /// It is not there any more.
+    /// It no longer exists.
     Deleted,
 }
 
@@ -27,17 +27,17 @@ pub enum Kind {
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Change {
-    /// Where it is, relative to the folder that was asked about. Any bytes but zero.
+    /// Its path, relative to the folder of the request. Any bytes but zero.
     pub path: PathBuf,
-    /// What came of it.
+    /// What happened to it.
     pub action: Action,
     /// Its size now; zero when it was deleted.
     pub size_bytes: u64,
-    /// What it is now; nobody knows what a deleted one was.
+    /// Its kind now; that of a deleted one is not known.
     pub kind: Option<Kind>,
 }
 
-/// What changed between two questions.
+/// What changed between two requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
     /// By path; one entry a path.
@@ -88,40 +88,40 @@ impl Ledger {
         Some(self.paths.entry(relative.to_vec()).or_default())
     }
 
-    /// There was a file.
+    /// There was a file before.
     pub(crate) fn before(&mut self, dir: &[u8], name: &[u8]) {
         if let Some(outcome) = self.outcome(dir, name) {
             outcome.before = true;
         }
     }
 
-    /// There is one, and if there was one before, it is not the same.
+    /// There is a file now, and if there was one before, it has changed.
     pub(crate) fn after(&mut self, dir: &[u8], name: &[u8], found: &Found) {
         if let Some(outcome) = self.outcome(dir, name) {
             outcome.after = Some(found.clone());
         }
     }
 
-    /// Whether what is below a folder can matter.
+    /// Whether entries below a folder can be in the answer.
     pub(crate) fn wants(&self, dir: &[u8]) -> bool {
         let dir = join(dir, b"");
         !self.full && (dir.starts_with(&self.folder) || self.folder.starts_with(&dir))
     }
 
-    /// Takes back what was said about a path.
+    /// Removes what was recorded about a path.
     pub(crate) fn forget(&mut self, dir: &[u8], name: &[u8]) {
         if let Some(relative) = join(dir, name).strip_prefix(self.folder.as_slice()) {
             self.paths.remove(relative);
         }
     }
 
-    /// The files that are there now.
+    /// The files that exist now.
     pub(crate) fn found(&self) -> impl Iterator<Item = &Found> {
         self.paths.values().filter_map(|outcome| outcome.after.as_ref())
     }
 
-    /// The answer. A truncated one keeps to itself what was deleted: the path that a deleted file had
-    /// is worked out from all events, and some of them are missing.
+    /// The answer. A truncated one leaves out deleted files: the path that a deleted file had is derived from all
+    /// events, and some of them are missing.
     pub(crate) fn close(self, truncated: bool) -> Changes {
         let truncated = truncated || self.full;
         let change = |(path, outcome): (Vec<u8>, Outcome)| {

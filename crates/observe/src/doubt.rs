@@ -1,10 +1,10 @@
-//! Settles what merged events left in doubt. `ln f f.bak; mv new f` looks as if there had been no `f`,
-//! since the count of links that `f` loses is merged into the one that it had gained. But a file that
-//! was there before had as many names as the last answer found, or one at least: when fewer are known,
-//! the others are among the names in doubt.
+//! Resolves names that merged events left uncertain. `ln f f.bak; mv new f` looks as if there had been no `f`,
+//! since the event for the link that `f` loses is merged into the one for the link that it had gained. But a file
+//! that existed before had as many names as the last answer found, or one at least: when fewer are known, the
+//! others are among the uncertain names.
 //!
-//! What stays in doubt: a file with several names that it had before it was watched, some of which the
-//! same thread linked or deleted. A name of it that was taken by a rename then counts as new.
+//! What stays uncertain: a file with several names from before it was watched, some of which the same thread
+//! linked or deleted. A name of it that a rename took then counts as new.
 
 use crate::{
     life::Start,
@@ -15,10 +15,10 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// Places by the files that may have been there.
+/// Uncertain names by the files that may have had them.
 type Perhaps = HashMap<u64, Vec<RenamedName>>;
 
-/// Settles the names in doubt. True: a name is missing that cannot be found.
+/// Resolves the uncertain names. True: a name is missing that cannot be found.
 pub(crate) fn settle(tree: &Tree, window: &mut Window) -> bool {
     let mut links = std::mem::take(&mut window.links);
     let mut lost = false;
@@ -61,7 +61,7 @@ fn settle_one(
     more
 }
 
-/// At how many names files are known to have been, and the places where others may have been.
+/// How many names of each file are known, and the uncertain names that may be others.
 fn look_through(window: &Window) -> (HashMap<u64, u32>, Perhaps) {
     let (mut was, mut perhaps) = (HashMap::new(), Perhaps::new());
     for (dir, names) in &window.names {

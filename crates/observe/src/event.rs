@@ -1,11 +1,11 @@
-//! Reads what the kernel wrote: one event is a mask, the thread that caused it, and up to three file
+//! Parses the kernel's fanotify events: one event is a mask, the thread that caused it, and up to three file
 //! handles. Layouts are those of <linux/fanotify.h> and of btrfs's own handles; anything else is skipped.
 
-/// A thread of the sandbox, or of anybody.
+/// A thread, of the sandbox or of any other process.
 pub(crate) type Thread = i32;
 
 const VERSION: u8 = 3;
-/// What an event has at least.
+/// The smallest size of an event.
 pub(crate) const METADATA: usize = 24;
 /// Type, length and file-system id before each handle, then its own length and type.
 const INFO: usize = 20;
@@ -25,16 +25,16 @@ pub(crate) struct Named<'a> {
     pub(crate) name: &'a [u8],
 }
 
-/// Something that happened, and perhaps what the same thread did to the same name after it.
+/// One event, perhaps merged with later ones by the same thread on the same name.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event<'a> {
     pub(crate) mask: u64,
     pub(crate) thread: Thread,
-    /// Where; the old place of what was renamed.
+    /// The folder and name; of a rename, the old ones.
     pub(crate) at: Option<Named<'a>>,
-    /// The new place of what was renamed.
+    /// Of a rename, the new folder and name.
     pub(crate) to: Option<Named<'a>>,
-    /// What it happened to.
+    /// The inode that the event is about.
     pub(crate) inode: Option<Inode>,
 }
 
@@ -43,7 +43,7 @@ impl Event<'_> {
         self.mask & any != 0
     }
 
-    /// The subvolume in which it happened.
+    /// The subvolume of the event.
     pub(crate) fn root(&self) -> Option<u64> {
         self.at.map(|at| at.dir.root).or(self.inode.map(|inode| inode.root))
     }
@@ -108,7 +108,7 @@ fn handle(record: &[u8]) -> Option<(Inode, &[u8])> {
     Some((Inode { root, number }, name))
 }
 
-/// A folder speaks of itself as `.`: then it is what the event happened to, at no name.
+/// An event on a folder itself names it `.`: then the folder is the event's inode, and there is no name.
 fn dotless(event: Event<'_>) -> Event<'_> {
     match event.at {
         Some(at) if at.name == b"." => Event { at: None, inode: Some(at.dir), ..event },

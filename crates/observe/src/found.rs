@@ -1,5 +1,5 @@
-//! What a name holds now, looked up in a folder that is open already. A symbolic link is never followed,
-//! and no answer is waited for: a sandbox may have a file system of its own that gives none.
+//! The file that a name holds now, looked up in a folder that is open already. A symbolic link is never followed,
+//! and no lookup blocks: a sandbox may have a FUSE file system that never answers.
 
 use crate::change::Kind;
 use rustix::{
@@ -12,12 +12,12 @@ use rustix::{
 /// A moment on the file system's clock: seconds and nanoseconds.
 pub(crate) type Moment = (i64, u32);
 
-/// The file system's clock, which goes by ticks: nothing that happens now is dated before it.
+/// The file system's coarse clock, which advances by ticks: no change from now on has an earlier time.
 pub(crate) fn tick() -> Moment {
     moment(ClockId::RealtimeCoarse)
 }
 
-/// The time: nothing that has happened is dated after it.
+/// The precise time: no change until now has a later time.
 pub(crate) fn now() -> Moment {
     moment(ClockId::Realtime)
 }
@@ -37,14 +37,14 @@ pub(crate) struct Found {
     pub(crate) mode: u16,
     pub(crate) owner: (u32, u32),
     pub(crate) modified: Moment,
-    /// Set by every change and by nobody's wish.
+    /// The ctime, which every change sets and no program can choose.
     pub(crate) changed: Moment,
     pub(crate) born: Moment,
     pub(crate) kind: Option<Kind>,
     pub(crate) is_dir: bool,
 }
 
-/// What a name holds, `None` where there is nothing. An empty name is the folder itself.
+/// The file that a name holds, `None` where there is none. An empty name is the folder itself.
 pub(crate) fn look(dir: impl AsFd, name: &[u8]) -> Result<Option<Found>, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     match statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME) {

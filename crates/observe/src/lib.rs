@@ -1,9 +1,9 @@
-//! Which files of a sandbox's volume changed since the last question: [`Observer`] for btrfs, where the
-//! kernel tells the launcher, and [`Scanner`] for every other file system, where somebody has to look.
+//! Which files of a sandbox's volume changed since the last request: [`Observer`] for btrfs, where the kernel
+//! reports changes to the launcher, and [`Scanner`] for every other file system, where it compares scans.
 //!
-//! Linked only into the root launcher; synchronous, one thread. Nothing here runs in a sandbox, follows
-//! a sandbox's symbolic link or trusts a path of its making. The invariant: a change is told once, or
-//! the answer says `truncated`.
+//! Linked only into the root launcher; synchronous, one thread. Nothing here runs in a sandbox, follows a
+//! sandbox's symbolic link or trusts a path of its making. The invariant: a change is reported once, or the
+//! answer says `truncated`.
 
 mod change;
 mod doubt;

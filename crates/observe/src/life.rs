@@ -1,4 +1,4 @@
-//! What one name held when the window opened, told from the events on it. Pure; knows no paths.
+//! The file that one name held when the window opened, derived from the events on it. Pure; knows no paths.
 
 /// What a name held when the window opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(crate) enum Start {
     Absent,
     /// This inode.
     Was(u64),
-    /// Nothing, unless it turns out otherwise.
+    /// Nothing, unless a later event shows otherwise.
     Unsure,
 }
 
@@ -15,8 +15,8 @@ pub(crate) enum Start {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     Created,
-    /// In one event with other things done to the same file there, which may have come first: the file
-    /// was there, left, and got another link.
+    /// Merged with other events on the same file at this name, which may have come first: the file was there,
+    /// left, and got another link.
     CreatedMaybeAgain(u64),
     /// Both in one event, most likely in this order.
     CreatedAndDeleted(u64),
@@ -25,7 +25,7 @@ pub(crate) enum Turn {
     MovedHere(u64),
 }
 
-/// The life of a name.
+/// The history of a name in one window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) start: Start,
@@ -36,8 +36,8 @@ pub(crate) struct Life {
 }
 
 impl Life {
-    /// The first turn decides. `told` is what an earlier answer said about the name: it may have been
-    /// ahead of the events, and it knows more than a merged one.
+    /// The first turn decides. `told` is what an earlier answer reported about the name: it may have been ahead
+    /// of the events, and it knows more than a merged one.
     pub(crate) fn begin(turn: Turn, told: Option<Option<u64>>) -> Self {
         let start = match (told, turn) {
             (Some(Some(inode)), _) | (None, Turn::Deleted(inode) | Turn::MovedAway(inode)) => {
@@ -51,8 +51,8 @@ impl Life {
         Self { start, there: turn.leaves(), first: turn, turns: false }
     }
 
-    /// What comes later says nothing about the start, but for an exchange, which is two renames in one:
-    /// what leaves is not what came.
+    /// Later turns do not show what was there at the start, except an exchange, which is two renames in one: the
+    /// file that leaves is not the one that came.
     pub(crate) fn go_on(&mut self, turn: Turn) {
         self.there = turn.leaves();
         if let (false, Turn::MovedHere(here), Turn::MovedAway(inode)) = (self.turns, self.first, turn)
@@ -63,7 +63,7 @@ impl Life {
         self.turns = true;
     }
 
-    /// It turns out that this file was there.
+    /// A later event shows that this file was there.
     pub(crate) fn was(&mut self, inode: u64) {
         if self.start == Start::Unsure {
             self.start = Start::Was(inode);

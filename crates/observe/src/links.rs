@@ -1,7 +1,7 @@
-//! Whose count of links changed, and who changed it. The kernel reports a changed count at no name: once
-//! for a new link, then naming it; once for a deleted one, the same; and once for the victim of a rename,
-//! without. Each of these may have been merged into an earlier event of the same thread, and then all
-//! that is left is a doubt, kept here until the window closes.
+//! Which file's link count changed, and by which thread. The kernel reports a changed count without a name: once
+//! for a new link, before the event that names it; once for a deleted one, likewise; and once for the victim of a
+//! rename, without such an event. Each of these may have been merged into an earlier event of the same thread;
+//! what is then uncertain is kept here until the window closes.
 
 use crate::{
     event::{Event, Thread},
@@ -9,31 +9,31 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// How many threads are remembered for one file.
+/// How many threads are kept for one file.
 const MOST: usize = 8;
-/// How many files with several names are remembered.
+/// How many files with several names are kept.
 const MOST_SEVERAL: usize = 65_536;
 
-/// A file that may have had a name that no event tells of.
+/// A file that may have had a name that no event names.
 #[derive(Debug, Default)]
 pub(crate) struct Suspect {
-    /// Who changed its count of links.
+    /// The threads that changed its link count.
     pub(crate) threads: Vec<Thread>,
-    /// It got a link before anything else happened to its names, so it was there before.
+    /// It got a link before any other event on its names, so it existed before.
     pub(crate) older: bool,
 }
 
 /// A name to which a file was renamed, by folder.
 pub(crate) type RenamedName = (u64, Name);
 
-/// What is in doubt.
+/// What is uncertain.
 #[derive(Default)]
 pub(crate) struct Links {
     last: HashMap<Thread, u64>,
     pub(crate) suspects: HashMap<u64, Suspect>,
     /// Renames by the victim that was reported, which had other turns.
     victims: HashMap<u64, Vec<RenamedName>>,
-    /// Renames without, by thread.
+    /// Renames without a reported victim, by thread.
     unnamed: HashMap<Thread, Vec<RenamedName>>,
     /// How many names files had when the window opened, of those that are known to have had several.
     pub(crate) several: HashMap<u64, u32>,
@@ -45,7 +45,7 @@ pub(crate) fn is_count(event: &Event<'_>) -> bool {
 }
 
 impl Links {
-    /// Sees an event before it is folded; `turned` tells which files had turns before it.
+    /// Records an event before it is folded; `turned` returns which files had turns before it.
     pub(crate) fn see(&mut self, event: &Event<'_>, turned: impl Fn(u64) -> bool) {
         if let Some(counted) = self.last.remove(&event.thread) {
             let named = event.has(libc::FAN_CREATE | libc::FAN_DELETE)
@@ -71,7 +71,7 @@ impl Links {
         }
     }
 
-    /// A rename may have had one of the suspects for a victim.
+    /// A rename may have had one of the suspects as its victim.
     pub(crate) fn doubt(&mut self, thread: Thread, victim: Option<u64>, place: RenamedName) {
         match victim {
             Some(victim) => self.victims.entry(victim).or_default().push(place),
@@ -83,7 +83,7 @@ impl Links {
         !self.victims.is_empty() || !self.unnamed.is_empty()
     }
 
-    /// A rename that may have had this file for a victim; rather one that names it.
+    /// A rename that may have had this file as its victim; preferably one that names it.
     pub(crate) fn take_doubt(&mut self, inode: u64, suspect: &Suspect) -> Option<RenamedName> {
         let named = self.victims.get_mut(&inode).and_then(Vec::pop);
         named.or_else(|| suspect.threads.iter().find_map(|thread| self.unnamed.get_mut(thread)?.pop()))
@@ -94,7 +94,7 @@ impl Links {
         self.last.len() + self.suspects.len()
     }
 
-    /// Remembers how many names a file has now.
+    /// Stores how many names a file has now.
     pub(crate) fn remember(&mut self, inode: u64, names: u32) {
         if names < 2 {
             self.several.remove(&inode);
@@ -103,7 +103,7 @@ impl Links {
         }
     }
 
-    /// A count that was taken just now is not that of when the window opened, if it has changed since.
+    /// A count that was taken just now is not that of the window's opening, if it has changed since.
     pub(crate) fn doubt_count(&mut self, inode: u64) {
         if self.suspects.contains_key(&inode) {
             self.several.remove(&inode);

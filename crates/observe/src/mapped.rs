@@ -1,6 +1,6 @@
-//! Writes through a shared mapping make no event. The first write to a clean page moves the file's
-//! times, the next ones nothing. So at each question the files that living processes have mapped are
-//! suspected, and their dirty pages are sent to disk, which makes them clean: the next write is seen.
+//! Writes through a shared mapping make no event. The first write to a clean page updates the file's times, the
+//! next ones do not. So at each request the files that living processes have mapped are suspects, and their dirty
+//! pages are written back, which makes them clean: the next write updates the times again.
 
 use crate::{
     found,
@@ -16,7 +16,7 @@ use std::{
     io::{BufRead, BufReader},
 };
 
-/// More than this is not written back while somebody waits; it counts as written to instead.
+/// More than this is not written back while a client waits; the file counts as modified instead.
 const LARGEST: u64 = 64 << 20;
 const MOST_PROCESSES: usize = 4096;
 const MOST_MAPPINGS: usize = 4096;
@@ -24,19 +24,19 @@ const MOST_MAPPINGS: usize = 4096;
 /// Files of one tree that living processes have mapped.
 #[derive(Default)]
 pub(crate) struct Mapped {
-    /// Their numbers, and whether they must be taken as written to.
+    /// Their inodes, and whether they must count as modified.
     pub(crate) files: Vec<(u64, bool)>,
-    /// There were too many to look at.
+    /// There were too many to check.
     pub(crate) lost: bool,
     bytes: u64,
     looked: usize,
 }
 
-/// Looks through the mappings of these processes for files on a device.
+/// Searches the mappings of these processes for files on a device.
 pub(crate) fn mapped(processes: &[i32], device: (u32, u32)) -> Mapped {
     let mut all = Mapped { lost: processes.len() > MOST_PROCESSES, ..Mapped::default() };
     for process in processes.iter().take(MOST_PROCESSES) {
-        // One that has ended has closed its files, and that makes an event.
+        // A process that has ended has closed its files, which makes an event.
         let Ok(maps) = File::open(format!("/proc/{process}/maps")) else { continue };
         all.look_through(*process, &maps, device);
     }
@@ -91,7 +91,7 @@ impl Mapped {
 }
 
 fn clean(file: &OwnedFd, offset: u64, length: u64) -> Result<(), Errno> {
-    // Without waiting: whoever holds a lease on the file could make us.
+    // Without blocking: a process that holds a lease on the file could delay the open.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOATIME | OFlags::CLOEXEC;
     let file = open(format!("/proc/self/fd/{}", file.as_raw_fd()), flags, Mode::empty())?;
     sys::begin_write_back(file.as_fd(), offset, length)

@@ -1,5 +1,5 @@
-//! From a closed window to an answer: names first, then folders that moved, then files that were written
-//! to. Names are looked up in folders that are opened by their numbers; no path is walked.
+//! From a closed window to an answer: names first, then folders that moved, then files that were written to.
+//! Names are looked up in folders that are opened by inode; no path is walked.
 
 use crate::{
     change::Ledger,
@@ -14,15 +14,15 @@ use crate::{
 };
 use std::{collections::HashSet, sync::Arc};
 
-/// How many things that are no files are remembered.
+/// How many special files are kept.
 const MOST_SPECIAL: usize = 4096;
-/// How many names are remembered from one answer to the next.
+/// How many names are kept from one answer to the next.
 pub(crate) const MOST_NAMES: usize = 4096;
 
 /// What is kept of a tree from one window to the next.
 pub(crate) struct Memory {
     pub(crate) told: ReportedFiles,
-    /// Sockets, pipes and the like: when one is deleted, no file was.
+    /// Sockets, pipes and other special files: the deletion of one is not reported.
     pub(crate) special: HashSet<u64>,
 }
 
@@ -49,19 +49,19 @@ pub(crate) struct Net<'a> {
     surprises: Vec<Surprise>,
 }
 
-/// A name that no event of the window tells of, but that a file has now: it may have got it since.
+/// A name that no event of the window names, but that a file has now: it may have got it since.
 pub(crate) struct Surprise {
     pub(crate) dir: u64,
     pub(crate) name: Name,
-    /// Where that is, and was.
+    /// The folder's path now, and before.
     pub(crate) paths: [Option<Arc<[u8]>>; 2],
 }
 
-/// What a window comes to.
+/// The result of a window.
 pub(crate) struct Netted {
     pub(crate) ledger: Ledger,
     pub(crate) truncated: bool,
-    /// What this answer says of names: always where it is ahead of the events.
+    /// What this answer reports of names, wherever it is ahead of the events.
     pub(crate) ahead: Ahead,
     /// Files with several names, and how many.
     pub(crate) several: Vec<(u64, u32)>,
@@ -107,7 +107,7 @@ impl Net<'_> {
         }
     }
 
-    /// What is at a name now.
+    /// The file at a name now.
     pub(crate) fn look(&mut self, dir: u64, name: &[u8]) -> Option<Found> {
         let looked = found::look(self.places.open(dir)?, name);
         self.places.known(looked).flatten()
@@ -138,7 +138,7 @@ impl Net<'_> {
         self.surprises.push(Surprise { dir, name: name.into(), paths });
     }
 
-    /// After this, there are events for whatever was a surprise.
+    /// After this, the events for every surprise are queued.
     fn wait_for_events(&mut self) {
         let dirs: HashSet<u64> = self.surprises.iter().map(|surprise| surprise.dir).collect();
         dirs.into_iter().for_each(|dir| self.places.tree.wait(dir));

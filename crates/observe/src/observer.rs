@@ -1,5 +1,5 @@
-//! The observer of a btrfs file system: one fanotify group with one mark, and a window for every tree
-//! that is watched. It holds the group and nothing else open.
+//! The observer of a btrfs file system: one fanotify group with one mark, and a window for every watched tree. It
+//! holds only the group open.
 
 use crate::{
     change::{Changes, Ledger},
@@ -40,7 +40,7 @@ pub struct Limits {
     pub tree_bytes: usize,
     /// Bytes for the events of all trees; the tree with the most loses its own.
     pub all_bytes: usize,
-    /// Events that are taken in for one tree between two questions; the rest is dropped unread.
+    /// Events that are recorded for one tree between two requests; the rest is dropped unread.
     pub tree_events: u64,
     /// Paths in one answer.
     pub entries: usize,
@@ -57,14 +57,14 @@ struct Watched {
     memory: Memory,
 }
 
-/// Sees what happens in every subvolume of a btrfs file system.
+/// Observes every subvolume of a btrfs file system.
 ///
-/// An answer is `truncated` while a sandbox has subvolumes of its own in its tree, when a path is longer
-/// than the kernel can name, when a thread changes a folder's mode and then renames another folder over
-/// it, and when the limits are reached. Reported too often: a file of which more than 64 MiB are mapped,
-/// at every question. Reported late: a write with the old asynchronous calls, when the file is closed.
-/// Not told apart, of a file that had several names before it was watched: a name that a rename takes
-/// counts as new, if the same thread had just linked or deleted another.
+/// An answer is `truncated` while a sandbox has subvolumes of its own in its tree, when a path is longer than the
+/// kernel can name, when a thread changes a folder's mode and then renames another folder over it, and when the
+/// limits are reached. Reported too often: a file of which more than 64 MiB are mapped, at every request.
+/// Reported late: a write with the old asynchronous calls, when the file is closed. Not distinguished, of a file
+/// that had several names before it was watched: a name that a rename takes counts as new, if the same thread had
+/// just linked or deleted another.
 pub struct Observer {
     group: OwnedFd,
     limits: Limits,
@@ -82,8 +82,8 @@ impl AsFd for Observer {
 }
 
 impl Observer {
-    /// Watches the btrfs file system that a folder is on, whichever of its subvolumes that is. An error
-    /// where it is none, or where the kernel is older than 5.17.
+    /// Watches the btrfs file system that a folder is on, whichever of its subvolumes that is. An error on
+    /// another file system, or where the kernel is older than 5.17.
     pub fn new(pool_root: &Path) -> io::Result<Self> {
         Self::with_limits(pool_root, Limits::default())
     }
@@ -100,7 +100,7 @@ impl Observer {
         Ok(Self { group, limits, paths, watched, cost: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// Begins to keep what happens in a tree. Before its sandbox starts; not an error if it is watched.
+    /// Begins to record events in a tree. To be called before its sandbox starts; not an error if it is watched.
     pub fn watch(&mut self, tree: &Path) -> io::Result<()> {
         let opened = Tree::open(tree)?;
         if self.paths.get(tree) == Some(&opened.root) {
@@ -122,11 +122,11 @@ impl Observer {
         }
     }
 
-    /// Reads what has happened until now. Call it when [`Observer::as_fd`] is readable: what is not read
-    /// is kept by the kernel, at the launcher's cost.
+    /// Reads the events until now. To be called when [`Observer::as_fd`] is readable: the kernel keeps unread
+    /// events in the launcher's memory.
     pub fn drain(&mut self) -> io::Result<()> {
-        // What is added meanwhile waits for the next call, so that nobody can keep us here. The kernel
-        // says how much there is as if events had no handles.
+        // Events that are added meanwhile wait for the next call, so that no sandbox can keep the launcher here.
+        // The kernel reports the queue's size as if events had no handles.
         let mut left = ioctl_fionread(&self.group)? / METADATA as u64;
         let mut buffer = std::mem::take(&mut self.buffer);
         let result = loop {
@@ -146,7 +146,7 @@ impl Observer {
         result
     }
 
-    /// Takes events in, and says how many.
+    /// Records events, and returns how many.
     fn fold(&mut self, events: &[u8]) -> u64 {
         let mut count = 0;
         for event in Events(events) {
@@ -159,7 +159,7 @@ impl Observer {
             let before = watched.window.cost;
             watched.window.fold(&event);
             self.cost += watched.window.cost - before;
-            // What it has is true and stays; what comes now is not taken in.
+            // Events that it has are valid and stay; further ones are not recorded.
             watched.window.over |= watched.window.cost > self.limits.tree_bytes
                 || watched.window.events > self.limits.tree_events;
             if self.cost > self.limits.all_bytes {
@@ -181,17 +181,17 @@ impl Observer {
         }
     }
 
-    /// What changed below a folder of a tree since the last call or since [`Observer::watch`]; what
-    /// changed elsewhere in the tree is forgotten. `processes` are those of the sandbox that live: their
-    /// mappings are looked at, since writes to those make no event. A tree that is not watched, or is
-    /// another than it was, is from now on, and nothing is known about it yet.
+    /// What changed below a folder of a tree since the last call or since [`Observer::watch`]; changes elsewhere
+    /// in the tree are forgotten. `processes` are the living ones of the sandbox: their mappings are checked,
+    /// since writes to those make no event. A tree that is not watched, or was replaced, is watched from now on,
+    /// and the answer is `truncated`.
     pub fn take(&mut self, tree: &Path, folder: &str, processes: &[i32]) -> io::Result<Changes> {
         let opened = Tree::open(tree)?;
         if self.paths.get(tree) != Some(&opened.root) {
             self.watch(tree)?;
             return Ok(Changes::unknown());
         }
-        // Before the events are read: whoever ends after this leaves one.
+        // Before the events are read: a process that ends after this leaves one.
         let mapped = mapped(processes, opened.device);
         self.drain()?;
         for _ in 0..MOST_WAITS {
@@ -204,7 +204,7 @@ impl Observer {
         Ok(self.answer(&opened, ledger, &mapped).unwrap_or_else(Changes::unknown))
     }
 
-    /// Closes the window of a tree and says what it comes to.
+    /// Closes the window of a tree and returns its changes.
     fn answer(&mut self, tree: &Tree, ledger: Ledger, mapped: &Mapped) -> Option<Changes> {
         let Watched { window, memory } = self.watched.get_mut(&tree.root)?;
         let next = Window::new(false, window.highest);
@@ -216,7 +216,8 @@ impl Observer {
         closed.over |= mapped.lost;
         let Netted { mut ledger, mut truncated, ahead, several, surprises } =
             net(tree, &closed, memory, ledger);
-        // What was not seen may have changed what a name holds, how many a file has, or made a subvolume.
+        // A missed event may have changed which file a name holds, how many names a file has, or made a
+        // subvolume.
         if !closed.over {
             window.links.several = std::mem::take(&mut closed.links.several);
             window.ahead = std::mem::take(&mut closed.ahead);
@@ -232,7 +233,7 @@ impl Observer {
         let Watched { window, memory } = self.watched.get_mut(&tree.root)?;
         several.iter().for_each(|(inode, _)| window.links.doubt_count(*inode));
         for Surprise { name, paths, .. } in surprises.iter().filter(|it| window.is_new(it.dir, &it.name)) {
-            // The next answer tells it.
+            // The next answer reports it.
             paths.iter().flatten().for_each(|path| ledger.forget(path, name));
         }
         memory.told.tell(ledger.found());

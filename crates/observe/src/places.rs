@@ -1,5 +1,5 @@
-//! Where folders are and where they were. A folder is opened by its number, so no path of the sandbox's
-//! making is walked; where it was when the window opened is put together from the window's own record.
+//! The paths of folders, now and before. A folder is opened by inode, so no path of the sandbox's making is
+//! walked; its path when the window opened is derived from the window's own record.
 
 use crate::{
     change::join,
@@ -14,7 +14,7 @@ use rustix::{
 };
 use std::{collections::HashMap, sync::Arc};
 
-/// The kernel names nothing longer.
+/// The kernel's longest path.
 const LONGEST: usize = 4096;
 
 type Path = Option<Arc<[u8]>>;
@@ -32,7 +32,7 @@ pub(crate) struct Places<'a> {
     last: Option<(u64, OwnedFd)>,
     now: HashMap<u64, Path>,
     before: HashMap<u64, Path>,
-    /// Something could not be found out.
+    /// A path could not be determined.
     pub(crate) lost: bool,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Places<'a> {
 
     fn find(&mut self, dir: u64) -> Path {
         let fd = self.open(dir)?;
-        // A folder that somebody stands in outlives its name.
+        // A folder that is a process's working directory outlives its name.
         let found =
             found::look(fd, b"").and_then(|found| Ok((found.is_some_and(|f| f.links > 0), path_of(fd)?)));
         let (linked, path) = self.known(found)?;
@@ -70,7 +70,7 @@ impl<'a> Places<'a> {
         relative.filter(|_| linked).map(Arc::from)
     }
 
-    /// Where a folder was when the window opened, `None` when it was not.
+    /// A folder's path when the window opened, `None` when it did not exist.
     pub(crate) fn before(&mut self, dir: u64) -> Path {
         let mut names: Vec<(u64, Name)> = Vec::new();
         let mut at = dir;
@@ -122,7 +122,7 @@ impl<'a> Places<'a> {
         None
     }
 
-    /// An answer; what is gone is an answer too.
+    /// A result; that the folder is gone is a result too.
     pub(crate) fn known<T>(&mut self, answer: Result<T, Errno>) -> Option<T> {
         match answer {
             Ok(known) => Some(known),

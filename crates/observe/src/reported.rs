@@ -1,13 +1,13 @@
-//! When each file that was told about was last written to. A program that opened a file for writing and
-//! closes it may have written without an event: through a mapping, or with the old asynchronous calls.
-//! Whether it did is told by the file's time, since setting that back makes an event itself.
+//! When each reported file was last written to. A program that opened a file for writing and closes it may have
+//! written without an event: through a mapping, or with the old asynchronous calls. The file's mtime shows
+//! whether it did, since setting that back makes an event itself.
 
 use crate::found::{Found, Moment, tick};
 use std::collections::HashMap;
 
 const MOST: usize = 65_536;
 
-/// What was told about files, and since when.
+/// The reported files, and since when they are recorded.
 pub(crate) struct ReportedFiles {
     since: Moment,
     files: HashMap<u64, Moment>,
@@ -18,7 +18,7 @@ impl ReportedFiles {
         Self { since: tick(), files: HashMap::new() }
     }
 
-    /// Whether a file was written to since it was told about, or since the beginning.
+    /// Whether a file was written to since it was reported, or since the beginning.
     pub(crate) fn is_news(&self, found: &Found) -> bool {
         match self.files.get(&found.inode) {
             Some(moment) => *moment != found.modified,
@@ -29,7 +29,7 @@ impl ReportedFiles {
     pub(crate) fn tell<'a>(&mut self, found: impl Iterator<Item = &'a Found>) {
         self.files.extend(found.map(|found| (found.inode, found.modified)));
         if self.files.len() > MOST {
-            // What is older than this is taken as told.
+            // Older changes count as reported.
             *self = Self::new();
         }
     }

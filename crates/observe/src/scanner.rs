@@ -1,7 +1,7 @@
-//! The observer of every other file system: it looks. A scan is kept for every folder that is watched,
-//! about 200 bytes a file, and a question costs another scan: some 4 µs a file while the kernel has it in
-//! memory, so 0.4 s at 100,000 files. A change that leaves no trace in a file's number, size, owner,
-//! mode and times is not found; user code cannot set the time of the last change, so there is none.
+//! The observer of every other file system: it compares scans. A scan is kept for every watched folder, about 200
+//! bytes a file, and a request costs another scan: some 4 µs a file while the kernel has it in memory, so 0.4 s
+//! at 100,000 files. A change that leaves no trace in a file's inode, size, owner, mode and times is not found;
+//! user code cannot set the ctime, so there is none.
 
 use crate::{
     change::{Changes, Ledger, join},
@@ -20,14 +20,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// More files are not kept.
+/// Further files are not kept.
 const MOST: usize = 1_000_000;
 
 /// What a folder held.
 #[derive(Default)]
 struct Scan {
     files: HashMap<Vec<u8>, Found>,
-    /// Something was not looked at.
+    /// A part of the folder was not scanned.
     lost: bool,
 }
 
@@ -89,7 +89,7 @@ impl Scanner {
     }
 }
 
-/// Every field but the number of links, which has the time of the last change with it.
+/// Every field but the number of links, which the ctime covers.
 fn differs(before: &Found, now: &Found) -> bool {
     let Found { device, inode, size, links: _, mode, owner, modified, changed, born: _, kind, is_dir: _ } =
         now;

@@ -1,5 +1,5 @@
-//! The few system calls that no safe crate wraps. Everything unsafe here, each block with its reason;
-//! what calls it sees safe functions. Layouts are those of <linux/btrfs.h>, <linux/fs.h> and <fcntl.h>.
+//! The few system calls that no safe crate wraps. Everything unsafe here, each block with its reason; callers see
+//! safe functions. Layouts are those of <linux/btrfs.h>, <linux/fs.h> and <fcntl.h>.
 #![allow(unsafe_code)]
 
 use rustix::{
@@ -48,9 +48,9 @@ struct Handle {
     generation: u32,
 }
 
-/// Opens a folder by its number, wherever it is: no path is walked. `NOENT` when it is gone.
+/// Opens a folder by its inode, wherever it is: no path is walked. `NOENT` when it is gone.
 pub(crate) fn open_folder(any: impl AsFd, root: u64, inode: u64) -> Result<OwnedFd, Errno> {
-    // Numbers are never used again, so any generation will do: 0.
+    // Inode numbers are never reused, so any generation will do: 0.
     let mut handle = Handle { bytes: HANDLE_BYTES, kind: BTRFS_HANDLE, inode, root, generation: 0 };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC | libc::O_NOATIME | libc::O_NOFOLLOW;
     // SAFETY: the handle is as long as it says and outlives the call.
@@ -61,7 +61,7 @@ pub(crate) fn open_folder(any: impl AsFd, root: u64, inode: u64) -> Result<Owned
     }
 }
 
-/// The subvolume and the number of a file.
+/// The subvolume and the inode of a file.
 pub(crate) fn identity(file: impl AsFd) -> Result<(u64, u64), Errno> {
     let mut handle = Handle { bytes: HANDLE_BYTES, kind: 0, inode: 0, root: 0, generation: 0 };
     let mut mount = 0;
@@ -174,7 +174,7 @@ pub(crate) struct Mapping {
 pub(crate) fn next_shared(maps: impl AsFd, address: u64) -> Result<Option<Mapping>, Errno> {
     let size = size_of::<MapQuery>() as u64;
     let mut query = MapQuery { size, flags: SHARED_FILE_FROM, address, ..MapQuery::default() };
-    // SAFETY: PROCMAP_QUERY fills one `procmap_query`; no name and no build id are asked for.
+    // SAFETY: PROCMAP_QUERY fills one `procmap_query`; no name and no build id are requested.
     match unsafe { ioctl(maps, MAP_QUERY, &raw mut query) } {
         Ok(()) => Ok(Some(Mapping { start: query.start, end: query.end, offset: query.offset })),
         Err(Errno::NOENT | Errno::SRCH) => Ok(None),
@@ -194,7 +194,7 @@ pub(crate) fn begin_write_back(file: BorrowedFd<'_>, offset: u64, length: u64) -
 /// # Safety
 /// `T` must have the layout that the request expects, and what it points to must be as long as it says.
 unsafe fn ioctl<T>(fd: impl AsFd, request: u32, argument: *mut T) -> Result<(), Errno> {
-    // SAFETY: the caller vouches for the layout; the descriptor outlives the call.
+    // SAFETY: the caller guarantees the layout; the descriptor outlives the call.
     let code = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request as _, argument) };
     if code < 0 { Err(errno(&io::Error::last_os_error())) } else { Ok(()) }
 }
@@ -203,7 +203,7 @@ fn own(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just gave us this descriptor and nobody else has it.
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

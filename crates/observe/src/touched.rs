@@ -1,5 +1,5 @@
-//! Files that were written to without appearing or leaving. The name they were reached by may be gone,
-//! taken by another file, or one of several: the number of the file decides, and btrfs knows its names.
+//! Files that were written to without appearing or leaving. The name they were reached by may be gone, taken by
+//! another file, or one of several: the inode decides, and btrfs knows its names.
 
 use crate::{
     found::{self, Found},
@@ -13,7 +13,7 @@ use rustix::{
     io::Errno,
 };
 
-/// A name of a file now: folder, name, what is there.
+/// A name of a file now: folder, name, and the file there.
 pub(crate) type CurrentName = (u64, Vec<u8>, Found);
 
 pub(crate) fn touched(net: &mut Net<'_>) {
@@ -62,7 +62,7 @@ pub(crate) fn names_of(tree: &Tree, inode: u64) -> (Vec<CurrentName>, bool) {
     let mut names = Vec::new();
     for path in paths {
         match place_of(&tree.fd, &path) {
-            // A path may be one that the file had until a moment ago.
+            // The path may be one that the file had until a moment ago.
             Ok(place) => names.extend(place.filter(|(_, _, found)| found.inode == inode)),
             Err(_) => more = true,
         }

@@ -1,5 +1,5 @@
-//! A watched tree: a subvolume that has been opened for one question. Held open no longer than that, so
-//! that watching keeps no pool from being unmounted.
+//! A watched tree: a subvolume that is opened for one request. It is held open no longer than that, so that
+//! watching keeps no pool from being unmounted.
 
 use crate::{found, sys};
 use rustix::{
@@ -9,9 +9,9 @@ use rustix::{
 };
 use std::{cell::Cell, io, os::fd::AsRawFd, path::Path};
 
-/// The number of the root folder of every subvolume.
+/// The inode of the root folder of every subvolume.
 pub(crate) const TOP: u64 = 256;
-/// How many other names of files are looked up for one question.
+/// How many other names of files are looked up for one request.
 const LOOKUPS: usize = 100_000;
 
 /// An open subvolume.
@@ -20,7 +20,7 @@ pub(crate) struct Tree {
     /// The id of the subvolume.
     pub(crate) root: u64,
     pub(crate) device: (u32, u32),
-    /// Its path as the kernel spells it.
+    /// Its path as the kernel reports it.
     pub(crate) path: Vec<u8>,
     lookups: Cell<usize>,
 }
@@ -37,16 +37,15 @@ impl Tree {
         Ok(Self { fd, root, device, path, lookups: Cell::new(LOOKUPS) })
     }
 
-    /// Waits until what is being done to the names of a folder is done and its events are queued: whoever
-    /// does it holds the folder's lock for so long, and reading a folder takes it.
+    /// Waits until a change to the names of a folder in progress is complete and its events are queued: the
+    /// thread that makes the change holds the folder's lock until then, and reading a folder takes it.
     pub(crate) fn wait(&self, dir: u64) {
         if let Ok(mut listing) = sys::open_folder(&self.fd, self.root, dir).and_then(Dir::read_from) {
             let _ = listing.next();
         }
     }
 
-    /// Whether so many other names of files may still be looked up for this question: a file can have
-    /// thousands.
+    /// Whether so many other names of files may still be looked up for this request: a file can have thousands.
     pub(crate) fn afford(&self, lookups: usize) -> bool {
         let left = self.lookups.get().checked_sub(lookups);
         self.lookups.set(left.unwrap_or(0));
@@ -54,12 +53,12 @@ impl Tree {
     }
 }
 
-/// Opens a folder of ours.
+/// Opens a folder of the launcher's.
 pub(crate) fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
 }
 
-/// Where an open file is, as the kernel spells it.
+/// The path of an open file, as the kernel reports it.
 pub(crate) fn path_of(fd: impl AsFd) -> Result<Vec<u8>, Errno> {
     let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
     Ok(readlinkat(CWD, link, Vec::with_capacity(256))?.into_bytes())

@@ -1,5 +1,5 @@
-//! What moved with a folder: the files in it have no events of their own, so a folder that was renamed
-//! is walked, and nothing but it. Folders are opened by number, so depth and links are no matter.
+//! Files that moved with a folder: they have no events of their own, so a renamed folder is walked, and no other.
+//! Folders are opened by inode, so depth and links do not matter.
 
 use crate::net::Net;
 use rustix::{
@@ -8,7 +8,7 @@ use rustix::{
 };
 use std::collections::HashSet;
 
-/// What one folder holds that matters here.
+/// An entry of a folder.
 type Entry = (Vec<u8>, FileType);
 
 pub(crate) fn moved(net: &mut Net<'_>) {
@@ -46,7 +46,7 @@ fn visit(net: &mut Net<'_>, dir: u64, name: &[u8], kind: FileType, todo: &mut Ve
         return;
     };
     if found.is_dir {
-        // One that was made in this window has only files that were too, or that have events.
+        // A folder that was made in this window has only files that were too, or that have events.
         if net.window.dirs.get(&found.inode) != Some(&None) {
             todo.push(found.inode);
         }

@@ -1,9 +1,8 @@
-//! What happened in one tree since the last question, folded as it comes: bounded, keyed by inode
-//! numbers, without a path. Paths are found at the end, when it is known what is still worth one.
+//! The events in one tree since the last request, folded as they come: bounded, keyed by inode, without a path.
+//! Paths are looked up at the end, for the files that are reported.
 //!
-//! The kernel merges what one thread does to one name into the first such event. So an event's place in
-//! the queue is that of its first part, and only the first event on a name is trusted to say what was
-//! there before.
+//! The kernel merges what one thread does to one name into the first such event. So an event's place in the queue
+//! is that of its first part, and only the first event on a name shows reliably what was there before.
 
 use crate::{
     event::{Event, Named, Thread},
@@ -17,10 +16,10 @@ use std::{
 };
 
 pub(crate) type Name = Arc<[u8]>;
-/// What the last answers said about some names: which file is there, if one is.
+/// What the last answers reported about some names: which file is there, if one is.
 pub(crate) type Ahead = HashMap<(u64, Name), Option<u64>>;
 
-/// What an entry costs beside its name; an estimate.
+/// The size of an entry beside its name; an estimate.
 const ENTRY: usize = 96;
 /// How many renames are waited for.
 const MOST_WAITING: usize = 16;
@@ -31,13 +30,13 @@ const CONTENT: u64 = libc::FAN_MODIFY | libc::FAN_ATTRIB;
 /// A file that was written to, or may have been.
 #[derive(Debug, Default)]
 pub(crate) struct Touch {
-    /// It was; otherwise somebody who could have has closed it.
+    /// It was; otherwise a process that had it open for writing has closed it.
     pub(crate) surely: bool,
     /// The folder and name it was reached by, which it may not have any more.
     pub(crate) by: Option<(u64, Name)>,
 }
 
-/// A rename whose victim, if there is one, is the next thing its thread reports.
+/// A rename whose victim, if there is one, is the next event of its thread.
 struct Pending {
     dir: u64,
     name: Name,
@@ -45,16 +44,16 @@ struct Pending {
     victim: Option<u64>,
 }
 
-/// What happened in one tree.
+/// The events in one tree.
 #[derive(Default)]
 pub(crate) struct Window {
     /// Names at which files appeared or from which they left, by folder.
     pub(crate) names: HashMap<u64, HashMap<Name, Life>>,
-    /// Folders that came (`None`) or went, with the place where they were before.
+    /// Folders that were made (`None`) or moved or deleted, with the place where they were before.
     pub(crate) dirs: HashMap<u64, Option<(u64, Name)>>,
     /// Folders that were there before and have been renamed.
     pub(crate) moved: HashSet<u64>,
-    /// Folders whose place was taken by another, if they are gone: a change of mode looks the same.
+    /// Folders that another replaced, if they are gone: a change of mode looks the same.
     pub(crate) replaced: HashMap<u64, (u64, Name)>,
     pub(crate) touched: HashMap<u64, Touch>,
     /// Files that appeared at a name or left one.
@@ -62,14 +61,14 @@ pub(crate) struct Window {
     pending: HashMap<Thread, Pending>,
     pub(crate) links: Links,
     pub(crate) ahead: Ahead,
-    /// A subvolume was made inside this one, and tells us nothing.
+    /// A subvolume was made inside this one, whose events are not seen.
     pub(crate) nested: bool,
     /// Events are missing.
     pub(crate) over: bool,
     pub(crate) cost: usize,
-    /// How many were taken in.
+    /// How many were recorded.
     pub(crate) events: u64,
-    /// When it opened, and the highest number that had been given to a file by then.
+    /// When it opened, and the highest inode that had been given to a file by then.
     opened: Moment,
     older: u64,
     pub(crate) highest: u64,
@@ -81,7 +80,7 @@ impl Window {
         Self { nested, opened: now(), older: highest, highest, ..Self::default() }
     }
 
-    /// Whether a file was there when the window opened. Numbers only grow, but not all have been seen.
+    /// Whether a file existed when the window opened. Inode numbers only grow, but not all have been seen.
     pub(crate) fn is_older(&self, found: &Found) -> bool {
         let nanos = |(seconds, nanos): Moment| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
         found.inode <= self.older || nanos(found.born) + TICK < nanos(self.opened)
@@ -93,12 +92,12 @@ impl Window {
         life.is_some_and(|life| !matches!(life.start, Start::Was(_)))
     }
 
-    /// Everything may have happened.
+    /// Events were lost: anything may have happened.
     pub(crate) fn overflow(&mut self) {
         *self = Self { over: true, ..Self::new(self.nested, self.highest) };
     }
 
-    /// Takes one event of this tree in.
+    /// Records one event of this tree.
     pub(crate) fn fold(&mut self, event: &Event<'_>) {
         if self.over {
             return;
@@ -190,7 +189,7 @@ impl Window {
         }
     }
 
-    /// Somebody who lives may have written to this file without an event.
+    /// A living process may have written to this file without an event.
     pub(crate) fn suspect(&mut self, inode: u64, surely: bool) {
         self.touch(inode, None, surely);
     }
@@ -201,8 +200,8 @@ impl Window {
         self.pending.insert(thread, pending);
     }
 
-    /// After a rename over another file, the kernel reports that the other has one link less, by the same
-    /// thread and at no name. Creating and deleting a link report the same, but then name the file.
+    /// After a rename over another file, the kernel reports that the other has one link less, by the same thread
+    /// and without a name. Creating and deleting a link report the same, but then name the file.
     fn settle(&mut self, event: &Event<'_>) -> bool {
         let Some(pending) = self.pending.get_mut(&event.thread) else { return false };
         let nameless =
