@@ -1,6 +1,6 @@
-//! Addresses that nobody reaches by accident: loopback, link-local and metadata services, private
-//! ranges. The check is made on the address that is connected to, after every name was resolved, so a
-//! name that changes its mind gains nothing.
+//! Addresses that are out of reach unless an entry names them: loopback, link-local and metadata services,
+//! private ranges. The check is made on the address that is connected to, after every name was resolved, so a
+//! name that resolves differently later (DNS rebinding) gains nothing.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl FromStr for Net {
             Err(_) => text.parse::<IpNet>().map_err(|_| BadNet)?.trunc(),
         };
         match net {
-            // A range of mapped addresses would never match anything: addresses lose the mapping.
+            // A range of mapped addresses would never match: addresses are unmapped before the comparison.
             IpNet::V6(net) if net.network().to_ipv4_mapped().is_some() => Err(BadNet),
             net => Ok(Self(net)),
         }
@@ -77,7 +77,7 @@ impl fmt::Display for Net {
     }
 }
 
-/// What is out of reach unless an entry names it. Documentation ranges are not here: nothing lives there.
+/// Out of reach unless an entry names them. Documentation ranges are not here: no host has such an address.
 const USUAL: &[&str] = &[
     "0.0.0.0/8",
     "10.0.0.0/8",
@@ -93,7 +93,7 @@ const USUAL: &[&str] = &[
     "240.0.0.0/4",
     "::",
     "::1",
-    // Local-use NAT64: where in it an operator's translator reads the IPv4 address is not known here.
+    // Local-use NAT64: it is not known here where in it an operator's translator reads the IPv4 address.
     "64:ff9b:1::/48",
     "100::/64",
     "fc00::/7",
@@ -116,7 +116,7 @@ impl Default for Reach {
 }
 
 impl Reach {
-    /// The usual ranges with more of the operator's, or what it wants in their place.
+    /// The usual ranges with more of the operator's, or the operator's in their place.
     #[must_use]
     pub fn new(denied: Vec<Net>, opened: Vec<Net>) -> Self {
         Self { denied, opened }

@@ -1,5 +1,5 @@
-//! The proxy as a whole: one [`Egress`] for a server, one [`Serving`] for each sandbox. Whatever a sandbox
-//! opened ends with its [`Serving`].
+//! The proxy as a whole: one [`Egress`] for a server, one [`Serving`] for each sandbox. Every connection of a
+//! sandbox ends with its [`Serving`].
 
 use crate::{
     Authority, Dialer, Reach, Recorder, Rules, Sockets, Tokens, Via, front, names,
@@ -23,16 +23,16 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// What an operator may set.
+/// The operator's settings.
 #[derive(Debug, Default)]
 pub struct EgressSettings {
-    /// The addresses that the server's own fetches stay away from. Those of sandboxes are in their rules.
+    /// The addresses that the server's own fetches must not connect to. Those of sandboxes are in their rules.
     pub reach: Reach,
-    /// Who is asked for addresses. Empty: the machine's own resolver configuration.
+    /// The nameservers. Empty: the machine's own resolver configuration.
     pub nameservers: Vec<SocketAddr>,
-    /// Who signs for hosts whose requests are looked at. Without one they cannot be reached over TLS.
+    /// The authority that signs for inspected hosts. Without one they cannot be reached over TLS.
     pub authority: Option<Authority>,
-    /// Certificates in PEM that are believed beside the machine's own when the proxy speaks TLS itself.
+    /// Certificates in PEM that the proxy trusts beside the machine's own when it speaks TLS itself.
     pub roots: Vec<String>,
     /// Connections that all sandboxes together may have open; each takes two descriptors. None: no bound.
     pub connections: Option<u64>,
@@ -62,9 +62,9 @@ pub struct Usage {
     pub open: u64,
     /// Connections and requests that were allowed.
     pub allowed: u64,
-    /// Connections, requests and questions that were refused.
+    /// Connections, requests and DNS queries that were refused.
     pub denied: u64,
-    /// Questions for names that were answered with an address.
+    /// DNS queries that were answered with an address.
     pub questions: u64,
     /// Bytes that left the sandbox.
     pub sent: u64,
@@ -72,7 +72,7 @@ pub struct Usage {
     pub received: u64,
 }
 
-/// One sandbox's way out, for as long as this lives. Dropping it ends every connection.
+/// One sandbox's egress, for as long as this lives. Dropping it ends every connection.
 #[derive(Debug)]
 pub struct Serving {
     counters: Arc<Counters>,
@@ -87,7 +87,7 @@ impl Serving {
         self.counters.usage()
     }
 
-    /// Ends everything, and returns when it has ended and was told.
+    /// Ends every connection, and returns when all have ended and were recorded.
     pub async fn end(mut self) {
         self.end.take();
         let _ = (&mut self.task).await;
@@ -100,7 +100,7 @@ impl Drop for Serving {
     }
 }
 
-/// Finds a sandbox's rules and whom to tell, by the session that a token names.
+/// Finds a sandbox's rules and recorder, by the session that a token names.
 pub type Lookup = dyn Fn(&str) -> Option<(watch::Receiver<Arc<Rules>>, Arc<dyn Recorder>)> + Send + Sync;
 
 impl Egress {
@@ -113,8 +113,8 @@ impl Egress {
         Ok(Self(Arc::new(Shared { dialer, authority, upstream, connection_limit })))
     }
 
-    /// Serves one sandbox until the returned handle is dropped or told to end. Needs a running runtime. When
-    /// the sender of the rules is dropped, nothing passes any more.
+    /// Serves one sandbox until the returned handle is dropped or ended. Needs a running runtime. When the sender
+    /// of the rules is dropped, nothing passes any more.
     pub fn serve(
         &self,
         sockets: Sockets,
@@ -142,13 +142,13 @@ impl Egress {
         front::serve_network(Arc::clone(&self.0), listener, tokens, lookup).await;
     }
 
-    /// What the server's own fetches connect with.
+    /// The dialer of the server's own fetches.
     #[must_use]
     pub fn dialer(&self) -> Dialer {
         self.0.dialer.clone()
     }
 
-    /// Who signs for hosts whose requests are looked at.
+    /// The authority that signs for inspected hosts.
     #[must_use]
     pub fn authority(&self) -> Option<&Authority> {
         self.0.authority.as_ref()
@@ -167,7 +167,7 @@ struct Listening {
     names_tcp: TcpListener,
 }
 
-/// Connections over a limit that are told so at one time; more are only closed.
+/// Connections over a limit that get an error at one time; more are only closed.
 const MOST_TOLD: usize = 64;
 
 async fn run(
@@ -222,7 +222,7 @@ impl Sandbox {
         let (stream, from) = match new {
             Ok(new) => new,
             Err(error) => {
-                // Most likely too many open files; whoever waits stays in the queue.
+                // Most likely too many open files; waiting clients stay in the backlog.
                 tracing::warn!(%error, "cannot accept a connection of a sandbox");
                 return tokio::time::sleep(Duration::from_millis(50)).await;
             }

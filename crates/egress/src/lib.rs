@@ -1,8 +1,8 @@
-//! The only way out of a sandbox. What a policy says and what it decides is in [`policy`]; which
-//! addresses nobody reaches by accident in [`Reach`]; who is told of a decision in [`Recorder`].
+//! Egress of a sandbox, which has no other. [`policy`] holds the policy and its decisions; [`Reach`] the
+//! addresses that are out of reach unless an entry names them; [`Recorder`] receives every decision.
 //!
-//! Nothing here knows sandboxes, HTTP fronts or databases: the core hands over sockets that live in a
-//! sandbox's network, a policy, and somebody to tell.
+//! Nothing here knows sandboxes, HTTP fronts or databases: the core passes sockets that live in a sandbox's
+//! network, a policy, and a recorder.
 
 mod address;
 mod dial;
@@ -27,7 +27,7 @@ pub use tls::Authority;
 pub use token::{BadToken, Claims, LIFETIME, Tokens};
 pub use variables::variables;
 
-/// How many cases a property is tried with; `make fuzz-egress` asks for many more.
+/// How many cases a property is tested with; `make fuzz-egress` sets many more.
 #[cfg(test)]
 fn fuzz_cases() -> u32 {
     std::env::var("ATOLL_FUZZ_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(256)

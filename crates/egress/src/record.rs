@@ -1,4 +1,4 @@
-//! What the proxy works on, and whom it tells.
+//! The proxy's sockets, and the recorder of its decisions.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-/// The sockets of one sandbox's network. Whoever accepts on them knows by the descriptor alone which
-/// sandbox is asking.
+/// The sockets of one sandbox's network. The descriptor alone identifies the sandbox that a connection comes
+/// from.
 #[derive(Debug)]
 pub struct Sockets {
     /// Listens on 127.0.0.1:3128: CONNECT, absolute-form HTTP, SOCKS5.
     pub proxy: OwnedFd,
-    /// Listens for connections to the reserved block, which a rule sends here; none where the kernel
-    /// cannot do that.
+    /// Listens for connections to the reserved block, which an nftables rule redirects here; none where the
+    /// kernel cannot do that.
     pub redirected: Option<OwnedFd>,
     /// UDP, 127.0.0.53:53.
     pub names: OwnedFd,
@@ -21,7 +21,7 @@ pub struct Sockets {
     pub names_tcp: OwnedFd,
 }
 
-/// How something asked to get out.
+/// How an egress request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Via {
     /// HTTP CONNECT.
@@ -32,7 +32,7 @@ pub enum Via {
     Socks,
     /// A connection to an address of the reserved block.
     Transparent,
-    /// A question for a name.
+    /// A DNS query.
     Name,
 }
 
@@ -50,15 +50,15 @@ impl Via {
     }
 }
 
-/// What was asked, what was decided, and what came of it. For what was refused, and for questions for
-/// names, it is told at once; for a connection or a request when it has ended.
+/// An egress request, its verdict, and its outcome. A refusal or a DNS query is recorded at once; a connection or
+/// an HTTP request when it has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// How it was asked.
+    /// How it came.
     pub via: Via,
-    /// The host as it was asked for, shortened to 255 bytes, without control characters.
+    /// The requested host, shortened to 255 bytes, without control characters.
     pub host: String,
-    /// The port; zero for a question for a name.
+    /// The port; zero for a DNS query.
     pub port: u16,
     /// The address that was connected to.
     pub address: Option<IpAddr>,
@@ -69,23 +69,23 @@ pub struct Decision {
     /// The rule that decided, or why none could: `allow: *.example.com`, `deny: x`, `preset python: h`,
     /// `full`, `none`, `not listed`, `address out of reach`, `limit: connections`, `sni`, `malformed` …
     pub rule: String,
-    /// What went wrong after it was allowed, such as a refused connection.
+    /// The error after it was allowed, such as a refused connection.
     pub error: Option<String>,
     /// Bytes that left the sandbox.
     pub sent: u64,
     /// Bytes that came in.
     pub received: u64,
-    /// From the question to the end.
+    /// From the request to the end.
     pub duration: Duration,
-    /// How many of the same came within a second and are told as one.
+    /// How many equal ones came within a second and are recorded as one.
     pub count: u32,
 }
 
-/// Who is told. Both calls return at once: what takes time is done elsewhere.
+/// The recorder of decisions. Both calls return at once: slow work is done elsewhere.
 pub trait Recorder: Send + Sync + 'static {
-    /// Something in the sandbox, at this address of its network, asks. While it is still connected is the
-    /// time to find out who it is. The number goes with every decision about it.
+    /// A client in the sandbox connected from this address of its network. Its process must be looked up now,
+    /// while it is still connected. The returned number goes with every decision about it.
     fn asked(&self, from: SocketAddr) -> u64;
-    /// A decision was made, or what was allowed has ended.
+    /// A decision was made, or an allowed connection has ended.
     fn decided(&self, asker: u64, decision: Decision);
 }

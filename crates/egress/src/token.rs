@@ -1,31 +1,31 @@
-//! Tokens for sandboxes that reach the proxy over a network, where no socket says who is asking. A JSON Web
+//! Tokens for sandboxes that reach the proxy over a network, where no socket identifies the sandbox. A JSON Web
 //! Token (HS256), sent as the password of `sandbox:jwt_<token>`. Anything that is not exactly such a token,
-//! signed with our key and in its time, is nobody: there is no list to fall back to.
+//! signed with the server's key and not expired, is refused: there is no list to fall back to.
 
 use atoll_types::{Error, ErrorCode, MacKey, Result, time::now_s};
 use base64::{Engine as _, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize, de};
 use std::time::Duration;
 
-/// Who signs, in every token.
+/// The issuer, in every token.
 pub(crate) const ISSUER: &str = "sandbox-egress-control";
-/// How long a token lives where nobody says otherwise.
+/// How long a token is valid by default.
 pub const LIFETIME: Duration = Duration::from_secs(4 * 60 * 60);
 
 const MOST_BYTES: usize = 32 * 1024;
 const USER: &str = "sandbox:jwt_";
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
     /// Always [`ISSUER`].
     pub iss: String,
-    /// Whose connections these are.
+    /// The session whose connections these are.
     pub session_id: String,
     /// For which tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant_id: Option<String>,
-    /// Which hosts it is good for, in the form of entries. A single `*` leaves all to the policy; an empty
+    /// The hosts that it is valid for, in the form of entries. A single `*` leaves all to the policy; an empty
     /// list allows nothing.
     #[serde(serialize_with = "joined", deserialize_with = "one_or_many")]
     pub allowed_hosts: Vec<String>,
@@ -60,16 +60,16 @@ fn one_or_many<'de, D: de::Deserializer<'de>>(deserializer: D) -> Result<Vec<Str
     Ok(hosts.iter().map(|h| h.trim().to_owned()).filter(|h| !h.is_empty()).collect())
 }
 
-/// Why somebody is nobody.
+/// Why a client is not authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// There is none.
+    /// It sent no token.
     #[error("a token is required")]
     Missing,
-    /// It is no token of ours.
+    /// The token is not one of this server's.
     #[error("the token is not valid")]
     Forged,
-    /// It was one.
+    /// The token has expired.
     #[error("the token has expired")]
     Expired,
 }
@@ -112,13 +112,13 @@ impl Tokens {
         Ok(format!("{signed}.{}", encode(&self.0.sign(&[signed.as_bytes()]))))
     }
 
-    /// What a token says, if it is one of ours and in its time.
+    /// The claims of a token, if this server signed it and it has not expired.
     pub fn verify(&self, token: &str) -> Result<Claims, BadToken> {
         let (signed, tag) =
             token.rsplit_once('.').filter(|_| token.len() <= MOST_BYTES).ok_or(BadToken::Forged)?;
         let (header, claims) = signed.split_once('.').ok_or(BadToken::Forged)?;
         let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|_| BadToken::Forged);
-        // The signature comes first: nothing that a stranger wrote is parsed.
+        // The signature comes first: no byte of an unauthenticated client is parsed.
         if !self.0.verify(&[signed.as_bytes()], &decode(tag)?) {
             return Err(BadToken::Forged);
         }
@@ -135,7 +135,7 @@ impl Tokens {
         }
     }
 
-    /// What the `Proxy-Authorization` header of a request says.
+    /// The claims of a request's `Proxy-Authorization` header.
     pub fn verify_header(&self, value: Option<&str>) -> Result<Claims, BadToken> {
         let value = value.ok_or(BadToken::Missing)?;
         let (scheme, credentials) = value.split_once(' ').ok_or(BadToken::Forged)?;
@@ -158,7 +158,7 @@ mod tests {
         Tokens::new(SECRET).unwrap()
     }
 
-    /// A token with any header and claims, rightly signed.
+    /// A token with any header and claims, correctly signed.
     fn with(header: &str, claims: &str) -> String {
         let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
         let signed = format!("{}.{}", encode(header.as_bytes()), encode(claims.as_bytes()));

@@ -1,10 +1,10 @@
-//! The variables with which tools inside a sandbox find the way out by themselves. They are a courtesy and
-//! no boundary: without them a tool gets no further than with them.
+//! The variables by which tools inside a sandbox find the proxy by themselves. They are a convenience and no
+//! boundary: without them a tool reaches no more than with them.
 
 use atoll_types::egress_address::{PROXY, TRUST_BUNDLE};
 
-/// What talks to the sandbox itself does not go through the proxy. The address of IPv6 has no brackets:
-/// httpx reads these as a URL and fails. Ranges are left out for the same reason.
+/// Connections to the sandbox itself do not go through the proxy. The address of IPv6 has no brackets: httpx
+/// reads these as a URL and fails. Ranges are left out for the same reason.
 const DIRECT: &str = "localhost,127.0.0.1,::1";
 
 /// Names that hold the proxy. Both cases, because tools differ: libcurl (and so git, cargo, R) reads
@@ -35,11 +35,11 @@ const CERTIFICATES: &[&str] = &[
     "AWS_CA_BUNDLE",
 ];
 
-/// The variables. `trust`: whether the bundle of certificates is there; to name a file that is not makes
-/// every connection fail.
+/// The variables. `trust`: whether the bundle of certificates exists; naming a missing file makes every
+/// connection fail.
 #[must_use]
 pub fn variables(trust: bool) -> Vec<(String, String)> {
-    // HTTP and not SOCKS for ALL_PROXY too: httpx and requests fail for a want of SOCKS even where they
+    // HTTP and not SOCKS for ALL_PROXY too: httpx and requests fail for lack of SOCKS support even where they
     // would never use it.
     let proxy = format!("http://{PROXY}");
     let mut found: Vec<(&str, &str)> = PROXIES.iter().map(|name| (*name, proxy.as_str())).collect();
@@ -47,9 +47,9 @@ pub fn variables(trust: bool) -> Vec<(String, String)> {
     // Node's own fetch, from 24 on, and its http a little later. Older ones go through the resolver and the
     // reserved block.
     found.push(("NODE_USE_ENV_PROXY", "1"));
-    // Otherwise pip asks the index for itself after every install, also where it may not.
+    // Otherwise pip queries the index for its own version after every install, also where it may not.
     found.push(("PIP_DISABLE_PIP_VERSION_CHECK", "1"));
-    // The same of npm.
+    // The same for npm.
     found.push(("NPM_CONFIG_UPDATE_NOTIFIER", "false"));
     if trust {
         found.extend(CERTIFICATES.iter().map(|name| (*name, TRUST_BUNDLE)));

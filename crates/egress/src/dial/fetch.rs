@@ -88,7 +88,7 @@ impl Dialer {
         Err(bad(&url, "too many redirects"))
     }
 
-    /// One step, without following where it leads.
+    /// One request, without following a redirect.
     pub(crate) async fn fetch(&self, url: &Url, most: usize) -> Result<Fetched> {
         let tls = match url.scheme() {
             "https" => true,

@@ -1,5 +1,5 @@
-//! From a name to a connection: look it up once, check every address, connect to one that was checked. There
-//! is no second lookup, so a name that changes its mind in between changes nothing.
+//! From a name to a connection: resolve it once, check every address, connect to one that was checked. There is
+//! no second lookup, so a name that resolves differently in between changes nothing.
 
 mod fetch;
 mod own;
@@ -41,7 +41,7 @@ pub(crate) enum Failed {
     Late(String),
 }
 
-/// Connects, and never to what is out of reach. Cheap to clone.
+/// Connects, and never to an address that is out of reach. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Dialer {
     names: Names,
@@ -114,7 +114,7 @@ async fn first(addresses: &[IpAddr], port: u16) -> Result<(TcpStream, IpAddr), F
     for address in addresses {
         match timeout(CONNECT, TcpStream::connect(SocketAddr::new(*address, port))).await {
             Ok(Ok(stream)) => {
-                // What is passed on has been gathered already.
+                // The data was already gathered by its sender, so Nagle's algorithm only delays it.
                 let _ = stream.set_nodelay(true);
                 return Ok((stream, *address));
             }

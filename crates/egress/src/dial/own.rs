@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Asks the kernel which address it would speak from to reach this one. To itself it speaks from itself.
-/// Nothing is sent. Where it cannot be asked, the answer is yes: then nothing is connected to.
+/// Queries the kernel for the source address that it would use to reach this one; for one of its own addresses it
+/// is the same. Nothing is sent. Where the query fails, the answer is yes: then nothing is connected to.
 pub(crate) fn is_ours(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -22,7 +22,7 @@ mod tests {
     fn loopback_is_ours_and_the_world_is_not() {
         assert!(is_ours(Ipv4Addr::LOCALHOST.into()));
         assert!(!is_ours("192.0.2.1".parse().unwrap()));
-        // A machine without IPv6 cannot be asked.
+        // A machine without IPv6 cannot answer for it.
         if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() {
             assert!(!is_ours("2001:db8::1".parse().unwrap()));
         }

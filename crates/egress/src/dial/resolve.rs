@@ -1,5 +1,5 @@
-//! Names to addresses, asked once for each connection. Names are absolute: a search list of this machine
-//! must not turn an allowed name into another one.
+//! Names to addresses, resolved once for each connection. Names are absolute: a search list of this machine must
+//! not turn an allowed name into another one.
 
 use atoll_types::{Error, ErrorCode, Result};
 use hickory_resolver::{
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// Addresses of a name that are looked at.
+/// Addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 16;
 const TIME: Duration = Duration::from_secs(8);
 const LONGEST_KEPT: Duration = Duration::from_secs(300);

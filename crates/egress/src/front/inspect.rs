@@ -1,5 +1,5 @@
-//! Connections whose requests are looked at: TLS ends here and begins anew towards the host, and each request
-//! is decided. What cannot be looked at does not pass.
+//! Inspected connections: TLS ends here and begins anew towards the host, and each request is decided. A
+//! connection that cannot be inspected does not pass.
 
 use super::tunnel::{HELLO, TunnelReply};
 use crate::{
@@ -24,7 +24,7 @@ pub(super) async fn open(
     answer: TunnelReply,
 ) {
     let claim = Claim { inspected: true, ..claim };
-    // On other ports the client may well begin TLS, and could not be told any more.
+    // On other ports the client may begin TLS, and could not be sent an error any more.
     if caller.session().shared.authority.is_none() && claim.port != 80 {
         caller.refuse(&claim, NO_AUTHORITY);
         return answer.no(client, ProxyReply::not_allowed(&claim.host, NO_AUTHORITY)).await;
@@ -71,7 +71,7 @@ async fn first(client: &mut Client) -> First {
     step
 }
 
-/// Ends the client's TLS and serves what is inside.
+/// Terminates the client's TLS and serves the requests inside.
 async fn look(caller: &Arc<Caller>, client: Client, (claim, rule): (Claim, &str)) {
     let started = Instant::now();
     let Some(authority) = &caller.session().shared.authority else {

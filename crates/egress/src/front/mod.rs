@@ -1,4 +1,4 @@
-//! Where connections of a sandbox arrive: at the proxy, or redirected by a rule.
+//! Where connections of a sandbox arrive: at the proxy, or redirected by an nftables rule.
 
 mod inspect;
 mod network;
@@ -55,7 +55,7 @@ async fn connect(caller: &Arc<Caller>, mut client: Client, head: &RequestHead) {
     }
 }
 
-/// Whom a CONNECT is for. `Host` may be missing or leave out the port, but must not name another.
+/// The host that a CONNECT is for. `Host` may be missing or leave out the port, but must not name another.
 fn wanted(head: &RequestHead) -> Result<(Host, u16), crate::http::Malformed> {
     use crate::http::{Framing, Malformed};
     let (host, port) = authority(&head.target, None)?;
@@ -68,8 +68,8 @@ fn wanted(head: &RequestHead) -> Result<(Host, u16), crate::http::Malformed> {
     }
 }
 
-/// The address that a connection was meant for. A rule that hands it over as it is leaves it that address;
-/// one that sends it elsewhere remembers it.
+/// The original destination of a connection. TPROXY keeps it as the local address; REDIRECT makes it available as
+/// SO_ORIGINAL_DST.
 fn meant(stream: &TcpStream) -> Option<SocketAddrV4> {
     match stream.local_addr() {
         Ok(SocketAddr::V4(own)) if is_reserved(*own.ip()) => Some(own),
@@ -77,7 +77,7 @@ fn meant(stream: &TcpStream) -> Option<SocketAddrV4> {
     }
 }
 
-/// Serves a connection that was meant for an address of the reserved block.
+/// Serves a connection whose original destination is an address of the reserved block.
 pub(crate) async fn redirected(caller: Arc<Caller>, stream: TcpStream) {
     let meant = meant(&stream);
     let mut client = Client::new(stream, Vec::new());
@@ -99,7 +99,7 @@ pub(crate) async fn redirected(caller: Arc<Caller>, stream: TcpStream) {
     }
 }
 
-/// Tells a client that a limit is reached, as far as that can be told before it has said anything.
+/// Sends a client the error that a limit is reached, as far as that is possible before it has sent anything.
 pub(crate) async fn limited(stream: TcpStream, limit: &'static str) {
     let mut first = [0; 1];
     if !matches!(timeout(Duration::from_secs(2), stream.peek(&mut first)).await, Ok(Ok(1))) {

@@ -1,5 +1,5 @@
-//! Sandboxes that reach the proxy over a network. No socket says who is asking, so a token does, with every
-//! request. Without a good one there is nothing here.
+//! Sandboxes that reach the proxy over a network. No socket identifies the sandbox, so every request must carry a
+//! token. A client without a valid one is refused.
 
 use super::connect;
 use crate::{
@@ -21,9 +21,9 @@ use tokio::{
     time::timeout,
 };
 
-/// Connections that have not said yet who they are.
+/// Connections that are not authenticated yet.
 const MOST_UNKNOWN: usize = 256;
-/// And how long they may take to say so.
+/// How long they may take to authenticate.
 const FIRST: Duration = Duration::from_secs(10);
 
 struct Network {
@@ -34,7 +34,7 @@ struct Network {
 }
 
 impl Network {
-    /// The way out of a session's sandbox, as long as there is one.
+    /// The egress session of a sandbox, as long as it is open.
     fn session(&self, connection: &str) -> Option<Arc<EgressSession>> {
         let found = (self.lookup)(connection);
         let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, listener: TcpListener, tokens: To
                     let network = Arc::clone(&network);
                     connections.spawn(async move { network.serve(stream, from, permit).await });
                 }
-                // Too many strangers: whoever comes is sent away.
+                // Too many unauthenticated connections: this one is closed.
                 (Ok(_), Err(_)) => {}
                 (Err(_), _) => tokio::time::sleep(Duration::from_millis(50)).await,
             },

@@ -1,4 +1,4 @@
-//! SOCKS5: names and addresses, connections only. Nobody signs in: the socket says who is asking.
+//! SOCKS5: names and addresses, connections only. No authentication: the socket identifies the sandbox.
 
 use super::tunnel::{self, TunnelReply};
 use crate::{Host, Via, http::Client, session::Caller};
@@ -12,7 +12,7 @@ use tokio::{io::AsyncWriteExt, time::timeout};
 pub(crate) const VERSION: u8 = 5;
 const TIME: Duration = Duration::from_secs(10);
 
-/// What a request asks for.
+/// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wanted {
     command: u8,
@@ -20,7 +20,7 @@ struct Wanted {
     port: u16,
 }
 
-/// Why bytes are no SOCKS5, with what is answered.
+/// Why bytes are not SOCKS5, with the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bad(u8);
 
@@ -28,7 +28,7 @@ const GENERAL: Bad = Bad(1);
 const COMMAND: u8 = 7;
 const ADDRESS_TYPE: Bad = Bad(8);
 
-/// The client's first message: whether it would go without signing in. None: more is to come.
+/// The client's first message: whether it accepts "no authentication". None: more bytes are needed.
 fn greeting(bytes: &[u8]) -> Result<Option<(bool, usize)>, Bad> {
     match bytes {
         [] | [VERSION] => Ok(None),
@@ -73,12 +73,12 @@ fn request(bytes: &[u8]) -> Result<Option<(Wanted, usize)>, Bad> {
     Ok(Some((Wanted { command, host, port }, bytes.len() - more.len())))
 }
 
-/// An answer: the code, and an address that means nothing.
+/// A reply: the code, and an unspecified address.
 pub(super) fn reply(code: u8) -> [u8; 10] {
     [VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]
 }
 
-/// Reads until a message is whole.
+/// Reads until a message is complete.
 async fn read<T>(
     client: &mut Client,
     parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, Bad>,
@@ -193,7 +193,7 @@ mod tests {
             let with = [&[5, 1, 0][..], &bytes].concat();
             if let Ok(Some((wanted, length))) = request(&with) {
                 prop_assert!(length <= with.len());
-                // The same bytes alone say the same.
+                // The same bytes alone parse to the same.
                 prop_assert_eq!(request(&with[..length]), Ok(Some((wanted, length))));
             }
         }

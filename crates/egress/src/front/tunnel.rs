@@ -1,5 +1,5 @@
-//! A connection to a host, whoever asked for it and how. Bytes pass as they are, except that a client that
-//! begins TLS has to name the host it asked for.
+//! A connection to a host, by whichever protocol it was requested. Bytes pass as they are, except that a client
+//! that begins TLS must name the host it requested.
 
 use super::{inspect, socks};
 use crate::{
@@ -18,12 +18,12 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 /// For the whole of a client's first message.
 pub(super) const HELLO: Duration = Duration::from_secs(10);
 
-/// How the client is told what came of its wish.
+/// How the client gets the result of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TunnelReply {
     Connect,
     Socks,
-    /// It knows of no proxy.
+    /// A redirected connection: the client knows of no proxy.
     Silent,
 }
 
@@ -38,7 +38,7 @@ impl TunnelReply {
         }
     }
 
-    /// Says no, and why as far as it can be said.
+    /// Refuses, with the reason as far as the protocol allows.
     pub(super) async fn no(self, mut client: Client, reply: ProxyReply) {
         match self {
             TunnelReply::Connect => reply.send(&mut client.writer, false, false).await,
@@ -49,7 +49,7 @@ impl TunnelReply {
     }
 }
 
-/// Opens a tunnel, if it may be.
+/// Opens a tunnel, if the rules allow it.
 pub(super) async fn open(
     caller: &Arc<Caller>,
     client: Client,
@@ -98,15 +98,15 @@ async fn through(
         return account.stop(&error.into());
     }
     let left = carry(client, stream, &account).await;
-    // It is told before the last words are waited for.
+    // The decision is recorded before the last bytes are waited for.
     drop(account);
     if let Some(client) = left {
         linger(client).await;
     }
 }
 
-/// Carries bytes until both sides are done, or until it has to end; then both see a broken connection, or the
-/// client an alert that should still arrive.
+/// Carries bytes until both sides are done, or until a rule or limit ends it; then both see a reset connection,
+/// or the client an alert that should still arrive.
 async fn carry(mut client: Client, stream: TcpStream, account: &Account) -> Option<Client> {
     let upstream = Tcp::new(stream);
     let mut answers = Buffered::new(upstream.clone(), Vec::new());
@@ -135,8 +135,8 @@ async fn carry(mut client: Client, stream: TcpStream, account: &Account) -> Opti
     None
 }
 
-/// Waits for the client's first bytes, and passes on what the host says meanwhile: in some protocols the host
-/// speaks first. If the client begins TLS, it has to name the host that it asked for.
+/// Waits for the client's first bytes, and passes on what the host sends meanwhile: in some protocols the host
+/// speaks first. If the client begins TLS, it must name the host that it requested.
 async fn check_name(client: &mut Client, answers: &mut Buffered, account: &Account) -> Result<(), Stop> {
     let Host::Name(_) = &account.claim().host else { return Ok(()) };
     let denied = || Stop::Denied("sni".to_owned());
@@ -158,7 +158,7 @@ async fn check_name(client: &mut Client, answers: &mut Buffered, account: &Accou
         tokio::select! {
             read = client.reader.fill(16 * 1024) => {
                 if read? == 0 {
-                    // Half a message names nobody.
+                    // An incomplete message names no host.
                     return if fed == 0 { Ok(()) } else { Err(denied()) };
                 }
                 step = hello.feed(client.reader.data().get(fed..).unwrap_or_default());

@@ -1,5 +1,5 @@
-//! How long a message is, and passing it on. Whatever framing comes in, what goes out is framed anew: chunk
-//! extensions and trailers end here, and two readers cannot disagree on where a message ends.
+//! Message bodies: their length, and passing them on. Whatever the incoming framing, the outgoing one is written
+//! anew: chunk extensions and trailers end here, and two readers cannot disagree on where a message ends.
 
 use super::io::Buffered;
 use crate::session::{Account, Direction, Stop};
@@ -26,14 +26,14 @@ pub(crate) enum Coding {
 const LONGEST_LINE: usize = 512;
 const MOST_TRAILERS: usize = 8 * 1024;
 
-/// Why a message was not passed on whole.
+/// Why a message was not passed on completely.
 #[derive(Debug)]
 pub(crate) enum Cut {
-    /// Whoever sends it stopped, or sent what cannot be read.
+    /// Its sender stopped, or sent malformed bytes.
     From(io::Error),
-    /// Whoever gets it does not take it.
+    /// Its receiver does not take it.
     To(io::Error),
-    /// It has to end.
+    /// A rule or limit ends it.
     Stop(Stop),
 }
 
@@ -41,7 +41,7 @@ fn odd(what: &str) -> Cut {
     Cut::From(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
-/// Passes a message on, on somebody's account or on nobody's.
+/// Passes a message on, with or without an account that its bytes count towards.
 pub(crate) async fn relay(
     from: &mut Buffered,
     framing: Framing,
@@ -130,7 +130,7 @@ impl<W: AsyncWrite + Unpin + ?Sized> Relay<'_, W> {
         }
         let mut left = MOST_TRAILERS;
         loop {
-            // Trailers are for whoever sent this message's head, and go no further.
+            // Trailers are hop-by-hop and are not passed on.
             match self.line(left).await? {
                 line if line.is_empty() => return Ok(()),
                 line => left = left.saturating_sub(line.len() + 2),

@@ -8,7 +8,7 @@ use super::{
 use std::time::Duration;
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
-/// For a whole head once it has begun, and for it to begin.
+/// For a complete head once it has begun, and for it to begin.
 const HEAD: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_secs(60);
 
@@ -16,15 +16,15 @@ const BETWEEN: Duration = Duration::from_secs(60);
 pub(crate) struct Client {
     pub(crate) reader: Buffered,
     pub(crate) writer: Sink,
-    /// Whether an answer has begun, so that there is no room for another.
+    /// Whether a response has begun, so that no other can be sent.
     pub(crate) begun: bool,
 }
 
 /// Why no request was read.
 pub(crate) enum Unread {
-    /// There is none.
+    /// The client closed the connection.
     End,
-    /// It cannot be one.
+    /// It is malformed.
     Malformed(Malformed),
 }
 
@@ -35,7 +35,7 @@ impl Client {
         Self { reader: Buffered::new(stream.clone(), read), writer: Box::new(stream), begun: false }
     }
 
-    /// Lets the end of the connection be seen as a broken one.
+    /// Makes the connection end with a reset.
     pub(crate) fn abort(&mut self) {
         self.reader.source().abort();
     }
@@ -68,7 +68,7 @@ impl Client {
     }
 }
 
-/// Says goodbye so that what was said before arrives: what still comes is read for a moment.
+/// Closes so that what was sent before arrives: incoming bytes are read and dropped for a moment.
 pub(crate) async fn linger(mut client: Client) {
     let _ = client.writer.shutdown().await;
     let rest = async {

@@ -25,17 +25,17 @@ use tokio_rustls::TlsConnector;
 
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What is to happen on the connection after a request.
+/// What happens on the connection after a request.
 enum Next {
-    /// Another one.
+    /// Another request.
     Again,
-    /// Nothing; what was answered should arrive.
+    /// It is closed, after the response has arrived.
     Close,
     /// It has ended already.
     Over,
 }
 
-/// What every request on a connection over a network has to show.
+/// The authentication that every request on a connection over a network must carry.
 pub(crate) struct Badge {
     pub(crate) tokens: Tokens,
     pub(crate) connection: String,
@@ -51,7 +51,7 @@ impl Badge {
 pub(crate) struct HttpConnection {
     caller: Arc<Caller>,
     front: Front,
-    /// Whether the host is spoken to over TLS.
+    /// Whether the connection to the host uses TLS.
     tls: bool,
     badge: Option<Badge>,
     upstream: Option<(Host, u16, Upstream)>,
@@ -64,7 +64,7 @@ impl HttpConnection {
         Self { caller, front, tls, badge: None, upstream: None, opened }
     }
 
-    /// The same, where every request has to show who sends it.
+    /// The same, where every request must be authenticated.
     pub(crate) fn with_badge(self, badge: Badge) -> Self {
         Self { badge: Some(badge), ..self }
     }
@@ -116,7 +116,7 @@ impl HttpConnection {
         }
     }
 
-    /// The next request. While it waits, a connection to a host that is allowed no more is let go.
+    /// The next request. While the client is idle, a connection to a host that is no longer allowed is closed.
     async fn next(&mut self, client: &mut Client) -> Result<RequestHead, Unread> {
         let mut rules = self.caller.session().watch();
         loop {
@@ -136,7 +136,7 @@ impl HttpConnection {
         });
     }
 
-    /// Answers a request that goes nowhere. The next one may follow if this one has no more to say.
+    /// Answers a request that is not forwarded. Another may follow if this one has no body left to read.
     async fn answer(&self, client: &mut Client, head: &RequestHead, reply: ProxyReply) -> Next {
         if client.begun {
             return Next::Over;
@@ -181,7 +181,7 @@ impl HttpConnection {
         self.answer(client, head, ProxyReply::upstream(&to.host, "it closed the connection twice")).await
     }
 
-    /// Tries once. None: the connection was an old one that had ended.
+    /// Tries once. None: the reused connection had ended.
     async fn attempt(
         &mut self,
         client: &mut Client,

@@ -1,4 +1,4 @@
-//! One request and its answer, and bytes without any meaning.
+//! One request and its response, and raw bytes.
 
 use super::{
     body::{Coding, Cut, Framing, relay},
@@ -27,27 +27,27 @@ pub(super) struct Upstream {
     pub(super) used: bool,
 }
 
-/// What came of an exchange.
+/// The outcome of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
     /// Which of the two connections may carry another one.
     Kept { client: bool, upstream: bool },
-    /// From here on it is bytes.
+    /// The protocol was switched: raw bytes follow.
     Switched,
 }
 
-/// Why nothing came of it.
+/// Why an exchange failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The connection had ended before; another one may do better.
+    /// The reused connection had ended before; a new one may work.
     Stale,
-    /// The host's answer cannot be read.
+    /// The host's response is malformed.
     Answer(String),
-    /// There was none in time.
+    /// There was no response in time.
     Late,
-    /// It has to end.
+    /// A rule or limit ends it.
     Stop(Stop),
-    /// One of the two has gone in the middle.
+    /// One of the two sides disconnected in the middle.
     Gone(String),
 }
 
@@ -64,7 +64,7 @@ fn gone(error: io::Error) -> Failure {
     Failure::Gone(error.to_string())
 }
 
-/// Sends a request whose head was written anew, and passes the answer back.
+/// Sends a request whose head was rewritten, and passes the response back.
 pub(super) async fn exchange(
     client: &mut Client,
     upstream: &mut Upstream,
@@ -80,7 +80,7 @@ pub(super) async fn exchange(
     };
     if answer.status == 101 {
         if !head.is_websocket() {
-            return Err(Failure::Answer("it switched to a protocol that nobody asked for".to_owned()));
+            return Err(Failure::Answer("it switched to a protocol without a request for it".to_owned()));
         }
         let lines = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
         deliver(client, &answer, lines, account).await?;
@@ -103,7 +103,7 @@ pub(super) async fn exchange(
     Ok(Done::Kept { client: keep_client, upstream: keep_upstream })
 }
 
-/// Sends the request and waits for the answer's head. An answer may come before the request is whole; then
+/// Sends the request and waits for the response's head. A response may come before the request is complete; then
 /// the rest of it is not sent.
 async fn answered(
     client: &mut Client,
@@ -122,13 +122,13 @@ async fn answered(
     let (mut sent, mut whole) = (false, false);
     loop {
         tokio::select! {
-            // First, so that a request without a body is whole however soon its answer is there.
+            // First, so that a request without a body is complete however soon its response comes.
             biased;
             done = &mut sending, if !sent => {
                 sent = true;
                 match done {
                     Ok(()) => whole = true,
-                    // It may have said why before it stopped to listen.
+                    // The host may have sent a response before it stopped reading.
                     Err(Cut::To(_)) => {}
                     Err(cut) => return Err(cut.into()),
                 }
@@ -141,7 +141,7 @@ async fn answered(
     }
 }
 
-/// The head of the answer proper; interim ones are passed on.
+/// The head of the final response; interim ones are passed on.
 async fn final_head(
     from: &mut Buffered,
     back: &mut Sink,
@@ -205,7 +205,7 @@ fn written(head: &ResponseHead, lines: &str) -> Vec<u8> {
     out
 }
 
-/// An answer without a body may say how long it would be.
+/// A response without a body may say how long it would be.
 fn length_of_nothing(answer: &ResponseHead, method: &str) -> String {
     let told = method == "HEAD" || answer.status == 304;
     let would = ResponseHead { status: 200, ..answer.clone() }.framing("GET");
@@ -215,7 +215,7 @@ fn length_of_nothing(answer: &ResponseHead, method: &str) -> String {
     }
 }
 
-/// Passes bytes on until one side has no more, and tells the other.
+/// Passes bytes on until one side is at its end, and shuts the other down.
 pub(crate) async fn pump(
     from: &mut (impl Source + ?Sized),
     first: Vec<u8>,
@@ -234,7 +234,7 @@ pub(crate) async fn pump(
         let chunk = account.chunk();
         let mut buffer = Vec::with_capacity(chunk);
         if (&mut *from).take(chunk as u64).read_buf(&mut buffer).await? == 0 {
-            // The other side may have gone already.
+            // The other side may have closed already.
             let _ = to.shutdown().await;
             return Ok(());
         }

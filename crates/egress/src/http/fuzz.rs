@@ -1,4 +1,4 @@
-//! Whatever comes in, reading never panics, and what is passed on reads as what was decided on.
+//! Whatever bytes come in, parsing never panics, and the forwarded message parses as the one that was decided on.
 
 use super::{
     body::{Coding, Framing, relay},
@@ -20,7 +20,7 @@ impl Source for Cursor<Vec<u8>> {
     fn abort(&self) {}
 }
 
-/// Passes a chunked message on in another coding, and says what was left after it.
+/// Passes a chunked message on in another coding, and returns the bytes left after it.
 fn passed(bytes: Vec<u8>, coding: Coding) -> Option<(Vec<u8>, Vec<u8>)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut from = Buffered::new(Cursor::new(bytes), Vec::new());
@@ -30,7 +30,7 @@ fn passed(bytes: Vec<u8>, coding: Coding) -> Option<(Vec<u8>, Vec<u8>)> {
     done.ok().map(|()| (out, rest))
 }
 
-/// Heads that are nearly right, so that many of them are.
+/// Heads that are nearly valid, so that many of them are.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
     let host = prop_oneof![
         Just("a.example".to_owned()),
@@ -76,7 +76,7 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(&again.method, &read.method);
     let inside = target::destination(&again, &Front::Inside(to.host.clone(), to.port));
     prop_assert_eq!(inside.as_ref(), Ok(&to), "the same host: {}", String::from_utf8_lossy(&sent));
-    // A server that does not know to whom it was connected reads the same from `Host`.
+    // A server that does not know its own name from the connection reads the same from `Host`.
     let text = again.only("host").expect("one").expect("there");
     prop_assert_eq!(target::authority(text, Some(80)), Ok((to.host, to.port)));
     Ok(())

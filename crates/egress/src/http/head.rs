@@ -1,5 +1,5 @@
-//! Heads of requests and answers, read strictly: what two servers could read in two ways is refused. What is
-//! passed on is written anew from what was read, so that the next server reads the same.
+//! Heads of requests and responses, parsed strictly: a head that two servers could read in two ways is refused.
+//! The forwarded head is written anew from the parsed one, so that the next server reads the same.
 
 use super::body::Framing;
 
@@ -55,19 +55,19 @@ pub(crate) struct ResponseHead {
     pub(crate) headers: Vec<Header>,
 }
 
-/// Finds the end of a head as it comes, looking at each byte once. Every line ends with CR LF and begins with
-/// no space.
+/// Finds the end of a head as it comes, looking at each byte once. Every line ends with CR LF and begins with no
+/// space.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// How far it has looked.
     at: usize,
-    /// Where the present line begins.
+    /// Where the current line begins.
     line: usize,
     lines: usize,
 }
 
 impl Scan {
-    /// Where the head ends, if it is whole. What was given before must be given again, and more.
+    /// Where the head ends, if it is complete. Earlier bytes must be passed again, with more.
     pub(crate) fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         let whole = bytes.get(..bytes.len().min(MOST_BYTES)).unwrap_or_default();
         for (at, byte) in whole.iter().enumerate().skip(self.at) {
@@ -101,10 +101,10 @@ fn malformed(error: httparse::Error) -> Malformed {
     }
 }
 
-/// Reads a request's head, and says how long it was. None: more is to come.
+/// Parses a request's head, and returns its length. None: more bytes are needed.
 pub(crate) fn request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Malformed> {
     let Some(end) = Scan::default().end(bytes)? else { return Ok(None) };
-    // Empty lines before the first are for servers that are kinder than this one.
+    // Empty lines before the first are refused, although more lenient servers skip them.
     if end <= 2 {
         return Err(Malformed::Lines);
     }
@@ -131,7 +131,7 @@ pub(crate) fn request(bytes: &[u8]) -> Result<Option<(RequestHead, usize)>, Malf
     Ok(Some((RequestHead { method, target, minor, headers, framing }, end)))
 }
 
-/// Reads an answer's head.
+/// Parses a response's head.
 pub(crate) fn response(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, Malformed> {
     let Some(end) = Scan::default().end(bytes)? else { return Ok(None) };
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -149,7 +149,7 @@ pub(crate) fn response(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, Ma
     Ok(Some((ResponseHead { status, reason, minor, headers: owned(parsed.headers) }, end)))
 }
 
-/// What the headers say of the length: one thing, or nothing.
+/// The length that the headers give: one, or none.
 fn framing(headers: &[Header], minor: u8) -> Result<Option<Framing>, Malformed> {
     let mut codings = headers.iter().filter(|h| h.is("transfer-encoding"));
     let mut lengths = headers.iter().filter(|h| h.is("content-length"));
@@ -169,7 +169,7 @@ fn framing(headers: &[Header], minor: u8) -> Result<Option<Framing>, Malformed> 
 }
 
 impl ResponseHead {
-    /// Where the answer to a request with this method ends.
+    /// Where the response to a request with this method ends.
     pub(crate) fn framing(&self, method: &str) -> Result<Framing, Malformed> {
         if method == "HEAD" || matches!(self.status, 100..=199 | 204 | 304) {
             return Ok(Framing::None);
@@ -182,7 +182,7 @@ impl ResponseHead {
     }
 }
 
-/// The words of all `Connection` headers, in lower case.
+/// The tokens of all `Connection` headers, in lower case.
 fn connection_words(headers: &[Header]) -> Vec<String> {
     let values = headers.iter().filter(|h| h.is("connection") || h.is("proxy-connection"));
     let text = |h: &Header| String::from_utf8_lossy(&h.value).to_ascii_lowercase();
@@ -195,7 +195,7 @@ fn keeps_open(headers: &[Header], minor: u8) -> bool {
     !says("close") && (minor == 1 || says("keep-alive"))
 }
 
-/// Headers that are about one connection and not about the message.
+/// Hop-by-hop headers.
 const HOP: &[&str] = &[
     "connection",
     "host",
@@ -212,7 +212,7 @@ const HOP: &[&str] = &[
     "upgrade",
 ];
 
-/// What is passed on of the headers. What says where a message ends, and for whom it is, is written anew.
+/// The headers that are passed on. Framing and `Host` are written anew.
 pub(crate) fn passed_on(headers: &[Header]) -> impl Iterator<Item = &Header> {
     let named = connection_words(headers);
     let kept = move |h: &&Header| {
@@ -239,7 +239,7 @@ impl RequestHead {
         }
     }
 
-    /// Whether it asks to speak WebSocket from here on. No other upgrade is passed on.
+    /// Whether it requests an upgrade to WebSocket. No other upgrade is passed on.
     pub(crate) fn is_websocket(&self) -> bool {
         self.method == "GET"
             && self.minor == 1

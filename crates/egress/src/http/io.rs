@@ -1,4 +1,4 @@
-//! Reading with what was read already, and ends of connections that need no buffer while nothing comes.
+//! Reads with a buffer of earlier bytes, and ends of connections that hold no buffer while idle.
 
 use std::{
     future::poll_fn,
@@ -8,20 +8,20 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, ReadHalf};
 
-/// Something to read from that may say whether there is something to read.
+/// A reader that may know whether it is readable.
 pub(crate) trait Source: AsyncRead + Send + Sync + Unpin {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    /// Makes the end of the connection a reset, so that nobody takes it for an ordinary one.
+    /// Ends the connection with a reset, so that the peer does not take it for an ordinary end.
     fn abort(&self);
 }
 
-/// TLS has bytes of its own between; there is no telling without reading.
+/// TLS has records of its own; only reading shows whether there is data.
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Source for ReadHalf<T> {
     fn poll_ready(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Without its closing message the end of TLS is no ordinary one.
+    /// Without close_notify the end of TLS is not an ordinary one.
     fn abort(&self) {}
 }
 
@@ -47,7 +47,7 @@ impl Buffered {
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.used = (self.used + bytes).min(self.read.len());
         if self.used == self.read.len() {
-            // Nothing is kept while nothing comes.
+            // An idle connection holds no buffer.
             self.read = Vec::new();
             self.used = 0;
         }
@@ -64,7 +64,7 @@ impl Buffered {
         (&mut *self.source).take(most as u64).read_buf(&mut self.read).await
     }
 
-    /// Whether the other side has said something, or has gone, while nothing was asked of it.
+    /// Whether the other side has sent bytes or closed, while the connection was idle.
     pub(crate) fn is_stale(&mut self) -> bool {
         if !self.data().is_empty() {
             return true;

@@ -1,14 +1,14 @@
-//! What the proxy itself answers. One plain line that names the host, in the status line too: that is the
-//! only part that pip and npm show.
+//! The proxy's own responses. One plain line that names the host, in the status line too: that is the only part
+//! that pip and npm show.
 
 use crate::{Host, dial::Failed, session::Stop};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 pub(crate) struct ProxyReply {
     status: u16,
-    /// What stands after the status.
+    /// The reason phrase.
     reason: String,
-    /// What stands in the body after it.
+    /// The rest of the body after it.
     more: String,
     challenge: bool,
 }
@@ -55,7 +55,7 @@ impl ProxyReply {
         }
     }
 
-    /// Why something had to end before it was answered.
+    /// Why a request was ended before its response.
     pub(crate) fn stopped(host: &Host, stop: &Stop) -> Self {
         match stop {
             Stop::Denied(rule) => Self::not_allowed(host, rule),
@@ -64,7 +64,7 @@ impl ProxyReply {
         }
     }
 
-    /// The same for a client of SOCKS.
+    /// The same as a SOCKS5 code.
     pub(crate) fn socks_code(&self) -> u8 {
         match self.status {
             403 | 503 => 2,
@@ -76,7 +76,7 @@ impl ProxyReply {
 
     fn bytes(&self, keep: bool) -> Vec<u8> {
         let Self { status, reason, more, challenge } = self;
-        // Causes come from elsewhere: one line of them, and not a long one.
+        // Causes come from other servers: one line of them, and not a long one.
         let line: String = format!("{reason}{more}").chars().filter(|c| !c.is_control()).take(1000).collect();
         let length = line.len() + 1;
         let connection = if keep { "keep-alive" } else { "close" };
@@ -88,7 +88,7 @@ impl ProxyReply {
         .into_bytes()
     }
 
-    /// Answers. Whether it arrives is the other side's affair.
+    /// Sends the response; a failure to do so is ignored.
     pub(crate) async fn send(&self, to: &mut (impl AsyncWrite + Unpin + ?Sized), keep: bool, head: bool) {
         let mut bytes = self.bytes(keep);
         if head && let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! Whom a request is for, and how it is written for them.
+//! The host that a request is for, and its head as the host gets it.
 
 use super::{
     body::Framing,
@@ -16,7 +16,7 @@ pub(crate) enum Front {
     Inside(Host, u16),
 }
 
-/// Whom a request is for.
+/// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) host: Host,
@@ -54,7 +54,7 @@ pub(crate) fn authority(text: &str, port: Option<u16>) -> Result<(Host, u16), Ma
     Ok((Host::parse(host).map_err(|_| Malformed::Host)?, port))
 }
 
-/// Whom a request is for. Everything in it that names a host names the same one.
+/// The destination of a request. Everything in it that names a host must name the same one.
 pub(crate) fn destination(head: &RequestHead, front: &Front) -> Result<Destination, Malformed> {
     let found = match front {
         Front::Proxy => absolute(&head.target)?,

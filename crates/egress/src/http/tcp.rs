@@ -1,5 +1,5 @@
-//! One TCP connection as two ends that share it. Unlike halves of the runtime's own, letting go of one says
-//! nothing to the other side; that is done by `shutdown`, or by [`Source::abort`].
+//! One TCP connection as two ends that share it. Unlike the halves of the runtime's own, dropping one sends
+//! nothing to the other side; `shutdown` does that, or [`Source::abort`].
 
 use super::io::Source;
 use socket2::SockRef;
@@ -21,7 +21,7 @@ pub(crate) struct Tcp(Arc<TcpStream>);
 
 impl Tcp {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        // Whatever is passed on was gathered by whoever sent it.
+        // The data was already gathered by its sender, so Nagle's algorithm only delays it.
         let _ = stream.set_nodelay(true);
         Self(Arc::new(stream))
     }
@@ -33,7 +33,7 @@ impl Source for Tcp {
     }
 
     fn abort(&self) {
-        // What it does not do is to send the rest: the other side is to see that this was no ordinary end.
+        // Unsent data is dropped and a reset is sent: the peer must see that this was no ordinary end.
         let _ = SockRef::from(&*self.0).set_linger(Some(Duration::ZERO));
     }
 }

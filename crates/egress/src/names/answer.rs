@@ -1,5 +1,5 @@
-//! What a question is answered with. Nothing of a question goes anywhere: an allowed name gets an address of
-//! the reserved block, and everything else is refused at once.
+//! Answers to DNS queries. No query leaves the server: an allowed name gets an address of the reserved block, and
+//! every other is refused at once.
 
 use super::table::{LIFETIME, is_reserved};
 use crate::{
@@ -15,10 +15,10 @@ use hickory_proto::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Questions are short. What is longer is not a question.
+/// Queries are short. A longer message is not a query.
 pub(crate) const MOST_BYTES: usize = 4096;
 
-/// The answer to a message, in bytes. None: it is not even a question.
+/// The answer to a message, in bytes. None: it is not a DNS query.
 pub(crate) fn answer(bytes: &[u8], caller: &Caller) -> Option<Vec<u8>> {
     if bytes.len() > MOST_BYTES || bytes.len() < 12 {
         return None;
@@ -74,7 +74,7 @@ fn decide(query: &Query, caller: &Caller) -> (ResponseCode, Option<RData>) {
         return (ResponseCode::NXDomain, None);
     }
     if query.query_type() != RecordType::A {
-        // There is such a name, and it has nothing else.
+        // The name exists, and has no other records.
         return (ResponseCode::NoError, None);
     }
     match caller.session().names.address(&name) {
@@ -94,7 +94,7 @@ fn localhost(kind: RecordType) -> Option<RData> {
     }
 }
 
-/// The name of an address that was given out. Of any other nothing is known, and nobody is asked.
+/// The name of an address that was given out. For any other there is none, and no server is queried.
 fn reverse(name: &Name, caller: &Caller) -> (ResponseCode, Option<RData>) {
     let address = name.parse_arpa_name().ok().map(|net| net.addr());
     let known = match address {
@@ -148,7 +148,7 @@ mod tests {
         message.to_vec().unwrap()
     }
 
-    /// Whatever is answered is a message, and every address in it stands for an allowed name.
+    /// Every answer is a valid message, and every address in it stands for an allowed name.
     fn check(bytes: &[u8], caller: &Caller) -> Result<(), TestCaseError> {
         let Some(reply) = answer(bytes, caller) else { return Ok(()) };
         let reply = Message::from_vec(&reply).expect("a message");

@@ -1,5 +1,5 @@
-//! The resolver inside a sandbox's network, over UDP and TCP. It knows names that may be reached, and gives
-//! them addresses that mean something to the proxy alone.
+//! The resolver inside a sandbox's network, over UDP and TCP. It resolves names that may be reached, to addresses
+//! that only the proxy understands.
 
 mod answer;
 mod table;
@@ -14,18 +14,19 @@ use tokio::{
     time::timeout,
 };
 
-/// Questions on one connection, and the time between two.
+/// Queries on one connection, and the time between two.
 const MOST_QUESTIONS: usize = 256;
 const BETWEEN: Duration = Duration::from_secs(10);
 
-/// Answers questions that come as datagrams, for as long as it runs.
+/// Answers queries that come as datagrams, for as long as it runs.
 pub(crate) async fn serve_datagrams(session: Arc<EgressSession>, socket: UdpSocket) {
     let mut buffer = vec![0; answer::MOST_BYTES + 1];
     loop {
         let (length, from) = match socket.recv_from(&mut buffer).await {
             Ok(received) => received,
             Err(error) => {
-                // Someone closed a socket before its answer came; or something worse, and then not in a hurry.
+                // A client closed its socket before the answer came; any other error is retried only after a
+                // pause.
                 if error.kind() != io::ErrorKind::ConnectionRefused {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
@@ -44,7 +45,7 @@ pub(crate) async fn serve_datagrams(session: Arc<EgressSession>, socket: UdpSock
     }
 }
 
-/// Answers questions of one connection.
+/// Answers queries of one connection.
 pub(crate) async fn serve_stream(caller: Arc<Caller>, mut stream: TcpStream) -> io::Result<()> {
     for _ in 0..MOST_QUESTIONS {
         let Ok(length) = timeout(BETWEEN, stream.read_u16()).await else { return Ok(()) };

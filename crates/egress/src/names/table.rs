@@ -1,6 +1,6 @@
-//! Which address of the reserved block stands for which name. The same name has the same address for as long
-//! as it is here, and after a restart too unless two names fight for one. An address that was given out is not
-//! given to another name while somebody may still believe the answer.
+//! Which address of the reserved block stands for which name. A name keeps its address for as long as it is in
+//! the table, and after a restart too unless two names hash to one. An address that was given out is not given to
+//! another name while a client may still have the answer cached.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
 
 use atoll_types::egress_address::{RESERVED, RESERVED_PREFIX};
 
-/// How long an answer may be believed.
+/// The TTL of an answer.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(30);
 const MOST_NAMES: usize = 4096;
 
@@ -38,7 +38,7 @@ fn nth(n: u32) -> Ipv4Addr {
 }
 
 impl Table {
-    /// The address of a name. None: every place is taken by a name that somebody just asked for.
+    /// The address of a name. None: every candidate is taken by a name that a client just queried.
     pub(crate) fn address(&self, name: &str) -> Option<Ipv4Addr> {
         self.at(name, Instant::now())
     }
@@ -69,7 +69,7 @@ impl Table {
         Some(address)
     }
 
-    /// The name of an address. Using it keeps it.
+    /// The name of an address. A lookup renews it.
     pub(crate) fn name(&self, address: Ipv4Addr) -> Option<String> {
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (name, used) = inner.addresses.get_mut(&address)?;

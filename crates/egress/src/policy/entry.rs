@@ -6,7 +6,7 @@ use crate::Net;
 use serde::{Deserialize, Serialize, de};
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// What an entry is about.
+/// What an entry matches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// This name and no other.
@@ -21,7 +21,7 @@ pub enum Target {
 /// with `to`, `methods` and `paths`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// What it is about.
+    /// What it matches.
     pub target: Target,
     /// On this port; without one, on all.
     pub port: Option<u16>,
@@ -64,13 +64,13 @@ impl Entry {
         Self { target: Target::Name(name.to_owned()), port: None, methods: Vec::new(), paths: Vec::new() }
     }
 
-    /// Whether it is about some requests only, so that a connection alone does not tell.
+    /// Whether it matches some requests only, so that the connection alone does not decide.
     #[must_use]
     pub fn looks_inside(&self) -> bool {
         !self.methods.is_empty() || !self.paths.is_empty()
     }
 
-    /// Whether it is about this host and port.
+    /// Whether it matches this host and port.
     #[must_use]
     pub fn fits(&self, host: &Host, port: u16) -> bool {
         self.port.is_none_or(|p| p == port)
@@ -151,7 +151,7 @@ impl Entry {
     }
 }
 
-/// Whether every server reads this path the same way. What is compared with a prefix must be.
+/// Whether every server reads this path the same way; only such a path may be compared with a prefix.
 pub(super) fn is_plain_path(path: &str) -> bool {
     path.starts_with('/')
         && !path.contains("//")

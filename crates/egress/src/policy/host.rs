@@ -34,7 +34,7 @@ impl Host {
     /// IPv6 address may have its brackets.
     pub fn parse(text: &str) -> Result<Self, BadHost> {
         let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-        // A zone names an interface, and there is none to name.
+        // A zone names an interface, and the proxy has none to choose from.
         if let Ok(address) = bare.parse::<IpAddr>() {
             return Ok(Self::Address(address.to_canonical()));
         }
@@ -50,7 +50,7 @@ impl Host {
     }
 
     fn name(name: &str) -> Result<Self, BadHost> {
-        // What other programs still read as an address must not pass as a name.
+        // A text that other programs would read as an address must not pass as a name.
         let number = |label: &str| {
             label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x") && label.len() <= 10
         };

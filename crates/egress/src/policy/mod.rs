@@ -1,9 +1,8 @@
-//! What a sandbox may reach. A [`Policy`] is what somebody wrote and what is kept; [`Rules`] is the same
-//! with its presets filled in, and decides. A policy that cannot be right never becomes rules.
+//! What a sandbox may reach. A [`Policy`] is stored as the user wrote it; [`Rules`] is the same with its presets
+//! filled in, and decides. An invalid policy never becomes rules.
 //!
-//! A policy decides twice: by the host that was asked for, and by the address that is connected to, after the
-//! one lookup. An entry for a name never opens an address. Each request and each change of the policy decides
-//! again.
+//! A policy decides twice: by the requested host, and by the address that is connected to, after the one lookup.
+//! An entry for a name never opens an address. Each request and each change of the policy decides again.
 
 mod entry;
 mod host;
@@ -28,7 +27,7 @@ pub enum Mode {
     None,
     /// What is listed.
     Allowlist,
-    /// Everything but what is denied or out of reach.
+    /// Everything but denied hosts and addresses out of reach.
     Full,
 }
 
@@ -44,14 +43,14 @@ impl Mode {
     }
 }
 
-/// What one sandbox may use of the network. What is left out has no bound of its own.
+/// What one sandbox may use of the network. A field that is left out sets no bound.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Connections at one time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
-    /// New connections and questions in a second.
+    /// New connections and DNS queries in a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_second: Option<u32>,
     /// Bytes in both directions together, as long as the container lives.
@@ -65,7 +64,7 @@ pub struct Limits {
     pub connection_seconds: Option<u32>,
 }
 
-/// What a sandbox may reach, as it was written.
+/// What a sandbox may reach, as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
@@ -77,10 +76,10 @@ pub struct Policy {
     /// What is reachable, in the mode `allowlist`; and addresses that are out of reach otherwise, in both.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<Entry>,
-    /// What is not, whatever else is written.
+    /// What is never reachable, whatever else is allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Entry>,
-    /// What it may use.
+    /// Its limits.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: Limits,
 }

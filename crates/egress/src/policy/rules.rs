@@ -1,4 +1,4 @@
-//! A policy that decides.
+//! The compiled policy, which decides.
 
 use super::{Entry, Host, Limits, MOST_ENTRIES, Mode, Policy, Presets, entry::is_plain_path};
 use crate::Reach;
@@ -14,23 +14,23 @@ pub struct Request<'a> {
     pub path: &'a str,
 }
 
-/// What is asked for.
+/// An egress request.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// Which host.
     pub host: &'a Host,
     /// Which port.
     pub port: u16,
-    /// Which request, where it is seen. Without one the question is about the connection.
+    /// The HTTP request, where the proxy sees it. Without one the connection is decided.
     pub request: Option<Request<'a>>,
 }
 
-/// What was decided, and by which rule.
+/// The decision, and the rule that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It may pass.
     Allow(Arc<str>),
-    /// It may pass only if each request is looked at.
+    /// It may pass only if each HTTP request is inspected.
     Inspect(Arc<str>),
     /// It may not.
     Deny(Arc<str>),
@@ -57,7 +57,7 @@ impl Rule {
         Self { entry: entry.clone(), label: format!("{kind}: {entry}").into() }
     }
 
-    /// Whether the entry is about this request. None: that is not to be seen yet.
+    /// Whether the entry matches this request. None: that is not known before the HTTP request is seen.
     fn fits(&self, asked: &Asked<'_>) -> Option<bool> {
         if !self.entry.fits(asked.host, asked.port) {
             return Some(false);
@@ -80,7 +80,7 @@ impl Rule {
     }
 }
 
-/// A policy that decides.
+/// The compiled policy.
 #[derive(Debug, Clone)]
 pub struct Rules {
     mode: Mode,
@@ -103,7 +103,7 @@ impl Rules {
         }
     }
 
-    /// Checks a policy and fills its presets in. `field` is what the caller calls it.
+    /// Checks a policy and fills its presets in. `field` is its name in the caller's request.
     pub fn new(field: &str, policy: &Policy, presets: &Presets, reach: &Arc<Reach>) -> Result<Self> {
         let Policy { mode, presets: named, allow, deny, limits } = policy;
         for (kind, entries) in [("allow", allow.len()), ("deny", deny.len()), ("presets", named.len())] {
@@ -148,7 +148,7 @@ impl Rules {
         self.mode
     }
 
-    /// Whether this may pass, as far as names tell.
+    /// Whether this may pass, as far as host and request decide.
     #[must_use]
     pub fn decide(&self, asked: &Asked<'_>) -> Verdict {
         let mut inspect = None;
@@ -164,7 +164,7 @@ impl Rules {
         }
         let odd = asked.request.is_some_and(|request| !is_plain_path(request.path));
         if odd && self.looks_inside(asked) {
-            // Two servers could read it in two ways.
+            // Two servers could read the path in two ways.
             return Verdict::Deny("ambiguous path".into());
         }
         let allowed = self.allowed(asked);
@@ -212,7 +212,7 @@ impl Rules {
         }
     }
 
-    /// The same for an address of this machine, where whatever is served to nobody else listens too: only an
+    /// The same for an address of this machine, where services listen that no other machine may reach: only an
     /// entry that names it opens it.
     #[must_use]
     pub fn decide_own_address(&self, address: IpAddr, port: u16) -> Verdict {
@@ -225,7 +225,7 @@ impl Rules {
         }
     }
 
-    /// Whether a question for a name may be answered: some port of it may be allowed.
+    /// Whether a DNS query for a name may be answered: some port of it may be allowed.
     #[must_use]
     pub fn may_name(&self, host: &Host) -> Verdict {
         let any_port = |rule: &&Rule| rule.entry.fits(host, rule.entry.port.unwrap_or(0));

@@ -1,4 +1,5 @@
-//! Presets as a whole: places together, refreshing, and the tools of the machine that the tests run on.
+//! Presets as a whole: machine and image together, refreshing, and the tools of the machine that the tests run
+//! on.
 
 use super::{trial::Trial, *};
 use crate::{Entry, Reach};
@@ -33,7 +34,7 @@ impl Fetch for Index {
         self.1.lock().unwrap().push(url.to_string());
         let answers = self.0.lock().unwrap();
         let found = answers.iter().find(|(known, _)| known == url.as_str());
-        let (_, body) = found.ok_or_else(|| Error::new(ErrorCode::Unavailable, "nobody\nanswers"))?;
+        let (_, body) = found.ok_or_else(|| Error::new(ErrorCode::Unavailable, "no\nanswer"))?;
         Ok(IndexResponse { status: 200, location: None, body: body.clone().into_bytes() })
     }
 }
@@ -62,10 +63,10 @@ async fn links_are_asked_for_kept_over_a_failure_and_over_a_start() {
     let alone = "index.example.com:443 (built into pip)";
     assert_eq!(shown(&preset(&first, None, "python")), [alone]);
     let index = Index::default();
-    assert!(!first.refresh(&index).await.unwrap(), "nobody answers yet");
+    assert!(!first.refresh(&index).await.unwrap(), "the index does not answer yet");
     let python = preset(&first, None, "python");
     assert_eq!(shown(&python), [alone]);
-    assert_eq!(python.notes, ["the links of index.example.com could not be asked for: nobodyanswers"]);
+    assert_eq!(python.notes, ["the links of index.example.com could not be fetched: noanswer"]);
     let changes = first.changes();
     let page = "<html><a href='https://files.example.com/six.whl'>";
     index.set("https://index.example.com/simple/six/", page);
@@ -211,7 +212,7 @@ proptest! {
         let trial = Trial::new(&files.map(|file| (file, text.as_str())));
         let registry = PresetRegistry::new(learn(&trial.machine(&[])), BTreeMap::new(), Arc::default(), None);
         registry.learned("guest", learn(&trial.image()));
-        // Whatever was made of it is an entry for one host and port.
+        // Every learned entry is for one host and port.
         for preset in registry.list(Some("guest")) {
             for Listed { entry, .. } in preset.entries {
                 prop_assert_eq!(entry.to_string().parse::<Entry>().unwrap(), entry.clone());
@@ -221,7 +222,7 @@ proptest! {
     }
 }
 
-/// What a program prints, where it is there at all.
+/// What a program prints, where it is installed.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

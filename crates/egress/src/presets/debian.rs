@@ -18,7 +18,7 @@ fn line(text: &str) -> Option<&str> {
     rest.split_whitespace().next()
 }
 
-/// Paragraphs of `Field: value`; a line that begins with a blank goes on with the field before it.
+/// Paragraphs of `Field: value`; a line that begins with a blank continues the field before it.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for paragraph in blocks(text) {

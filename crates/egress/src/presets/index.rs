@@ -1,12 +1,12 @@
-//! An index of packages that a tool is set to use, as it was found. Credentials never get in: a URL that
-//! has some is known by its host alone.
+//! An index of packages that a tool is set to use, as it was found. Credentials are never stored: of a URL that
+//! has some only the host is kept.
 
 use crate::{Entry, Host, Reach, Target};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use url::Url;
 
-/// Whose packages.
+/// The package ecosystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ecosystem {
@@ -74,11 +74,11 @@ impl fmt::Display for Tool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Where packages come from when nothing else is said.
+    /// Where packages come from by default.
     Main,
     /// One more of the same kind.
     Extra,
-    /// A page of files, or a source for some packages only: known by its host, and not asked for links.
+    /// A page of files, or a source for some packages only: its host is known, and its links are not fetched.
     Other,
 }
 
@@ -91,18 +91,18 @@ pub struct Index {
     pub url: Url,
     /// What it is for the tool.
     pub role: Role,
-    /// Whether it is the tool's own, and nobody set it.
+    /// Whether it is the tool's own default, which no setting replaces.
     pub built_in: bool,
     /// Whether its URL held credentials.
     pub credentials: bool,
-    /// Whether it is a repository of git, which cannot be asked for links.
+    /// Whether it is a git repository, which has no links to fetch.
     pub git: bool,
     /// Hosts of its files, as the tool itself knows them.
     pub files: Vec<Entry>,
 }
 
 impl Index {
-    /// Reads what a tool is set to. What is not a URL of the web (a local folder, say) is none.
+    /// Parses a tool's setting. A value that is not a URL of the web (a local folder, say) is none.
     pub(super) fn read(tool: Tool, role: Role, text: &str) -> Option<Self> {
         let text = text.trim();
         let text =
@@ -115,22 +115,22 @@ impl Index {
         let credentials = !url.username().is_empty() || url.password().is_some();
         url.set_username("").ok()?;
         url.set_password(None).ok()?;
-        // What else people hide there.
+        // People put other credentials into the query.
         let credentials = credentials || url.query().is_some();
         url.set_query(None);
         url.set_fragment(None);
         Some(Self { tool, url, role, built_in: false, credentials, git: false, files: Vec::new() })
     }
 
-    /// The same, as what is built into the tool.
+    /// The same, for an index that is built into the tool.
     pub(super) fn built_in(tool: Tool, text: &str) -> Option<Self> {
         let found = Self::read(tool, Role::Main, text)?;
         Some(Self { built_in: true, ..found })
     }
 }
 
-/// The entry for a URL's host and port. What the operator of the machine set may be an address within
-/// reach, or a name without a dot, which only a company's own resolver knows; from anybody else these are
+/// The entry for a URL's host and port. A URL that the operator of the machine set may be an address within
+/// reach, or a name without a dot, which only a company's own resolver knows; from any other source these are
 /// none.
 pub(super) fn entry(url: &Url, operator: Option<&Reach>) -> Option<Entry> {
     let port = url.port_or_known_default()?;

@@ -7,7 +7,7 @@ pub(super) struct Setting {
     pub(super) section: String,
     /// The key as it is written.
     pub(super) key: String,
-    /// The value; what is continued over several lines has them all.
+    /// The value; one that is continued over several lines has them all.
     pub(super) value: String,
 }
 

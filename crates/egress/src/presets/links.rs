@@ -1,5 +1,5 @@
-//! Where an index keeps its files, by its own links. It is asked for one small package that every mirror
-//! has, or for what it says of itself. Only names are believed, a few of them, and only of an index that a
+//! Where an index keeps its files, by its own links. Its page of one small package that every mirror has is
+//! fetched, or its own description. Only host names are taken from it, a few of them, and only of an index that a
 //! tool is set to use.
 
 use super::{
@@ -17,7 +17,7 @@ use url::Url;
 pub(super) const MOST_HOSTS: usize = 16;
 /// Of an answer.
 const MOST_BYTES: usize = 4 << 20;
-/// Links of one answer that are looked at, and the longest.
+/// Links of one answer that are read, and the longest.
 const MOST_LINKS: usize = 10_000;
 const MOST_URL: usize = 2048;
 /// Redirections that are followed.
@@ -36,8 +36,8 @@ pub struct IndexResponse {
     pub body: Vec<u8>,
 }
 
-/// Who fetches. It follows no redirection, sends nothing that identifies anybody, and reaches no address
-/// that is out of reach.
+/// The fetcher. It follows no redirect, sends nothing that identifies the server or its users, and connects to no
+/// address that is out of reach.
 #[async_trait]
 pub trait Fetch: Send + Sync + 'static {
     /// Fetches a URL of `http` or `https` with GET. An answer whose body is longer than `most` is an error.
@@ -47,14 +47,14 @@ pub trait Fetch: Send + Sync + 'static {
 #[async_trait]
 impl Fetch for Dialer {
     async fn get(&self, url: &Url, most: usize) -> Result<IndexResponse> {
-        // Every step is seen here: the tools inside take the same ones.
+        // Every step is handled here: the tools inside take the same ones.
         let Fetched { url: _, status, headers, body } = self.fetch(url, most).await?;
         let location = headers.into_iter().find(|(name, _)| name == "location").map(|(_, value)| value);
         Ok(IndexResponse { status, location, body })
     }
 }
 
-/// What is asked of an index; a page or JSON may come back. None: it has no links to ask for.
+/// The URL to fetch of an index; a page or JSON may come back. None: it has no links.
 fn question(index: &Index) -> Option<Url> {
     if index.credentials || index.git || index.role == Role::Other {
         return None;
@@ -72,12 +72,12 @@ fn question(index: &Index) -> Option<Url> {
     base.join(path).ok()
 }
 
-/// Whether an index can be asked.
+/// Whether an index has links to fetch.
 pub(super) fn has_links(index: &Index) -> bool {
     question(index).is_some()
 }
 
-/// Asks an index where its files are.
+/// Fetches the hosts of an index's files.
 pub(super) async fn ask(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> {
     let asked = tokio::time::timeout(TIMEOUT, follow(fetch, index)).await;
     asked.map_err(|_| Error::new(ErrorCode::Timeout, "no answer in time"))?
@@ -92,7 +92,7 @@ async fn follow(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> {
         match (status, location) {
             (200, _) => {
                 let found =
-                    links(index.tool, &url, &body).ok_or_else(|| bad("it answered something else".into()))?;
+                    links(index.tool, &url, &body).ok_or_else(|| bad("it is not a package index".into()))?;
                 hosts.extend(found);
                 return Ok(distinct(hosts, index));
             }
@@ -100,14 +100,15 @@ async fn follow(fetch: &dyn Fetch, index: &Index) -> Result<Vec<Entry>> {
                 let worse =
                     |to: &Url| to.scheme() != "https" && (to.scheme() != "http" || url.scheme() == "https");
                 let next = url.join(&location).ok().filter(|to| !worse(to));
-                url = next.ok_or_else(|| bad("it sends elsewhere, to nowhere".into()))?;
-                // The tools follow, so they need that host too; an address is not followed.
-                hosts.push(entry(&url, None).ok_or_else(|| bad("it sends to an address".into()))?);
+                url = next.ok_or_else(|| bad("it redirects to an invalid URL".into()))?;
+                // The tools follow redirects, so they need that host too; a redirect to an address is not
+                // followed.
+                hosts.push(entry(&url, None).ok_or_else(|| bad("it redirects to an address".into()))?);
             }
             (status, _) => return Err(bad(format!("it answered {status}"))),
         }
     }
-    Err(bad("it sends elsewhere again and again".into()))
+    Err(bad("it redirects too often".into()))
 }
 
 /// Each host once, without the index itself.
@@ -177,7 +178,7 @@ fn references(page: &str) -> Option<Vec<String>> {
     for (at, word) in lower.match_indices("href=").take(MOST_LINKS) {
         let rest = &page[at + word.len()..];
         let Some(quote) = rest.bytes().next().filter(|b| matches!(b, b'"' | b'\'')) else { continue };
-        // A quote that nobody closes must not cost a copy of the whole page.
+        // An unclosed quote must not cost a copy of the whole page.
         if let Some(end) = rest.bytes().skip(1).take(MOST_URL).position(|b| b == quote) {
             found.push(rest[1..=end].to_owned());
         }

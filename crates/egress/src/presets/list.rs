@@ -58,7 +58,7 @@ pub struct Preset {
     pub name: String,
     /// Its entries, each once.
     pub entries: Vec<Listed>,
-    /// What an operator should know: an index that could not be asked, or is out of reach.
+    /// What an operator should know: an index that could not be fetched, or is out of reach.
     pub notes: Vec<String>,
 }
 
@@ -90,9 +90,8 @@ const GITHUB: &[&str] = &[
     "github-cloud.githubusercontent.com:443",
 ];
 
-/// The indexes that tools inside would use, each with whether it is the operator's word. Where one is set,
-/// what is built into a tool is not used and so not opened. apt's belong to an image and not to the
-/// machine.
+/// The indexes that tools inside would use, each with whether the operator set it. Where one is set, the built-in
+/// one is not used and so not opened. apt's belong to an image and not to the machine.
 pub(super) fn used<'a>(
     ecosystem: Ecosystem,
     machine: &'a Findings,
@@ -111,7 +110,7 @@ pub(super) fn used<'a>(
     all().filter(|(index, _)| !(set && index.built_in)).collect()
 }
 
-/// What presets are made of.
+/// The inputs of presets.
 pub(super) struct Sources<'a> {
     pub(super) machine: &'a Findings,
     pub(super) image: Option<&'a Findings>,
@@ -167,14 +166,14 @@ impl Sources<'_> {
             preset.notes.push(format!("{tool} uses {host} with credentials, which sandboxes are not given"));
         }
         for file in files {
-            // cargo's are what its index said; pip's are in its source.
+            // cargo's are from its index's description; pip's are in its source.
             preset.add(file.clone(), if *tool == Tool::Cargo { Origin::Links } else { origin });
         }
         for file in self.links.of(url) {
             preset.add(file.clone(), Origin::Links);
         }
         if let Some(why) = self.links.failure(url) {
-            preset.notes.push(format!("the links of {host} could not be asked for: {why}"));
+            preset.notes.push(format!("the links of {host} could not be fetched: {why}"));
         }
     }
 }

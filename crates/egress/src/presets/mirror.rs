@@ -1,18 +1,17 @@
-//! A company's mirror, inside of sandboxes. Where the machine is set to another index, tools inside use it
-//! too, although an image knows nothing of it.
+//! A company's mirror, inside of sandboxes. Where the machine is set to another index, tools inside use it too,
+//! although the image's settings do not name it.
 //!
 //! By variable: pip, uv and npm. cargo takes no variable for the replacement of a source and R none for its
-//! repositories, so these get a file each. npm's registries of a scope and cargo's named registries are for
-//! their projects to say: their hosts are in the presets, and no more is passed. A URL that holds
-//! credentials is not passed at all: without them it would not work, and with them a sandbox would have
-//! them.
+//! repositories, so these get a file each. npm's registries of a scope and cargo's named registries are set by
+//! their projects: their hosts are in the presets, and no more is passed. A URL that holds credentials is not
+//! passed at all: without them it would not work, and with them a sandbox would have them.
 
 use super::{
     Ecosystem, Findings,
     index::{Index, Role, Tool},
 };
 
-/// What tools inside are told.
+/// The settings for tools inside.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Settings {
     /// Variables.
@@ -51,7 +50,7 @@ fn python(machine: &Findings) -> Vec<(String, String)> {
     let of = |tool, role| urls(machine, Ecosystem::Python, tool, role).join(" ");
     let pip = (of(Tool::Pip, Role::Main), of(Tool::Pip, Role::Extra));
     let uv = (of(Tool::Uv, Role::Main), of(Tool::Uv, Role::Extra));
-    // Who set one of the two means both.
+    // An operator who set one of the two means both.
     let or = |own: &String, other: &String| if own.is_empty() { other.clone() } else { own.clone() };
     let variables = [
         ("PIP_INDEX_URL", or(&pip.0, &uv.0)),
@@ -73,8 +72,8 @@ fn cargo(machine: &Findings) -> Option<SettingsFile> {
     Some(SettingsFile { path: CARGO, text, variable: None })
 }
 
-/// R has no repository until a profile sets one, and an image may have none, so what is built in is passed
-/// too; but only what the machine is set to replaces what an image says.
+/// R has no repository until a profile sets one, and an image may have none, so the built-in one is passed too;
+/// but only a setting of the machine replaces an image's.
 fn r(machine: &Findings) -> Option<SettingsFile> {
     let Index { url, built_in, .. } = passed(machine, Ecosystem::R, Tool::R).next()?;
     let stronger = if *built_in { "FALSE" } else { "TRUE" };
@@ -88,13 +87,13 @@ fn r(machine: &Findings) -> Option<SettingsFile> {
     Some(SettingsFile { path: R, text, variable: Some(("R_PROFILE", R)) })
 }
 
-/// What tools inside must be told so that they use what the machine is set to use.
+/// The settings by which tools inside use the same indexes as the machine.
 #[must_use]
 pub fn mirrors(machine: &Findings) -> Settings {
     let mut variables = python(machine);
     let npm = urls(machine, Ecosystem::Node, Tool::Npm, Role::Main);
     variables.extend(npm.first().map(|url| ("NPM_CONFIG_REGISTRY".to_owned(), (*url).to_owned())));
-    // R itself reads no such variable; kernels and installs of ours do, where no repository is set.
+    // R itself reads no such variable; Atoll's kernels and installs do, where no repository is set.
     let r_index = passed(machine, Ecosystem::R, Tool::R).next();
     variables.extend(r_index.map(|index| ("ATOLL_R_REPOSITORY".to_owned(), index.url.to_string())));
     Settings { variables, files: cargo(machine).into_iter().chain(r(machine)).collect() }

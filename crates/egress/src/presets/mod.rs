@@ -1,9 +1,8 @@
 //! Which hosts the named lists of a policy stand for. No registry's host is written here: `python`, `node`,
 //! `rust`, `debian` and `r` are learned from the package managers of the machine and of an image, from their
-//! settings or from what is built into them, and from the links of the indexes that were so found. Only
-//! `github` is a constant.
+//! settings or built-in defaults, and from the links of the indexes found there. Only `github` is a constant.
 //!
-//! Learning reads files and runs nothing. What an image says counts for sandboxes of that image alone.
+//! Learning reads files and runs nothing. What is read from an image counts for sandboxes of that image alone.
 
 #[cfg(test)]
 mod checks;
@@ -37,7 +36,7 @@ use std::collections::BTreeMap;
 /// Indexes of one ecosystem in one place.
 const MOST_INDEXES: usize = 32;
 
-/// What a sandbox gets that asks for the usual hosts and names none: the list of the reference system.
+/// The presets of a sandbox that uses the defaults and names none: the list of the reference system.
 #[must_use]
 pub fn usual() -> [&'static str; 4] {
     ["python", "node", "rust", "github"]
@@ -71,19 +70,19 @@ impl Found {
     }
 }
 
-/// What was found in one place. It can be written down and read again, for whoever may read the operator's
-/// files and whoever serves are not the same.
+/// What was found in one place. It can be serialised, for the process that may read the operator's files and the
+/// server are not the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Findings {
-    /// Whether it is the machine's, and so the operator's word.
+    /// Whether it is the machine's, and so set by the operator.
     pub machine: bool,
     /// By ecosystem; one without any index is not there.
     pub found: BTreeMap<Ecosystem, Found>,
 }
 
-/// Looks for the indexes of a place. It reads files, a few hundred at the very most, so it may take a
-/// while: not for a thread that serves.
+/// Searches a place for indexes. It reads files, a few hundred at the very most, so it may take a while: not for
+/// a thread that serves.
 #[must_use]
 pub fn learn(place: &ToolLocation) -> Findings {
     let find = |ecosystem| match ecosystem {

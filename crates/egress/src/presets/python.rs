@@ -9,7 +9,7 @@ use super::{
 use toml::{Table, Value};
 use url::Url;
 
-/// What is set for one tool: the last word about the main index, and everything else that was said.
+/// What is set for one tool: the last value for the main index, and all others.
 #[derive(Default)]
 struct ToolConfig {
     main: Option<String>,
@@ -47,7 +47,7 @@ impl ToolConfig {
 /// variable names.
 fn pip_files(place: &ToolLocation) -> Vec<String> {
     let named = place.variable("PIP_CONFIG_FILE").map(str::to_owned);
-    // With this pip reads none.
+    // With this value pip reads no file.
     if named.as_deref() == Some("/dev/null") {
         return Vec::new();
     }
@@ -131,7 +131,7 @@ fn uv_table(said: &mut ToolConfig, table: &Table) {
     }
 }
 
-/// Places that may hold pip, of all that an image may make up.
+/// Paths that may hold pip, of all that an image may contain.
 const MOST_PLACES: usize = 1024;
 
 /// Where pip's own source may be, the one that is run first.
@@ -155,7 +155,7 @@ fn quoted(text: &str) -> Option<&str> {
     text[start + 1..].split(quote).next()
 }
 
-/// What `PyPI = PackageIndex("https://…/", file_storage_domain="…")` says.
+/// Parses `PyPI = PackageIndex("https://…/", file_storage_domain="…")`.
 fn from_source(text: &str) -> Option<Index> {
     let call = text.split("\nPyPI = ").nth(1)?;
     let call = &call[..call.find(')')?];

@@ -31,8 +31,8 @@ fn code(line: &str) -> &str {
     line
 }
 
-/// URLs in quotes of the statements about `repos`. A profile is a program; what it works out cannot be
-/// known without running it, and nothing of an image is run.
+/// URLs in quotes of the statements about `repos`. A profile is a program; what it computes cannot be known
+/// without running it, and nothing of an image is run.
 fn from_profile(text: &str) -> Vec<Index> {
     let mut found = Vec::new();
     // The brackets that are open since `repos`, for a list that goes over several lines.
@@ -100,7 +100,7 @@ pub(super) fn find(place: &ToolLocation) -> Found {
     let mut lists = below("doc/CRAN_mirrors.csv");
     lists.push("/usr/share/R/doc/CRAN_mirrors.csv".to_owned());
     let first = lists.iter().find_map(|path| from_mirrors(&place.tree.text(path)?));
-    // Debian's profile names R's own first mirror: nobody chose that.
+    // Debian's profile names R's own first mirror: no operator chose that.
     for index in &mut found.indexes {
         index.built_in = first.as_ref().is_some_and(|first| first.url == index.url);
     }

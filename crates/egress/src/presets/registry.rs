@@ -1,5 +1,5 @@
-//! The presets of a running server. What tools say is learned once, what indexes say again and again; a
-//! policy that is made later sees the newest.
+//! The presets of a running server. Settings of tools are read once, links of indexes fetched again and again; a
+//! policy that is made later uses the newest.
 
 use super::{
     Ecosystem, Findings,
@@ -18,11 +18,11 @@ use std::{
 };
 use tokio::sync::{Notify, watch};
 
-/// Between two rounds of questions.
+/// Between two rounds of fetches.
 const INTERVAL: Duration = Duration::from_secs(3600);
 /// After a round that failed; it doubles each time.
 const SOON: Duration = Duration::from_secs(60);
-/// Indexes that one round asks.
+/// Indexes that one round fetches.
 const MOST_ASKED: usize = 64;
 /// Images whose tools are known.
 const MOST_IMAGES: usize = 1024;
@@ -42,12 +42,12 @@ pub struct PresetRegistry {
     file: Option<PathBuf>,
     state: Mutex<State>,
     changes: watch::Sender<u64>,
-    /// Wakes who asks indexes.
+    /// Wakes the task that fetches from indexes.
     asked_for: Notify,
 }
 
 impl PresetRegistry {
-    /// `operator` replaces presets or adds some; `file` is where the links of indexes are remembered.
+    /// `operator` replaces presets or adds some; `file` is where the links of indexes are stored.
     #[must_use]
     pub fn new(
         machine: Findings,
@@ -76,7 +76,7 @@ impl PresetRegistry {
     pub fn learned(&self, image: &str, findings: Findings) {
         let mut state = self.state();
         if state.images.len() < MOST_IMAGES || state.images.contains_key(image) {
-            // Whatever was read from an image is not the operator's word.
+            // Settings that were read from an image are not the operator's.
             state.images.insert(image.to_owned(), Arc::new(Findings { machine: false, ..findings }));
         }
         drop(state);
@@ -106,8 +106,8 @@ impl PresetRegistry {
         Presets(self.list(image).into_iter().map(|preset| (preset.name.clone(), entries(preset))).collect())
     }
 
-    /// Notes which presets a policy names: from then on their indexes are asked. A server whose sandboxes use none
-    /// asks no index.
+    /// Records which presets a policy names: from then on their indexes are fetched. A server whose sandboxes use
+    /// none fetches no index.
     pub fn note_use<'a>(&self, names: impl IntoIterator<Item = &'a String>) {
         let named: BTreeSet<&String> = names.into_iter().collect();
         let used = Ecosystem::ALL.into_iter().filter(|e| named.iter().any(|name| *name == e.as_str()));
@@ -121,13 +121,13 @@ impl PresetRegistry {
         }
     }
 
-    /// Told of each change of the presets.
+    /// A receiver for changes of the presets.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// The indexes that can be asked for links, of the machine and of every image.
+    /// The indexes that have links to fetch, of the machine and of every image.
     fn to_ask(&self) -> Vec<Index> {
         let (images, used_now): (Vec<Arc<Findings>>, _) = {
             let state = self.state();
@@ -137,14 +137,14 @@ impl PresetRegistry {
             [None].into_iter().chain(images.iter().map(|i| Some(&**i))).collect();
         let mut asked: Vec<Index> = Vec::new();
         for ecosystem in Ecosystem::ALL {
-            // Nobody looks at what is learned where the operator wrote the list.
+            // Learned hosts are not used where the operator wrote the list.
             if self.operator.contains_key(ecosystem.as_str()) || !used_now.contains(&ecosystem) {
                 continue;
             }
             for image in &connection_limit {
                 for (index, operator) in used(ecosystem, &self.machine, *image) {
                     let known = asked.iter().any(|other| other.url == index.url);
-                    // An image sends nobody to an address.
+                    // An image must not direct the server to an address.
                     let open = entry(&index.url, operator.then_some(&*self.reach)).is_some();
                     if open && links::has_links(index) && !known && asked.len() < MOST_ASKED {
                         asked.push(index.clone());
@@ -155,7 +155,7 @@ impl PresetRegistry {
         asked
     }
 
-    /// Asks every index for its links. What fails keeps what is known and is noted. Says whether all
+    /// Fetches the links of every index. A failure keeps what is known and is noted. Returns whether all
     /// answered; the error is about the file.
     pub async fn refresh(&self, fetch: &dyn Fetch) -> Result<bool> {
         let indexes = self.to_ask();
@@ -187,8 +187,8 @@ impl PresetRegistry {
         indexes.iter().any(|index| !state.links.knows(&index.url))
     }
 
-    /// Asks the indexes of presets that are in use: at once where one has never answered, else every hour, and sooner
-    /// where something failed. It never ends; drop it.
+    /// Fetches the indexes of presets that are in use: at once where one has never answered, else every hour, and
+    /// sooner after a failure. It never ends; drop it.
     pub async fn keep_fresh(&self, fetch: &dyn Fetch, mut failed: impl FnMut(atoll_types::Error)) {
         let mut changes = self.changes();
         let (mut soon, mut pause) = (SOON, INTERVAL);

@@ -1,5 +1,5 @@
-//! What the links of indexes said, in memory and in a small file, so that a start without a network knows
-//! the hosts of the last time.
+//! The hosts from the links of indexes, in memory and in a small file, so that a start without a network knows
+//! those of the last time.
 
 use crate::Entry;
 use atoll_types::{Error, ErrorCode, Result};
@@ -15,7 +15,7 @@ use url::Url;
 
 /// The file is never larger.
 const MOST_BYTES: u64 = 1 << 20;
-/// Indexes that are remembered.
+/// Indexes that are stored.
 const MOST_INDEXES: usize = 256;
 
 /// By index.
@@ -23,7 +23,7 @@ const MOST_INDEXES: usize = 256;
 #[serde(deny_unknown_fields)]
 pub(super) struct Links {
     hosts: BTreeMap<Url, Vec<Entry>>,
-    /// Why the last question failed; not kept in the file.
+    /// Why the last fetch failed; not kept in the file.
     #[serde(skip)]
     failures: BTreeMap<Url, String>,
 }
@@ -39,12 +39,12 @@ impl Links {
         self.hosts.contains_key(index)
     }
 
-    /// Why an index could not be asked.
+    /// Why an index could not be fetched.
     pub(super) fn failure(&self, index: &Url) -> Option<&str> {
         self.failures.get(index).map(String::as_str)
     }
 
-    /// Notes an answer. A failure keeps what is known. Says whether the hosts are others now.
+    /// Stores an answer. A failure keeps what is known. Returns whether the hosts changed.
     pub(super) fn note(&mut self, index: &Url, answer: Result<Vec<Entry>>) -> bool {
         match answer {
             Ok(hosts) => {
@@ -63,8 +63,7 @@ impl Links {
         }
     }
 
-    /// Forgets what nothing uses any longer, once there is much of it. Not before: after a start the images
-    /// become known one by one.
+    /// Drops unused indexes, once there are many. Not before: after a start the images become known one by one.
     pub(super) fn make_room(&mut self, used: impl Fn(&Url) -> bool) {
         if self.hosts.len() > MOST_INDEXES / 2 {
             self.hosts.retain(|url, _| used(url));
@@ -72,7 +71,7 @@ impl Links {
         self.failures.retain(|url, _| used(url));
     }
 
-    /// Reads the file. One that is not there, or that nobody can read, is as good as empty.
+    /// Reads the file. A missing or malformed one counts as empty.
     pub(super) fn load(path: &Path) -> Self {
         let read = || {
             let mut text = String::new();

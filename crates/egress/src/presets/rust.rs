@@ -10,9 +10,9 @@ use std::{collections::BTreeSet, io::Read};
 use toml::{Table, Value};
 use url::Url;
 
-/// A program that is larger is not looked into.
+/// A larger program is not searched.
 const MOST_PROGRAM: u64 = 256 << 20;
-/// Programs that are looked into: an image may hold many, and each as large as that.
+/// Programs that are searched: an image may hold many, and each as large as that.
 const MOST_PROGRAMS: usize = 8;
 /// Steps from one source to the one that replaces it.
 const MOST_STEPS: usize = 8;
@@ -75,8 +75,8 @@ fn others(place: &ToolLocation, tables: &[Table]) -> Vec<Index> {
     named.chain(set.map(|(_, value)| value)).filter_map(|text| read(Role::Extra, text)).collect()
 }
 
-/// Where cargo may be. The toolchains of rustup come first: where there are some, what is on the path is
-/// rustup itself, twenty megabytes that know no index.
+/// Where cargo may be. The toolchains of rustup come first: where there are some, the program on the path is
+/// rustup itself, twenty megabytes without an index.
 fn programs(place: &ToolLocation) -> Vec<String> {
     let named = place.variable("RUSTUP_HOME").map(str::to_owned);
     let homes = named.into_iter().chain(place.home(".rustup")).chain(["/usr/local/rustup".to_owned()]);
@@ -97,7 +97,7 @@ fn url_at(bytes: &[u8]) -> Option<Index> {
     Index::built_in(Tool::Cargo, &format!("https://{host}/"))
 }
 
-/// Looks for the index in a program, a piece at a time.
+/// Searches a program for the index, a piece at a time.
 fn from_program(mut program: impl Read) -> Option<Index> {
     let mut piece = vec![0; 1 << 20];
     let mut kept = 0;
@@ -113,7 +113,7 @@ fn from_program(mut program: impl Read) -> Option<Index> {
         if total > MOST_PROGRAM {
             return None;
         }
-        // What begins at the end of one piece goes on in the next.
+        // A match that begins at the end of one piece continues in the next.
         let keep = held.len().min(512);
         let end = held.len();
         piece.copy_within(end - keep..end, 0);
@@ -121,7 +121,7 @@ fn from_program(mut program: impl Read) -> Option<Index> {
     }
 }
 
-/// What a registry says of itself.
+/// A registry's description of itself.
 #[derive(Deserialize)]
 pub(super) struct Described {
     dl: Option<String>,
@@ -136,7 +136,7 @@ impl Described {
     }
 }
 
-/// What cargo remembers of an index that it asked before.
+/// What cargo has cached of an index that it fetched before.
 fn remembered(place: &ToolLocation, index: &mut Index) {
     let Some(host) = index.url.host_str() else { return };
     let folders = homes(place).into_iter().map(|home| format!("{home}/registry/index/{host}-*"));

@@ -1,4 +1,4 @@
-//! Where tools are looked for: a root folder, and the variables and homes that its tools would see.
+//! Where tools are searched for: a root folder, and the variables and homes that its tools would see.
 
 use super::tree::Tree;
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Where tools are looked for.
+/// Where tools are searched for.
 #[derive(Debug)]
 pub struct ToolLocation {
     pub(super) tree: Tree,
@@ -20,7 +20,7 @@ pub struct ToolLocation {
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl ToolLocation {
-    /// The machine: its files, and the variables and home of whoever started the server.
+    /// The machine: its files, and the variables and home of the user who started the server.
     pub fn machine() -> io::Result<Self> {
         Self::new(Path::new("/"), std::env::vars().collect(), true)
     }
@@ -51,7 +51,7 @@ impl ToolLocation {
         self.machine
     }
 
-    /// A variable that is set to something.
+    /// A variable that is set and not empty.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|v| !v.is_empty())
     }

@@ -1,6 +1,6 @@
 //! Reads files of a root folder: the machine's `/`, or an image's. The kernel resolves every path with that
-//! folder as its root, so no link and no `..` leads out of an image; only plain files are opened, and never
-//! more of them is read than was asked for. Nothing is ever run.
+//! folder as its root, so no link and no `..` leads out of an image; only plain files are opened, and never more
+//! of them is read than the caller's limit. Nothing is ever run.
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::{
@@ -36,7 +36,7 @@ impl Tree {
 
     /// Opens a plain file that is no larger than this.
     pub(super) fn file(&self, path: &str, most: u64) -> Option<File> {
-        // First without opening it: to open a device or a pipe can already do something.
+        // First without opening it: opening a device or a pipe can already have effects.
         let found = self.at(path, OFlags::PATH)?;
         let stat = fstat(&found).ok()?;
         let size = u64::try_from(stat.st_size).ok()?;
@@ -46,7 +46,7 @@ impl Tree {
         File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()
     }
 
-    /// The text of a file. A file that is too large, or no text, is as good as none.
+    /// The text of a file. A file that is too large, or not UTF-8, counts as none.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         self.file(path, MOST_TEXT)?.take(MOST_TEXT + 1).read_to_end(&mut bytes).ok()?;

@@ -1,5 +1,5 @@
-//! What one connection or request was allowed, has used, and what came of it. It is told when it is dropped,
-//! so that whatever ends a connection, a decision about it is told once.
+//! What one connection or request was allowed and has used, and its outcome. The decision is recorded when this
+//! is dropped, so that whatever ends a connection, it is recorded once.
 
 use super::{Caller, Claim};
 use crate::Decision;
@@ -18,10 +18,10 @@ pub(crate) enum Direction {
     In,
 }
 
-/// Why something that was allowed has to end.
+/// Why an allowed connection has to end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Stop {
-    /// It is allowed no more, or never was: the rule.
+    /// The rules no longer allow it, or never did: the rule.
     #[error("not allowed: {0}")]
     Denied(String),
     /// A limit, by its name.
@@ -44,11 +44,11 @@ pub(crate) struct Account {
     started: Instant,
     sent: AtomicU64,
     received: AtomicU64,
-    /// Milliseconds after the start at which something last moved.
+    /// Milliseconds after the start at which bytes last moved.
     moved: AtomicU64,
-    /// Whether it ends because there are too many.
+    /// Whether it ends because there are too many connections.
     shed: AtomicBool,
-    /// Whether nothing came of it that anybody has to know.
+    /// Whether its outcome is not recorded.
     silent: AtomicBool,
     outcome: Mutex<Outcome>,
 }
@@ -87,12 +87,12 @@ impl Account {
         self.started.elapsed()
     }
 
-    /// How long nothing has moved.
+    /// How long no byte has moved.
     pub(crate) fn idle(&self) -> Duration {
         self.age().saturating_sub(Duration::from_millis(self.moved.load(Ordering::Relaxed)))
     }
 
-    /// Pays for bytes before they are passed on: waits for the rate, and fails at the limit.
+    /// Counts bytes before they are passed on: waits for the rate limit, and fails at the byte limit.
     pub(crate) async fn spend(&self, way: Direction, bytes: usize) -> Result<(), Stop> {
         let bytes = bytes as u64;
         let wait = self.caller.session().spend(way, bytes).map_err(Stop::Limit)?;
@@ -105,17 +105,17 @@ impl Account {
         Ok(())
     }
 
-    /// How many bytes are read at most before they are paid for.
+    /// How many bytes are read at most before they are counted.
     pub(crate) fn chunk(&self) -> usize {
         self.caller.session().chunk()
     }
 
-    /// Notes that it ends because there are too many.
+    /// Notes that it ends because there are too many connections.
     pub(super) fn shed(&self) {
         self.shed.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that it is tried once more, and told then.
+    /// Notes that it is retried, and that only the retry is recorded.
     pub(crate) fn forget(&self) {
         self.silent.store(true, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ impl Account {
             && none(&self.sent)
             && (none(&self.received) || rule == "sni")
         {
-            // It was refused before anything moved, or left: some hosts speak before a client has named them.
+            // It was refused before any byte moved or left: some hosts send before a client has named them.
             outcome.allowed = false;
             rule.clone_into(&mut outcome.rule);
             return;

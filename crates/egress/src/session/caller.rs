@@ -1,10 +1,10 @@
-//! Somebody who asks, and what they ask for.
+//! A client in a sandbox, and what it requests.
 
 use super::{Account, EgressSession, IDLE, Stop};
 use crate::{Asked, Decision, Entry, Host, Request, Verdict, Via};
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-/// What somebody wants to reach.
+/// What a client wants to reach.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub(crate) via: Via,
@@ -13,7 +13,7 @@ pub(crate) struct Claim {
     pub(crate) address: Option<IpAddr>,
     /// Method and path without its query.
     pub(crate) request: Option<(String, String)>,
-    /// Whether each request on the connection is looked at.
+    /// Whether each request on the connection is inspected.
     pub(crate) inspected: bool,
 }
 
@@ -23,11 +23,11 @@ impl Claim {
     }
 }
 
-/// Somebody in a sandbox who asks.
+/// A client in a sandbox.
 pub(crate) struct Caller {
     session: Arc<EgressSession>,
     asker: u64,
-    /// What its token is good for, where there is one.
+    /// The hosts that its token is valid for, where there is one.
     hosts: Option<Vec<Entry>>,
 }
 
@@ -44,7 +44,7 @@ impl Caller {
         self.asker
     }
 
-    /// The host behind an address of the reserved block: some tools ask the resolver and then the proxy.
+    /// The host behind an address of the reserved block: some tools query the resolver and then use the proxy.
     pub(crate) fn named(&self, host: Host) -> Host {
         match host {
             Host::Address(IpAddr::V4(address)) => {
@@ -63,18 +63,18 @@ impl Caller {
         self.session.rules.borrow().decide(&Asked { host, port, request })
     }
 
-    /// Tells of a refusal.
+    /// Records a refusal.
     pub(crate) fn refuse(&self, claim: &Claim, rule: &str) {
         self.session.coalescer(self.asker, decision(claim, false, rule, None));
     }
 
-    /// Tells of something that cannot even be read.
+    /// Records a malformed request.
     pub(crate) fn malformed(&self, via: Via, host: &str, rule: &str) {
         let claim = Claim::new(via, Host::Name(shown(host)), 0);
         self.session.coalescer(self.asker, decision(&claim, false, rule, None));
     }
 
-    /// Tells of a question for a name.
+    /// Records a DNS query.
     pub(crate) fn question(&self, host: &str, verdict: &Verdict) {
         let claim = Claim::new(Via::Name, Host::Name(shown(host)), 0);
         let allowed = matches!(verdict, Verdict::Allow(_));
@@ -97,7 +97,7 @@ impl Caller {
         }
     }
 
-    /// Returns when what was allowed has to end: the rules changed, or a limit was reached.
+    /// Returns when an allowed connection has to end: the rules changed, or a limit was reached.
     pub(crate) async fn guard(&self, account: &Account) -> Stop {
         let mut rules = self.session.watch();
         if let Err(stop) = self.check(account.claim()) {

@@ -1,6 +1,6 @@
-//! Tells of decisions. Equal refusals and equal questions within a second are told as one: the first at
-//! once, the rest together when the second is over. However many different ones come, only so many a second
-//! are told by name, so that a flood of refusals is not a flood of rows.
+//! Passes decisions to the recorder. Equal refusals and equal queries within a second are recorded as one: the
+//! first at once, the rest together when the second is over. However many different ones come, only so many a
+//! second are recorded by name, so that a flood of refusals is not a flood of rows.
 
 use crate::{Decision, Recorder, Via};
 use std::{
@@ -10,7 +10,7 @@ use std::{
 };
 
 const TOGETHER: Duration = Duration::from_secs(1);
-/// Different ones that are told by name in a second.
+/// Different ones that are recorded by name in a second.
 const MOST_NAMED: usize = 64;
 
 #[derive(PartialEq, Eq, Hash, Clone)]
@@ -50,18 +50,18 @@ impl DecisionCoalescer {
         &self.recorder
     }
 
-    /// Of what has ended: told as it is.
+    /// A decision about a connection that has ended: recorded as it is.
     pub(crate) fn ended(&self, asker: u64, decision: Decision) {
         self.recorder.decided(asker, decision);
     }
 
-    /// Of what is decided and over at once.
+    /// A decision that is final at once.
     pub(crate) fn at_once(&self, asker: u64, mut decision: Decision) {
         let due = self.take_due(false);
         let told = {
             let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
             if !second.waiting.contains_key(&key(&decision)) && second.waiting.len() >= MOST_NAMED {
-                // Too many to name: what they have in common.
+                // Too many to name: only what they have in common is recorded.
                 decision.host.clear();
                 decision.port = 0;
                 decision.request = None;
@@ -84,7 +84,7 @@ impl DecisionCoalescer {
         }
     }
 
-    /// Tells what waits, if its second is over.
+    /// Records what waits, if its second is over.
     pub(crate) fn flush(&self) {
         self.coalescer(self.take_due(false));
     }

@@ -1,5 +1,5 @@
-//! Places for the connections of all sandboxes together. Each takes two descriptors of the server, and whoever
-//! took the last would leave none for anybody, the API included. A sandbox may have as many as are still free:
+//! The limit on connections of all sandboxes together. Each takes two descriptors of the server, and a sandbox
+//! that took the last would leave none for the others and the API. A sandbox may have as many as are still free:
 //! one that takes all it can leaves half, and the next one half of that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ impl ConnectionLimit {
         Self { most: most.unwrap_or(u64::MAX), taken: AtomicU64::new(0) }
     }
 
-    /// Takes one more for somebody who has so many.
+    /// Takes one more for a sandbox that has so many.
     pub(crate) fn take(&self, own: u64) -> bool {
         let more = |taken: u64| (own < self.most.saturating_sub(taken)).then_some(taken + 1);
         self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
@@ -29,7 +29,7 @@ impl ConnectionLimit {
 mod tests {
     use super::*;
 
-    /// How many somebody gets who takes all there are.
+    /// How many a sandbox gets that takes all there are.
     fn all(connection_limit: &ConnectionLimit) -> u64 {
         (0..).find(|own| !connection_limit.take(*own)).unwrap()
     }

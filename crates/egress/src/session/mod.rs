@@ -1,5 +1,5 @@
-//! One sandbox's way out while it is open: its rules as they are now, what it has used, whom to tell. Every
-//! question of the proxy is asked here, and here alone it is answered.
+//! One sandbox's egress while it is open: its current rules, what it has used, its recorder. Every decision of
+//! the proxy is made here.
 
 mod account;
 mod caller;
@@ -28,10 +28,10 @@ fn locked(bucket: &Mutex<TokenBucket>) -> MutexGuard<'_, TokenBucket> {
     bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What holds where a policy says nothing.
+/// The limits where a policy sets none.
 const CONNECTIONS: u32 = 1024;
 const CONNECTIONS_PER_SECOND: u32 = 1000;
-/// How long nothing may move on a connection.
+/// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(15 * 60);
 /// What a connection reads at once.
 const BUFFER: usize = 64 * 1024;
@@ -57,7 +57,7 @@ impl Counters {
     }
 }
 
-/// One sandbox's way out.
+/// One sandbox's egress.
 pub(crate) struct EgressSession {
     pub(crate) shared: Arc<Shared>,
     pub(crate) names: Table,
@@ -68,11 +68,11 @@ pub(crate) struct EgressSession {
     bytes: Mutex<TokenBucket>,
     /// Bytes in both directions, reserved before they are passed on.
     total: AtomicU64,
-    /// Connections that end because there are too many.
+    /// Connections that are being ended because there are too many.
     shedding: AtomicU64,
 }
 
-/// A place among the open connections.
+/// A slot among the open connections.
 pub(crate) struct ConnectionSlot(Arc<EgressSession>);
 
 impl Drop for ConnectionSlot {
@@ -116,17 +116,17 @@ impl EgressSession {
         rules
     }
 
-    /// Whether nobody will change the rules any more.
+    /// Whether the sender of the rules is gone.
     pub(crate) fn is_over(&self) -> bool {
         self.rules.has_changed().is_err()
     }
 
-    /// Whether it obeys these rules.
+    /// Whether it uses these rules.
     pub(crate) fn is_of(&self, rules: &watch::Receiver<Arc<Rules>>) -> bool {
         self.rules.same_channel(rules)
     }
 
-    /// Tells what waits to be told, if it is time.
+    /// Records what waits to be recorded, if it is time.
     pub(crate) fn flush(&self) {
         self.coalescer.flush();
     }
@@ -139,14 +139,14 @@ impl EgressSession {
         self.coalescer.recorder()
     }
 
-    /// Counts one new connection or question.
+    /// Counts one new connection or query.
     pub(crate) fn start(&self) -> Result<(), &'static str> {
         let rate = self.limits(|l| l.connections_per_second.unwrap_or(CONNECTIONS_PER_SECOND));
         let rate = Rate::over(rate.into(), BURST);
         locked(&self.starts).take(1.0, rate, Instant::now()).map_err(|_| "connections_per_second")
     }
 
-    /// A place for one more connection.
+    /// A slot for one more connection.
     pub(crate) fn admit(self: &Arc<Self>) -> Result<ConnectionSlot, &'static str> {
         self.start()?;
         let most = u64::from(self.limits(|l| l.connections.unwrap_or(CONNECTIONS)));
@@ -159,7 +159,7 @@ impl EgressSession {
         Err("connections of all sandboxes")
     }
 
-    /// Whether there are more connections than there may be now; then one of them has to end.
+    /// Whether there are more connections than the rules allow now; then one of them has to end.
     fn shed(&self) -> bool {
         let most = u64::from(self.limits(|l| l.connections.unwrap_or(CONNECTIONS)));
         let open = self.counters.open.load(Relaxed);
@@ -167,12 +167,12 @@ impl EgressSession {
         self.shedding.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// One that had to end has.
+    /// A connection that had to end has ended.
     fn shed_one(&self) {
         self.shedding.fetch_sub(1, Relaxed);
     }
 
-    /// Counts bytes, and says how long they have to wait.
+    /// Counts bytes, and returns how long they have to wait.
     fn spend(&self, way: Direction, bytes: u64) -> Result<Duration, &'static str> {
         let (most, rate) = self.limits(|l| (l.bytes.unwrap_or(u64::MAX), l.bytes_per_second));
         let more = |total: u64| total.checked_add(bytes).filter(|total| *total <= most);
@@ -184,7 +184,7 @@ impl EgressSession {
         Ok(locked(&self.bytes).borrow(bytes as f64, rate, Instant::now()))
     }
 
-    /// What a connection reads at once: little at a low rate, so that others get their turn.
+    /// How much a connection reads at once: little at a low rate, so that the others get their share.
     fn chunk(&self) -> usize {
         let rate = self.limits(|l| l.bytes_per_second);
         rate.map_or(BUFFER, |rate| usize::try_from(rate / 16).unwrap_or(BUFFER).clamp(1, BUFFER))
@@ -204,7 +204,7 @@ impl EgressSession {
         }
     }
 
-    /// Tells what waits to be told, once a second.
+    /// Records what waits to be recorded, once a second.
     pub(crate) async fn keep_telling(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(Duration::from_millis(500));
         loop {
@@ -213,8 +213,8 @@ impl EgressSession {
         }
     }
 
-    /// Whether a connection to this address may be made. What belongs to this machine needs an entry that
-    /// names it, whatever range it is in.
+    /// Whether a connection to this address may be made. An address of this machine needs an entry that names it,
+    /// whatever range it is in.
     pub(crate) fn decide_address(&self, address: IpAddr, port: u16) -> Verdict {
         let rules = self.rules.borrow();
         match rules.decide_address(address, port) {
@@ -223,7 +223,7 @@ impl EgressSession {
         }
     }
 
-    /// Something at this address asks.
+    /// A client at this address connected.
     pub(crate) fn asked(&self, from: SocketAddr) -> u64 {
         self.recorder().asked(from)
     }

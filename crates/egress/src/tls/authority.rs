@@ -1,5 +1,5 @@
-//! The authority that signs for hosts whose requests are looked at. Its key never leaves this machine, and
-//! sandboxes trust it alone for this. Certificates are made when they are needed and kept for a while.
+//! The authority that signs for inspected hosts. Its key never leaves this machine, and sandboxes trust no other
+//! for this. Certificates are made when they are needed and cached for a while.
 
 use super::provider;
 use crate::Host;
@@ -28,7 +28,7 @@ const CERTIFICATE: &str = "egress-ca.pem";
 const KEY: &str = "egress-ca.key";
 /// Certificates kept at one time.
 const MOST_KEPT: usize = 512;
-/// How long one is used. It is valid for longer, so that nobody sees it end.
+/// How long one is used. It is valid for longer, so that no client sees it expire.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Signs for hosts.
@@ -38,7 +38,7 @@ pub struct Authority(Arc<Inner>);
 struct Inner {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
-    /// One key for every host: whoever holds it is this process anyway.
+    /// One key for every host: all of them are held by this process anyway.
     leaf: KeyPair,
     kept: Mutex<HashMap<Host, (Instant, Arc<ServerConfig>)>>,
 }
@@ -100,7 +100,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// Whether somebody who trusts the certificate believes what the key signs.
+    /// Whether a client that trusts the certificate accepts what the key signs.
     fn check(&self) -> Result<()> {
         let odd = || {
             let message = "the egress authority's certificate does not belong to its key, or has ended; \
@@ -117,7 +117,7 @@ impl Authority {
         verifier.verify_server_cert(&leaf, &[], &name, &[], UnixTime::now()).map(|_| ()).map_err(|_| odd())
     }
 
-    /// What sandboxes are to trust.
+    /// The certificate that sandboxes trust.
     #[must_use]
     pub fn certificate_pem(&self) -> &str {
         &self.0.certificate

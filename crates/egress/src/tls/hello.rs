@@ -1,5 +1,5 @@
-//! Which name a client asks for in the first message of TLS. Only that is read; the bytes are passed on as
-//! they came.
+//! The server name that a client sends in its ClientHello. Only that is read; the bytes are passed on as they
+//! came.
 
 use rustls::server::Acceptor;
 
@@ -9,13 +9,13 @@ pub(crate) const MOST_BYTES: usize = 64 * 1024;
 /// What the first bytes of a connection are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum First {
-    /// That is not to be told yet.
+    /// More bytes are needed.
     More,
     /// Not TLS.
     Other,
-    /// TLS, for this name if it says one.
+    /// TLS, for this name if it has one.
     Tls(Option<String>),
-    /// TLS, and not as a client begins.
+    /// TLS, but not a ClientHello.
     Bad,
 }
 
@@ -35,7 +35,7 @@ impl Hello {
         match self.first {
             None => return First::More,
             Some(0x16) => {}
-            // Other records of TLS cannot come first; a server that is kind to them reads on.
+            // Other TLS records cannot come first; a lenient server would read on.
             Some(0x14 | 0x15 | 0x17 | 0x18) => return First::Bad,
             Some(_) => return First::Other,
         }
@@ -141,7 +141,7 @@ pub(crate) mod tests {
                 bytes[at] = byte;
             }
             if let First::Tls(Some(name)) = read(&bytes) {
-                // What is read is somewhere in what is passed on.
+                // The name that was read is somewhere in the bytes that are passed on.
                 prop_assert!(bytes.windows(name.len()).any(|w| w.eq_ignore_ascii_case(name.as_bytes())));
             }
         }

@@ -1,5 +1,5 @@
-//! TLS, as far as the proxy looks at it: which name a client asks for, and both ends of a connection whose
-//! requests are looked at.
+//! TLS, as far as the proxy reads it: the server name that a client sends, and both ends of an inspected
+//! connection.
 
 mod authority;
 mod hello;

@@ -1,4 +1,4 @@
-//! Whom the proxy believes when it speaks TLS itself.
+//! The certificates that the proxy trusts when it speaks TLS itself.
 
 use super::provider;
 use atoll_types::{Error, ErrorCode, Result};
