@@ -25,7 +25,7 @@ pub use capture::{Capture, HEAD_KEPT, TAIL_KEPT, unpack};
 pub use export::Export;
 pub use head::{Head, HeadFile, HeadState};
 pub use key::AuditKey;
-pub use ledger::{Cleaned, Ledger, Opened, Operation};
+pub use ledger::{Cleaned, Ledger, Opened, OperationGuard};
 pub use redact::{Redactor, Stream};
 pub use verify::{Report, Verdict, verify};
 pub use walk::{Fault, FaultKind};

@@ -30,7 +30,7 @@ async fn the_other_process() {
     assert_eq!(refused.code, ErrorCode::Unavailable, "{refused}");
     assert!(begun.len() > 5);
     let count = begun.len() as u64;
-    let ids: Vec<_> = begun.iter().map(atoll_audit::Operation::id).collect();
+    let ids: Vec<_> = begun.iter().map(atoll_audit::OperationGuard::id).collect();
     // Fills the rest, so that not even an end fits.
     fs::write(disk.join("rest"), vec![0; 10_000_000]).unwrap_err();
     let mut failed = 0;

@@ -1,7 +1,7 @@
 //! Who writes, in which order, and what becomes of those who go away.
 
 use crate::fixture::{Folder, done, exec, key, sound};
-use atoll_audit::{Ledger, Operation};
+use atoll_audit::{Ledger, OperationGuard};
 use atoll_store::{
     Activity, ActivityKind, Audits, EventQuery, Events, NewEvent, OperationId, OperationQuery, Outcome,
     SandboxId, StoreError,
@@ -90,7 +90,7 @@ async fn what_is_asked_at_once_is_written_in_its_order() {
         let ledger = trail.ledger.clone();
         async move { ledger.start(exec(&n.to_string())).await.unwrap() }
     });
-    let all: Vec<Operation> = futures(starts).await;
+    let all: Vec<OperationGuard> = futures(starts).await;
     let order: Vec<u64> = {
         let mut seqs = Vec::new();
         for operation in &all {

@@ -8,10 +8,10 @@
 use crate::{Caller, Core, operation::OperationSpec};
 use atoll_audit::{Cleaned, Export, Verdict, unpack};
 use atoll_store::{
-    AuditOutput, Mac, Millis, OPERATIONS_PER_PAGE, Operation, OperationId, OperationQuery, Output, Scope,
+    AuditOutput, Mac, Millis, OPERATIONS_PER_PAGE, OperationId, OperationQuery, OperationRow, Output, Scope,
     Sha256, Store, Summary,
 };
-use atoll_types::{Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
 use std::sync::Arc;
 
 /// What is kept of an output.
@@ -76,7 +76,7 @@ fn seen_by(caller: &Caller, mut query: OperationQuery) -> Option<OperationQuery>
 
 impl Core {
     /// Some of the operations that the caller may see, the last begun first.
-    pub async fn audit_page(&self, caller: &Caller, query: OperationQuery) -> Result<Vec<Operation>> {
+    pub async fn audit_page(&self, caller: &Caller, query: OperationQuery) -> Result<Vec<OperationRow>> {
         if !(1..=OPERATIONS_PER_PAGE).contains(&query.limit) {
             let message = format!("limit must be between 1 and {OPERATIONS_PER_PAGE}");
             return Err(Error::invalid("limit", message));
@@ -88,7 +88,7 @@ impl Core {
     }
 
     /// One operation.
-    pub async fn audit_operation(&self, caller: &Caller, id: OperationId) -> Result<Operation> {
+    pub async fn audit_operation(&self, caller: &Caller, id: OperationId) -> Result<OperationRow> {
         match self.store.audit_operation(id).await? {
             Some(operation) if caller.may_see(&operation.begin.owner) => Ok(operation),
             _ => Err(Error::new(ErrorCode::NotFound, "there is no operation with this id")),
@@ -132,7 +132,7 @@ impl Core {
             return Err(Error::invalid("before", "before must not lie in the future"));
         }
         let audited = self
-            .audited(caller, OperationSpec::new("audit.cleanup").with(format!("before {before}")))
+            .audited(caller, OperationSpec::new(Operation::AuditCleanup).with(format!("before {before}")))
             .await?;
         let result = self.ledger.cleanup(before, Some(audited.operation())).await;
         audited.done(result).await

@@ -1,7 +1,7 @@
 //! Who asks, and what that allows.
 
 use atoll_store::{ApiKey, KeyId, Millis, Scope};
-use atoll_types::{Error, ErrorCode, Result, Tier};
+use atoll_types::{Error, ErrorCode, Permission, Result, Tier};
 
 /// Scopes in their order: a wider one is above a narrower one.
 fn rank(scope: Scope) -> u8 {
@@ -108,6 +108,15 @@ impl Caller {
     /// Whether its key lasts at least as long as one that expires then.
     pub(crate) fn outlives(&self, expires_at: Option<Millis>) -> bool {
         self.expires_at.is_none_or(|own| expires_at.is_some_and(|other| other <= own))
+    }
+
+    /// Refuses what the caller's key does not allow.
+    pub(crate) fn must_have(&self, permission: Permission) -> Result<()> {
+        match permission {
+            Permission::Read => Ok(()),
+            Permission::Write => self.must_write(),
+            Permission::Admin => self.must_administer(),
+        }
     }
 
     pub(crate) fn must_write(&self) -> Result<()> {

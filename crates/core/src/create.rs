@@ -10,7 +10,7 @@ use crate::{
 use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
-use atoll_types::{Error, ErrorCode, Limits, Result, VolumeId, time::now_ms};
+use atoll_types::{Error, ErrorCode, Limits, Operation, Result, VolumeId, time::now_ms};
 use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
@@ -203,7 +203,7 @@ impl Core {
         request: CreateSandbox,
     ) -> Result<Created> {
         let image = request.image.clone().unwrap_or_default();
-        let mut what = OperationSpec::making("sandbox.create", id).with(image);
+        let mut what = OperationSpec::to(Operation::SandboxCreate, id).with(image);
         what.variables = request.env_vars.keys().chain(request.secrets.keys()).cloned().collect();
         what.secrets = request.secrets.values().cloned().collect();
         if let Some(key) = &request.session_key {
@@ -322,7 +322,7 @@ impl Core {
         id: SandboxId,
         request: PatchSandbox,
     ) -> Result<SandboxRecord> {
-        let mut what = OperationSpec::to("sandbox.patch", id);
+        let mut what = OperationSpec::to(Operation::SandboxPatch, id);
         let names = request.env_vars.iter().chain(&request.secrets).flat_map(BTreeMap::keys);
         what.variables = names.cloned().collect();
         what.secrets = request.secrets.iter().flat_map(BTreeMap::values).cloned().collect();
@@ -400,7 +400,7 @@ impl Core {
 
     /// Ends its container; the volume waits.
     pub async fn stop(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let audited = self.audited(caller, OperationSpec::to("sandbox.stop", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxStop, id)).await?;
         let result = async {
             audited.record()?;
             self.forget_changes(id);
@@ -412,7 +412,7 @@ impl Core {
 
     /// Lets all of it stand still where it is; whatever needs it lets it go on. Fine when it does already.
     pub async fn pause(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let audited = self.audited(caller, OperationSpec::to("sandbox.pause", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxPause, id)).await?;
         let result = async {
             audited.record()?;
             self.registry.pause(id, "paused by request".into()).await
@@ -424,7 +424,7 @@ impl Core {
     /// Sees that it runs: one that is paused goes on where it was, one that is stopped is started with its
     /// volume as it was.
     pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let audited = self.audited(caller, OperationSpec::to("sandbox.resume", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxResume, id)).await?;
         let result = async {
             audited.record()?;
             self.start(caller, id, "request").await
@@ -435,7 +435,7 @@ impl Core {
 
     /// Ends it for good, with its volume. The record stays.
     pub async fn destroy(&self, caller: &Caller, id: SandboxId) -> Result<()> {
-        let audited = self.audited(caller, OperationSpec::to("sandbox.destroy", id)).await?;
+        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxDestroy, id)).await?;
         let result = async {
             if audited.record()?.status == Status::Destroyed {
                 return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));

@@ -7,7 +7,7 @@ use crate::{
     operation::OperationSpec,
 };
 use atoll_store::SandboxId;
-use atoll_types::{ErrorCode, Limits, Result};
+use atoll_types::{ErrorCode, Limits, Operation, Result};
 
 const MIB: u64 = 1 << 20;
 
@@ -18,13 +18,13 @@ pub struct ExtensionOperation(OperationSpec);
 impl ExtensionOperation {
     /// Something that changes what there is.
     #[must_use]
-    pub fn new(kind: &'static str) -> Self {
+    pub fn new(kind: Operation) -> Self {
         Self(OperationSpec::new(kind))
     }
 
     /// Something that changes what is known of a sandbox.
     #[must_use]
-    pub fn to(kind: &'static str, sandbox: SandboxId) -> Self {
+    pub fn to(kind: Operation, sandbox: SandboxId) -> Self {
         Self(OperationSpec::to(kind, sandbox))
     }
 

@@ -6,7 +6,7 @@ use crate::{
 };
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
 use atoll_store::{Activity, ActivityKind, SandboxId};
-use atoll_types::{Error, Result, time::now_ms};
+use atoll_types::{Error, Operation, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::sync::{
@@ -155,7 +155,7 @@ impl Core {
         offset: u64,
         length: u64,
     ) -> Result<Download> {
-        let audited = self.audited(caller, OperationSpec::of("file.read", id).with(path)).await?;
+        let audited = self.audited(caller, OperationSpec::to(Operation::FileRead, id).with(path)).await?;
         let opened = async {
             let container = self.reach_in(&audited, &[path]).await?;
             Ok((container.guest().read_file(path, offset, length).await?, container))
@@ -178,7 +178,8 @@ impl Core {
         options: WriteOptions,
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Entry> {
-        let mut audited = self.audited(caller, OperationSpec::to("file.write", id).with(path)).await?;
+        let mut audited =
+            self.audited(caller, OperationSpec::to(Operation::FileWrite, id).with(path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {
@@ -208,7 +209,7 @@ impl Core {
         path: &str,
         recursive: bool,
     ) -> Result<()> {
-        let what = OperationSpec::to("file.remove", id).with(path).and("recursive", recursive);
+        let what = OperationSpec::to(Operation::FileRemove, id).with(path).and("recursive", recursive);
         let audited = self.audited(caller, what).await?;
         let result = async {
             let container = self.reach_in(&audited, &[path]).await?;
@@ -222,7 +223,7 @@ impl Core {
 
     /// Makes a folder.
     pub async fn make_dir(&self, caller: &Caller, id: SandboxId, path: &str, parents: bool) -> Result<Entry> {
-        let audited = self.audited(caller, OperationSpec::to("file.mkdir", id).with(path)).await?;
+        let audited = self.audited(caller, OperationSpec::to(Operation::FileMkdir, id).with(path)).await?;
         let result =
             async { self.reach_in(&audited, &[path]).await?.guest().make_dir(path, parents).await }.await;
         audited.done(result).await
@@ -238,7 +239,7 @@ impl Core {
         overwrite: bool,
     ) -> Result<Entry> {
         let audited =
-            self.audited(caller, OperationSpec::to("file.move", id).with(from).and("to", to)).await?;
+            self.audited(caller, OperationSpec::to(Operation::FileMove, id).with(from).and("to", to)).await?;
         let result = async {
             let container = self.reach_in(&audited, &[from, to]).await?;
             let entry = container.guest().rename(from, to, overwrite).await?;

@@ -6,7 +6,7 @@ use crate::{
 };
 use atoll_audit::Ledger;
 use atoll_store::{Admins, ApiKey, Begin, Detail, End, KeyHash, KeyId, Millis, Outcome, Scope, Store};
-use atoll_types::{Error, ErrorCode, Result, Tier, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, Tier, time::now_ms};
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
@@ -182,7 +182,7 @@ pub async fn recover_admin(store: &dyn Store, ledger: &Ledger) -> Result<IssuedK
         key: None,
         owner: key.owner.clone(),
         address: None,
-        kind: "key.recover".into(),
+        kind: Operation::KeyRecover.name().into(),
         sandbox: None,
         detail: Detail::new(&key.name),
         directory: None,
@@ -233,7 +233,7 @@ impl Core {
 
     /// Makes a key. A user may make keys for itself that allow no more than its own.
     pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
-        let what = OperationSpec::new("key.create").with(&new.name).and("scope", new.scope);
+        let what = OperationSpec::new(Operation::KeyCreate).with(&new.name).and("scope", new.scope);
         let what = new.tier.iter().fold(what, |what, tier| what.and("tier", tier));
         let audited = self.audited(caller, what).await?;
         let result = self.create_key_as(&audited, caller, new).await;
@@ -285,7 +285,8 @@ impl Core {
 
     /// Makes a key worthless, unless it is above the caller's own or the last admin's.
     pub async fn revoke_key(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
-        let audited = self.audited(caller, OperationSpec::new("key.revoke").with(id.to_string())).await?;
+        let audited =
+            self.audited(caller, OperationSpec::new(Operation::KeyRevoke).with(id.to_string())).await?;
         let result = async {
             audited.allowed()?;
             let mine = self.list_keys(caller).await?.into_iter().any(|key| key.id == id);

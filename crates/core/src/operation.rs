@@ -8,24 +8,21 @@ use crate::{
     egress::{Entered, Secrets},
     vault::Environment,
 };
-use atoll_audit::{Capture, Ledger, Operation, Redactor};
+use atoll_audit::{Capture, Ledger, OperationGuard, Redactor};
 use atoll_kernels::CellReport;
 use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
 use atoll_store::{
     Activity, Begin, Detail, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId,
     SandboxRecord,
 };
-use atoll_types::{CellId, Error, ErrorCode, ExecId, Result, time::now_ms};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, Operation, Result, Target, time::now_ms};
 use std::collections::BTreeMap;
 
 /// What is to be done.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct OperationSpec {
-    kind: &'static str,
-    reads: bool,
+    kind: Operation,
     sandbox: Option<SandboxId>,
-    /// It is not there yet.
-    new: bool,
     /// The command, the code or the path.
     pub(crate) detail: String,
     pub(crate) directory: Option<String>,
@@ -38,24 +35,23 @@ pub(crate) struct OperationSpec {
 }
 
 impl OperationSpec {
-    /// Something that changes what there is.
-    pub(crate) fn new(kind: &'static str) -> Self {
-        Self { kind, ..Self::default() }
+    /// An operation on the server.
+    pub(crate) fn new(kind: Operation) -> Self {
+        Self {
+            kind,
+            sandbox: None,
+            detail: String::new(),
+            directory: None,
+            variables: Vec::new(),
+            extra: BTreeMap::new(),
+            secrets: Vec::new(),
+            exec: None,
+        }
     }
 
-    /// The making of a sandbox.
-    pub(crate) fn making(kind: &'static str, sandbox: SandboxId) -> Self {
-        Self { new: true, ..Self::to(kind, sandbox) }
-    }
-
-    /// Something that changes a sandbox or what is in it.
-    pub(crate) fn to(kind: &'static str, sandbox: SandboxId) -> Self {
-        Self { kind, sandbox: Some(sandbox), ..Self::default() }
-    }
-
-    /// Something that gives out what is in a sandbox.
-    pub(crate) fn of(kind: &'static str, sandbox: SandboxId) -> Self {
-        Self { reads: true, ..Self::to(kind, sandbox) }
+    /// An operation on a sandbox.
+    pub(crate) fn to(kind: Operation, sandbox: SandboxId) -> Self {
+        Self { sandbox: Some(sandbox), ..Self::new(kind) }
     }
 
     pub(crate) fn with(self, detail: impl Into<String>) -> Self {
@@ -63,7 +59,7 @@ impl OperationSpec {
     }
 
     /// What runs a command.
-    pub(crate) fn running(kind: &'static str, sandbox: SandboxId, exec: ExecId) -> Self {
+    pub(crate) fn running(kind: Operation, sandbox: SandboxId, exec: ExecId) -> Self {
         Self { exec: Some(exec), ..Self::to(kind, sandbox) }.and("exec_id", exec)
     }
 
@@ -76,7 +72,7 @@ impl OperationSpec {
 
 /// An operation under way. Dropped, it ends as cancelled.
 pub(crate) struct AuditedOperation {
-    operation: Operation,
+    operation: OperationGuard,
     ledger: Ledger,
     redactor: Redactor,
     record: Result<Option<SandboxRecord>>,
@@ -90,27 +86,16 @@ pub(crate) struct AuditedOperation {
 impl Core {
     /// Writes that something is about to be done. Where that cannot be written it must not be done.
     pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
-        let OperationSpec {
-            kind,
-            reads,
-            sandbox,
-            new,
-            detail,
-            directory,
-            variables,
-            extra,
-            mut secrets,
-            exec,
-        } = what;
+        let OperationSpec { kind, sandbox, detail, directory, variables, extra, mut secrets, exec } = what;
         let own = !secrets.is_empty();
         let mut record = match sandbox {
-            Some(id) if !new => self.visible(caller, id).await.map(Some),
+            Some(id) if kind.target() == Target::Sandbox => self.visible(caller, id).await.map(Some),
             _ => Ok(None),
         };
         if let Ok(Some(record)) = &record {
             secrets.extend(self.environment_of(record)?.secret_values());
         }
-        if !reads && let Err(error) = caller.must_write() {
+        if let Err(error) = caller.must_have(kind.permission()) {
             record = Err(error);
         }
         let redactor = Redactor::new(&secrets);
@@ -119,7 +104,7 @@ impl Core {
             key: caller.key,
             owner: caller.owner.clone(),
             address: caller.address.clone(),
-            kind: kind.to_owned(),
+            kind: kind.name().to_owned(),
             sandbox,
             detail: Detail::new(&redactor.text(&detail)),
             directory: directory.map(|d| redactor.text(&d)),

@@ -4,7 +4,7 @@
 use crate::{Caller, Core, operation::OperationSpec};
 use atoll_provider::{Container, PortStream, Ports};
 use atoll_store::{SandboxId, SandboxRecord, Status};
-use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result};
 use futures_util::future::BoxFuture;
 use std::{
     io,
@@ -106,7 +106,8 @@ impl Core {
     /// A connection to a port that somebody takes over. Requests to a preview are too many to be told one
     /// by one; this is.
     pub async fn forward(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<(Port, PortStream)> {
-        let audited = self.audited(caller, OperationSpec::to("port.forward", id).and("port", number)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to(Operation::PortForward, id).and("port", number)).await?;
         let result = async {
             let port = self.open(audited.record()?.clone(), number).await?;
             let stream = port.connect().await?;

@@ -3,7 +3,7 @@
 
 use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, MacKey, Result, time::now_s};
+use atoll_types::{Error, ErrorCode, MacKey, Operation, Result, time::now_s};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 /// How long a token is worth something where nothing is said, and at most.
@@ -74,7 +74,7 @@ impl Core {
             let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
             return Err(Error::invalid("ttl_seconds", message));
         }
-        let what = OperationSpec::to("preview.token", id).and("ttl_seconds", ttl);
+        let what = OperationSpec::to(Operation::PreviewToken, id).and("ttl_seconds", ttl);
         let what = port.into_iter().fold(what, |what, port| what.and("port", port));
         let audited = self.audited(caller, what).await?;
         let result = audited.record().and_then(must_exist).map(|()| {

@@ -10,7 +10,7 @@ use crate::{
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
 use bytes::Bytes;
 use futures_util::stream;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -142,7 +142,7 @@ impl Core {
         self.take_exec(caller)?;
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
-        let mut what = OperationSpec::running("terminal", id, exec).with(&shown);
+        let mut what = OperationSpec::running(Operation::Terminal, id, exec).with(&shown);
         if let Some(user) = &request.user {
             what = what.and("user", user);
         }
@@ -195,8 +195,9 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let audited =
-            self.audited(caller, OperationSpec::to("terminal.attach", id).and("exec_id", exec)).await?;
+        let audited = self
+            .audited(caller, OperationSpec::to(Operation::TerminalAttach, id).and("exec_id", exec))
+            .await?;
         let result = self.attach_in(&audited, caller, exec, from).await;
         audited.done(result).await
     }

@@ -3,8 +3,8 @@
 use crate::error::failed;
 use atoll_store::{
     Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EgressRow, EndedColumns, EventRow,
-    Facts, KeyHash, KeyId, NewEvent, OpenOperation, Operation, OperationEnd, OperationId, Projection, RawRow,
-    Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError, ToolExport, ToolSession,
+    Facts, KeyHash, KeyId, NewEvent, OpenOperation, OperationEnd, OperationId, OperationRow, Projection,
+    RawRow, Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError, ToolExport, ToolSession,
     ToolSessionId, ToolStatus, ToolThread,
 };
 use atoll_types::{ContainerId, KernelId, VolumeId};
@@ -199,7 +199,7 @@ pub(crate) fn egress(row: &SqliteRow) -> Result<EgressRow> {
     Ok(EgressRow { seq, operation: entry.operation, at: entry.at, facts: *facts })
 }
 
-pub(crate) fn operation(row: &SqliteRow) -> Result<Operation> {
+pub(crate) fn operation(row: &SqliteRow) -> Result<OperationRow> {
     let begin = decoded(row, "facts")?.ok_or_else(|| damaged("facts"))?;
     let (Facts::Begin(facts), Some(id)) = (begin.entry.facts, begin.entry.operation) else {
         return Err(damaged("facts"));
@@ -215,7 +215,7 @@ pub(crate) fn operation(row: &SqliteRow) -> Result<Operation> {
             }
         },
     };
-    Ok(Operation { seq: count(row, "seq")?, id, at: begin.entry.at, begin: *facts, end })
+    Ok(OperationRow { seq: count(row, "seq")?, id, at: begin.entry.at, begin: *facts, end })
 }
 
 fn session_id(row: &SqliteRow, column: &'static str) -> Result<ToolSessionId> {

@@ -2,8 +2,8 @@
 
 use crate::fixture::Folder;
 use atoll_store::{
-    AuditBatch, AuditRow, Audits, Begin, Detail, End, Facts, KeyId, Operation, OperationEnd, OperationId,
-    OperationQuery, Outcome, SandboxId,
+    AuditBatch, AuditRow, Audits, Begin, Detail, End, Facts, KeyId, OperationEnd, OperationId,
+    OperationQuery, OperationRow, Outcome, SandboxId,
     conformance::{begin, expected_operations, expected_summary, linked},
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -53,8 +53,8 @@ prop_compose! {
     }
 }
 
-fn rows(wanted: Vec<(i64, Begin, Option<End>)>) -> (Vec<AuditRow>, Vec<Operation>) {
-    let (mut rows, mut operations): (Vec<AuditRow>, Vec<Operation>) = (Vec::new(), Vec::new());
+fn rows(wanted: Vec<(i64, Begin, Option<End>)>) -> (Vec<AuditRow>, Vec<OperationRow>) {
+    let (mut rows, mut operations): (Vec<AuditRow>, Vec<OperationRow>) = (Vec::new(), Vec::new());
     for (at, begin, end) in wanted {
         let id = OperationId::random();
         let seq = rows.len() as u64 + 1;
@@ -63,7 +63,7 @@ fn rows(wanted: Vec<(i64, Begin, Option<End>)>) -> (Vec<AuditRow>, Vec<Operation
             rows.push(linked(seq + 1, Some(id), at, Facts::End(Box::new(end.clone()))));
         }
         let end = end.map(|facts| OperationEnd { seq: seq + 1, at, facts });
-        operations.push(Operation { seq, id, at, begin, end });
+        operations.push(OperationRow { seq, id, at, begin, end });
     }
     (rows, operations)
 }

@@ -30,7 +30,7 @@ pub use audit::{
     AuditBatch, AuditOutput, AuditRow, Audits, BadRow, Begin, BegunColumns, Checkpoint, DETAIL_KEPT, Decoded,
     Detail, EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals, Encoded, End, EndedColumns, Entry,
     Evidence, FILES_KEPT, Facts, FileChanged, HashError, Mac, Note, NoteKind, OPERATIONS_PER_PAGE,
-    OpenOperation, Operation, OperationEnd, OperationQuery, Outcome, Output, Part, Problem, Projection,
+    OpenOperation, OperationEnd, OperationQuery, OperationRow, Outcome, Output, Part, Problem, Projection,
     RawRow, Sha256, Summary, Tally, search_detail,
 };
 pub use error::{Clash, Outage, Result, Source, StoreError, Thing};

@@ -4,7 +4,7 @@
 use crate::{LABEL, Sessions};
 use atoll_core::{Caller, Clock, ExtensionOperation, RuntimeSettings};
 use atoll_store::{SandboxId, SandboxRecord, Status, ToolSession, ToolStatus};
-use atoll_types::{Result, time::now_ms};
+use atoll_types::{Operation, Result, time::now_ms};
 use std::{collections::HashMap, time::Duration};
 use tokio::time::Instant;
 
@@ -136,7 +136,7 @@ impl Sessions {
             CollectDecision::Stays => Ok(()),
             CollectDecision::Dies(reason) => {
                 let caller = Caller::lifecycle(&session.owner, &session.owner_name);
-                let operation = ExtensionOperation::new("session.died")
+                let operation = ExtensionOperation::new(Operation::SessionDied)
                     .with(session.id.to_string())
                     .and("reason", &reason);
                 let operation = operation.and("sandbox", session.sandbox).and("thread", &session.thread);
@@ -160,7 +160,7 @@ impl Sessions {
             let caller = Caller::lifecycle(&thread.owner, "");
             let reason = format!("left alone for {} seconds", retention.as_secs());
             let operation =
-                ExtensionOperation::new("thread.delete").with(&thread.thread).and("reason", reason);
+                ExtensionOperation::new(Operation::ThreadDelete).with(&thread.thread).and("reason", reason);
             let forgetting = async {
                 self.remove_uploads(&thread.owner, &thread.thread).await?;
                 self.store.remove_tool_thread(&thread.owner, &thread.thread).await?;

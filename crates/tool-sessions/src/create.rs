@@ -16,7 +16,7 @@ use atoll_core::{
     RuntimeSettings, SessionNetwork,
 };
 use atoll_store::ToolSession;
-use atoll_types::{Limits, Result};
+use atoll_types::{Limits, Operation, Result};
 
 const MIB: u64 = 1 << 20;
 
@@ -79,7 +79,7 @@ impl Sessions {
         input: CreateSession,
         listener: Listener<'_>,
     ) -> ToolResult {
-        let operation = ExtensionOperation::new("session.create")
+        let operation = ExtensionOperation::new(Operation::SessionCreate)
             .with(input.language.as_str())
             .and("thread", &who.thread);
         let mut failure = None;

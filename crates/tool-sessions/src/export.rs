@@ -15,7 +15,7 @@ use atoll_core::{Archive, Download, ExtensionOperation};
 use atoll_guest_tools::Pack;
 use atoll_provider::EntryKind;
 use atoll_store::{ToolExport, ToolSession, ToolStatus};
-use atoll_types::{Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
 use bytes::Bytes;
 
 /// Most exports of one session.
@@ -98,8 +98,9 @@ impl Sessions {
 
     async fn export_one(&self, who: &ToolCaller, session: &ToolSession, source: &str) -> Result<ToolExport> {
         let path = normalised(source)?;
-        let operation =
-            ExtensionOperation::to("session.export", session.sandbox).with(&path).and("session", session.id);
+        let operation = ExtensionOperation::to(Operation::SessionExport, session.sandbox)
+            .with(&path)
+            .and("session", session.id);
         let exporting = async {
             let entry = self.core.stat(&who.caller, session.sandbox, &path, true).await?;
             let folder = match entry.kind {

@@ -8,7 +8,7 @@ use crate::{
 };
 use atoll_core::{Caller, ExtensionOperation};
 use atoll_store::ToolSession;
-use atoll_types::{ErrorCode, Result};
+use atoll_types::{ErrorCode, Operation, Result};
 
 impl Sessions {
     pub(crate) async fn stop(&self, who: &ToolCaller, input: StopSession) -> ToolResult {
@@ -19,8 +19,9 @@ impl Sessions {
             }
             Err(error) => return Err(error.into()),
         };
-        let operation =
-            ExtensionOperation::new("session.stop").with(session.id.to_string()).and("thread", &who.thread);
+        let operation = ExtensionOperation::new(Operation::SessionStop)
+            .with(session.id.to_string())
+            .and("thread", &who.thread);
         let operation = operation.and("sandbox", session.sandbox);
         let stopping = async {
             match self.core.destroy(&who.caller, session.sandbox).await {
@@ -37,7 +38,7 @@ impl Sessions {
     /// Ends a session though nobody asked for just that, for a reason that event and trail tell.
     pub(crate) async fn end(&self, session: &ToolSession, reason: &str) -> Result<()> {
         let caller = Caller::lifecycle(&session.owner, &session.owner_name);
-        let operation = ExtensionOperation::new("session.stop")
+        let operation = ExtensionOperation::new(Operation::SessionStop)
             .with(session.id.to_string())
             .and("thread", &session.thread);
         let operation = operation.and("sandbox", session.sandbox).and("reason", reason);
@@ -51,8 +52,9 @@ impl Sessions {
 
     /// Ends all sessions of a thread, with their exports and the thread's uploads. Returns how many there were.
     pub async fn delete_thread(&self, who: &ToolCaller, reason: &str) -> Result<usize> {
-        let operation =
-            ExtensionOperation::new("thread.delete").with(who.thread.to_string()).and("reason", reason);
+        let operation = ExtensionOperation::new(Operation::ThreadDelete)
+            .with(who.thread.to_string())
+            .and("reason", reason);
         let (owner, thread) = (who.caller.owner.as_str(), who.thread.as_str());
         let deleting = async {
             let sessions = self.store.tool_sessions(Some((owner, thread))).await?;

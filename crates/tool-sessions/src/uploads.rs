@@ -3,7 +3,7 @@
 
 use crate::{Sessions, ToolCaller};
 use atoll_core::ExtensionOperation;
-use atoll_types::{Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -105,7 +105,8 @@ impl Sessions {
         body: impl Stream<Item = Result<Bytes>> + Send,
     ) -> Result<Uploaded> {
         let name = plain(name);
-        let operation = ExtensionOperation::new("thread.upload").with(&name).and("thread", &who.thread);
+        let operation =
+            ExtensionOperation::new(Operation::ThreadUpload).with(&name).and("thread", &who.thread);
         self.core.carry_out(&who.caller, operation, self.keep_upload(who, name, body)).await
     }
 

@@ -13,6 +13,7 @@ mod limits;
 pub mod lines;
 #[cfg(feature = "mac")]
 mod mac;
+mod operation;
 mod profile;
 mod refusal;
 pub mod sse;
@@ -30,6 +31,7 @@ pub use id::{
 pub use limits::Limits;
 #[cfg(feature = "mac")]
 pub use mac::MacKey;
+pub use operation::{Effect, Operation, Permission, Target};
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, Profiles, RootMode, Seccomp, ShareMount, Storage,
     TmpfsSizes,

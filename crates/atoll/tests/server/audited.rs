@@ -6,13 +6,13 @@ use super::{
     http,
 };
 use crate::engine::fixture::eventually;
-use atoll_store::{Audits, Operation, OperationQuery, Outcome};
+use atoll_store::{Audits, OperationQuery, OperationRow, Outcome};
 use atoll_store_sqlite::SqliteStore;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, path::Path, process::Command, thread, time::Duration};
 
 /// The operations of a server, the first begun first.
-fn operations(server: &Server) -> Vec<Operation> {
+fn operations(server: &Server) -> Vec<OperationRow> {
     let database = server.data().join("server/atoll.db");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -25,7 +25,7 @@ fn operations(server: &Server) -> Vec<Operation> {
     })
 }
 
-fn output(server: &Server, operation: &Operation) -> (Vec<u8>, Vec<u8>) {
+fn output(server: &Server, operation: &OperationRow) -> (Vec<u8>, Vec<u8>) {
     let database = server.data().join("server/atoll.db");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let output = runtime.block_on(async {
@@ -44,11 +44,11 @@ fn output(server: &Server, operation: &Operation) -> (Vec<u8>, Vec<u8>) {
     (whole(output.stdout), whole(output.stderr))
 }
 
-fn kinds(operations: &[Operation]) -> Vec<&str> {
+fn kinds(operations: &[OperationRow]) -> Vec<&str> {
     operations.iter().map(|operation| operation.begin.kind.as_str()).collect()
 }
 
-fn last<'a>(operations: &'a [Operation], kind: &str) -> &'a Operation {
+fn last<'a>(operations: &'a [OperationRow], kind: &str) -> &'a OperationRow {
     operations
         .iter()
         .rfind(|o| o.begin.kind == kind)
@@ -202,7 +202,7 @@ fn whatever_changes_something_has_its_rows() {
         });
         let new = operations(&server).split_off(before);
         assert_eq!(kinds(&new), [kind], "{method} {path}");
-        let Operation { begin, end, .. } = &new[0];
+        let OperationRow { begin, end, .. } = &new[0];
         let end = end.as_ref().unwrap();
         assert_eq!(end.facts.outcome == Outcome::Ok, answer.status < 400, "{method} {path}: {end:?}");
         assert_eq!(end.facts.error.is_some(), answer.status >= 400, "{method} {path}");
@@ -284,7 +284,7 @@ fn a_killed_server_leaves_no_operation_open() {
     server.ask("DELETE", &doomed, "");
     eventually("every end", || open(&server) == 0);
     let all = operations(&server);
-    let ran: Vec<&Operation> = all.iter().filter(|o| o.begin.detail.text.contains("echo after")).collect();
+    let ran: Vec<&OperationRow> = all.iter().filter(|o| o.begin.detail.text.contains("echo after")).collect();
     assert_eq!(ran.len(), 2);
     for operation in ran {
         assert_eq!(operation.end.as_ref().unwrap().facts.exit_code, Some(0), "{operation:?}");

@@ -12,7 +12,7 @@ mod start;
 mod task;
 
 pub use cleanup::Cleaned;
-pub use operation::Operation;
+pub use operation::OperationGuard;
 
 use crate::{AuditKey, Verdict};
 use atoll_store::{
@@ -96,12 +96,12 @@ impl Ledger {
 
     /// Writes that an operation begins, and returns its guard once that is written. An error means that the
     /// operation must not be carried out.
-    pub async fn start(&self, facts: Begin) -> Result<Operation> {
+    pub async fn start(&self, facts: Begin) -> Result<OperationGuard> {
         let _turn = self.turns.acquire().await.map_err(|_| gone())?;
         let (answer, answered) = oneshot::channel();
         let operation = fresh_id();
         // First, so that it is ended if nobody waits for the answer.
-        let guard = Operation::new(self.clone(), operation);
+        let guard = OperationGuard::new(self.clone(), operation);
         self.ask(Job::Begin { operation, at: now_ms(), facts: facts.kept(), answer })?;
         match answered.await.unwrap_or_else(|_| Err(gone())) {
             Ok(()) => Ok(guard),

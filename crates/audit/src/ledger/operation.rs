@@ -9,14 +9,14 @@ use std::time::Instant;
 /// An operation under way. Dropped without an end, it ends as failed with the code `cancelled`.
 #[derive(Debug)]
 #[must_use = "dropped, it ends as cancelled"]
-pub struct Operation {
+pub struct OperationGuard {
     ledger: Ledger,
     id: OperationId,
     begun: Instant,
     armed: bool,
 }
 
-impl Operation {
+impl OperationGuard {
     pub(super) fn new(ledger: Ledger, id: OperationId) -> Self {
         Self { ledger, id, begun: Instant::now(), armed: true }
     }
@@ -51,7 +51,7 @@ impl Operation {
     }
 }
 
-impl Drop for Operation {
+impl Drop for OperationGuard {
     fn drop(&mut self) {
         if self.armed {
             let message = "whoever asked went away before it ended".into();

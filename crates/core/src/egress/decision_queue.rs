@@ -10,7 +10,7 @@ use atoll_audit::Redactor;
 use atoll_egress::{Decision, Recorder};
 use atoll_provider::Guest;
 use atoll_store::{Egress, Millis, OperationId, OperationQuery, SandboxId, Store};
-use atoll_types::{ExecId, Rate, TokenBucket, time::now_ms};
+use atoll_types::{ExecId, Operation, Rate, TokenBucket, time::now_ms};
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -247,10 +247,10 @@ impl DecisionQueue {
     }
 
     async fn of_a_former_server(&self, exec: ExecId) -> Option<OperationId> {
-        for kind in ["exec", "terminal", "dependencies.install"] {
+        for kind in [Operation::Exec, Operation::Terminal, Operation::DependenciesInstall] {
             let query = OperationQuery {
                 sandbox: Some(self.sandbox),
-                kind: Some(kind.into()),
+                kind: Some(kind.name().into()),
                 limit: LOOKED_THROUGH,
                 ..OperationQuery::default()
             };

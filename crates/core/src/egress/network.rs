@@ -5,7 +5,7 @@ use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
 use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
-use atoll_types::{Error, Result, time::now_ms};
+use atoll_types::{Error, Operation, Result, time::now_ms};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
 
@@ -47,8 +47,9 @@ impl Core {
             let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
             return Err(Error::invalid("ttl_seconds", message));
         }
-        let audited =
-            self.audited(caller, OperationSpec::to("egress.token", id).and("ttl_seconds", ttl)).await?;
+        let audited = self
+            .audited(caller, OperationSpec::to(Operation::EgressToken, id).and("ttl_seconds", ttl))
+            .await?;
         let result = async {
             let record = audited.record()?;
             must_exist(record)?;

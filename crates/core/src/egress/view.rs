@@ -7,7 +7,7 @@ use atoll_store::{
     EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals, Millis, OperationId, SandboxId,
     SandboxRecord,
 };
-use atoll_types::{Error, Result};
+use atoll_types::{Error, Operation, Result};
 use std::collections::HashMap;
 
 /// Hosts whose refusals are shown.
@@ -105,7 +105,7 @@ impl Core {
     /// Replaces what a sandbox may reach. One that runs obeys at once, open connections included.
     pub async fn set_egress(&self, caller: &Caller, id: SandboxId, policy: Policy) -> Result<EgressView> {
         let detail = serde_json::to_string(&policy).unwrap_or_default();
-        let what = OperationSpec::to("egress.set", id).with(detail).and("mode", policy.mode.as_str());
+        let what = OperationSpec::to(Operation::EgressSet, id).with(detail).and("mode", policy.mode.as_str());
         let audited = self.audited(caller, what).await?;
         let result = async {
             let record = audited.record()?;

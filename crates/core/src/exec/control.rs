@@ -6,7 +6,7 @@ use crate::{
 };
 use atoll_provider::{Container, ExecReport};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ExecId, Result};
+use atoll_types::{Error, ExecId, Operation, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,8 +45,9 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
         close: bool,
     ) -> Result<u64> {
-        let mut audited =
-            self.audited(caller, OperationSpec::to("exec.stdin", sandbox).and("exec_id", exec)).await?;
+        let mut audited = self
+            .audited(caller, OperationSpec::to(Operation::ExecStdin, sandbox).and("exec_id", exec))
+            .await?;
         let result = self.feed(&audited, exec, body, close).await;
         audited.moved(result.as_ref().map_or(0, |written| *written));
         audited.done(result).await
@@ -84,7 +85,8 @@ impl Core {
         exec: ExecId,
         signal: i32,
     ) -> Result<()> {
-        let what = OperationSpec::to("exec.signal", sandbox).and("exec_id", exec).and("signal", signal);
+        let what =
+            OperationSpec::to(Operation::ExecSignal, sandbox).and("exec_id", exec).and("signal", signal);
         let audited = self.audited(caller, what).await?;
         let result = async { self.acted_on(&audited).await?.guest().signal(exec, signal).await }.await;
         audited.done(result).await
@@ -92,16 +94,18 @@ impl Core {
 
     /// Ends a command and everything that it started; answers when none of it is left.
     pub async fn exec_kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
-        let audited =
-            self.audited(caller, OperationSpec::to("exec.kill", sandbox).and("exec_id", exec)).await?;
+        let audited = self
+            .audited(caller, OperationSpec::to(Operation::ExecKill, sandbox).and("exec_id", exec))
+            .await?;
         let result = async { self.acted_on(&audited).await?.guest().kill(exec).await }.await;
         audited.done(result).await
     }
 
     /// Forgets an ended command and its output.
     pub async fn forget_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
-        let audited =
-            self.audited(caller, OperationSpec::to("exec.forget", sandbox).and("exec_id", exec)).await?;
+        let audited = self
+            .audited(caller, OperationSpec::to(Operation::ExecForget, sandbox).and("exec_id", exec))
+            .await?;
         let result = async { self.acted_on(&audited).await?.guest().forget_exec(exec).await }.await;
         audited.done(result).await
     }

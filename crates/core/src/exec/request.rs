@@ -6,7 +6,7 @@ use crate::{
 };
 use atoll_provider::{Command, Guest, Program};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
 use bytes::Bytes;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -129,7 +129,7 @@ impl ExecCommand {
     /// What the trail is told before it starts.
     pub(super) fn what(
         &self,
-        kind: &'static str,
+        kind: Operation,
         sandbox: SandboxId,
         mode: ExecMode,
         id: ExecId,

@@ -10,7 +10,7 @@ use crate::{Caller, Core, HeldAnswer, operation::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, OutputStream};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
 use std::sync::Arc;
 
 /// The most of each output that is returned; what is beyond is counted.
@@ -133,14 +133,14 @@ impl Core {
         caller: &Caller,
         sandbox: SandboxId,
         request: &ExecCommand,
-        told: Option<(&'static str, String)>,
+        told: Option<(Operation, String)>,
         checked: Result<()>,
     ) -> Result<ExecOutcome> {
         // Before the trail hears of it: a flood must not fill that.
         self.take_exec(caller)?;
         let held = self.hold_answer(&caller.owner)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let (kind, shown) = told.unwrap_or_else(|| ("exec", request.shown()));
+        let (kind, shown) = told.unwrap_or_else(|| (Operation::Exec, request.shown()));
         let what = request.what(kind, sandbox, ExecMode::Foreground, id).with(&shown);
         let audited = self.audited(caller, what).await?;
         let made = async {

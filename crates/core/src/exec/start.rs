@@ -4,7 +4,7 @@ use super::{ExecCommand, ExecMode, follow::ExecFollow, leash::Leash};
 use crate::{Caller, Core, idempotency::repeatable, operation::AuditedOperation};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
 use std::sync::Arc;
 
 /// A command that was checked, and the container for it.
@@ -69,7 +69,8 @@ impl Core {
     ) -> Result<ExecReport> {
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let audited = self.audited(caller, request.what("exec", sandbox, ExecMode::Background, id)).await?;
+        let audited =
+            self.audited(caller, request.what(Operation::Exec, sandbox, ExecMode::Background, id)).await?;
         let begun = async {
             let ready = self.make_ready(&audited, caller, id, request, ExecMode::Background).await?;
             let report = ready.container.guest().start(id, &ready.command).await?;
@@ -101,7 +102,7 @@ impl Core {
     ) -> Result<ExecFollow> {
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(ExecId::random);
-        let audited = self.audited(caller, request.what("exec", sandbox, mode, id)).await?;
+        let audited = self.audited(caller, request.what(Operation::Exec, sandbox, mode, id)).await?;
         let leashed = mode != ExecMode::Background && request.id.is_none();
         let begun = async {
             let ready = self.make_ready(&audited, caller, id, request, mode).await?;

@@ -8,7 +8,7 @@ use crate::{Core, egress::Secrets, kernels::LeftCell, operation::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, State};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
-use atoll_types::{CellId, Error, ErrorCode, ExecId, Result, time::now_ms};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, Operation, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{
     collections::HashMap,
@@ -209,9 +209,11 @@ impl Core {
             after = last.seq;
             for open in page.iter().filter(|open| open.at < self.began) {
                 let Some(operation) = self.store.audit_operation(open.id).await? else { continue };
-                let (cell, name) = match operation.begin.kind.as_str() {
-                    "exec" | "terminal" | "dependencies.install" => (false, "exec_id"),
-                    "kernel.execute" => (true, "cell_id"),
+                let (cell, name) = match Operation::from_name(&operation.begin.kind) {
+                    Some(Operation::Exec | Operation::Terminal | Operation::DependenciesInstall) => {
+                        (false, "exec_id")
+                    }
+                    Some(Operation::KernelExecute) => (true, "cell_id"),
                     _ => continue,
                 };
                 let exec = operation.begin.extra.get(name).and_then(|id| id.parse().ok());

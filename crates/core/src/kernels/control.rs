@@ -12,7 +12,7 @@ use crate::{
 };
 use atoll_kernels::{Answer, CheckpointInfo, Completion, Fork, KernelInfo, RequestKind, Start};
 use atoll_store::SandboxId;
-use atoll_types::{CheckpointId, Error, ErrorCode, KernelId, Result};
+use atoll_types::{CheckpointId, Error, ErrorCode, KernelId, Operation, Result};
 use std::sync::Arc;
 
 /// The longest name of a checkpoint.
@@ -129,7 +129,7 @@ impl Core {
         sandbox: SandboxId,
         kernel: KernelId,
     ) -> Result<()> {
-        let what = OperationSpec::to("kernel.interrupt", sandbox).and("kernel_id", kernel);
+        let what = OperationSpec::to(Operation::KernelInterrupt, sandbox).and("kernel_id", kernel);
         self.ask_kernel(caller, what, RequestKind::Interrupt { kernel, cell: None }, done).await
     }
 
@@ -142,7 +142,7 @@ impl Core {
         code: String,
     ) -> Result<Completion> {
         self.take_exec(caller)?;
-        let what = OperationSpec::to("kernel.complete", sandbox).and("kernel_id", kernel);
+        let what = OperationSpec::to(Operation::KernelComplete, sandbox).and("kernel_id", kernel);
         let read = |answer| match answer {
             Answer::Completion(found) => Ok(found),
             _ => other_answer(),
@@ -157,13 +157,13 @@ impl Core {
         sandbox: SandboxId,
         kernel: KernelId,
     ) -> Result<KernelInfo> {
-        let what = OperationSpec::to("kernel.restart", sandbox).and("kernel_id", kernel);
+        let what = OperationSpec::to(Operation::KernelRestart, sandbox).and("kernel_id", kernel);
         self.ask_kernel(caller, what, RequestKind::Restart { kernel }, of_kernel).await
     }
 
     /// Ends a kernel and everything that it started.
     pub async fn delete_kernel(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<()> {
-        let what = OperationSpec::to("kernel.delete", sandbox).and("kernel_id", kernel);
+        let what = OperationSpec::to(Operation::KernelDelete, sandbox).and("kernel_id", kernel);
         let audited = self.audited(caller, what).await?;
         let result = async {
             let (link, _working) = self.wardens_link(&audited).await?;
@@ -184,7 +184,7 @@ impl Core {
         name: &str,
     ) -> Result<CheckpointInfo> {
         let checkpoint = CheckpointId::random();
-        let what = OperationSpec::to("kernel.checkpoint", sandbox)
+        let what = OperationSpec::to(Operation::KernelCheckpoint, sandbox)
             .with(name)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
@@ -213,7 +213,7 @@ impl Core {
         kernel: KernelId,
         checkpoint: CheckpointId,
     ) -> Result<KernelInfo> {
-        let what = OperationSpec::to("kernel.rollback", sandbox)
+        let what = OperationSpec::to(Operation::KernelRollback, sandbox)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
         self.ask_kernel(caller, what, RequestKind::Rollback { kernel, checkpoint }, of_kernel).await
@@ -227,7 +227,7 @@ impl Core {
         kernel: KernelId,
         checkpoint: CheckpointId,
     ) -> Result<()> {
-        let what = OperationSpec::to("kernel.checkpoint.delete", sandbox)
+        let what = OperationSpec::to(Operation::KernelCheckpointDelete, sandbox)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
         self.ask_kernel(caller, what, RequestKind::DropCheckpoint { kernel, checkpoint }, done).await
@@ -242,8 +242,9 @@ impl Core {
     ) -> Result<KernelInfo> {
         let ForkKernel { kernel, checkpoint } = *request;
         let new = KernelId::random();
-        let mut what =
-            OperationSpec::to("kernel.fork", sandbox).and("kernel_id", kernel).and("new_kernel_id", new);
+        let mut what = OperationSpec::to(Operation::KernelFork, sandbox)
+            .and("kernel_id", kernel)
+            .and("new_kernel_id", new);
         if let Some(checkpoint) = checkpoint {
             what = what.and("checkpoint_id", checkpoint);
         }

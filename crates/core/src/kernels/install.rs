@@ -9,7 +9,7 @@ use crate::{Caller, Core, EgressView, ExecCommand};
 use atoll_egress::Mode;
 use atoll_kernels::Language;
 use atoll_store::SandboxId;
-use atoll_types::{Error, ExitCode, Result};
+use atoll_types::{Error, ExitCode, Operation, Result};
 use std::collections::BTreeMap;
 
 const DEFAULT_SECONDS: u64 = 600;
@@ -42,7 +42,7 @@ impl Core {
             env_vars: packages::variables(*language),
             ..ExecCommand::default()
         };
-        let told = ("dependencies.install", packages::listed(*language, packages));
+        let told = (Operation::DependenciesInstall, packages::listed(*language, packages));
         // The field as it is called here.
         let named = |error: Error| match error.field.as_deref() {
             Some("timeout_seconds") => {

@@ -8,7 +8,7 @@ use atoll_audit::Redactor;
 use atoll_kernels::{CellReport, LONGEST_CODE, Language, OutputLimits};
 use atoll_provider::Changed;
 use atoll_store::SandboxId;
-use atoll_types::{CellId, CheckpointId, Error, ErrorCode, KernelId, Result};
+use atoll_types::{CellId, CheckpointId, Error, ErrorCode, KernelId, Operation, Result};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The longest that a cell may ask for.
@@ -42,7 +42,7 @@ impl KernelRequest {
     }
 
     pub(super) fn what(&self, sandbox: SandboxId, kernel: KernelId) -> OperationSpec {
-        let mut what = OperationSpec::to("kernel.start", sandbox)
+        let mut what = OperationSpec::to(Operation::KernelStart, sandbox)
             .with(self.language.name())
             .and("kernel_id", kernel)
             .and("default", self.default);
@@ -116,7 +116,7 @@ impl CellRequest {
 
     /// What the trail is told before it runs.
     pub(super) fn what(&self, sandbox: SandboxId, cell: CellId, streamed: bool) -> OperationSpec {
-        let what = OperationSpec::to("kernel.execute", sandbox)
+        let what = OperationSpec::to(Operation::KernelExecute, sandbox)
             .with(&self.code)
             .and("cell_id", cell)
             .and("mode", if streamed { "streamed" } else { "foreground" });

@@ -3,7 +3,7 @@
 
 use super::retention::system;
 use crate::{Core, operation::OperationSpec};
-use atoll_types::Result;
+use atoll_types::{Operation, Result};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -18,8 +18,8 @@ impl Core {
         if room.low == std::mem::replace(low, room.low) {
             return Ok(());
         }
-        let kind = if room.low { "storage.low" } else { "storage.recovered" };
-        tracing::warn!(free_bytes = room.free_bytes, capacity_bytes = room.capacity_bytes, "{kind}");
+        let kind = if room.low { Operation::StorageLow } else { Operation::StorageRecovered };
+        tracing::warn!(free_bytes = room.free_bytes, capacity_bytes = room.capacity_bytes, "{}", kind.name());
         let what = OperationSpec::new(kind)
             .and("free_bytes", room.free_bytes)
             .and("capacity_bytes", room.capacity_bytes);

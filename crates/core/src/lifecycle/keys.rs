@@ -4,7 +4,7 @@
 use super::{Look, MOST, period, retention::system};
 use crate::{Caller, Core, operation::OperationSpec};
 use atoll_store::{Admins, ApiKey};
-use atoll_types::Result;
+use atoll_types::{Operation, Result};
 use std::time::Duration;
 
 impl Core {
@@ -26,7 +26,8 @@ impl Core {
             return Ok(());
         }
         let reason = format!("worth nothing for {} seconds", kept.as_secs());
-        let audited = self.audited(&system(), OperationSpec::new("key.purge").and("reason", reason)).await?;
+        let audited =
+            self.audited(&system(), OperationSpec::new(Operation::KeyPurge).and("reason", reason)).await?;
         let purged = self.store.purge_keys(before).await;
         audited.done(purged.map(drop).map_err(Into::into)).await
     }
@@ -34,7 +35,8 @@ impl Core {
     async fn close_key(&self, key: &ApiKey) -> Result<()> {
         let Some(at) = key.expires_at else { return Ok(()) };
         let caller = Caller::lifecycle(&key.owner, &key.owner_name);
-        let what = OperationSpec::new("key.revoke").with(key.id.to_string()).and("reason", "it has expired");
+        let what =
+            OperationSpec::new(Operation::KeyRevoke).with(key.id.to_string()).and("reason", "it has expired");
         let audited = self.audited(&caller, what).await?;
         let revoked = self.store.revoke_key(key.id, at, Admins::Expire).await;
         self.known_keys.forget();

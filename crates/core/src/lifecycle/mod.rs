@@ -22,7 +22,7 @@ use crate::{
     operation::OperationSpec,
 };
 use atoll_store::SandboxRecord;
-use atoll_types::{Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -110,9 +110,9 @@ impl Core {
 
     pub(crate) async fn take_step(&self, record: &SandboxRecord, step: Step) -> Result<()> {
         let kind = match step.to {
-            StepTarget::Paused => "sandbox.pause",
-            StepTarget::Stopped => "sandbox.stop",
-            StepTarget::Destroyed => "sandbox.destroy",
+            StepTarget::Paused => Operation::SandboxPause,
+            StepTarget::Stopped => Operation::SandboxStop,
+            StepTarget::Destroyed => Operation::SandboxDestroy,
         };
         let (caller, ends) =
             (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);

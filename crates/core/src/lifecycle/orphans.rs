@@ -8,7 +8,7 @@ use super::{Look, PATIENCE, retention::system};
 use crate::{Core, operation::OperationSpec};
 use atoll_provider::Listed;
 use atoll_store::ListQuery;
-use atoll_types::{ContainerId, Error, ErrorCode, Result, VolumeId};
+use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, VolumeId};
 use std::{
     collections::{HashMap, HashSet},
     time::{Duration, Instant},
@@ -83,8 +83,8 @@ impl Core {
 
     async fn collect(&self, stranger: Unowned) -> Result<()> {
         let (kind, id) = match stranger {
-            Unowned::Container(id) => ("orphan.container", id.to_string()),
-            Unowned::Volume(id) => ("orphan.volume", id.to_string()),
+            Unowned::Container(id) => (Operation::OrphanContainer, id.to_string()),
+            Unowned::Volume(id) => (Operation::OrphanVolume, id.to_string()),
         };
         tracing::warn!(id, "removing what belongs to no sandbox");
         let what = OperationSpec::new(kind).with(id).and("reason", "it belongs to no sandbox");

@@ -9,7 +9,7 @@ use crate::{
     owner_id,
 };
 use atoll_store::{ListQuery, SortBy, Status};
-use atoll_types::Result;
+use atoll_types::{Operation, Result};
 use std::time::Duration;
 
 /// Records that one pass removes.
@@ -80,8 +80,9 @@ impl Core {
             return Ok(());
         }
         let reason = format!("destroyed for {} seconds", kept.as_secs());
-        let audited =
-            self.audited(&system(), OperationSpec::new("sandbox.purge").and("reason", reason)).await?;
+        let audited = self
+            .audited(&system(), OperationSpec::new(Operation::SandboxPurge).and("reason", reason))
+            .await?;
         let purged = self.store.purge_destroyed(before, RECORDS).await;
         audited.done(purged.map(drop).map_err(Into::into)).await
     }

@@ -6,7 +6,7 @@ use crate::{
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::Language;
-use atoll_types::Result;
+use atoll_types::{Operation, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -97,15 +97,14 @@ impl Core {
     /// Destroys everything that is ready, and says how many that were. It is made anew, unless the pool is
     /// to stop, which is the setting `warm_pool_enabled`.
     pub async fn drain_pool(&self, caller: &Caller, stop: bool) -> Result<usize> {
-        let what = OperationSpec::new("pool.drain").with(if stop { "stop" } else { "" });
+        let what = OperationSpec::new(Operation::PoolDrain).with(if stop { "stop" } else { "" });
         let audited = self.audited(caller, what).await?;
-        let result = self.drain_as(&audited, caller, stop).await;
+        let result = self.drain_as(&audited, stop).await;
         audited.done(result).await
     }
 
-    async fn drain_as(&self, audited: &AuditedOperation, caller: &Caller, stop: bool) -> Result<usize> {
+    async fn drain_as(&self, audited: &AuditedOperation, stop: bool) -> Result<usize> {
         audited.allowed()?;
-        caller.must_administer()?;
         if stop {
             let off = [("warm_pool_enabled".to_owned(), Value::from(false))].into_iter().collect();
             self.live_settings.change_by(&*self.store, |_| off).await?;
@@ -119,7 +118,7 @@ impl Core {
 
     /// Changes how many are kept ready. It applies at once and outlives the server.
     pub async fn resize_pool(&self, caller: &Caller, change: PoolChange) -> Result<PoolView> {
-        let mut what = OperationSpec::new("pool.resize");
+        let mut what = OperationSpec::new(Operation::PoolResize);
         for (image, size) in change.images.iter().take(16) {
             what = what.and(image, format!("{size:?}"));
         }
@@ -127,14 +126,13 @@ impl Core {
             what = what.and("enabled", enabled.to_string());
         }
         let audited = self.audited(caller, what).await?;
-        let result = self.resize_as(&audited, caller, change).await;
+        let result = self.resize_as(&audited, change).await;
         audited.done(result).await?;
         self.pool(caller)
     }
 
-    async fn resize_as(&self, audited: &AuditedOperation, caller: &Caller, change: PoolChange) -> Result<()> {
+    async fn resize_as(&self, audited: &AuditedOperation, change: PoolChange) -> Result<()> {
         audited.allowed()?;
-        caller.must_administer()?;
         let mut images = BTreeMap::new();
         for (image, bounds) in change.images {
             let profile = self.settings.profile(&image).map_err(|e| e.at("images"))?;

@@ -10,7 +10,7 @@ use crate::{
 use atoll_guest_tools::{Pack, Unpack, Unpacked};
 use atoll_provider::{Container, about_path};
 use atoll_store::{ActivityKind, SandboxId};
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Operation, Result};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::sync::{
@@ -41,7 +41,8 @@ impl Core {
     /// A folder, or a file, as a tar archive. A mistake is found before the first byte.
     pub async fn pack(&self, caller: &Caller, id: SandboxId, request: &Pack) -> Result<Archive> {
         request.check()?;
-        let audited = self.audited(caller, OperationSpec::of("folder.read", id).with(&request.path)).await?;
+        let audited =
+            self.audited(caller, OperationSpec::to(Operation::FolderRead, id).with(&request.path)).await?;
         let opened = async {
             let container = self.reach_in(&audited, &[&request.path]).await?;
             let mut tool = Tool::start(&container, "pack", request, Way::default()).await?;
@@ -65,7 +66,7 @@ impl Core {
     ) -> Result<Unpacked> {
         request.check()?;
         let mut audited =
-            self.audited(caller, OperationSpec::to("folder.write", id).with(&request.path)).await?;
+            self.audited(caller, OperationSpec::to(Operation::FolderWrite, id).with(&request.path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {

@@ -11,7 +11,7 @@ use crate::{
 use atoll_guest_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
 use atoll_provider::{Container, about_path};
 use atoll_store::SandboxId;
-use atoll_types::Result;
+use atoll_types::{Operation, Result};
 use std::{sync::Arc, time::Duration};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,7 +57,8 @@ impl Core {
     pub async fn grep(&self, caller: &Caller, id: SandboxId, request: &Grep) -> Result<Matches> {
         request.check()?;
         // Lines of files are given out, so it is a read as any other.
-        let what = OperationSpec::of("file.grep", id).with(&request.path).and("pattern", &request.pattern);
+        let what =
+            OperationSpec::to(Operation::FileGrep, id).with(&request.path).and("pattern", &request.pattern);
         let audited = self.audited(caller, what).await?;
         let result = self.grep_in(&audited, request).await;
         audited.done(result.map_err(|e| about_path(e, &request.path))).await

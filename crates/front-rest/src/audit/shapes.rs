@@ -3,8 +3,8 @@
 use crate::egress::EgressItem;
 use atoll_core::{KeptOutput, KeptOutputs};
 use atoll_store::{
-    Begin, Detail, End, FileChanged, Operation, OperationEnd, Outcome, Output, Problem, SandboxId, Summary,
-    Tally,
+    Begin, Detail, End, FileChanged, OperationEnd, OperationRow, Outcome, Output, Problem, SandboxId,
+    Summary, Tally,
 };
 use atoll_types::time::{day, rfc3339};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -153,9 +153,9 @@ impl AuditEntry {
     }
 }
 
-impl From<Operation> for AuditEntry {
-    fn from(operation: Operation) -> Self {
-        let Operation { seq, id, at, begin, end } = operation;
+impl From<OperationRow> for AuditEntry {
+    fn from(operation: OperationRow) -> Self {
+        let OperationRow { seq, id, at, begin, end } = operation;
         let Begin { front, key, owner, address, kind, sandbox, detail, directory, variables, extra } = begin;
         let Detail { text, length } = detail;
         Self {

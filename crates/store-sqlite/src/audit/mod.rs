@@ -12,7 +12,7 @@ use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;
 use atoll_store::{
     AuditBatch, AuditOutput, AuditRow, Audits, Decoded, EgressQuery, EgressRow, EgressTotals, Facts,
-    OpenOperation, Operation, OperationId, OperationQuery, Part, RawRow, Result, SandboxId, StoreError,
+    OpenOperation, OperationId, OperationQuery, OperationRow, Part, RawRow, Result, SandboxId, StoreError,
     Summary,
 };
 
@@ -73,11 +73,11 @@ impl Audits for SqliteStore {
         rows.iter().map(row::audit).collect()
     }
 
-    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<Operation>> {
+    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<OperationRow>> {
         page::page(&self.readers, query).await
     }
 
-    async fn audit_operation(&self, id: OperationId) -> Result<Option<Operation>> {
+    async fn audit_operation(&self, id: OperationId) -> Result<Option<OperationRow>> {
         page::find(&self.readers, &id.uuid().as_bytes()[..]).await
     }
 

@@ -4,7 +4,7 @@
 
 use super::text::{INDEXED_TO, Needle};
 use crate::{error::failed, row, write::number};
-use atoll_store::{OPERATIONS_PER_PAGE, Operation, OperationQuery, Outcome, Result};
+use atoll_store::{OPERATIONS_PER_PAGE, OperationQuery, OperationRow, Outcome, Result};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, SqlitePool};
 
 const DOING: &str = "listing operations";
@@ -301,7 +301,7 @@ const READ: &str = "SELECT b.seq, b.facts, e.seq AS end_seq, e.facts AS end_fact
      JOIN audit_rows AS b ON b.seq = o.seq LEFT JOIN audit_rows AS e ON e.seq = o.end_seq WHERE ";
 
 /// One page, all of it from one moment.
-pub(super) async fn page(readers: &SqlitePool, query: &OperationQuery) -> Result<Vec<Operation>> {
+pub(super) async fn page(readers: &SqlitePool, query: &OperationQuery) -> Result<Vec<OperationRow>> {
     let mut tx = readers.begin().await.map_err(failed(DOING))?;
     let plan = Plan::new(&mut tx, query).await?;
     let limit = i64::from(query.limit.min(OPERATIONS_PER_PAGE));
@@ -317,7 +317,7 @@ pub(super) async fn page(readers: &SqlitePool, query: &OperationQuery) -> Result
 }
 
 /// The operation with this id.
-pub(super) async fn find(readers: &SqlitePool, id: &[u8]) -> Result<Option<Operation>> {
+pub(super) async fn find(readers: &SqlitePool, id: &[u8]) -> Result<Option<OperationRow>> {
     let found = sqlx::query(&format!("{READ} o.operation = ?"))
         .bind(id)
         .fetch_optional(readers)

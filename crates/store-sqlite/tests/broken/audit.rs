@@ -4,7 +4,7 @@ use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
     AuditBatch, AuditOutput, AuditRow, Audits, Clash, EgressQuery, EgressRow, EgressTotals, EventPage,
-    EventQuery, Events, ListQuery, NewEvent, OpenOperation, Operation, OperationId, OperationQuery, Part,
+    EventQuery, Events, ListQuery, NewEvent, OpenOperation, OperationId, OperationQuery, OperationRow, Part,
     RawRow, Result, SandboxId, Sandboxes, Status, StoreError, Summary, Thing,
 };
 
@@ -47,7 +47,7 @@ impl Audits for Broken {
         Ok(marks)
     }
 
-    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<Operation>> {
+    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<OperationRow>> {
         let mut query = query.clone();
         match self.fault {
             Fault::IgnoresTheExitCode => query.exit_code = None,
@@ -78,7 +78,7 @@ impl Audits for Broken {
         Ok(page)
     }
 
-    async fn audit_operation(&self, id: OperationId) -> Result<Option<Operation>> {
+    async fn audit_operation(&self, id: OperationId) -> Result<Option<OperationRow>> {
         self.inner.audit_operation(id).await
     }
 
@@ -119,7 +119,7 @@ impl Audits for Broken {
     async fn open_operations(&self, after: u64, limit: u32) -> Result<Vec<OpenOperation>> {
         if self.is(Fault::ListsTheEnded) {
             let all = self.inner.audit_operations(&OperationQuery::default()).await?;
-            let open = |o: &Operation| OpenOperation { seq: o.seq, id: o.id, at: o.at };
+            let open = |o: &OperationRow| OpenOperation { seq: o.seq, id: o.id, at: o.at };
             return Ok(all.iter().rev().filter(|o| o.seq > after).map(open).take(limit as usize).collect());
         }
         self.inner.open_operations(after, limit).await

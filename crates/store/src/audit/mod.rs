@@ -19,8 +19,8 @@ pub use facts::{
 };
 pub use hash::{HashError, Mac, Sha256};
 pub use query::{
-    AuditOutput, OPERATIONS_PER_PAGE, OpenOperation, Operation, OperationEnd, OperationQuery, Summary, Tally,
-    search_detail,
+    AuditOutput, OPERATIONS_PER_PAGE, OpenOperation, OperationEnd, OperationQuery, OperationRow, Summary,
+    Tally, search_detail,
 };
 
 use crate::{Activity, Millis, NewEvent, OperationId, Result, SandboxId};
@@ -135,7 +135,7 @@ pub struct RawRow {
 #[async_trait]
 pub trait Audits: Send + Sync {
     /// Writes a batch, all of it or nothing. `Conflict(Chain)` when the first row does not follow the last
-    /// one that is there, `Conflict(Taken)` when an operation begins twice, `NotFound(Operation)` when one
+    /// one that is there, `Conflict(Taken)` when an operation begins twice, `NotFound(OperationRow)` when one
     /// ends that never began, `Conflict(Ended)` when one ends twice.
     async fn append_audit(&self, batch: AuditBatch) -> Result<()>;
     /// The last row.
@@ -145,9 +145,9 @@ pub trait Audits: Send + Sync {
     /// The latest notes or checkpoints first, without a projection.
     async fn audit_marks(&self, part: Part, limit: u32) -> Result<Vec<RawRow>>;
     /// The operations that a query asks for, the last begun first.
-    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<Operation>>;
+    async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<OperationRow>>;
     /// One operation.
-    async fn audit_operation(&self, id: OperationId) -> Result<Option<Operation>>;
+    async fn audit_operation(&self, id: OperationId) -> Result<Option<OperationRow>>;
     /// What it wrote; `None` when there is no such operation.
     async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>>;
     /// What a query's operations add up to.

@@ -57,7 +57,7 @@ impl Default for OperationQuery {
 
 /// An operation as it is listed. The bytes of outputs are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operation {
+pub struct OperationRow {
     /// The row of its beginning.
     pub seq: u64,
     /// Which.

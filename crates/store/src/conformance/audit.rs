@@ -4,7 +4,7 @@ use super::{Failure, NOW, Outcome as Checked, Shared, add, clashes, ensure, read
 use crate::{
     Activity, ActivityKind, AuditBatch, AuditOutput, AuditRow, Begin, BegunColumns, Checkpoint, Clash,
     Detail, End, EndedColumns, Entry, EventQuery, Facts, FileChanged, KeyId, Mac, Millis, NewEvent, Note,
-    NoteKind, OpenOperation, Operation, OperationEnd, OperationId, OperationQuery, Outcome, Output, Part,
+    NoteKind, OpenOperation, OperationEnd, OperationId, OperationQuery, OperationRow, Outcome, Output, Part,
     Problem, Projection, RawRow, SandboxId, Sha256, StoreError, Thing,
 };
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ pub(super) async fn rows_come_back_as_they_went_in(store: Shared) -> Checked {
     same("nobody's output", store.audit_output(OperationId::random()).await?, None)?;
     let facts = without_bytes(end);
     let operation =
-        Operation { seq: 1, id, at: NOW, begin, end: Some(OperationEnd { seq: 2, at: NOW - 5, facts }) };
+        OperationRow { seq: 1, id, at: NOW, begin, end: Some(OperationEnd { seq: 2, at: NOW - 5, facts }) };
     same("the operation", store.audit_operation(id).await?, Some(operation.clone()))?;
     same("as it is listed", store.audit_operations(&OperationQuery::default()).await?, vec![operation])?;
     same("nobody's", store.audit_operation(OperationId::random()).await?, None)?;
@@ -279,7 +279,7 @@ pub(super) async fn removing_rows_leaves_a_checkpoint_or_nothing(store: Shared) 
 /// What the checks of pages fill a store with: operations of all sorts, with what they must look like.
 pub(super) struct Trail {
     pub(super) next: u64,
-    pub(super) operations: BTreeMap<u64, Operation>,
+    pub(super) operations: BTreeMap<u64, OperationRow>,
     pub(super) batch: Vec<AuditRow>,
 }
 
@@ -298,10 +298,10 @@ impl Trail {
             self.next += 1;
             OperationEnd { seq: self.next - 1, at: at + 1, facts: without_bytes(end) }
         });
-        self.operations.insert(seq, Operation { seq, id, at, begin, end });
+        self.operations.insert(seq, OperationRow { seq, id, at, begin, end });
     }
 
-    pub(super) async fn write(&mut self, store: &Shared) -> Result<Vec<Operation>, Failure> {
+    pub(super) async fn write(&mut self, store: &Shared) -> Result<Vec<OperationRow>, Failure> {
         store.append_audit(rows(std::mem::take(&mut self.batch))).await?;
         Ok(self.operations.values().cloned().collect())
     }

@@ -6,8 +6,8 @@ use super::{
     expected_operations, expected_summary, same, sandbox,
 };
 use crate::{
-    Begin, Change, DETAIL_KEPT, Detail, End, KeyId, OPERATIONS_PER_PAGE, Operation, OperationQuery, Outcome,
-    SandboxId, Status,
+    Begin, Change, DETAIL_KEPT, Detail, End, KeyId, OPERATIONS_PER_PAGE, OperationQuery, OperationRow,
+    Outcome, SandboxId, Status,
 };
 
 fn any() -> OperationQuery {
@@ -20,7 +20,7 @@ struct Cast {
 }
 
 /// Many operations, in which every value of a field meets nearly every value of another.
-async fn many(store: &Shared) -> Result<(Vec<Operation>, Cast), Failure> {
+async fn many(store: &Shared) -> Result<(Vec<OperationRow>, Cast), Failure> {
     let cast = Cast {
         sandboxes: [SandboxId::random(), SandboxId::random(), SandboxId::random()],
         keys: [KeyId::random(), KeyId::random()],
@@ -47,7 +47,7 @@ async fn many(store: &Shared) -> Result<(Vec<Operation>, Cast), Failure> {
     Ok((trail.write(store).await?, cast))
 }
 
-fn queries(all: &[Operation], cast: &Cast) -> Vec<OperationQuery> {
+fn queries(all: &[OperationRow], cast: &Cast) -> Vec<OperationQuery> {
     let (owner, kind) = (Some("one".to_owned()), Some("exec".to_owned()));
     let (since, until) = (Some(all[60].at), Some(all[120].at));
     let key = Some(cast.keys[0]);

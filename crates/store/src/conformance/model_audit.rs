@@ -1,10 +1,10 @@
 //! What a page of operations and a summary should be, worked out the slow and plain way.
 
-use crate::{Operation, OperationQuery, Outcome, SandboxId, Summary, Tally};
+use crate::{OperationQuery, OperationRow, Outcome, SandboxId, Summary, Tally};
 use std::collections::BTreeMap;
 
-fn passes(operation: &Operation, query: &OperationQuery) -> bool {
-    let Operation { at, begin, end, .. } = operation;
+fn passes(operation: &OperationRow, query: &OperationQuery) -> bool {
+    let OperationRow { at, begin, end, .. } = operation;
     let end = end.as_ref().map(|end| &end.facts);
     let text = |text: &String| begin.detail.text.to_ascii_lowercase().contains(&text.to_ascii_lowercase());
     query.sandbox.is_none_or(|sandbox| begin.sandbox == Some(sandbox))
@@ -21,9 +21,9 @@ fn passes(operation: &Operation, query: &OperationQuery) -> bool {
 
 /// The page that a store with these operations must give.
 #[must_use]
-pub fn expected_operations(all: &[Operation], query: &OperationQuery) -> Vec<Operation> {
-    let before = |operation: &&Operation| query.before.is_none_or(|before| operation.seq < before);
-    let mut found: Vec<&Operation> = all.iter().filter(|operation| passes(operation, query)).collect();
+pub fn expected_operations(all: &[OperationRow], query: &OperationQuery) -> Vec<OperationRow> {
+    let before = |operation: &&OperationRow| query.before.is_none_or(|before| operation.seq < before);
+    let mut found: Vec<&OperationRow> = all.iter().filter(|operation| passes(operation, query)).collect();
     found.retain(before);
     found.sort_by_key(|operation| std::cmp::Reverse(operation.seq));
     found.into_iter().take(query.limit.min(500) as usize).cloned().collect()
@@ -31,7 +31,7 @@ pub fn expected_operations(all: &[Operation], query: &OperationQuery) -> Vec<Ope
 
 /// The summary that it must give; of sandboxes that are equally busy, the one with the smaller id comes first.
 #[must_use]
-pub fn expected_summary(all: &[Operation], query: &OperationQuery) -> Summary {
+pub fn expected_summary(all: &[OperationRow], query: &OperationQuery) -> Summary {
     let mut total = Tally::default();
     let mut days: BTreeMap<i64, Tally> = BTreeMap::new();
     let mut sandboxes: BTreeMap<Option<SandboxId>, Tally> = BTreeMap::new();
