@@ -12,7 +12,7 @@ struct Entry {
     owner: String,
     disk_bytes: u64,
     /// It counts among those at a time.
-    live_settings: bool,
+    live: bool,
     /// What it holds of the machine.
     reservation: Option<Need>,
 }
@@ -21,7 +21,7 @@ struct Entry {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) sandboxes: u32,
-    pub(super) live_settings: u32,
+    pub(super) live: u32,
     pub(super) disk_bytes: u64,
 }
 
@@ -78,15 +78,15 @@ impl Tally {
     }
 
     fn may_run(&self, quota: &Quota) -> Result<()> {
-        if self.live_settings < quota.concurrent {
+        if self.live < quota.concurrent {
             return Ok(());
         }
         let message = format!(
             "you have {} sandboxes at a time and may have {}; stop or remove one first",
-            self.live_settings, quota.concurrent
+            self.live, quota.concurrent
         );
         Err(over(ErrorCode::LimitExceeded, "concurrent_sandboxes", message, quota)
-            .fact("used", self.live_settings)
+            .fact("used", self.live)
             .fact("allowed", quota.concurrent)
             .fact("when", "when one of them is stopped or removed")
             .retry_after(LOOK_AGAIN))
@@ -137,11 +137,11 @@ impl CapacityLedger {
         disk_bytes: u64,
         quota: Option<&Quota>,
     ) -> Result<()> {
-        let live_settings = self.entries.get(&id).map(|entry| entry.live_settings);
-        if let (Some(quota), Some(false) | None) = (quota, live_settings) {
+        let live = self.entries.get(&id).map(|entry| entry.live);
+        if let (Some(quota), Some(false) | None) = (quota, live) {
             self.owners.get(owner).copied().unwrap_or_default().may_run(quota)?;
         }
-        if live_settings.is_none() {
+        if live.is_none() {
             self.enter(id, owner, disk_bytes);
         }
         self.set_live(id, true);
@@ -182,21 +182,17 @@ impl CapacityLedger {
         let tally = self.owners.entry(owner.to_owned()).or_default();
         tally.sandboxes += 1;
         tally.disk_bytes = tally.disk_bytes.saturating_add(disk_bytes);
-        self.entries.insert(
-            id,
-            Entry { owner: owner.to_owned(), disk_bytes, live_settings: false, reservation: None },
-        );
+        self.entries
+            .insert(id, Entry { owner: owner.to_owned(), disk_bytes, live: false, reservation: None });
     }
 
-    fn set_live(&mut self, id: SandboxId, live_settings: bool) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.live_settings != live_settings)
-        else {
+    fn set_live(&mut self, id: SandboxId, live: bool) {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| entry.live != live) else {
             return;
         };
-        entry.live_settings = live_settings;
+        entry.live = live;
         let tally = self.owners.entry(entry.owner.clone()).or_default();
-        tally.live_settings =
-            if live_settings { tally.live_settings + 1 } else { tally.live_settings.saturating_sub(1) };
+        tally.live = if live { tally.live + 1 } else { tally.live.saturating_sub(1) };
     }
 
     /// Gives one what it needs of the machine.

@@ -146,11 +146,11 @@ async fn who_waits_goes_in_when_somebody_leaves_and_owners_take_turns() {
         }
     };
     enter("ann", 20);
-    while admission.0.ledger().tally("ann").live_settings < 21 {
+    while admission.0.ledger().tally("ann").live < 21 {
         tokio::task::yield_now().await;
     }
     enter("bob", 1);
-    while admission.0.ledger().tally("bob").live_settings < 1 {
+    while admission.0.ledger().tally("bob").live < 1 {
         tokio::task::yield_now().await;
     }
     drop(first);
@@ -209,7 +209,7 @@ async fn records_are_counted_as_they_are_and_once() {
         admission.adopt(record);
     }
     let tally = admission.0.ledger().tally("ann");
-    assert_eq!((tally.sandboxes, tally.live_settings, tally.disk_bytes / MIB), (7, 4, 49));
+    assert_eq!((tally.sandboxes, tally.live, tally.disk_bytes / MIB), (7, 4, 49));
     assert_eq!(used(&admission), 400);
     // Starting one of them again counts it again, and giving up does not forget it.
     let stopped = all.iter().find(|record| record.status == Status::Stopped).unwrap();

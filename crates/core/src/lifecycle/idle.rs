@@ -51,11 +51,11 @@ fn reason(record: &SandboxRecord, after: Duration) -> String {
 
 impl Core {
     pub(super) async fn settle_idle(&self, look: &Look<'_>) -> Result<()> {
-        let live_settings = self.store.live_sandboxes().await?;
-        self.activity_tracker.keep(&live_settings.iter().map(|record| record.id).collect());
+        let live = self.store.live_sandboxes().await?;
+        self.activity_tracker.keep(&live.iter().map(|record| record.id).collect());
         let pause = period(look.runtime_settings.lifecycle_pause_seconds);
         let (mut moved, mut steps) = (BTreeMap::new(), Vec::new());
-        for record in live_settings {
+        for record in live {
             let still = self.quiet_for(look, &record);
             self.catch_up(look, &record, still, &mut moved);
             let Some(still) = self.known_still(look, &record, still) else { continue };

@@ -15,15 +15,14 @@ impl Core {
             return Ok(0);
         }
         let lives = |status| matches!(status, Status::Ready | Status::Paused);
-        let live_settings =
-            self.store.live_sandboxes().await?.into_iter().filter(|record| lives(record.status));
+        let live = self.store.live_sandboxes().await?.into_iter().filter(|record| lives(record.status));
         let step = || Step {
             to: StepTarget::Stopped,
             reason: "the server ended".into(),
             revision: None,
             idle: None,
         };
-        let steps: Vec<_> = live_settings.map(|record| (record, step())).collect();
+        let steps: Vec<_> = live.map(|record| (record, step())).collect();
         let count = steps.len();
         self.take_steps(steps).await;
         Ok(count)

@@ -99,9 +99,8 @@ impl Core {
             return Ok(true);
         }
         let counts = self.status_counts().await?;
-        let live_settings =
-            |status: &Status| matches!(status, Status::Provisioning | Status::Ready | Status::Paused);
-        Ok(counts.iter().any(|(status, count)| live_settings(status) && *count > 0))
+        let live = |status: &Status| matches!(status, Status::Provisioning | Status::Ready | Status::Paused);
+        Ok(counts.iter().any(|(status, count)| live(status) && *count > 0))
     }
 
     /// Learns whose containers are that were not seen before, and lets go of those that went.

@@ -156,7 +156,7 @@ impl Drop for Account {
             duration: self.started.elapsed(),
             ..super::decision(&self.claim, *allowed, rule, error.take())
         };
-        self.caller.session().coalescer(self.caller.asker(), decision);
+        self.caller.session().record(self.caller.asker(), decision);
     }
 }
 

@@ -65,20 +65,20 @@ impl Caller {
 
     /// Records a refusal.
     pub(crate) fn refuse(&self, claim: &Claim, rule: &str) {
-        self.session.coalescer(self.asker, decision(claim, false, rule, None));
+        self.session.record(self.asker, decision(claim, false, rule, None));
     }
 
     /// Records a malformed request.
     pub(crate) fn malformed(&self, via: Via, host: &str, rule: &str) {
         let claim = Claim::new(via, Host::Name(shown(host)), 0);
-        self.session.coalescer(self.asker, decision(&claim, false, rule, None));
+        self.session.record(self.asker, decision(&claim, false, rule, None));
     }
 
     /// Records a DNS query.
     pub(crate) fn question(&self, host: &str, verdict: &Verdict) {
         let claim = Claim::new(Via::Name, Host::Name(shown(host)), 0);
         let allowed = matches!(verdict, Verdict::Allow(_));
-        self.session.coalescer(self.asker, decision(&claim, allowed, verdict.rule(), None));
+        self.session.record(self.asker, decision(&claim, allowed, verdict.rule(), None));
     }
 
     /// Whether a connection or request that was allowed still is.

@@ -78,7 +78,7 @@ impl DecisionCoalescer {
                 }
             }
         };
-        self.coalescer(due);
+        self.deliver(due);
         if let Some(decision) = told {
             self.recorder.decided(asker, decision);
         }
@@ -86,7 +86,7 @@ impl DecisionCoalescer {
 
     /// Records what waits, if its second is over.
     pub(crate) fn flush(&self) {
-        self.coalescer(self.take_due(false));
+        self.deliver(self.take_due(false));
     }
 
     fn take_due(&self, all: bool) -> Vec<Waiting> {
@@ -98,7 +98,7 @@ impl DecisionCoalescer {
         second.waiting.drain().map(|(_, waiting)| waiting).filter(|w| w.more > 0).collect()
     }
 
-    fn coalescer(&self, due: Vec<Waiting>) {
+    fn deliver(&self, due: Vec<Waiting>) {
         for Waiting { asker, decision, more } in due {
             self.recorder.decided(asker, Decision { count: more, ..decision });
         }
@@ -107,7 +107,7 @@ impl DecisionCoalescer {
 
 impl Drop for DecisionCoalescer {
     fn drop(&mut self) {
-        self.coalescer(self.take_due(true));
+        self.deliver(self.take_due(true));
     }
 }
 

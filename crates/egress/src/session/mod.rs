@@ -190,7 +190,7 @@ impl EgressSession {
         rate.map_or(BUFFER, |rate| usize::try_from(rate / 16).unwrap_or(BUFFER).clamp(1, BUFFER))
     }
 
-    fn coalescer(&self, asker: u64, decision: Decision) {
+    fn record(&self, asker: u64, decision: Decision) {
         let counter = match (decision.allowed, decision.via) {
             (false, _) => &self.counters.denied,
             (true, Via::Name) => &self.counters.questions,

@@ -199,7 +199,7 @@ impl Kernel {
             // output.
             self.manager.out.room().await;
             going = match self.next().await {
-                Next::Control(control) => self.orders(control).await,
+                Next::Control(control) => self.handle(control).await,
                 Next::Ended(ended) => self.note_end(ended).await,
                 Next::Events => self.read_events().await,
                 Next::Output(stream) => self.read_output(stream),

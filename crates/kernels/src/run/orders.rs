@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use std::rc::Rc;
 
 impl Kernel {
-    pub(super) async fn orders(&mut self, control: Control) -> LoopExit {
+    pub(super) async fn handle(&mut self, control: Control) -> LoopExit {
         match control {
             Control::Execute { tag, execute, record } => {
                 match self.plan.language.check(&execute.code).and_then(|()| self.may_queue()) {

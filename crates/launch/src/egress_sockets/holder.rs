@@ -145,7 +145,7 @@ impl HeldSockets {
         stream.set_write_timeout(Some(PATIENCE))?;
         let (body, sockets) = wire::receive_frame(stream, MAX_REQUEST, MOST)?;
         let (said, sockets) = match decode::<HolderRequest>(&body) {
-            Ok(protocol) => self.answer(protocol, sockets),
+            Ok(request) => self.answer(request, sockets),
             Err(_) => (HolderReply::What, Vec::new()),
         };
         wire::send_frame(stream, &encode(&said, MAX_ANSWER).map_err(io::Error::other)?, &sockets)
@@ -153,10 +153,10 @@ impl HeldSockets {
 
     fn answer(
         &mut self,
-        protocol: HolderRequest,
+        request: HolderRequest,
         sockets: Vec<OwnedFd>,
     ) -> (HolderReply, Vec<BorrowedFd<'_>>) {
-        match protocol {
+        match request {
             HolderRequest::Hello(words) => {
                 (if words == WORDS { HolderReply::Done } else { HolderReply::What }, Vec::new())
             }
@@ -197,8 +197,8 @@ mod tests {
     fn it_keeps_what_it_was_given_within_its_room_and_nothing_else() {
         let mut kept = HeldSockets { egress_sockets: BTreeMap::new(), most: 2 };
         let [a, b, c] = [(); 3].map(|()| ContainerId::random());
-        let mut said = |protocol, given| {
-            let (said, sent) = kept.answer(protocol, sockets(given));
+        let mut said = |request, given| {
+            let (said, sent) = kept.answer(request, sockets(given));
             (said, sent.len())
         };
         assert_eq!(said(HolderRequest::Hello(WORDS), 0), (HolderReply::Done, 0));

@@ -55,21 +55,21 @@ fn unavailable(e: impl std::fmt::Display) -> Error {
 /// Sends one request, on a connection of its own.
 pub(super) fn once(
     folders: &Folders,
-    protocol: HolderRequest,
+    request: HolderRequest,
     with: &[OwnedFd],
 ) -> io::Result<(HolderReply, Vec<OwnedFd>)> {
-    exchange(&UnixStream::connect(folders.holder())?, protocol, with)
+    exchange(&UnixStream::connect(folders.holder())?, request, with)
 }
 
 /// Sends one request on a connection.
 pub(super) fn exchange(
     stream: &UnixStream,
-    protocol: HolderRequest,
+    request: HolderRequest,
     with: &[OwnedFd],
 ) -> io::Result<(HolderReply, Vec<OwnedFd>)> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    wire::send_frame(stream, &encode(&protocol, MAX_ANSWER).map_err(io::Error::other)?, &borrowed(with))?;
+    wire::send_frame(stream, &encode(&request, MAX_ANSWER).map_err(io::Error::other)?, &borrowed(with))?;
     let (body, sockets) = wire::receive_frame(stream, MAX_ANSWER, MOST)?;
     Ok((decode(&body).map_err(io::Error::other)?, sockets))
 }
@@ -77,12 +77,12 @@ pub(super) fn exchange(
 /// Sends a request, and retries while a socket holder is being started in place of one that ended.
 fn patiently(
     folders: &Folders,
-    protocol: HolderRequest,
+    request: HolderRequest,
     with: &[OwnedFd],
 ) -> Result<(HolderReply, Vec<OwnedFd>)> {
     let mut tries = 0;
     loop {
-        match once(folders, protocol, with) {
+        match once(folders, request, with) {
             Ok(answer) => return Ok(answer),
             // A socket holder that runs and does not answer is not retried.
             Err(e) if tries == TRIES || e.kind() == io::ErrorKind::WouldBlock => return Err(unavailable(e)),
