@@ -1,8 +1,8 @@
-//! One task for each sandbox that somebody works with. It owns the sandbox's record and container;
-//! whoever wants to change either puts a question into its queue and waits for the answer.
+//! One task (an actor) for each sandbox in use. It owns the sandbox's record and container; a request that
+//! changes either is sent to the actor's queue and answered over a oneshot channel.
 //!
-//! The record is written before the world is changed and after, so a crash between leaves a record that
-//! [`crate::reconcile`] can compare with the world.
+//! The actor writes the record before it changes the container and again after, so a crash in between leaves
+//! a record that [`crate::reconcile`] can compare with what the provider lists.
 
 mod claim;
 mod end;
@@ -30,31 +30,31 @@ use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// How long an actor waits for work before it closes.
+/// How long an actor without requests lives before its task ends.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 enum SandboxRequest {
-    /// Its container, if it runs; one that is paused goes on for this.
+    /// The container of a running sandbox; a paused one is resumed first.
     Use {
         by: &'static str,
         reply: oneshot::Sender<Result<(Arc<dyn Container>, ActivityGuard)>>,
     },
-    /// A container for a file request; a sandbox that is stopped gets one for that alone.
+    /// A container for a file request; a stopped sandbox gets a file container for it.
     Files {
         place: OwnedSemaphorePermit,
         reply: oneshot::Sender<Result<(Arc<dyn Container>, ActivityGuard)>>,
     },
-    /// Its container, as soon as it runs and is not paused; nothing is done about that.
+    /// The container, as soon as it runs and is not paused; the actor does not start or resume it for this.
     Awake(oneshot::Sender<Result<Arc<dyn Container>>>),
-    /// See that it runs. A new one that cannot be started is gone again.
+    /// Start the sandbox unless it runs. A new one that cannot be started is destroyed again.
     Run {
         new: bool,
         by: &'static str,
-        /// What its container may hold of the machine.
+        /// The machine's resources reserved for its container.
         reservation: Option<Reservation>,
         reply: oneshot::Sender<Result<RunOutcome>>,
     },
-    /// See that a new one runs in a container of the pool.
+    /// Start a new sandbox in a container of the pool.
     PoolClaim(Box<PoolClaim>, oneshot::Sender<Result<RunOutcome>>),
     Pause {
         reason: String,
@@ -62,7 +62,7 @@ enum SandboxRequest {
     },
     Stop(oneshot::Sender<Result<SandboxRecord>>),
     Destroy(oneshot::Sender<Result<SandboxRecord>>),
-    /// What a reconciler found to be due, if it still is.
+    /// A step that a reconciler found due, if it still is.
     Step(Step, oneshot::Sender<Result<SandboxRecord>>),
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
 }
@@ -71,16 +71,17 @@ enum SandboxRequest {
 pub(crate) struct PoolClaim {
     pub(crate) record: SandboxRecord,
     pub(crate) warm: PooledContainer,
-    /// Whether what was not known when it was made is set.
+    /// Whether the settings that were not known when the container was made (owner, limits, environment) are
+    /// applied.
     pub(crate) handed: Result<()>,
     pub(crate) reservation: Reservation,
 }
 
-/// What became of a wish that a sandbox runs.
+/// The result of a request to start a sandbox.
 pub(crate) enum RunOutcome {
-    /// It does.
+    /// The sandbox runs.
     Runs(Box<SandboxRecord>),
-    /// It has no container, and may have one only with a reservation that is large enough.
+    /// The sandbox has no container and may get one only with a large enough reservation.
     NeedsReservation(Box<SandboxRecord>),
 }
 
@@ -99,15 +100,15 @@ struct SandboxActor {
     shared: Arc<Shared>,
     id: SandboxId,
     container: Option<Arc<dyn Container>>,
-    /// Who watches it already.
+    /// The watch on its death that the pool already holds.
     dying: Option<Dying>,
-    /// Whether that container stands still.
+    /// Whether that container is paused.
     paused: bool,
-    /// Whether there is nothing more to do for this sandbox, ever.
+    /// Whether the sandbox is destroyed, so that the actor can end.
     over: bool,
-    /// Who waits until it does not.
+    /// Callers that wait until it is not paused.
     asleep: Vec<oneshot::Sender<Result<Arc<dyn Container>>>>,
-    /// What file requests are answered with while it is stopped.
+    /// The file container of a stopped sandbox.
     files: Option<FileContainer>,
 }
 
@@ -117,7 +118,7 @@ pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
     loop {
         match container.died().await {
             Ok(death) => return death,
-            // Whoever knows does not answer at the moment.
+            // The launcher does not answer; try again in a second.
             Err(error) => {
                 tracing::debug!(%error, "cannot wait for a container");
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -141,8 +142,8 @@ impl SandboxActor {
     }
 
     async fn serve(mut self, mut questions: mpsc::Receiver<SandboxRequest>) {
-        // Who has a container keeps watching it, so that its death is noticed. The watch is kept across
-        // questions: a new one would cost the launcher a worker each time.
+        // An actor with a container watches it for its death. The watch is kept across requests: a new one
+        // would cost the launcher a worker each time.
         let mut watched: Option<ContainerId> = None;
         let mut death = death_of(None).boxed();
         loop {
@@ -174,7 +175,7 @@ impl SandboxActor {
     }
 
     async fn answer(&mut self, question: SandboxRequest) {
-        // Nobody minds when the caller has gone.
+        // A reply fails only when the caller has gone, which is ignored.
         match question {
             SandboxRequest::Use { by, reply } => _ = reply.send(self.acquire(by).await),
             SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
@@ -196,7 +197,7 @@ impl SandboxActor {
         record.ok_or_else(|| Error::new(ErrorCode::NotFound, "there is no such sandbox"))
     }
 
-    /// Writes down that it runs from now on.
+    /// Records that the sandbox runs from now on.
     async fn runs(&self, record: &SandboxRecord, kind: ActivityKind) -> Result<SandboxRecord> {
         let (last_activity_at, activity) = (Some(now_ms()), self.activity(kind, ""));
         self.change(record, Change { last_activity_at, activity, ..Change::status(Status::Ready) }).await
@@ -206,7 +207,7 @@ impl SandboxActor {
         Ok(self.shared.store.update_sandbox(self.id, record.revision, change).await?)
     }
 
-    /// What a change of status is told as.
+    /// The activity entry for a change of status.
     fn activity(&self, kind: ActivityKind, detail: impl Into<String>) -> Option<Activity> {
         Some(Activity {
             sandbox: self.id,
@@ -219,7 +220,7 @@ impl SandboxActor {
         })
     }
 
-    /// The container of a sandbox that lives, paused or not; attaches after a restart of the server.
+    /// The container of a live sandbox, paused or not; attaches to it after a restart of the server.
     async fn attached(&mut self) -> Result<Arc<dyn Container>> {
         if let Some(container) = &self.container {
             return Ok(Arc::clone(container));
@@ -248,7 +249,7 @@ impl SandboxActor {
         self.shared.vault.open(&self.id.to_string(), &record.environment)
     }
 
-    /// Writes a death down and frees what is left of the container.
+    /// Records a death and frees what is left of the container.
     async fn on_death(&mut self, death: &Death) {
         self.detach();
         self.shared.egress_sessions.close(self.id).await;
@@ -285,7 +286,7 @@ impl SandboxActor {
             }
             Status::Paused => match self.container(by).await {
                 Ok(_) => return Ok(RunOutcome::Runs(Box::new(self.record().await?))),
-                // Unless it died meanwhile, what runs in it must not be lost to a new start.
+                // Unless it died meanwhile, a new start would lose the processes of the paused container.
                 Err(error) if self.record().await?.status == Status::Paused => return Err(error),
                 Err(_) => {}
             },
@@ -302,7 +303,7 @@ impl SandboxActor {
                 Ok(RunOutcome::Runs(Box::new(record)))
             }
             Err(error) if new => {
-                // Nothing half-made: a sandbox that never ran is gone again, and its session key is free.
+                // A sandbox that never ran is destroyed again, which frees its session key.
                 let _ = self.destroy(None).await;
                 Err(error)
             }
@@ -319,7 +320,7 @@ impl SandboxActor {
         }
     }
 
-    /// Starts a container for the sandbox, which has none that lives.
+    /// Starts a container for a sandbox that has no live one.
     async fn start(&mut self, new: bool) -> Result<SandboxRecord> {
         self.end_files().await?;
         let record = self.record().await?;
@@ -341,7 +342,7 @@ impl SandboxActor {
             profile: record.profile.clone(),
             limits: record.limits,
             volume: Some(record.volume),
-            // What the caller sets comes first.
+            // The caller's variables take precedence.
             environment: found.chain(environment.variables).collect(),
         };
         let container = self.create(spec).await.map_err(|e| match e.code {

@@ -1,4 +1,4 @@
-//! What an admin does to sandboxes of all owners: looking at them, and ending many at once. Each of them is
+//! An admin's operations on sandboxes of all owners: listing them, and ending many at once. Each of them is
 //! an operation of its own in the audit trail.
 
 use crate::{Caller, Core, operation::OperationSpec};
@@ -6,15 +6,15 @@ use atoll_store::{ListQuery, Page, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Operation, Result};
 use futures_util::{StreamExt, stream};
 
-/// Most sandboxes of one request.
+/// Most sandboxes in one request.
 const MOST_AT_ONCE: usize = 10_000;
-/// How many are worked on at the same time.
+/// How many are processed concurrently.
 const ABREAST: usize = 8;
 
-/// What is to become of many sandboxes.
+/// What to do with many sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BulkAction {
-    /// Their containers end; their volumes wait.
+    /// Their containers end; their volumes are kept.
     Stop,
     /// They end with their volumes.
     Destroy,
@@ -29,25 +29,25 @@ impl BulkAction {
     }
 }
 
-/// Which sandboxes are meant.
+/// Which sandboxes.
 #[derive(Debug, Clone)]
 pub enum BulkTarget {
     /// These, of any owner.
     Ids(Vec<SandboxId>),
-    /// All that are found so.
+    /// All that match a query.
     Found(Box<ListQuery>),
 }
 
-/// What became of them.
+/// The result of a bulk request.
 #[derive(Debug, Clone, Default)]
 pub struct BulkOutcome {
     /// Stopped now.
     pub stopped: u64,
     /// Destroyed now.
     pub destroyed: u64,
-    /// Those that were so already.
+    /// Those that already had the status.
     pub skipped: u64,
-    /// Those that it could not be done to, and why.
+    /// Those that failed, and why.
     pub errors: Vec<(SandboxId, Error)>,
 }
 
@@ -57,14 +57,14 @@ enum Done {
 }
 
 impl Core {
-    /// Some of the sandboxes of all owners, for an admin.
+    /// A page of the sandboxes of all owners, for an admin.
     pub async fn list_all(&self, caller: &Caller, query: ListQuery) -> Result<Page> {
         caller.must_administer()?;
         self.list(caller, query).await
     }
 
-    /// Stops or destroys many sandboxes, for an admin. What cannot be done to one of them is told and stops
-    /// nothing.
+    /// Stops or destroys many sandboxes, for an admin. A sandbox that fails is reported and does not stop the
+    /// others.
     pub async fn bulk(&self, caller: &Caller, target: BulkTarget, action: BulkAction) -> Result<BulkOutcome> {
         let audited =
             self.audited(caller, OperationSpec::new(Operation::SandboxBulk).with(action.name())).await?;

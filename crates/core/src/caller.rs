@@ -1,4 +1,4 @@
-//! Who asks, and what that allows.
+//! The caller of a request, and what it is allowed to do.
 
 use atoll_store::{ApiKey, KeyId, Millis, Scope};
 use atoll_types::{Error, ErrorCode, Permission, Result, Tier};
@@ -12,24 +12,24 @@ fn rank(scope: Scope) -> u8 {
     }
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// By which key; none where the server was started without keys.
+    /// Its key; none where the server was started without keys.
     pub key: Option<KeyId>,
-    /// Whose sandboxes.
+    /// The owner whose sandboxes it works with.
     pub owner: String,
-    /// What people call the owner.
+    /// The owner's display name.
     pub owner_name: String,
     /// What the key allows.
     pub scope: Scope,
-    /// What its requests may ask for at most; an admin has none.
+    /// The ceiling of its requests; an admin has none.
     pub tier: Option<Tier>,
     /// When its key expires.
     pub expires_at: Option<Millis>,
-    /// By which front it asks.
+    /// The front that it calls.
     pub front: &'static str,
-    /// From which address.
+    /// The address that it calls from.
     pub address: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Caller {
             owner: key.owner.clone(),
             owner_name: key.owner_name.clone(),
             scope: key.scope,
-            // A name that is no tier, of a key from before there were tiers, is worth the least.
+            // An unknown tier name, of a key from before there were tiers, counts as the lowest.
             tier: (key.scope != Scope::Admin).then(|| key.tier.parse().unwrap_or(Tier::Sandbox)),
             expires_at: key.expires_at,
             front: "",
@@ -50,7 +50,7 @@ impl Caller {
         }
     }
 
-    /// Whoever is on this machine, where the server was started without keys.
+    /// Any local caller, where the server was started without keys.
     #[must_use]
     pub fn local() -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Caller {
         }
     }
 
-    /// The server itself, about what is an owner's: its own trail tells why.
+    /// The server itself, acting on an owner's sandbox: its own audit rows say why.
     #[must_use]
     pub fn lifecycle(owner: &str, owner_name: &str) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Caller {
         }
     }
 
-    /// The same, with where it asks from.
+    /// The same, with the address that it calls from.
     #[must_use]
     pub fn from(self, front: &'static str, address: Option<String>) -> Self {
         Self { front, address, ..self }

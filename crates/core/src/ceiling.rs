@@ -1,5 +1,5 @@
-//! What a caller's tier makes of its requests: what it leaves out is clamped, what it asks for above the
-//! ceiling is refused with the field, the asked and the allowed value. An admin has no tier.
+//! The ceiling of a caller's tier: limits that a request leaves out are clamped to it; a requested value
+//! above it is refused with the field, the requested and the allowed value. An admin has no tier.
 
 use crate::{Caller, Core, runtime_settings::Quota};
 use atoll_store::{SandboxRecord, Scope};
@@ -21,17 +21,17 @@ pub(crate) struct ExplicitFields {
 }
 
 impl TierCeiling {
-    /// Limits that nobody asked for.
+    /// The limits where the request names none.
     pub(crate) fn usual(self) -> Limits {
         self.clamp(Limits::default())
     }
 
-    /// Limits that nobody asked for, where others are usual.
+    /// The limits where the request names none and others are usual.
     pub(crate) fn clamp(self, limits: Limits) -> Limits {
         self.0.map_or(limits, |(_, ceiling)| ceiling.clamp(limits))
     }
 
-    /// Refuses those that were named and are above.
+    /// Refuses limits that the request names and that are above the ceiling.
     pub(crate) fn check(self, limits: &Limits, named: ExplicitFields) -> Result<()> {
         let Some((tier, most)) = self.0 else { return Ok(()) };
         let cores = |millis: u32| f64::from(millis) / 1000.0;
@@ -66,14 +66,14 @@ impl TierCeiling {
         }
     }
 
-    /// How long a command may run that says so, or says nothing.
+    /// How long a command may run, whether it names a timeout or not.
     pub(crate) fn timeout(self, asked: Option<f64>, usual: Option<u64>) -> Result<Option<f64>> {
         const FIELD: &str = "timeout_seconds";
         let seconds = |whole: u64| whole as f64;
         let Some((tier, most)) = self.0 else { return Ok(asked.or(usual.map(seconds))) };
         match asked {
             Some(seconds) => {
-                // A whole number is told as one.
+                // A whole number is shown as one.
                 match seconds.fract() == 0.0 {
                     true => tier.check(FIELD, seconds as u64, most.timeout_seconds)?,
                     false => tier.check(FIELD, seconds, most.timeout_seconds as f64)?,
@@ -104,8 +104,8 @@ impl Core {
         TierCeiling(caller.tier.map(|tier| (tier, self.settings.tiers.of(tier))))
     }
 
-    /// Refuses to start what was made by a key of a higher tier. Its disk was promised when it was made and
-    /// holds its files, so that is no reason.
+    /// Refuses to start a sandbox that was made by a key of a higher tier. Its disk was reserved when it was
+    /// made and holds its files, so the disk is no reason to refuse.
     pub(crate) fn may_start(&self, caller: &Caller, record: &SandboxRecord) -> Result<()> {
         let named = ExplicitFields { memory: true, cores: true, disk: false, processes: true };
         let most = self.most(caller);
@@ -113,12 +113,12 @@ impl Core {
         most.check(&record.limits, named)
     }
 
-    /// What the caller's plan allows an owner; nothing bounds an admin.
+    /// The quota that the caller's plan allows an owner; an admin has none.
     pub(crate) fn quota(&self, caller: &Caller, owner: &str, owner_name: &str) -> Option<Quota> {
         (caller.scope != Scope::Admin).then(|| self.live_settings.now().quota(owner, owner_name))
     }
 
-    /// Takes one of the commands that the caller's plan allows.
+    /// Takes one of the command starts that the caller's plan allows.
     pub(crate) fn take_exec(&self, caller: &Caller) -> Result<()> {
         match self.quota(caller, &caller.owner, &caller.owner_name) {
             Some(quota) => self.exec_rates.take(&caller.owner, &quota),

@@ -1,4 +1,4 @@
-//! Making sandboxes and changing them: what is asked is checked here, and done at the sandbox's actor.
+//! Making sandboxes and changing them: requests are validated here and carried out by the sandbox's actor.
 
 use crate::{
     Caller, Core, Environment,
@@ -19,12 +19,12 @@ const IDLE_SECONDS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
 /// The shortest and the longest that a sandbox may ask to live.
 const LIFETIME_SECONDS: std::ops::RangeInclusive<u32> = 1..=365 * 24 * 3600;
 
-/// What a new sandbox is to be; what is left out has its default.
+/// A request for a new sandbox; what is left out has its default.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct CreateSandbox {
     pub image: Option<String>,
-    /// What is fixed when its container starts; `default` where none is named.
+    /// The profile, which is fixed when its container starts; `default` where none is named.
     pub profile: Option<String>,
     pub idle_timeout_seconds: Option<u32>,
     pub max_lifetime_seconds: Option<u32>,
@@ -38,7 +38,8 @@ pub struct CreateSandbox {
     pub egress: Option<Policy>,
     pub session_key: Option<String>,
     pub labels: BTreeMap<String, String>,
-    /// Packages by language, versions by name. What cannot be installed is said and fails nothing.
+    /// Packages by language, versions by name. A package that cannot be installed is reported and fails
+    /// nothing.
     pub dependencies: BTreeMap<Language, BTreeMap<String, String>>,
 }
 
@@ -72,14 +73,14 @@ fn megabytes(field: &str, value: u64) -> Result<u64> {
 }
 
 fn cpu_millis(cores: f64) -> Result<u32> {
-    // Not a number and the infinite are outside of every range.
+    // NaN and the infinite are outside of every range.
     if (0.01..=1024.0).contains(&cores) {
         return Ok((cores * 1000.0).round() as u32);
     }
     Err(Error::invalid("cpu_cores", "cpu_cores must be between 0.01 and 1024"))
 }
 
-/// The limits with what was asked, and any refusal in the caller's own words for the field.
+/// The limits with the requested values, and any refusal in the caller's own words for the field.
 fn limits(
     base: Limits,
     memory: Option<u64>,
@@ -106,7 +107,7 @@ fn limits(
     Ok(limits)
 }
 
-/// The limits of a new sandbox: the usual ones as far as the caller's tier has them, and what was asked.
+/// The limits of a new sandbox: the usual ones clamped to the caller's tier, and the requested ones.
 fn asked_limits(
     most: TierCeiling,
     memory: Option<u64>,
@@ -134,7 +135,8 @@ fn check_idle(seconds: Option<u32>) -> Result<()> {
     }
 }
 
-/// Refuses a lifetime that is none, or longer than the operator lets anything live; 0 lets it for ever.
+/// Refuses a lifetime that is zero, or longer than the operator allows; 0 as the operator's value is no
+/// bound.
 fn check_lifetime(seconds: Option<u32>, most: u32) -> Result<()> {
     const FIELD: &str = "max_lifetime_seconds";
     match seconds {
@@ -190,12 +192,12 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
 }
 
 impl Core {
-    /// Makes a sandbox, or finds the one that has this session key and sees that it runs.
+    /// Makes a sandbox, or finds and starts the one that has this session key.
     pub async fn create(&self, caller: &Caller, request: CreateSandbox) -> Result<Created> {
         self.create_with_id(caller, SandboxId::random(), request).await
     }
 
-    /// The same, for whoever has to know its id before it is there.
+    /// The same, for a caller that has to know the id before the sandbox exists.
     pub(crate) async fn create_with_id(
         &self,
         caller: &Caller,
@@ -298,7 +300,8 @@ impl Core {
         })
     }
 
-    /// Refuses variables that cannot be, or that the operator's list does not have; an empty list has all.
+    /// Refuses invalid variables, and those that the operator's allowlist does not have; an empty list allows
+    /// all.
     fn check_variables(&self, field: &str, variables: &BTreeMap<String, String>) -> Result<()> {
         check_environment(field, variables)?;
         let allowed = &self.live_settings.now().env_allowlist;
@@ -314,8 +317,8 @@ impl Core {
         }
     }
 
-    /// Changes a sandbox. What its commands start with and what it may use change only while it is not
-    /// running; the disk limit at any time.
+    /// Changes a sandbox. Its environment and its limits change only while it is not running; the disk limit
+    /// at any time.
     pub async fn patch(
         &self,
         caller: &Caller,
@@ -358,7 +361,7 @@ impl Core {
             || env_vars.is_some()
             || secrets.is_some()
             || network_enabled.is_some();
-        // One that has a way out already keeps it as it is.
+        // A sandbox whose network is enabled already keeps its policy as it is.
         let changed = network_enabled.filter(|enabled| *enabled != record.network_enabled);
         let egress = changed
             .map(|enabled| self.egress_sessions.asked(caller, &record.image, Some(enabled), None))
@@ -398,7 +401,7 @@ impl Core {
         self.visible(caller, id).await
     }
 
-    /// Ends its container; the volume waits.
+    /// Ends the container; the volume is kept.
     pub async fn stop(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
         let audited = self.audited(caller, OperationSpec::to(Operation::SandboxStop, id)).await?;
         let result = async {
@@ -410,7 +413,7 @@ impl Core {
         audited.done(result).await
     }
 
-    /// Lets all of it stand still where it is; whatever needs it lets it go on. Fine when it does already.
+    /// Pauses the sandbox; a request that needs its container resumes it. Succeeds when it is paused already.
     pub async fn pause(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
         let audited = self.audited(caller, OperationSpec::to(Operation::SandboxPause, id)).await?;
         let result = async {
@@ -421,8 +424,8 @@ impl Core {
         audited.done(result).await
     }
 
-    /// Sees that it runs: one that is paused goes on where it was, one that is stopped is started with its
-    /// volume as it was.
+    /// Makes the sandbox run: a paused one continues where it was, a stopped one is started with its volume
+    /// as it was.
     pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
         let audited = self.audited(caller, OperationSpec::to(Operation::SandboxResume, id)).await?;
         let result = async {
@@ -433,7 +436,7 @@ impl Core {
         audited.done(result).await
     }
 
-    /// Ends it for good, with its volume. The record stays.
+    /// Destroys the sandbox and its volume. The record stays.
     pub async fn destroy(&self, caller: &Caller, id: SandboxId) -> Result<()> {
         let audited = self.audited(caller, OperationSpec::to(Operation::SandboxDestroy, id)).await?;
         let result = async {

@@ -1,4 +1,4 @@
-//! Listening to what happens. An admin hears everything, everybody else what its own owner's sandboxes do.
+//! Following events. An admin gets all of them, any other caller those of its own owner's sandboxes.
 
 use crate::{Caller, Core};
 use atoll_store::{EventPage, EventQuery, EventRow, KeyId, Scope, Store};
@@ -8,43 +8,42 @@ use std::{collections::VecDeque, sync::Arc};
 /// The most that one page may have.
 const LARGEST_PAGE: u32 = 1000;
 
-/// What a listener hears.
+/// What a follower receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventUpdate {
     /// Something happened.
     Event(EventRow),
-    /// Events are gone that the listener asked for, or the last one that it saw never was.
+    /// Events that the follower asked for were removed, or the last one that it saw never existed.
     Missed {
-        /// The one after which it wanted to go on.
+        /// The event after which it wanted to continue.
         after: u64,
-        /// The one after which it goes on.
+        /// The event after which it continues.
         resume: u64,
     },
 }
 
-/// Events one after the other, those that are there and those to come. Nothing is lost when waiting for
-/// one is given up.
+/// Events in order, those stored and those to come. Cancelling a wait loses none.
 pub struct EventFollow {
     store: Arc<dyn Store>,
     query: EventQuery,
-    /// Whether there is nothing that this caller may hear.
+    /// Whether the caller may see no event at all.
     deaf: bool,
     waiting: VecDeque<EventUpdate>,
-    /// The last that was looked at; those in `waiting` lie before it.
+    /// The last event that was read; those in `waiting` lie before it.
     read_to: u64,
-    /// The last that was handed out, or looked at and not wanted.
+    /// The last event that was handed out, or read and filtered.
     told: u64,
     key: Option<(KeyId, String)>,
 }
 
 impl EventFollow {
-    /// The event after which another listener would go on.
+    /// The event after which another follower would continue.
     #[must_use]
     pub fn resume(&self) -> u64 {
         self.told
     }
 
-    /// What happened next, where that is known already.
+    /// The next event, where it is known already.
     pub fn waiting(&mut self) -> Option<EventUpdate> {
         let news = self.waiting.pop_front()?;
         self.told = match &news {
@@ -54,7 +53,7 @@ impl EventFollow {
         Some(news)
     }
 
-    /// What happened next, once it has.
+    /// The next event, once there is one.
     pub async fn next(&mut self) -> Result<EventUpdate> {
         if self.deaf {
             return std::future::pending().await;
@@ -84,7 +83,7 @@ impl EventFollow {
         }
     }
 
-    /// Whether the caller may still listen: its key may have been revoked meanwhile.
+    /// Whether the caller may still follow: its key may have been revoked meanwhile.
     pub async fn check(&self) -> Result<()> {
         let Some((id, owner)) = &self.key else { return Ok(()) };
         let keys = self.store.list_keys(Some(owner)).await?;
@@ -98,7 +97,7 @@ impl EventFollow {
     }
 }
 
-/// Keeps a query to what this caller may hear, and says whether that is nothing.
+/// Restricts a query to what this caller may see, and says whether that is nothing.
 fn deafen(caller: &Caller, query: &mut EventQuery) -> bool {
     if caller.scope == Scope::Admin {
         return false;
@@ -109,7 +108,7 @@ fn deafen(caller: &Caller, query: &mut EventQuery) -> bool {
 }
 
 impl Core {
-    /// Some of the events that the caller may hear, the oldest first.
+    /// A page of the events that the caller may see, the oldest first.
     pub async fn events(&self, caller: &Caller, mut query: EventQuery) -> Result<EventPage> {
         if !(1..=LARGEST_PAGE).contains(&query.limit) {
             return Err(Error::invalid("limit", format!("limit must be between 1 and {LARGEST_PAGE}")));
@@ -120,8 +119,8 @@ impl Core {
         Ok(self.store.events(&query).await?)
     }
 
-    /// The events that the caller may hear, as they come: with `from_now` those to come, else those after
-    /// the one that the query names.
+    /// The events that the caller may see, as they come: with `from_now` those to come, else those after the
+    /// one that the query names.
     pub async fn follow_events(
         &self,
         caller: &Caller,

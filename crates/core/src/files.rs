@@ -17,17 +17,17 @@ use std::sync::{
 /// The most entries of a folder that one answer lists.
 pub const FILES_PER_PAGE: usize = 10_000;
 
-/// A file on its way out. What was read is noted when it goes.
+/// A file that is being downloaded. The audit row is written when it is dropped.
 pub struct Download {
-    /// What is being read.
+    /// The file.
     pub entry: Entry,
     reader: FileReader,
     note: Outgoing,
-    /// Until it is read.
+    /// Held until the file is read.
     _container: Arc<dyn Container>,
 }
 
-/// Something on its way out, until it is gone: then it is told how much went.
+/// A stream to the caller; when it is dropped, the audit row says how much was sent.
 pub(crate) struct Outgoing {
     audited: Option<AuditedOperation>,
     sandbox: SandboxId,
@@ -41,7 +41,7 @@ impl Outgoing {
         Self { audited: Some(audited), sandbox, path: path.to_owned(), read: 0, failed: None }
     }
 
-    /// Counts what goes.
+    /// Counts what is sent.
     pub(crate) fn count<T: AsRef<[u8]>>(&mut self, piece: &Result<Option<T>>) {
         match piece {
             Ok(bytes) => self.read += bytes.as_ref().map_or(0, |b| b.as_ref().len() as u64),
@@ -103,7 +103,7 @@ impl Core {
         self.registry.files(id).await
     }
 
-    /// The container of a sandbox that runs.
+    /// The container of a running sandbox.
     pub(crate) async fn reach_running(
         &self,
         caller: &Caller,
@@ -125,7 +125,7 @@ impl Core {
         self.registry.files(audited.record()?.id).await
     }
 
-    /// What is in a folder, by name, after a name; and whether there is more.
+    /// The entries of a folder, by name, after a name; and whether there are more.
     pub async fn list_files(
         &self,
         caller: &Caller,
@@ -141,7 +141,7 @@ impl Core {
         self.reach(caller, id, &[path]).await?.guest().list_page(path, after, limit).await
     }
 
-    /// What a path stands for.
+    /// The metadata of a path.
     pub async fn stat(&self, caller: &Caller, id: SandboxId, path: &str, follow: bool) -> Result<Entry> {
         self.reach(caller, id, &[path]).await?.guest().stat(path, follow).await
     }

@@ -15,25 +15,25 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What a new key is to be.
+/// A request for a new key.
 #[derive(Debug, Clone)]
 pub struct NewKey {
     /// What its owner calls it.
     pub name: String,
-    /// Whose; without one, the maker's.
+    /// The owner; without one, the creator's.
     pub owner: Option<String>,
     /// What it may do.
     pub scope: Scope,
-    /// The name of its ceiling of limits; without one, standard or the maker's own, whichever is lower.
+    /// The name of its tier; without one, standard or the creator's own, whichever is lower.
     pub tier: Option<String>,
-    /// From when on it is worth nothing, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_at: Option<i64>,
 }
 
-/// A key that was just made, with its secret, which nobody can see again.
+/// A key that was just made, with its secret, which is never shown again.
 #[derive(Debug, Clone)]
 pub struct IssuedKey {
-    /// What is kept.
+    /// The stored key.
     pub key: ApiKey,
     /// What the client sends.
     pub secret: String,
@@ -41,7 +41,7 @@ pub struct IssuedKey {
 
 const PREFIX: &str = "atoll_";
 const SHOWN: usize = 12;
-/// Names the space in which owners' names become ids.
+/// The namespace in which owners' names become UUIDs.
 const OWNERS: Uuid = Uuid::from_u128(0x6b1f_2f60_9d0f_4a7c_8f52_0d9e_61a7_0001);
 
 /// The id of an owner, from its name: a UUID, as the published clients expect one. An id is its own.
@@ -53,10 +53,10 @@ pub fn owner_id(name: &str) -> String {
     Uuid::new_v5(&OWNERS, name.as_bytes()).hyphenated().to_string()
 }
 
-/// How long a key is believed without asking the store. A key that is revoked here is forgotten at once;
-/// this is for one that is revoked elsewhere.
+/// How long a key is cached without a lookup in the store. A key that this server revokes is forgotten at
+/// once; this bounds how long one revoked elsewhere is accepted.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// Keys that are known at a time.
+/// Keys that are cached.
 const MOST_KNOWN: usize = 1000;
 
 /// Keys that were used a moment ago.
@@ -66,7 +66,7 @@ pub(crate) struct Known(Mutex<Moment>);
 #[derive(Default)]
 struct Moment {
     keys: HashMap<KeyHash, (Instant, ApiKey)>,
-    /// How often all were forgotten: what was read before that is not kept after it.
+    /// How often the cache was cleared: what was read before that is not cached after it.
     forgotten: u64,
 }
 
@@ -75,7 +75,7 @@ impl Known {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The key, or what to keep it with once it was read.
+    /// The key, or the generation to cache it with once it was read.
     fn get(&self, hash: &KeyHash) -> Result<ApiKey, u64> {
         let moment = self.moment();
         let known = moment
@@ -143,7 +143,7 @@ fn assemble(new: &NewKey, tier: Tier, owner_name: &str, secret: &str) -> ApiKey 
     }
 }
 
-/// The tier of a new key: nobody makes one of a higher tier than its own.
+/// The tier of a new key: a caller cannot make one of a higher tier than its own.
 fn tier_of(caller: &Caller, asked: Option<&str>) -> Result<Tier> {
     let own = caller.tier.unwrap_or(Tier::Unrestricted);
     let Some(asked) = asked else { return Ok(own.min(Tier::Standard)) };
@@ -159,7 +159,8 @@ fn tier_of(caller: &Caller, asked: Option<&str>) -> Result<Tier> {
         .fact("tier", own.as_str()))
 }
 
-/// When a new key expires: with its maker's key, unless it says earlier. A key never makes one that outlives it.
+/// When a new key expires: with its creator's key, unless it says earlier. A key never makes one that
+/// outlives it.
 fn expiry_of(caller: &Caller, asked: Option<Millis>) -> Result<Option<Millis>> {
     let Some(at) = asked else { return Ok(caller.expires_at) };
     if at <= now_ms() {
@@ -173,8 +174,8 @@ fn expiry_of(caller: &Caller, asked: Option<Millis>) -> Result<Option<Millis>> {
     Err(caller.expires_at.into_iter().fold(refused, |refused, own| refused.fact("allowed_until", own)))
 }
 
-/// Makes an admin key where no server runs: of the owner and with the rights of the first key. Its making lies
-/// between two rows of the audit trail like every other.
+/// Makes an admin key where no server runs: for the owner and with the rights of the first key. It is audited
+/// with two rows like every other operation.
 pub async fn recover_admin(store: &dyn Store, ledger: &Ledger) -> Result<IssuedKey> {
     let (key, secret) = admin_key("recovered key", None);
     let begin = Begin {
@@ -208,7 +209,7 @@ fn admin_key(name: &str, secret: Option<String>) -> (ApiKey, String) {
 }
 
 impl Core {
-    /// Who sends this key.
+    /// The caller that sends this key.
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
         let refused =
             || Error::new(ErrorCode::PermissionDenied, "the key is not known, has expired or was revoked");
@@ -276,14 +277,15 @@ impl Core {
         Ok(first.then_some(IssuedKey { key, secret }))
     }
 
-    /// The keys that the caller may see: its owner's, or everybody's, and none that is above its own.
+    /// The keys that the caller may see: its owner's, or all owners' for an admin, and none that is above its
+    /// own.
     pub async fn list_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>> {
         let owner = (caller.scope != Scope::Admin).then_some(caller.owner.as_str());
         let keys = self.store.list_keys(owner).await?;
         Ok(keys.into_iter().filter(|key| caller.covers(key)).collect())
     }
 
-    /// Makes a key worthless, unless it is above the caller's own or the last admin's.
+    /// Revokes a key, unless it is above the caller's own or the last admin's.
     pub async fn revoke_key(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
         let audited =
             self.audited(caller, OperationSpec::new(Operation::KeyRevoke).with(id.to_string())).await?;

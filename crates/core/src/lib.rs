@@ -1,9 +1,9 @@
-//! The control plane. Fronts parse what they are asked into these operations and render what comes
-//! back; nothing here knows HTTP, and nothing here names a concrete provider or store.
+//! The control plane. Fronts parse their requests into these operations and render the results; nothing here
+//! knows HTTP, and nothing here names a concrete provider or store.
 //!
-//! Each sandbox has one task that owns its state ([`actor`]): whatever changes it goes through that
-//! task's queue, so two callers can never start, stop or destroy at the same time. Commands and files
-//! only ask it for the container and then work beside it.
+//! Each sandbox has one task that owns its state ([`actor`]): every change goes through that task's queue, so
+//! two callers can never start, stop or destroy at the same time. Commands and file requests only get the
+//! container from it and then work beside it.
 
 mod actor;
 mod admin;
@@ -116,14 +116,14 @@ pub struct Core {
     activity_tracker: Arc<lifecycle::ActivityTracker>,
     managers: Arc<kernels::KernelManagers>,
     cell_tasks: Arc<kernels::CellTasks>,
-    /// When this server began.
+    /// When this server started.
     began: i64,
 }
 
-/// When somebody looked whether all is well, and what was found.
+/// When the health was last checked, and the result.
 type Health = (Instant, Result<()>);
 
-/// How long an answer about the server's health holds.
+/// How long a result of the health check is cached.
 const HEALTH_KEPT: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -197,8 +197,8 @@ impl Core {
         }
     }
 
-    /// Whether the parts that everything needs answer, as of a moment ago: anybody may ask this, and the
-    /// launcher is not to pay for each.
+    /// Whether the store and the provider answer, cached for a moment: any client may ask this, and the
+    /// launcher must not be called for each.
     pub async fn ready(&self) -> Result<()> {
         let mut last = self.health.lock().await;
         match &*last {

@@ -1,4 +1,4 @@
-//! Looking at many sandboxes, and at what happened in one.
+//! Listing sandboxes, and the activities of one.
 
 use crate::{Caller, Core};
 use atoll_store::{ActivityEntry, ListQuery, Page, SandboxId, Scope};
@@ -8,7 +8,7 @@ use atoll_types::{Error, Result};
 const LARGEST_PAGE: u32 = 200;
 
 impl Core {
-    /// Some of the sandboxes that the caller may see.
+    /// A page of the sandboxes that the caller may see.
     pub async fn list(&self, caller: &Caller, mut query: ListQuery) -> Result<Page> {
         if !(1..=LARGEST_PAGE).contains(&query.limit) {
             return Err(Error::invalid(
@@ -17,7 +17,7 @@ impl Core {
             ));
         }
         if caller.scope != Scope::Admin {
-            // Somebody else's are as if they were not there.
+            // Another owner's sandboxes are as if they did not exist.
             if query.owner.as_ref().is_some_and(|owner| *owner != caller.owner) {
                 return Ok(Page::default());
             }
@@ -26,7 +26,7 @@ impl Core {
         Ok(self.store.list_sandboxes(&query).await?)
     }
 
-    /// What happened in a sandbox, the latest first.
+    /// The activities of a sandbox, the latest first.
     pub async fn activities(&self, caller: &Caller, id: SandboxId, limit: u32) -> Result<Vec<ActivityEntry>> {
         if !(1..=LARGEST_PAGE).contains(&limit) {
             return Err(Error::invalid("limit", format!("limit must be between 1 and {LARGEST_PAGE}")));
@@ -37,7 +37,7 @@ impl Core {
 }
 
 impl Core {
-    /// How many sandboxes there are of each status, for the operator's figures.
+    /// How many sandboxes there are of each status, for the metrics.
     pub async fn status_counts(&self) -> Result<std::collections::BTreeMap<atoll_store::Status, u64>> {
         let query = ListQuery { limit: 1, ..ListQuery::default() };
         Ok(self.store.list_sandboxes(&query).await?.status_counts)

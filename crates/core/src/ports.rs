@@ -1,5 +1,5 @@
-//! Servers that run inside a sandbox, reached from outside. What they are sent and what they answer is
-//! for a front; here is who may, and the way there.
+//! Ports of servers that run inside a sandbox. The bytes are for a front; here is which caller may connect,
+//! and the connection.
 
 use crate::{Caller, Core, operation::OperationSpec};
 use atoll_provider::{Container, PortStream, Ports};
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A port of a running sandbox, for somebody who may use it.
+/// A port of a running sandbox, for a caller that may use it.
 #[derive(Clone)]
 pub struct Port {
     container: Arc<dyn Container>,
@@ -25,7 +25,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Names the port for as long as the sandbox's container lives; a resumed sandbox has another.
+    /// Identifies the port for as long as the sandbox's container lives; a resumed sandbox has another.
     #[must_use]
     pub fn key(&self) -> (ContainerId, u16) {
         (self.container.id(), self.number)
@@ -35,13 +35,13 @@ impl Port {
         power(&*self.container)
     }
 
-    /// A new connection. It is work for as long as it is there.
+    /// A new connection. The sandbox is active while it is open.
     pub async fn connect(&self) -> Result<PortStream> {
         let stream = self.power()?.connect(self.number).await?;
         Ok(Box::pin(Held { stream, _container: Arc::clone(&self.container) }))
     }
 
-    /// Comes about when the sandbox's container goes; connections are to be let go of then.
+    /// Completes when the sandbox's container ends; the caller must then close its connections.
     pub fn closed(&self) -> Result<BoxFuture<'static, ()>> {
         Ok(self.power()?.closed())
     }
@@ -96,15 +96,15 @@ fn power(container: &dyn Container) -> Result<&dyn Ports> {
 }
 
 impl Core {
-    /// A port, for its owner. Whoever may only look may not: a request can change what is inside.
+    /// A port, for its owner. A caller that may only read may not: a request can change what is inside.
     pub async fn port(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<Port> {
         caller.must_write()?;
         let record = self.visible(caller, id).await?;
         self.open(record, number).await
     }
 
-    /// A connection to a port that somebody takes over. Requests to a preview are too many to be told one
-    /// by one; this is.
+    /// A connection to a port that the caller takes over. Requests to a preview are too many to audit one by
+    /// one; this is audited.
     pub async fn forward(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<(Port, PortStream)> {
         let audited =
             self.audited(caller, OperationSpec::to(Operation::PortForward, id).and("port", number)).await?;
@@ -117,7 +117,7 @@ impl Core {
         audited.done(result).await
     }
 
-    /// A port, for whoever has a token for it; and when that ends, in seconds since 1970.
+    /// A port, for the bearer of a token for it; and when the token expires, in seconds since 1970.
     pub async fn port_by_token(&self, token: &str, id: SandboxId, number: u16) -> Result<(Port, u64)> {
         let end = self.check_preview(token, id, number)?;
         let missing = || Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()));

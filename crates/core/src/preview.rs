@@ -1,12 +1,12 @@
-//! Tokens that open a sandbox's port to whoever has them, for a while. Nothing is kept of them: a token
-//! is what it allows, signed. It is worth nothing once its time or its sandbox is over.
+//! Bearer tokens that open a sandbox's port for a while. The server stores none of them: a token consists of
+//! what it allows, signed. It is void once it expires or its sandbox is destroyed.
 
 use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, MacKey, Operation, Result, time::now_s};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// How long a token is worth something where nothing is said, and at most.
+/// The default and the longest validity of a token.
 const USUAL_SECONDS: u32 = 3600;
 const LONGEST_SECONDS: u32 = 7 * 24 * 3600;
 
@@ -22,7 +22,7 @@ const PURPOSE: &[u8] = b"atoll preview tokens, version 1";
 pub struct PreviewToken {
     /// What the client sends.
     pub token: String,
-    /// From when on it is worth nothing, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_at: i64,
 }
 
@@ -48,7 +48,7 @@ impl PreviewKey {
     fn check(&self, token: &str, sandbox: SandboxId, port: u16, now: u64) -> Option<u64> {
         let token = URL_SAFE_NO_PAD.decode(token).ok().filter(|t| t.len() == CLAIMS + SIGNATURE)?;
         let (claims, signature) = token.split_at(CLAIMS);
-        // In constant time, and before anything of it is believed.
+        // In constant time, and before any field is read.
         self.0.verify(&[sandbox.uuid().as_bytes(), claims], signature).then_some(())?;
         let (version, rest) = claims.split_first()?;
         let (allowed, end) = rest.split_first_chunk::<2>()?;

@@ -1,5 +1,5 @@
-//! What a start does: it compares what is recorded with what lives, and closes the difference. It takes
-//! no input, so the way back from a crash is the way of every day.
+//! What the server does at its start: it compares the records with the live containers, and closes the
+//! difference. It takes no input, so a start after a crash is the same as any other.
 
 use crate::{
     Core,
@@ -12,13 +12,13 @@ use atoll_types::{ContainerId, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::collections::{HashMap, HashSet};
 
-/// Sandboxes whose gates are asked for together after a start.
+/// Sandboxes whose egress sockets are fetched together after a start.
 const AT_ONCE: usize = 64;
 
 impl Core {
-    /// Compares records with containers: what lives is kept, what died is written down, and what has neither a
-    /// record nor a process that holds it (`atoll run` does) is destroyed. The gates of what lives are served again, and its commands watched. Returns how many sandboxes
-    /// live.
+    /// Compares records with containers: live ones are kept, deaths are recorded, and a container with
+    /// neither a record nor a process that holds it (`atoll run` does) is destroyed. Egress of live sandboxes
+    /// is served again, and their commands are watched. Returns how many sandboxes live.
     pub async fn reconcile(&self) -> Result<usize> {
         self.live_settings.load(&*self.store).await?;
         let listed = self.provider.list().await?.into_iter().filter(|listed| !listed.held);
@@ -33,7 +33,7 @@ impl Core {
                 continue;
             }
             let state = record.container.and_then(|id| world.remove(&id));
-            // A claim that was cut off has set some of what it should, and nobody knows which.
+            // A claim that was cut off has applied some of its settings, and the server cannot know which.
             let claimed = record.container.is_some_and(|id| of_pool.contains(&id));
             let state = state.filter(|_| !(claimed && record.status == Status::Provisioning));
             match state {
@@ -45,7 +45,7 @@ impl Core {
         }
         for orphan in world.into_keys() {
             if !of_pool.contains(&orphan) {
-                tracing::warn!(container = %orphan, "destroying a container that nobody owns");
+                tracing::warn!(container = %orphan, "destroying a container without an owner");
             }
             self.provider.destroy(orphan).await?;
         }
@@ -57,7 +57,7 @@ impl Core {
         Ok(count)
     }
 
-    /// Goes on with an end that a former server began. Where that fails the lifecycle tries again.
+    /// Finishes a destruction that a former server began. Where that fails the lifecycle tries again.
     async fn go_on_destroying(&self, record: &SandboxRecord) {
         let step = Step {
             to: StepTarget::Destroyed,
@@ -70,8 +70,8 @@ impl Core {
         }
     }
 
-    /// Frees what an earlier server kept ready: it is not known what that server did to it last, and what
-    /// is made anew is made of what there is now. What a sandbox has is the sandbox's.
+    /// Destroys the containers that an earlier server kept ready: their state is not known, and new ones use
+    /// the present images. Those that a record names belong to the sandbox.
     async fn clear_pool(&self, pooled: &[Remembered]) -> Result<()> {
         if pooled.is_empty() {
             return Ok(());
@@ -85,8 +85,8 @@ impl Core {
         memory::clear(&*self.store).await
     }
 
-    /// Serves the gates of what lives. Whatever is inside answers when it likes, so nobody waits for it. Those of
-    /// what is paused are served by whoever waits to watch its commands again.
+    /// Serves egress of live sandboxes. PID 1 may be slow to answer, so the start does not wait for it. A
+    /// paused sandbox is served by the task that waits to watch its commands again.
     fn serve_again(&self, sandboxes: Vec<SandboxId>) {
         let core = self.clone();
         tokio::spawn(async move {
@@ -106,7 +106,7 @@ impl Core {
         let (status, reason) = match (record.status, state) {
             (Status::Ready, Some(State::Running)) => return Ok(()),
             (Status::Paused, Some(State::Paused)) => return Ok(()),
-            // Cut off between the one and its record.
+            // Cut off between pausing or resuming and the record.
             (_, Some(State::Paused)) => {
                 (Status::Paused, Some("the server ended while it was being paused".to_owned()))
             }

@@ -1,6 +1,6 @@
-//! Getting a container for a sandbox: the caller's tier, its owner's plan and the machine are asked here,
-//! in this order, before the sandbox's actor starts anything. Waiting happens here and never at an actor, so a
-//! caller that goes away leaves its place, and a sandbox can be stopped while somebody waits to start it.
+//! Getting a container for a sandbox: the caller's tier, its owner's plan and the machine are checked here,
+//! in this order, before the sandbox's actor starts anything. Requests wait here and never in an actor, so a
+//! caller that disconnects leaves the queue, and a sandbox can be stopped while a request waits to start it.
 
 use crate::{
     Caller, Core, Created,
@@ -14,13 +14,13 @@ use atoll_types::{Error, ErrorCode, Limits, Result};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// How often a start is tried again whose limits were changed meanwhile.
+/// How often a start is retried whose limits were changed meanwhile.
 const TRIES: usize = 5;
 
-/// What became of a wish for a new sandbox.
+/// The result of a request for a new sandbox.
 enum CreateOutcome {
     New(Box<SandboxRecord>),
-    /// Somebody else made it.
+    /// Another request made it.
     Existing(SandboxId),
 }
 
@@ -38,7 +38,7 @@ impl Core {
                 drop(turn);
                 return self.start_existing(caller, there.id).await;
             }
-            // Its end was begun and failed: it has to be over before there can be another.
+            // Its destruction was begun and failed: it has to be finished before there can be another.
             self.registry.destroy(there.id).await?;
         }
         let quota = self.quota(caller, &new.owner, &new.owner_name);
@@ -47,7 +47,7 @@ impl Core {
         if warm.is_none() {
             reservation.wait(need, deadline).await?;
         }
-        // From here on it is carried to its end, whether the caller waits for it or not.
+        // From here on it completes, whether the caller waits for it or not.
         let core = self.clone();
         let made = tokio::spawn(async move {
             let made = core.make(new, reservation, warm).await;
@@ -73,7 +73,8 @@ impl Core {
             (new.container, new.volume) = (Some(warm.id()), warm.volume());
         }
         let (limits, environment) = (new.limits, self.vault.open(&id.to_string(), &new.environment));
-        // The two at once. A container without a record is the pool's still, which ends what it does not know.
+        // Concurrently. A container without a record is still the pool's, which destroys it when it is
+        // dropped.
         let handed = async {
             match &warm {
                 Some(warm) => self.hand_over(warm, limits, environment?).await,
@@ -98,7 +99,7 @@ impl Core {
         }
     }
 
-    /// Sets live what was not known when a container of the pool was made.
+    /// Applies the settings that were not known when a container of the pool was made.
     async fn hand_over(
         &self,
         warm: &PooledContainer,
@@ -118,7 +119,7 @@ impl Core {
         Ok(Created { record, new: false, stderr: String::new() })
     }
 
-    /// Of those that create with one session key, one at a time: the others find its sandbox.
+    /// Creates with one session key run one at a time: the others find the sandbox of the first.
     async fn session_turn(&self, new: &NewSandbox, need: &Need, deadline: Instant) -> Result<Option<Turn>> {
         let Some(key) = &new.session_key else { return Ok(None) };
         let began = Instant::now();
@@ -139,7 +140,7 @@ impl Core {
         Ok(self.store.list_sandboxes(&query).await?.items.pop())
     }
 
-    /// Sees that a sandbox runs. Where it only stands still it goes on, and is told by what.
+    /// Makes a sandbox run. A paused one is resumed, and the event names the reason.
     pub(crate) async fn start(
         &self,
         caller: &Caller,
@@ -155,7 +156,7 @@ impl Core {
         let late = || self.admission.no_turn(&Need::of(&record.limits), began);
         let _turn = self.turns.take(&id.to_string(), deadline, late).await?;
         for _ in 0..TRIES {
-            // Whoever had the turn before may have started it.
+            // The request that had the turn before may have started it.
             let record = match self.registry.run(id, by, None).await? {
                 RunOutcome::Runs(record) => return Ok(*record),
                 RunOutcome::NeedsReservation(record) => record,
@@ -171,13 +172,13 @@ impl Core {
         Err(Error::new(ErrorCode::Conflict, "the sandbox's limits are being changed; ask again"))
     }
 
-    /// Enters everything that is recorded, so that what is counted is what there is.
+    /// Enters all recorded sandboxes into the capacity ledger.
     pub(crate) async fn fill_admission(&self) -> Result<()> {
         let all = ListQuery { limit: u32::MAX, ..ListQuery::default() };
         for record in self.store.list_sandboxes(&all).await?.items {
             self.admission.adopt(&record);
         }
-        // A later pass finds out what cannot be asked now.
+        // A later pass reads the disk where that fails now.
         let _ = self.look_at_disk(&mut false).await;
         Ok(())
     }

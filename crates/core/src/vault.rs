@@ -1,6 +1,6 @@
-//! Encryption of what must not lie in the database in plain: the environments of sandboxes, and answers that are
-//! kept for a repetition. And the keys
-//! that tokens are signed with, which are derived from the same secret.
+//! Encryption of what must not be in the database in plain text: the environments of sandboxes, and stored
+//! responses of idempotent requests. And the keys that tokens are signed with, which are derived from the
+//! same secret.
 
 use crate::preview::PreviewKey;
 use atoll_store::Sealed;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NONCE: usize = 12;
 const EGRESS: &[u8] = b"atoll egress tokens, version 1";
 
-/// What a sandbox's commands start with, and which of it no record may show.
+/// The environment of a sandbox's commands, and which variables are secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
     /// By name.
@@ -26,14 +26,14 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Plain variables and secret ones, which come first where both have a name.
+    /// Plain variables and secret ones, which take precedence where both have a name.
     #[must_use]
     pub fn new(plain: BTreeMap<String, String>, secrets: BTreeMap<String, String>) -> Self {
         let secret = secrets.keys().cloned().collect();
         Self { variables: plain.into_iter().chain(secrets).collect(), secret }
     }
 
-    /// The values that no record may show.
+    /// The values that no audit row may show.
     pub(crate) fn secret_values(&self) -> impl Iterator<Item = String> {
         self.secret.iter().filter_map(|name| self.variables.get(name).cloned())
     }
@@ -60,12 +60,12 @@ impl Vault {
         Self { cipher, preview: PreviewKey::derive(key), egress: MacKey::new(key).derive(EGRESS) }
     }
 
-    /// What preview tokens are signed with.
+    /// The key that preview tokens are signed with.
     pub(crate) fn preview(&self) -> &PreviewKey {
         &self.preview
     }
 
-    /// What tokens for the proxy are signed with.
+    /// The key that tokens for the proxy are signed with.
     pub(crate) fn egress(&self) -> &[u8; 32] {
         &self.egress
     }

@@ -1,6 +1,5 @@
-//! A new sandbox in a container of the pool. Its record names the container from the beginning, so whatever
-//! goes wrong here is put right by an ordinary start, which ends that container and makes another one on
-//! the same volume.
+//! A new sandbox in a container of the pool. Its record names the container from the beginning, so after any
+//! failure here an ordinary start ends that container and makes another one on the same volume.
 
 use super::{PoolClaim, RunOutcome, SandboxActor};
 use crate::pool::PooledContainer;
@@ -9,13 +8,13 @@ use atoll_store::{ActivityKind, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Result, VolumeId};
 use std::sync::Arc;
 
-/// Whether something was refused because a container has the volume.
+/// Whether the provider refused because a container uses the volume.
 pub(super) fn is_taken(error: &Error) -> bool {
     error.code == ErrorCode::Conflict && error.field.as_deref() == Some("volume")
 }
 
 impl SandboxActor {
-    /// Sees that a new sandbox runs: in the container of the pool that its record names, or else in another.
+    /// Starts a new sandbox in the container of the pool that its record names, or else in another.
     pub(super) async fn claim(&mut self, claim: PoolClaim) -> Result<RunOutcome> {
         let PoolClaim { record, warm, handed, reservation } = claim;
         match self.take_over(&record, &warm, handed).await {
@@ -44,14 +43,14 @@ impl SandboxActor {
         handed?;
         let container = warm.container();
         let secrets = self.environment(record)?.secret_values().collect();
-        // Nobody has served its gate until now, so nothing got out.
+        // Its egress sockets were not served until now, so nothing got out.
         self.shared.egress_sessions.open(record, container, secrets, true).await?;
         (self.container, self.dying) = (Some(Arc::clone(container)), Some(warm.dying()));
         self.runs(record, ActivityKind::Start).await
     }
 
-    /// Makes a container. Where the disk has no room, what the pool holds of it goes first; where the volume
-    /// is taken, whoever has it.
+    /// Makes a container. Where the disk has no room, the pool's containers are destroyed first; where
+    /// another container uses the volume, that one is.
     pub(super) async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
         match self.shared.provider.create(spec.clone()).await {
             Err(error) if error.code == ErrorCode::DiskFull && self.shared.pool.make_room().await => {
@@ -65,8 +64,8 @@ impl SandboxActor {
         }
     }
 
-    /// Ends whatever container has a volume of this sandbox. Its record knows of none, so it was asked for by a
-    /// server that died, or whose launcher did, and made after that was given up.
+    /// Ends any container that uses a volume of this sandbox. Its record names none, so a former server, or
+    /// one whose launcher died, asked for that container and gave up before it was made.
     pub(super) async fn free_volume(&self, volume: Option<VolumeId>) -> Result<()> {
         for listed in self.shared.provider.list().await? {
             if volume.is_some() && listed.volume == volume {

@@ -1,14 +1,14 @@
-//! The end of a container, and of a sandbox. The world goes first: a server that dies in between finds a
-//! record without a container, and closes that the next time. Of a sandbox that is to be destroyed the
-//! record says so before anything is: a sandbox without its files would be half of one, so whoever comes
-//! next goes on to the end.
+//! The end of a container, and of a sandbox. The container is destroyed before its record is changed: a
+//! server that dies in between finds a record without a container at its next start and closes it. A sandbox
+//! is recorded as being destroyed before anything of it is: without its files it is useless, so the next
+//! request or reconciler finishes the destruction.
 
 use super::{SandboxActor, claim::is_taken};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 
 impl SandboxActor {
-    /// Ends the container, whatever state it is in.
+    /// Ends the container, whatever its state.
     async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
         self.end_files().await?;
         self.detach();
@@ -39,7 +39,7 @@ impl SandboxActor {
         self.change(&record, change).await
     }
 
-    /// The record, unless its sandbox is on its way out.
+    /// The record, unless its sandbox is being destroyed.
     pub(super) async fn whole_record(&self) -> Result<SandboxRecord> {
         let record = self.record().await?;
         if record.destroyed_at.is_some() && record.status != Status::Destroyed {
@@ -77,7 +77,7 @@ impl SandboxActor {
             ..Change::default()
         };
         let record = self.change(&record, change).await?;
-        // Nobody keeps what an actor needs for those that are gone: there may be many.
+        // The actor of a destroyed sandbox ends and leaves no entry in the registry: there may be many.
         self.over = true;
         Ok(record)
     }

@@ -1,7 +1,7 @@
 //! Files of a sandbox that has no container. Its volume is reached through a container that is made for file
-//! requests alone: PID 1 and nothing else, no environment, and its egress sockets are not served. The record knows nothing
-//! of it: the status stays, and neither its plan nor its idle time is touched. It ends a few seconds after the last
-//! request, and before the sandbox is started, changed or destroyed.
+//! requests alone: PID 1 and nothing else, no environment, and its egress sockets are not served. It is not
+//! in the sandbox's record: the status stays, and neither the owner's plan nor the idle time is touched. It
+//! ends a few seconds after the last request, and before the sandbox is started, changed or destroyed.
 
 use super::{SandboxActor, claim::is_taken};
 use crate::lifecycle::{ActivityGuard, Quiet};
@@ -15,11 +15,11 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many there may be at a time, on the whole machine: no plan counts them.
+/// How many file containers the whole machine may have at a time: no plan counts them.
 const MOST: usize = 8;
-/// How long a request waits for one of these places.
+/// How long a request waits for one of these.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long one stays after the last request.
+/// How long one lives after the last request.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
 /// The file containers of all sandboxes.
@@ -35,7 +35,7 @@ impl Default for FileContainers {
 }
 
 impl FileContainers {
-    /// A place, as soon as there is one.
+    /// A permit for one more, as soon as there is one.
     pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit> {
         let late = || {
             let message = "files of too many stopped sandboxes are in use; ask again, or resume this one";
@@ -49,13 +49,13 @@ impl FileContainers {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every one that there is.
+    /// The ids of all of them.
     pub(super) fn all(&self) -> Vec<ContainerId> {
         self.made().iter().copied().collect()
     }
 }
 
-/// One sandbox's.
+/// The file container of one sandbox.
 pub(super) struct FileContainer {
     container: Arc<dyn Container>,
     _place: OwnedSemaphorePermit,
@@ -100,11 +100,11 @@ impl SandboxActor {
         made
     }
 
-    /// Ends it, if there is one. File requests that are under way fail.
+    /// Ends the file container, if there is one. File requests that are under way fail.
     pub(super) async fn end_files(&mut self) -> Result<()> {
         let Some(FileContainer { container, _place }) = self.files.take() else { return Ok(()) };
         let ended = self.shared.provider.destroy(container.id()).await;
-        // One that could not be ended is an orphan from now on.
+        // One that could not be ended is an orphan from now on, which the reconciler removes.
         self.shared.file_containers.made().remove(&container.id());
         ended
     }

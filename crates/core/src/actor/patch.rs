@@ -1,5 +1,5 @@
-//! Changing a sandbox: what it may use, what its commands start with, what it is found by, and what it may
-//! reach. What is asked was checked before.
+//! Changing a sandbox: its limits, the environment of its commands, its name and labels, and its egress
+//! policy. The request was validated before.
 
 use super::SandboxActor;
 use crate::runtime_settings::Quota;
@@ -8,17 +8,17 @@ use atoll_store::{Change, SandboxRecord, Sealed, Status};
 use atoll_types::{Error, ErrorCode, Limits, Result};
 use std::collections::BTreeMap;
 
-/// A change that was checked already.
+/// A validated change.
 pub(crate) struct Patch {
-    /// Whether it may be made only while nothing runs.
+    /// Whether the change is allowed only while nothing runs.
     pub(crate) at_rest_only: bool,
     pub(crate) limits: Option<Limits>,
-    /// The plan of its owner, where the caller is bound by it.
+    /// The plan of the sandbox's owner, where the caller is bound by it.
     pub(crate) quota: Option<Quota>,
     pub(crate) environment: Option<Sealed>,
     pub(crate) labels: Option<BTreeMap<String, String>>,
     pub(crate) idle_timeout_seconds: Option<u32>,
-    /// What it may reach.
+    /// The egress policy.
     pub(crate) egress: Option<Policy>,
 }
 
@@ -50,22 +50,22 @@ impl SandboxActor {
         let record = match self.change(&record, change).await {
             Ok(record) => record,
             Err(error) => {
-                // The next start sets what the record says, should this fail too.
+                // Should this fail too, the next start applies what the record says.
                 if disk.is_some() {
                     let _ = self.resize_disk(&record, record.limits.disk_bytes, None).await;
                 }
                 return Err(error);
             }
         };
-        // Only what is written down is obeyed: a server that dies in between knows it the next time.
+        // Recorded before it is obeyed: a server that dies in between applies it at its next start.
         if let Some(policy) = egress {
             self.shared.egress_sessions.change(self.id, &policy);
         }
         Ok(record)
     }
 
-    /// Gives the volume another limit, whether the sandbox runs or not: within its owner's plan, and never below
-    /// what it holds. One that is paused stays so.
+    /// Gives the volume another limit, whether the sandbox runs or not: within its owner's plan, and never
+    /// below what it holds. A paused sandbox stays paused.
     async fn resize_disk(&mut self, record: &SandboxRecord, bytes: u64, quota: Option<&Quota>) -> Result<()> {
         self.shared.admission.resize_disk(self.id, bytes, quota)?;
         let limits = Limits { disk_bytes: bytes, ..record.limits };
@@ -74,7 +74,7 @@ impl SandboxActor {
             _ => self.resize_volume(record, bytes).await,
         };
         resized.map_err(|error| {
-            // What was there before had been allowed, so nothing refuses it.
+            // The former limit was allowed before, so it cannot be refused.
             let _ = self.shared.admission.resize_disk(self.id, record.limits.disk_bytes, None);
             match error.code {
                 ErrorCode::DiskFull => no_disk(error, bytes),
@@ -92,7 +92,7 @@ impl SandboxActor {
     }
 }
 
-/// The machine's disk is full, and not one that the caller has filled.
+/// The error where the machine's disk is full, rather than the sandbox's own.
 pub(super) fn no_disk(error: Error, asked: u64) -> Error {
     let error = Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..error };
     error.fact("resource", "disk_mb").fact("asked", asked >> 20)

@@ -1,8 +1,8 @@
-//! A sandbox that stands still. Everything that needs its container lets it go on first, and this is the
-//! one place that does; the reason goes with the change of status, and so into the event.
+//! Pausing and resuming. A request that needs the container of a paused sandbox resumes it first, and only
+//! here; the reason is recorded with the change of status, and so in the event.
 //!
-//! What the actor remembers is only what it last saw to. After a restart, or where an answer got lost, the
-//! provider is asked.
+//! The actor's own flag is only what it last did. After a restart, or where a reply was lost, it queries the
+//! provider.
 
 use super::SandboxActor;
 use crate::lifecycle::ActivityGuard;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 impl SandboxActor {
-    /// The container of a sandbox that runs. One that is paused goes on for this.
+    /// The container of a running sandbox. A paused one is resumed first.
     pub(super) async fn container(&mut self, by: &str) -> Result<Arc<dyn Container>> {
         let container = self.attached().await?;
         if self.paused {
@@ -22,13 +22,13 @@ impl SandboxActor {
         Ok(container)
     }
 
-    /// The same, for somebody who works with it: nothing finds it idle before that is over.
+    /// The same, with an activity guard: the sandbox is not idle while the guard lives.
     pub(super) async fn acquire(&mut self, by: &str) -> Result<(Arc<dyn Container>, ActivityGuard)> {
         let activity_guard = self.shared.activity_tracker.begin(self.id);
         Ok((self.container(by).await?, activity_guard))
     }
 
-    /// A handle on the container, with its gate served, and whether it stands still.
+    /// A handle on the container, with its egress sockets served, and whether it is paused.
     pub(super) async fn find_container(
         &mut self,
         record: &SandboxRecord,
@@ -37,7 +37,7 @@ impl SandboxActor {
         let container = self.shared.provider.attach(id).await?;
         self.paused = container.state().await? == State::Paused;
         let secrets = self.environment(record)?.secret_values().collect();
-        // Without its gate a sandbox still works; it only reaches nothing.
+        // Without egress a sandbox still works; it only reaches nothing.
         if let Err(error) = self.shared.egress_sessions.open(record, &container, secrets, false).await {
             tracing::error!(sandbox = %self.id, %error, "a sandbox's gate cannot be served");
         }
@@ -45,7 +45,7 @@ impl SandboxActor {
         Ok(container)
     }
 
-    /// Forgets the container. Who waits for it to go on waits in vain.
+    /// Forgets the container. Callers that wait for it to be resumed get an error.
     pub(super) fn detach(&mut self) {
         self.container = None;
         self.dying = None;
@@ -53,7 +53,7 @@ impl SandboxActor {
         self.asleep.clear();
     }
 
-    /// Answers when the sandbox is not paused, and does nothing about it.
+    /// Replies when the sandbox is not paused, without resuming it.
     pub(super) async fn awake(&mut self, reply: oneshot::Sender<Result<Arc<dyn Container>>>) {
         match self.attached().await {
             Ok(_) if self.paused => self.asleep.push(reply),
@@ -61,7 +61,7 @@ impl SandboxActor {
         }
     }
 
-    /// Lets the sandbox stand still.
+    /// Pauses the sandbox.
     pub(super) async fn pause(&mut self, reason: String) -> Result<SandboxRecord> {
         let record = self.whole_record().await?;
         match record.status {
@@ -77,7 +77,7 @@ impl SandboxActor {
         let lacking = || Error::new(ErrorCode::Unsupported, "sandboxes cannot be paused here");
         let power = container.pause().ok_or_else(lacking)?;
         if let Err(error) = power.pause().await {
-            // An answer that got lost may have been a good one.
+            // The reply may have been lost after the pause succeeded.
             match container.state().await {
                 Ok(State::Paused) => {}
                 Ok(_) => return Err(error),
@@ -98,7 +98,7 @@ impl SandboxActor {
         written
     }
 
-    /// Lets the sandbox go on.
+    /// Resumes the sandbox.
     async fn unpause(&mut self, container: &Arc<dyn Container>, reason: String) -> Result<()> {
         let lacking = || Error::internal("what is paused cannot be resumed");
         container.pause().ok_or_else(lacking)?.resume().await?;
@@ -108,7 +108,7 @@ impl SandboxActor {
         let change =
             Change { status: Some(status), last_activity_at: Some(now_ms()), activity, ..Change::default() };
         self.change(&record, change).await?;
-        // Not before: where the record could not be written, the next one who comes tries again.
+        // Only now: where the record could not be written, the next request tries again.
         self.paused = false;
         for waiting in self.asleep.drain(..) {
             let _ = waiting.send(Ok(Arc::clone(container)));

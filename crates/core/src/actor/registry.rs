@@ -1,4 +1,4 @@
-//! The asking side: where every sandbox's actor is found, and what can be asked of it.
+//! The callers' side: finds or starts the actor of a sandbox, and sends it requests.
 
 use super::{FileContainers, Patch, PoolClaim, RunOutcome, SandboxActor, SandboxRequest, Shared, Step};
 use crate::{
@@ -18,10 +18,10 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Questions that may wait at one actor.
+/// Requests that may wait in one actor's queue.
 const QUEUE: usize = 256;
 
-/// Every actor that is open.
+/// The actors that run.
 pub(crate) struct SandboxRegistry {
     shared: Arc<Shared>,
     open: Arc<Mutex<HashMap<SandboxId, mpsc::Sender<SandboxRequest>>>>,
@@ -51,14 +51,14 @@ impl SandboxRegistry {
         Self { shared, open: Arc::default() }
     }
 
-    /// The container, for a command or a file. Where the sandbox is paused it goes on first, and its owner
-    /// is told by what that came. Whoever holds it is at work.
+    /// The container, for a command or a file. A paused sandbox is resumed first, and the event names the
+    /// reason `by`. The sandbox counts as active while the handle is held.
     pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
         let (container, activity_guard) = self.acquire(id, by).await?;
         Ok(Arc::new(ActiveContainer::new(container, activity_guard)))
     }
 
-    /// The container for a file request. A sandbox that is stopped stays so.
+    /// The container for a file request. A stopped sandbox stays stopped.
     pub(crate) async fn files(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
         let (container, activity_guard) = match self.acquire(id, "a file operation").await {
             Err(error) if error.code == ErrorCode::NotRunning => {
@@ -70,12 +70,12 @@ impl SandboxRegistry {
         Ok(Arc::new(ActiveContainer::new(container, activity_guard)))
     }
 
-    /// The containers that were made for file requests alone.
+    /// The containers that exist for file requests alone.
     pub(crate) fn file_containers(&self) -> Vec<ContainerId> {
         self.shared.file_containers.all()
     }
 
-    /// The same, for what goes on when the work is done.
+    /// The same, with an activity guard that may outlive the container's handle.
     pub(crate) async fn acquire(
         &self,
         id: SandboxId,
@@ -84,7 +84,7 @@ impl SandboxRegistry {
         self.ask(id, |reply| SandboxRequest::Use { by, reply }).await
     }
 
-    /// The container, once it is not paused. Fails when it ends before that.
+    /// The container, once it is not paused. An error when it ends before that.
     pub(crate) async fn awake(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
         self.ask(id, SandboxRequest::Awake).await
     }
@@ -95,12 +95,13 @@ impl SandboxRegistry {
             .await
     }
 
-    /// Gives a sandbox that was just recorded with it a container of the pool, which was handed over or not.
+    /// Starts a sandbox that was just recorded with a container of the pool, whether the handover succeeded
+    /// or not.
     pub(crate) async fn claim(&self, claim: PoolClaim) -> Result<RunOutcome> {
         self.ask(claim.record.id, |reply| SandboxRequest::PoolClaim(Box::new(claim), reply)).await
     }
 
-    /// Sees that a sandbox runs, if it does already, only stands still, or there is a reservation for it.
+    /// Starts a sandbox that has a reservation, resumes a paused one, and accepts one that runs.
     pub(crate) async fn run(
         &self,
         id: SandboxId,
@@ -110,7 +111,7 @@ impl SandboxRegistry {
         self.ask(id, |reply| SandboxRequest::Run { new: false, by, reservation, reply }).await
     }
 
-    /// Lets a sandbox stand still.
+    /// Pauses a sandbox.
     pub(crate) async fn pause(&self, id: SandboxId, reason: String) -> Result<SandboxRecord> {
         self.ask(id, |reply| SandboxRequest::Pause { reason, reply }).await
     }
@@ -123,7 +124,7 @@ impl SandboxRegistry {
         self.ask(id, SandboxRequest::Destroy).await
     }
 
-    /// Does what a reconciler found to be due. A conflict when it is not any more.
+    /// Takes a step that a reconciler found due. A conflict when it no longer is.
     pub(crate) async fn step(&self, id: SandboxId, step: Step) -> Result<SandboxRecord> {
         self.ask(id, |reply| SandboxRequest::Step(step, reply)).await
     }
@@ -132,7 +133,7 @@ impl SandboxRegistry {
         self.ask(id, |reply| SandboxRequest::Patch(Box::new(patch), reply)).await
     }
 
-    /// Changes what a sandbox may reach, whether it runs or not.
+    /// Changes a sandbox's egress policy, whether it runs or not.
     pub(crate) async fn set_egress(&self, id: SandboxId, policy: Policy) -> Result<SandboxRecord> {
         let patch = Patch {
             at_rest_only: false,
@@ -153,7 +154,7 @@ impl SandboxRegistry {
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let mut question = question(reply);
-        // An actor may close between being found and being asked; then another is opened.
+        // An actor may end between the lookup and the send; then another is started.
         for _ in 0..100 {
             let actor = self.find(id);
             match actor.try_send(question) {
@@ -187,7 +188,7 @@ impl SandboxRegistry {
                 tokio::spawn(async move {
                     SandboxActor::new(shared, id).serve(receiver).await;
                     let mut open = all.lock().unwrap_or_else(PoisonError::into_inner);
-                    // Unless another was opened meanwhile.
+                    // Unless another was started meanwhile.
                     if open.get(&id).is_some_and(mpsc::Sender::is_closed) {
                         open.remove(&id);
                     }

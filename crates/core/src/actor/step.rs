@@ -1,5 +1,5 @@
-//! What a reconciler found to be due. It looked from outside; here, where nobody can come between, it is
-//! looked at once more whether it still is.
+//! Steps that a reconciler found due. It decided on a snapshot; the actor, which serialises all changes,
+//! checks once more that the step still is.
 
 use super::SandboxActor;
 use crate::lifecycle::Quiet;
@@ -7,7 +7,7 @@ use atoll_store::{Millis, SandboxRecord};
 use atoll_types::{Error, ErrorCode, Result};
 use std::time::Duration;
 
-/// Where a sandbox is to go.
+/// The status that a sandbox is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepTarget {
     Paused,
@@ -15,22 +15,22 @@ pub(crate) enum StepTarget {
     Destroyed,
 }
 
-/// What was seen of a sandbox that is idle.
+/// The observation that a sandbox is idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Idle {
     pub(crate) last_activity_at: Millis,
-    /// How long nothing must have been done, where this server knows.
+    /// How long it must have been idle, where this server knows.
     pub(crate) least: Duration,
 }
 
-/// What is due, and what must still be so.
+/// A step, and its preconditions.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) to: StepTarget,
     pub(crate) reason: String,
-    /// The record must be as it was seen; none: whatever became of it.
+    /// The record must have this revision; none: any.
     pub(crate) revision: Option<u64>,
-    /// Nothing must have been done in it.
+    /// The sandbox must still be idle.
     pub(crate) idle: Option<Idle>,
 }
 

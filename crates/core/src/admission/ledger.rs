@@ -1,6 +1,6 @@
-//! What there is: every sandbox that is not destroyed, whose it is, what its disk may hold, and what of the
-//! machine it holds while it has a container or is about to. All counts are sums over these entries and
-//! change with them, under one lock, so two who ask at once never both get the last place.
+//! Every sandbox that is not destroyed: its owner, its disk limit, and what it reserves of the machine while
+//! it has a container or is about to get one. All counts are sums over these entries and change with them,
+//! under one lock, so two concurrent requests never both get the last place.
 
 use super::{Need, queue::Queue};
 use crate::runtime_settings::Quota;
@@ -11,13 +11,13 @@ use std::collections::HashMap;
 struct Entry {
     owner: String,
     disk_bytes: u64,
-    /// It counts among those at a time.
+    /// It counts towards the owner's limit of concurrent sandboxes.
     live: bool,
-    /// What it holds of the machine.
+    /// What it reserves of the machine.
     reservation: Option<Need>,
 }
 
-/// What one owner has.
+/// The totals of one owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) sandboxes: u32,
@@ -29,14 +29,15 @@ pub(super) struct Tally {
 pub(super) struct CapacityLedger {
     entries: HashMap<SandboxId, Entry>,
     owners: HashMap<String, Tally>,
-    /// The sum of all reservations, those of the pool included.
+    /// The sum of all reservations, the pool's included.
     pub(super) used: Need,
     /// How many of them are the pool's.
     pub(super) pooled: u32,
     pub(super) queue: Queue,
 }
 
-/// After how long somebody with too many at a time may look again. When one of them ends nobody can tell.
+/// The `Retry-After` of an owner with too many concurrent sandboxes. The server cannot know when one of them
+/// ends.
 const LOOK_AGAIN: u32 = 5;
 
 fn over(code: ErrorCode, limit: &str, message: String, quota: &Quota) -> Error {
@@ -58,7 +59,7 @@ impl Tally {
         Self::may_hold(self.disk_bytes, disk_bytes, quota)
     }
 
-    /// Whether disks that hold up to so much may hold so much more.
+    /// Whether disks with this total limit may have so much more.
     fn may_hold(disk_bytes: u64, more: u64, quota: &Quota) -> Result<()> {
         let (asked, used) = (more >> 20, disk_bytes >> 20);
         if used.saturating_add(asked) > quota.disk_mb {
@@ -99,7 +100,7 @@ impl CapacityLedger {
         self.owners.get(owner).copied().unwrap_or_default()
     }
 
-    /// Enters one that is there already.
+    /// Enters a sandbox that exists already.
     pub(super) fn adopt(&mut self, id: SandboxId, owner: &str, disk_bytes: u64, reservation: Option<Need>) {
         if self.entries.contains_key(&id) {
             return;
@@ -111,7 +112,7 @@ impl CapacityLedger {
         }
     }
 
-    /// Enters a new one, if its owner may have it.
+    /// Enters a new one, if its owner's plan allows it.
     pub(super) fn place(
         &mut self,
         id: SandboxId,
@@ -129,7 +130,7 @@ impl CapacityLedger {
         Ok(())
     }
 
-    /// Counts one that was stopped among those at a time again, if its owner may have it.
+    /// Counts a stopped one as concurrent again, if its owner's plan allows it.
     pub(super) fn wake(
         &mut self,
         id: SandboxId,
@@ -148,17 +149,17 @@ impl CapacityLedger {
         Ok(())
     }
 
-    /// What the disk of one may hold.
+    /// The disk limit of one.
     pub(super) fn disk(&self, id: SandboxId) -> u64 {
         self.entries.get(&id).map_or(0, |entry| entry.disk_bytes)
     }
 
-    /// What all disks together may hold.
+    /// The sum of all disk limits.
     pub(super) fn disks(&self) -> u64 {
         self.owners.values().fold(0, |sum, tally| sum.saturating_add(tally.disk_bytes))
     }
 
-    /// Gives the disk of one another limit, if its owner may have that.
+    /// Changes the disk limit of one, if its owner's plan allows it.
     pub(super) fn resize_disk(
         &mut self,
         id: SandboxId,
@@ -195,7 +196,7 @@ impl CapacityLedger {
         tally.live = if live { tally.live + 1 } else { tally.live.saturating_sub(1) };
     }
 
-    /// Gives one what it needs of the machine.
+    /// Reserves what one needs of the machine.
     pub(super) fn sit(&mut self, id: SandboxId, need: Need) {
         self.rise(id);
         if let Some(entry) = self.entries.get_mut(&id) {
@@ -210,18 +211,18 @@ impl CapacityLedger {
         }
     }
 
-    /// What one holds of the machine.
+    /// What one reserves of the machine.
     pub(super) fn reservation(&self, id: SandboxId) -> Option<Need> {
         self.entries.get(&id).and_then(|entry| entry.reservation)
     }
 
-    /// It has no container any more.
+    /// Its container is gone.
     pub(super) fn stopped(&mut self, id: SandboxId) {
         self.rise(id);
         self.set_live(id, false);
     }
 
-    /// It is not there any more.
+    /// The sandbox is gone.
     pub(super) fn gone(&mut self, id: SandboxId) {
         self.stopped(id);
         let Some(Entry { owner, disk_bytes, .. }) = self.entries.remove(&id) else { return };

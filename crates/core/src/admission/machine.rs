@@ -1,5 +1,5 @@
-//! What the machine has, and what of it is free at the moment. Read from the kernel's own books; what
-//! cannot be read counts as little, so that nothing is promised that may not be there.
+//! What the machine has, and what of it is free at the moment, read from `/proc`. What cannot be read counts
+//! as little, so that admission promises nothing that may not be there.
 
 use super::Need;
 use crate::RuntimeSettings;
@@ -26,7 +26,7 @@ fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A line of the kernel's book of memory, in bytes.
+/// A line of `/proc/meminfo`, in bytes.
 fn memory(name: &str) -> Option<u64> {
     let ledger = fs::read_to_string("/proc/meminfo").ok()?;
     let line = ledger.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -69,7 +69,7 @@ impl Machine {
         Self { total, free: Arc::new(free) }
     }
 
-    /// What may be promised in all.
+    /// What may be reserved in all.
     pub(crate) fn capacity(&self, runtime_settings: &RuntimeSettings) -> Need {
         let times = |value: u64, ratio: f64| (value as f64 * ratio) as u64;
         Need {
@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// What must be free at the moment for one more to start: a twentieth of the memory, and of the process
+    /// What must be free for one more container to start: a twentieth of the memory, and of the process
     /// table.
     pub(crate) fn floor(&self) -> Need {
         Need {

@@ -1,11 +1,11 @@
-//! Admission: whoever wants a container for a sandbox asks here first. Two things are counted, in one book
-//! ([`ledger`]): what an owner may have by its plan, which is answered at once, and what the machine has,
-//! for which a request waits a while and in turn ([`queue`]).
+//! Admission: every request that needs a container reserves resources here first. Two things are counted in
+//! one capacity ledger ([`ledger`]): the quota of the owner's plan, which is checked at once, and the
+//! machine's capacity, for which a request waits a while and in turn ([`queue`]).
 //!
-//! This is the one place that reserves and frees. A [`Reservation`] is a reservation; dropped, it frees what it
-//! reserved, wherever the request ended. The sandbox's actor keeps it when its container has started and
-//! says [`Admission::stopped`] or [`Admission::gone`] when that ended. After a start of the server the
-//! book is filled from the records ([`Admission::adopt`]).
+//! Nothing else reserves or frees. A [`Reservation`] that is dropped frees what it reserved, wherever the
+//! request ended. The sandbox's actor keeps it once its container has started, and calls
+//! [`Admission::stopped`] or [`Admission::gone`] when that ended. When the server starts, the ledger is
+//! filled from the records ([`Admission::adopt`]).
 
 mod ledger;
 mod machine;
@@ -32,14 +32,15 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// How often somebody who waits looks whether the machine itself has room again, which nobody tells.
+/// How often a waiting request polls whether the machine itself has room again; the kernel sends no
+/// notification.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long the pool may take to give back what it holds.
+/// How long the pool may take to free what it reserves.
 const GIVEN_BACK: Duration = Duration::from_secs(5);
-/// After how long somebody may try again who has waited in vain.
+/// The `Retry-After` of a request that has waited in vain.
 const TRY_AGAIN: u32 = 5;
 
-/// Who may have a container. Cheap to clone.
+/// Decides which sandbox may have a container. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Admission(Arc<Inner>);
 
@@ -49,11 +50,11 @@ struct Inner {
     ledger: Mutex<CapacityLedger>,
     /// What all volumes together can hold; zero until it is known.
     disk_capacity: AtomicU64,
-    /// Somebody waits for what the pool holds.
+    /// A request waits for what the pool reserves.
     crowded: Notify,
 }
 
-/// Whether a sandbox in this state holds something of the machine.
+/// Whether a sandbox with this status reserves resources.
 fn holds(status: Status) -> bool {
     match status {
         Status::Provisioning | Status::Ready | Status::Paused => true,
@@ -66,7 +67,8 @@ impl Inner {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets in who may go in now. Where somebody has to wait, what the pool holds is asked back.
+    /// Grants the requests that fit now. Where one has to wait, the pool is notified to free what it
+    /// reserves.
     fn grant(&self, ledger: &mut CapacityLedger) {
         self.let_in(ledger);
         if !ledger.queue.is_empty() && ledger.pooled > 0 {
@@ -79,7 +81,7 @@ impl Inner {
             return;
         }
         let capacity = self.machine.capacity(&self.live_settings.now());
-        // One look for all: what starts now shows later.
+        // Sampled once for all: the usage of what starts now shows only later.
         if self.machine.floor().beyond(&self.machine.free()).is_some() {
             return;
         }
@@ -121,7 +123,8 @@ impl Inner {
     fn full(&self, need: &Need, waited: Duration) -> Error {
         let (capacity, used) = (self.machine.capacity(&self.live_settings.now()), self.ledger().used);
         let free = capacity.minus(&used).least(&self.machine.free().minus(&self.machine.floor()));
-        // Somebody else may have been first; then what there was least of for this one is named.
+        // Another request may have been first; then the resource of which there was least for this one is
+        // named.
         let short = need.beyond(&free).unwrap_or(Resource::Memory);
         let (asked, left) = (need.figure(short), free.figure(short));
         let field = short.field();
@@ -149,18 +152,18 @@ impl Admission {
         self.0.disk_capacity.store(bytes, Ordering::Relaxed);
     }
 
-    /// Until when a request that comes now waits.
+    /// Until when a request that arrives now waits.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + Duration::from_secs(self.0.live_settings.now().admission_wait_seconds.into())
     }
 
-    /// Enters what is recorded; what is known already stays.
+    /// Enters a recorded sandbox; one that is known already stays as it is.
     pub(crate) fn adopt(&self, record: &SandboxRecord) {
         let reservation = holds(record.status).then(|| Need::of(&record.limits));
         self.0.ledger().adopt(record.id, &record.owner, record.limits.disk_bytes, reservation);
     }
 
-    /// A place for a new sandbox, if its owner may have one.
+    /// A reservation for a new sandbox, if its owner's plan allows it.
     pub(crate) fn place(
         &self,
         id: SandboxId,
@@ -175,16 +178,16 @@ impl Admission {
         Ok(self.reservation(id, owner, true))
     }
 
-    /// A place for a sandbox that has no container, if its owner may have one more at a time.
+    /// A reservation for a sandbox without a container, if its owner's plan allows one more at a time.
     pub(crate) fn wake(&self, record: &SandboxRecord, quota: Option<&Quota>) -> Result<Reservation> {
         self.0.ledger().wake(record.id, &record.owner, record.limits.disk_bytes, quota)?;
         Ok(self.reservation(record.id, &record.owner, false))
     }
 
-    /// Counts the disk of a sandbox with another limit, if its owner may have that.
+    /// Counts the disk of a sandbox with another limit, if its owner's plan allows it.
     pub(crate) fn resize_disk(&self, id: SandboxId, disk_bytes: u64, quota: Option<&Quota>) -> Result<()> {
         let mut ledger = self.0.ledger();
-        // Where there is no plan to ask it is what was there before.
+        // Without a plan to check, it restores the former limit.
         let more = disk_bytes.saturating_sub(ledger.disk(id));
         if more > 0 {
             self.0.may_promise(&ledger, more)?;
@@ -196,7 +199,7 @@ impl Admission {
         Reservation { admission: self.clone(), id, owner: owner.to_owned(), new, kept: false }
     }
 
-    /// It has no container any more, and waits with its volume.
+    /// The sandbox has no container any more, but keeps its volume.
     pub(crate) fn stopped(&self, id: SandboxId) {
         self.0.free(|ledger| ledger.stopped(id));
     }
@@ -206,18 +209,18 @@ impl Admission {
         self.0.free(|ledger| ledger.gone(id));
     }
 
-    /// The settings are others now.
+    /// The settings changed.
     pub(crate) fn look(&self) {
         self.0.free(|_| ());
     }
 
-    /// What a request hears whose turn did not come in time.
+    /// The error of a request whose turn did not come in time.
     pub(crate) fn no_turn(&self, need: &Need, since: Instant) -> Error {
         self.0.full(need, since.elapsed())
     }
 }
 
-/// A sandbox's reservation. Dropped, it is given back.
+/// The reservation of a sandbox. Dropped, it is freed.
 pub(crate) struct Reservation {
     admission: Admission,
     id: SandboxId,
@@ -226,7 +229,7 @@ pub(crate) struct Reservation {
     kept: bool,
 }
 
-/// Somebody's place in a line; dropped, it is free.
+/// A request's place in the queue; dropped, it leaves the queue.
 struct QueuePlace<'a> {
     reservation: &'a Reservation,
     ticket: u64,
@@ -235,7 +238,7 @@ struct QueuePlace<'a> {
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let Self { reservation, ticket } = self;
-        // Others may have waited for this one alone.
+        // Others may have waited only for this one.
         reservation.admission.0.free(|ledger| ledger.queue.leave(&reservation.owner, *ticket));
     }
 }
@@ -264,7 +267,8 @@ impl Reservation {
         let place = QueuePlace { reservation: self, ticket };
         loop {
             let now = Instant::now();
-            // What the pool holds is on its way back, whoever may not wait for others.
+            // The pool is freeing what it reserves, so even a request that may not wait for others waits for
+            // that.
             let end = if inner.ledger().pooled > 0 { deadline.max(began + GIVEN_BACK) } else { deadline };
             tokio::select! {
                 biased;
@@ -277,7 +281,7 @@ impl Reservation {
             }
             if Instant::now() >= end {
                 drop(place);
-                // Between the look and the leaving it may have been let in after all.
+                // It may have been granted between the timeout and leaving the queue.
                 return match told.try_recv() {
                     Ok(()) => Ok(()),
                     Err(_) => Err(inner.full(&need, began.elapsed())),
@@ -286,7 +290,7 @@ impl Reservation {
         }
     }
 
-    /// Whether it holds at least this.
+    /// Whether it reserves at least this.
     pub(crate) fn covers(&self, need: &Need) -> bool {
         self.admission
             .0
@@ -295,7 +299,7 @@ impl Reservation {
             .is_some_and(|reservation| need.beyond(&reservation).is_none())
     }
 
-    /// A container sits in it from now on.
+    /// A container uses it from now on.
     pub(crate) fn keep(mut self) {
         self.kept = true;
     }
@@ -311,7 +315,7 @@ impl Drop for Reservation {
     }
 }
 
-/// What does not fit even where nothing else runs.
+/// The error for what does not fit even on an empty machine.
 fn never(need: &Need, capacity: &Need, short: Resource) -> Error {
     let (field, asked, allowed) = (short.field(), need.figure(short), capacity.figure(short));
     let message = format!("{field} {asked} was asked for, and the machine gives at most {allowed}");

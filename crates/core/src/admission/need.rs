@@ -5,7 +5,7 @@ use atoll_types::Limits;
 /// Processes of Atoll's own that a container may have beside the user's.
 const OWN_PROCESSES: u64 = 16;
 
-/// What a sandbox needs of the machine, or what the machine has.
+/// The resources that a sandbox needs, or that the machine has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) cpu_millis: u64,
@@ -13,7 +13,7 @@ pub(crate) struct Need {
     pub(crate) processes: u64,
 }
 
-/// What can be short.
+/// A resource that can be short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resource {
     Memory,
@@ -51,7 +51,7 @@ impl Need {
         }
     }
 
-    /// What a person and a program read: megabytes, cores, processes.
+    /// The figure as errors show it: megabytes, cores, processes.
     pub(crate) fn figure(&self, resource: Resource) -> serde_json::Value {
         match resource {
             Resource::Memory => (self.memory_bytes >> 20).into(),
@@ -60,7 +60,7 @@ impl Need {
         }
     }
 
-    /// The first of which this has more than there is.
+    /// The first resource of which this needs more than there is.
     pub(crate) fn beyond(&self, there: &Self) -> Option<Resource> {
         Resource::ALL.into_iter().find(|resource| self.get(*resource) > there.get(*resource))
     }

@@ -1,12 +1,12 @@
-//! What containers of the pool hold of the machine. They count like any other and belong to nobody; they
-//! are made only where nobody waits, and are asked back as soon as somebody does. A claim moves what one
-//! holds to the sandbox under one lock, so between the two nobody else gets it.
+//! What containers of the pool reserve of the machine. They count like any other but have no owner; they are
+//! made only while no request waits, and are destroyed as soon as one does. A claim moves a container's
+//! reservation to the sandbox under one lock, so no other request can take it in between.
 //!
 //! A request that waits is granted what the pool gives back even after its own deadline, for 5 s at most.
 
 use super::{Admission, Need, Reservation};
 
-/// What one container of the pool holds. Dropped, it is free.
+/// The reservation of one container of the pool. Dropped, it is freed.
 pub(crate) struct PoolReservation {
     admission: Admission,
     /// None once it is a sandbox's.
@@ -14,7 +14,7 @@ pub(crate) struct PoolReservation {
 }
 
 impl Admission {
-    /// A place for one more in the pool, where there is room and nobody waits for it.
+    /// A reservation for one more in the pool, where there is room and no request waits for it.
     pub(crate) fn pool_seat(&self, need: Need) -> Option<PoolReservation> {
         let inner = &*self.0;
         let capacity = inner.machine.capacity(&inner.live_settings.now());
@@ -28,15 +28,15 @@ impl Admission {
         Some(PoolReservation { admission: self.clone(), need: Some(need) })
     }
 
-    /// Comes about when somebody waits for room while the pool holds some.
+    /// Completes when a request waits for room while the pool reserves some.
     pub(crate) async fn crowded(&self) {
         self.0.crowded.notified().await;
     }
 }
 
 impl Reservation {
-    /// Sits down in the place of a container of the pool, if what this one needs fits there and nobody has
-    /// waited for room before it.
+    /// Takes over the reservation of a container of the pool, if what this sandbox needs fits and no request
+    /// has waited for room before it.
     pub(crate) fn take_over(&self, pooled: &mut PoolReservation, need: Need) -> bool {
         let inner = &*self.admission.0;
         let capacity = inner.machine.capacity(&inner.live_settings.now());

@@ -1,18 +1,18 @@
-//! Who waits for room, and who is next. Owners take turns; of one owner, whoever came first. One that
-//! needs more than is free may be passed by others a few times, and is waited for after that: neither does
-//! it hold up small ones for long, nor do they hold it up for ever.
+//! The requests that wait for room, and which is next. Owners take turns; the requests of one owner are
+//! served in order of arrival. A request that needs more than is free may be passed by others a few times,
+//! and holds them up after that: neither does it block small requests for long, nor do they starve it.
 
 use super::Need;
 use atoll_store::SandboxId;
 use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 
-/// How often one that does not fit may be passed.
+/// How often a request that does not fit may be passed.
 const PASSES: u32 = 16;
-/// How many of one owner may wait.
+/// How many requests of one owner may wait.
 pub(super) const LONGEST_LINE: usize = 256;
 
-/// One that waits.
+/// A waiting request.
 pub(super) struct Waiter {
     pub(super) ticket: u64,
     pub(super) id: SandboxId,
@@ -21,17 +21,17 @@ pub(super) struct Waiter {
     passed: u32,
 }
 
-/// Who waits.
+/// The waiting requests.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// The owners that have somebody waiting, whoever is next first.
+    /// The owners with waiting requests, the next one first.
     turns: VecDeque<String>,
     lines: HashMap<String, VecDeque<Waiter>>,
     tickets: u64,
 }
 
 impl Queue {
-    /// Puts somebody at the end of its owner's line; none where that is too long.
+    /// Puts a request at the end of its owner's line; none where that is too long.
     pub(super) fn join(
         &mut self,
         owner: &str,
@@ -51,7 +51,7 @@ impl Queue {
         Some((self.tickets, told))
     }
 
-    /// Takes somebody out who does not want to wait any more.
+    /// Removes a request that no longer waits.
     pub(super) fn leave(&mut self, owner: &str, ticket: u64) {
         if let Some(line) = self.lines.get_mut(owner) {
             line.retain(|waiter| waiter.ticket != ticket);
@@ -63,7 +63,7 @@ impl Queue {
         self.turns.is_empty()
     }
 
-    /// Takes out who may go now, if anybody may. Its owner goes to the end.
+    /// Removes and returns the next request that fits, if any. Its owner goes to the end.
     pub(super) fn next(&mut self, fits: impl Fn(&Need) -> bool) -> Option<Waiter> {
         let mut found = None;
         for (at, owner) in self.turns.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Queue {
         waiter
     }
 
-    /// An owner of whom nobody waits has no turn.
+    /// An owner without waiting requests has no turn.
     fn tidy(&mut self, owner: &str) {
         if self.lines.get(owner).is_some_and(VecDeque::is_empty) {
             self.lines.remove(owner);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn join(queue: &mut Queue, owner: &str, memory: u64) -> u64 {
-        // The receiver is dropped: nobody listens here.
+        // The receiver is dropped: this test does not use it.
         queue.join(owner, SandboxId::random(), need(memory)).unwrap().0
     }
 

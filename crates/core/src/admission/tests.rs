@@ -195,7 +195,7 @@ async fn nothing_starts_while_the_machine_itself_has_no_memory_free() {
     while admission.0.ledger().queue.is_empty() {
         tokio::task::yield_now().await;
     }
-    // Nobody tells of this; it is looked for.
+    // There is no notification for this; the waiting request polls.
     free.store(u64::MAX, Ordering::Relaxed);
     waits.await.unwrap().unwrap();
 }
@@ -238,7 +238,8 @@ async fn what_the_pool_holds_moves_to_a_sandbox_without_a_gap_or_goes_first() {
     drop(reservation);
     assert_eq!(used(&admission), 0);
 
-    // Who does not fit beside the pool is let in when the pool has gone, however short it may wait.
+    // A request that does not fit beside the pool is granted when the pool has gone, however short its
+    // deadline.
     let pooled = admission.pool_seat(need(60)).unwrap();
     let gives_way = {
         let admission = admission.clone();
@@ -250,7 +251,7 @@ async fn what_the_pool_holds_moves_to_a_sandbox_without_a_gap_or_goes_first() {
     let large = seated(&admission, "ann", 90).await.unwrap();
     gives_way.await.unwrap();
     assert_eq!(used(&admission), 90);
-    // While somebody waits, nothing is made for the pool, and nobody passes by way of it.
+    // While a request waits, nothing is made for the pool, and a claim does not pass it.
     let mut pooled = admission.pool_seat(need(5)).unwrap();
     let waiting = admission.place(SandboxId::random(), "bob", 0, None).unwrap();
     let deadline = Instant::now() + Duration::from_secs(600);

@@ -1,5 +1,5 @@
-//! One at a time, by name: creates of one session key, and starts of one sandbox. Without this, two that
-//! want the same sandbox would both count, and one of them might be refused for the other.
+//! Mutual exclusion by name: creates with one session key, and starts of one sandbox. Without this, two
+//! requests for the same sandbox would both count, and one of them might be refused because of the other.
 
 use atoll_types::Result;
 use std::{
@@ -11,18 +11,18 @@ use tokio::{
     time::Instant,
 };
 
-/// Whose turn it is, by name.
+/// The locks, by name.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<HashMap<String, Weak<Turnstile<()>>>>);
 
-/// A turn; dropped, it is the next one's.
+/// A held lock; dropped, the next request gets it.
 pub(crate) struct Turn(#[allow(dead_code, reason = "held, not read")] OwnedMutexGuard<()>);
 
-/// Names remembered; beyond that, those that nobody uses are forgotten.
+/// Names remembered; beyond that, unused ones are forgotten.
 const MOST: usize = 1024;
 
 impl Turns {
-    /// Waits for a turn until the deadline; `late` says what is wrong then.
+    /// Waits for a turn until the deadline; `late` makes the error where that passes.
     pub(crate) async fn take(
         &self,
         name: &str,

@@ -1,6 +1,6 @@
-//! What one sandbox's proxy tells, on its way to the audit trail. Telling never waits: what is too much to
-//! be told one by one is added up and told as one, so neither memory nor the trail grows without bound,
-//! and nothing is lost silently.
+//! The decisions of one sandbox's proxy, on their way to the audit trail. Recording one never waits:
+//! decisions above the row limit are added up into one row, so neither memory nor the trail grows without
+//! bound, and nothing is lost silently.
 //!
 //! A decision never waits for the audit trail. A sandbox causes at most 1024 rows at once and 20 a second
 //! after that; the rest is added up in rows whose `via` is `several`.
@@ -22,24 +22,24 @@ use std::{
 };
 use tokio::sync::{Notify, Semaphore};
 
-/// Decisions that may wait for the trail.
+/// Decisions that may wait for the audit trail.
 const QUEUE: usize = 1024;
 /// Rows that a sandbox may cause at once, and in a second after that.
 const ROWS: Rate = Rate { per_second: 20.0, burst: 1024.0 };
-/// Askers that are remembered, and how long finding out who one is may take.
+/// Sockets whose operation is remembered, and how long the lookup of one may take.
 const ASKERS: usize = 8192;
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Questions to PID 1 that wait, and those that it works on at a time.
+/// Lookups at PID 1 that wait, and those that run at a time.
 const LOOKUPS: usize = 64;
 const AT_ONCE: usize = 4;
-/// How often what was added up is told.
+/// How often the added-up row is written.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Operations that are looked through for a command of a former server.
+/// Operations that are searched for a command of a former server.
 const LOOKED_THROUGH: u32 = 500;
 
-/// Who asked.
+/// The operation that a socket belongs to.
 enum Whose {
-    /// It is being found out; and the one command that ran when it asked.
+    /// The lookup runs; and the one command that ran when the connection was made.
     Looking(Instant, Option<OperationId>),
     Known(Option<OperationId>),
 }
@@ -50,7 +50,7 @@ struct Waiting {
     decision: Decision,
 }
 
-/// Decisions that are told as one.
+/// Decisions that are added up into one row.
 #[derive(Default)]
 struct Sum {
     count: u64,
@@ -64,12 +64,12 @@ struct State {
     order: VecDeque<u64>,
     queue: VecDeque<Waiting>,
     rows: TokenBucket,
-    /// What was refused and what was allowed, beyond what is told one by one.
+    /// Refused and allowed decisions above the row limit.
     more: [Sum; 2],
     told_more: Option<Instant>,
 }
 
-/// What one sandbox's proxy tells.
+/// The decisions of one sandbox's proxy.
 pub(super) struct DecisionQueue {
     me: Weak<DecisionQueue>,
     pub(super) sandbox: SandboxId,
@@ -81,11 +81,11 @@ pub(super) struct DecisionQueue {
     turns: Arc<Semaphore>,
     state: Mutex<State>,
     wake: Arc<Notify>,
-    /// Nothing more will come.
+    /// The proxy has ended.
     ended: AtomicBool,
 }
 
-/// A row on its way.
+/// A row to be written.
 pub(super) type Row = (Option<OperationId>, Millis, Egress);
 
 impl DecisionQueue {
@@ -116,7 +116,7 @@ impl DecisionQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing more will come.
+    /// The proxy has ended.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
         self.wake.notify_one();
@@ -133,7 +133,7 @@ impl DecisionQueue {
         self.ended.load(Ordering::Acquire) && self.is_empty()
     }
 
-    /// Takes what can be told now.
+    /// Takes the rows that can be written now.
     pub(super) fn take(&self, most: usize) -> Vec<Row> {
         let hurry = self.ended.load(Ordering::Acquire);
         let mut state = self.state();
@@ -183,7 +183,7 @@ impl DecisionQueue {
         let clean = |text: String| {
             redactors.iter().fold(self.redactor.text(&text), |text, redactor| redactor.text(&text))
         };
-        // A path could hold what nobody knows any more to be secret.
+        // The path is left out where a restart lost the secrets that it could contain.
         let seen = request.filter(|_| !self.running.is_blind(self.sandbox, operation));
         let (method, path) = seen.unzip();
         let facts = Egress {
@@ -239,7 +239,7 @@ impl DecisionQueue {
             }
             Err(_) => return None,
         };
-        // PID 1 may say what it likes: it is believed about commands that are known here.
+        // PID 1 is not trusted: its answer only selects among the commands that this server knows.
         match self.running.operation(self.sandbox, exec) {
             Some(operation) => Some(operation),
             None => self.of_a_former_server(exec).await,
@@ -304,7 +304,7 @@ impl State {
 }
 
 impl DecisionQueue {
-    /// Something asks that has no socket in the sandbox.
+    /// A connection from outside, which has no socket in the sandbox.
     pub(super) fn asked_from_afar(&self) -> u64 {
         let only = self.running.only(self.sandbox);
         self.state().remember(Whose::Known(only))

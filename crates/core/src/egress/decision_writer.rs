@@ -1,5 +1,5 @@
-//! Writes what proxies tell into the audit trail, for all sandboxes, some of each in turn. Where the trail
-//! cannot be written the word goes round, and no new connection is made until it can be again.
+//! Writes the decisions of all sandboxes' proxies into the audit trail, some of each in turn. While the trail
+//! cannot be written, the proxies allow no new connection.
 
 use super::decision_queue::{DecisionQueue, Row};
 use atoll_audit::Ledger;
@@ -15,14 +15,14 @@ use tokio::sync::{Notify, watch};
 /// Rows of one sandbox, and of all, that are written together.
 const OF_ONE: usize = 32;
 const OF_ALL: usize = 256;
-/// How soon what could not be told yet is looked at again.
+/// How soon the queues are read again.
 const TICK: Duration = Duration::from_millis(100);
-/// Before a write that failed is tried again.
+/// The delay before a failed write is tried again.
 const RETRY: Duration = Duration::from_millis(500);
-/// How long a server that ends waits for the last rows.
+/// How long a server that shuts down waits for the last rows.
 const LAST: Duration = Duration::from_secs(5);
 
-/// The way into the trail.
+/// The task that writes decisions.
 pub(super) struct DecisionWriter {
     all: Mutex<Vec<Arc<DecisionQueue>>>,
     pub(super) wake: Arc<Notify>,
@@ -31,7 +31,7 @@ pub(super) struct DecisionWriter {
 }
 
 impl DecisionWriter {
-    /// Starts the task that writes; it ends with the last handle.
+    /// Starts the task; it ends with the last handle.
     pub(super) fn start(ledger: Ledger) -> Arc<Self> {
         let decision_writer = Arc::new(Self {
             all: Mutex::default(),
@@ -55,10 +55,10 @@ impl DecisionWriter {
         decision_writer
     }
 
-    /// Tells of one more sandbox, until its notes are over.
+    /// Adds the queue of one more sandbox, until that is over.
     pub(super) fn add(&self, decision_queue: Arc<DecisionQueue>) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        // Most sandboxes never have anything to tell, so nobody else would let go of those that are over.
+        // Most sandboxes never have a decision, so finished queues are removed here.
         all.retain(|decision_queue| !decision_queue.is_over());
         all.push(decision_queue);
     }
@@ -78,7 +78,7 @@ impl DecisionWriter {
             }
             rows.extend(decision_queue.take(OF_ONE));
         }
-        // Who was passed over is first the next time.
+        // A queue that was passed over is first the next time.
         let first = all.len().min(1);
         all.rotate_left(first);
         rows
@@ -89,10 +89,10 @@ impl DecisionWriter {
         all.iter().any(|decision_queue| !decision_queue.is_empty())
     }
 
-    /// Writes what there is, and says whether something waits.
+    /// Writes the rows there are, and says whether more wait.
     async fn tell(&self, ledger: &Ledger) -> bool {
         loop {
-            // Before anything is taken, so that whoever looks finds it in one place or the other.
+            // Set before rows are taken, so that `finish` sees them either in a queue or as being written.
             self.writing.store(true, Ordering::SeqCst);
             let mut rows = self.gather();
             if rows.is_empty() {
@@ -106,14 +106,14 @@ impl DecisionWriter {
                 let failing = error.is_some();
                 self.failing.send_if_modified(|was| std::mem::replace(was, failing) != failing);
                 if let Some(error) = error {
-                    tracing::error!(%error, "decisions cannot be told, and so nothing gets out");
+                    tracing::error!(%error, "egress decisions cannot be audited, so connections are refused");
                     tokio::time::sleep(RETRY).await;
                 }
             }
         }
     }
 
-    /// Waits until everything is told, for a server that ends.
+    /// Waits until all rows are written, for a server that shuts down.
     pub(super) async fn finish(&self) {
         let told = async {
             while self.waits() || self.writing.load(Ordering::SeqCst) {
@@ -122,7 +122,7 @@ impl DecisionWriter {
             }
         };
         if tokio::time::timeout(LAST, told).await.is_err() {
-            tracing::error!("some decisions could not be told before the end");
+            tracing::error!("some egress decisions could not be audited before shutdown");
         }
     }
 }

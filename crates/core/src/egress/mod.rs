@@ -1,6 +1,7 @@
-//! The way out of sandboxes: what each may reach, who serves its gate, and what it asked for. The proxy
-//! itself is `atoll_egress`; here is one owner of every gate ([`EgressSessions`]), the rules of who may allow what
-//! ([`policy`]), and the way of each decision into the audit trail ([`decision_queue`], [`decision_writer`], [`running`]).
+//! Egress of sandboxes: what each may reach, which session serves its egress sockets, and what it requested.
+//! The proxy itself is `atoll_egress`; here are the sessions ([`EgressSessions`]), the rules of who may allow
+//! what ([`policy`]), and the path of each decision into the audit trail ([`decision_queue`],
+//! [`decision_writer`], [`running`]).
 //!
 //! A policy is written to the record first and sent to the proxy after, so only a recorded policy is ever
 //! obeyed.
@@ -23,25 +24,25 @@ use atoll_egress::{Egress, Mode, Policy, Reach, presets::PresetRegistry};
 use atoll_types::{Network, Tier, Tiers};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What the way out is made of, as the program puts it together.
+/// The parts of egress, as the program assembles them.
 #[derive(Clone)]
 pub struct EgressParts {
     /// The proxy.
     pub engine: Egress,
     /// The presets.
     pub book: Arc<PresetRegistry>,
-    /// What nobody reaches unless an entry names it.
+    /// The addresses that are out of reach unless an entry names them.
     pub reach: Arc<Reach>,
     /// What keys of each tier may ask for; of it the network.
     pub ceilings: Tiers,
-    /// What keys of a tier may allow at most, where the operator said more than `ceilings` can.
+    /// The policy ceiling of a tier, where the operator set more than `ceilings` can express.
     pub tiers: BTreeMap<Tier, Policy>,
-    /// What every command starts with, so that tools find the way out by themselves.
+    /// Variables that every command starts with, so that tools find the proxy by themselves.
     pub variables: Vec<(String, String)>,
 }
 
 impl EgressParts {
-    /// What a network of the table of tiers means.
+    /// The policy of a `network` value in the table of tiers.
     #[must_use]
     pub fn usual(network: Network) -> Policy {
         match network {

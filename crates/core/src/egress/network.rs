@@ -1,5 +1,5 @@
-//! The proxy over a network, for sandboxes that no socket tells apart: a token says whose a connection is. It
-//! opens nothing by itself: what its sandbox may reach is what its policy says, and only while it runs.
+//! The proxy over a network, for sandboxes without egress sockets: a token says which sandbox a connection
+//! belongs to. It grants nothing by itself: the sandbox's policy applies, and only while it runs.
 
 use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
 use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
@@ -17,11 +17,12 @@ const LONGEST_SECONDS: u32 = 7 * 24 * 3600;
 pub struct EgressToken {
     /// The token itself; clients send it as the password `jwt_<token>` of the user `sandbox`.
     pub token: String,
-    /// From when on it is worth nothing, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     pub expires_at: i64,
 }
 
-/// Tells like the sandbox's own gate, without asking the sandbox whose a socket is that it does not have.
+/// Records like the sandbox's own egress session, without the lookup at PID 1: the socket is not in the
+/// sandbox.
 struct RemoteRecorder(Arc<DecisionQueue>);
 
 impl Recorder for RemoteRecorder {
@@ -54,7 +55,7 @@ impl Core {
             let record = audited.record()?;
             must_exist(record)?;
             let (session, owner) = (id.uuid().to_string(), record.owner.as_str());
-            // The policy alone decides, as it is at that time.
+            // Only the policy at the time of the connection decides.
             let all = ["*".to_owned()];
             let token = self.tokens()?.sign(&session, Some(owner), &all, Duration::from_secs(ttl.into()))?;
             Ok(EgressToken { token, expires_at: now_ms() + i64::from(ttl) * 1000 })
@@ -67,7 +68,7 @@ impl Core {
         Tokens::new(self.vault.egress())
     }
 
-    /// Serves the proxy to whoever has a token, until the future is dropped.
+    /// Serves the proxy to clients with a token, until the future is dropped.
     pub async fn serve_egress(&self, listener: TcpListener) -> Result<()> {
         let egress_sessions = Arc::downgrade(&self.egress_sessions);
         let lookup = move |session: &str| {
@@ -82,7 +83,7 @@ impl Core {
 }
 
 impl EgressSessions {
-    /// What a sandbox's gate goes by, and whom it tells; none where it is not served.
+    /// The rules and the recorder of a sandbox's egress session; none where it is not served.
     fn lookup(
         &self,
         id: SandboxId,

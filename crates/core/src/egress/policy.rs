@@ -1,4 +1,4 @@
-//! Who may allow what. A policy is checked when it is written: by itself, against the ceiling of the
+//! Which caller may allow what. A policy is checked when it is set: by itself, against the ceiling of the
 //! caller's tier, and against the addresses that only an admin opens.
 
 use super::{EgressParts, EgressSessions};
@@ -7,7 +7,7 @@ use atoll_egress::{Entry, Limits, Mode, Policy, Presets, Rules, Target};
 use atoll_store::Scope;
 use atoll_types::{Error, ErrorCode, Network, Result, Tier};
 
-/// What the field is called, here and in every request.
+/// The name of the field, here and in every request.
 pub(super) const FIELD: &str = "egress";
 
 fn refused(field: &str, message: String) -> Error {
@@ -28,7 +28,7 @@ fn rank(mode: Mode) -> u8 {
     }
 }
 
-/// One limit under its ceiling: what is not said is the ceiling, what is said must not be above it.
+/// One limit under its ceiling: an absent one is the ceiling, a given one must not be above it.
 fn under<T: PartialOrd + Copy + std::fmt::Display>(
     name: &str,
     asked: Option<T>,
@@ -59,14 +59,14 @@ fn limits(asked: &Limits, most: &Limits) -> Result<Limits> {
 }
 
 impl EgressParts {
-    /// What this caller's sandboxes may reach at most; none for an admin, who has no ceiling.
+    /// The policy ceiling of this caller's sandboxes; none for an admin.
     fn ceiling(&self, caller: &Caller) -> Option<(Tier, Policy)> {
         let tier = caller.tier?;
         let said = self.tiers.get(&tier).cloned();
         Some((tier, said.unwrap_or_else(|| Self::usual(self.ceilings.of(tier).network))))
     }
 
-    /// An entry that opens what is out of reach is an admin's.
+    /// Only an admin may set an entry that opens an address that is out of reach.
     fn check_reach(&self, caller: &Caller, allow: &[Entry]) -> Result<()> {
         if caller.scope == Scope::Admin {
             return Ok(());
@@ -106,7 +106,8 @@ impl EgressParts {
         Ok(Policy { limits, deny, ..policy })
     }
 
-    /// What `network_enabled` alone means: what the caller's tier allows, as far as it is known here.
+    /// The policy of `network_enabled` alone: what the caller's tier allows, as far as this server has the
+    /// presets.
     fn of_tier(&self, caller: &Caller, image: &str) -> Result<Policy> {
         let ceiling = self.ceiling(caller);
         if let Some((tier, Policy { mode: Mode::None, .. })) = &ceiling {
@@ -115,26 +116,26 @@ impl EgressParts {
             return Err(facts.fact("tier", tier.as_str()));
         }
         let mut policy = ceiling.map_or_else(|| Self::usual(Network::Full), |(_, policy)| policy);
-        // A machine without some package manager has nothing to put into its preset.
+        // A machine without a package manager has no entries for its preset.
         let known = self.book.presets(Some(image));
         policy.presets.retain(|name| known.0.get(name).is_some_and(|entries| !entries.is_empty()));
         Ok(policy)
     }
 }
 
-/// The network that a session of tools is to have.
+/// The network that a tool session requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionNetwork {
     /// Whether sessions have one at all.
     pub enabled: bool,
-    /// What was asked for; what the policy says where none was.
+    /// The requested mode; without one, the policy's.
     pub mode: Option<Mode>,
     /// Of an allowlist, only these presets; all that the policy has where none is named.
     pub presets: Vec<String>,
 }
 
 impl SessionNetwork {
-    /// This as a part of what the policy says, never as more.
+    /// This as a subset of the policy, never as more.
     fn within(self, most: Policy) -> Result<Policy> {
         let Self { enabled: _, mode, presets } = self;
         let mode = mode.unwrap_or(if presets.is_empty() { most.mode } else { Mode::Allowlist });
@@ -170,8 +171,8 @@ impl SessionNetwork {
 }
 
 impl EgressSessions {
-    /// The policy of a session's sandbox: that of the key's tier for everybody, an admin's being the usual tier's, and
-    /// no more than that of what the session asked for.
+    /// The policy of a session's sandbox: the ceiling of the key's tier (for an admin that of the usual
+    /// tier), narrowed to what the session requested.
     pub(crate) fn for_session(
         &self,
         caller: &Caller,
@@ -194,14 +195,14 @@ impl EgressSessions {
         }
         let policy = network.within(most.clone())?;
         self.rules(&policy, image)?;
-        // What a tier opens to its keys, the keys may not open themselves: the tier is asked.
+        // A key may not set some entries of its tier's ceiling itself, so the whole ceiling is `network_enabled`.
         match policy == most && policy.mode != Mode::None && caller.tier.is_some() {
             true => Ok((Some(true), None)),
             false => Ok((None, Some(policy))),
         }
     }
 
-    /// The policy of a new sandbox, by what was asked for.
+    /// The policy of a new sandbox, by the request.
     pub(crate) fn asked(
         &self,
         caller: &Caller,
@@ -227,7 +228,7 @@ impl EgressSessions {
     /// The rules of a policy, for a sandbox of this image.
     pub(super) fn rules(&self, policy: &Policy, image: &str) -> Result<Rules> {
         self.parts.book.note_use(&policy.presets);
-        // Most name none, and every create asks.
+        // Most policies name none, and every create comes here.
         let presets =
             if policy.presets.is_empty() { Presets::default() } else { self.parts.book.presets(Some(image)) };
         Rules::new(FIELD, policy, &presets, &self.parts.reach)

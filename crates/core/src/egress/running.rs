@@ -1,8 +1,8 @@
-//! Which operation each command of a sandbox belongs to, for telling what asked to get out. Commands that
-//! ended are remembered while their container lives: what they left running may ask later.
+//! Which operation each command of a sandbox belongs to, so that an egress decision can name it. Commands
+//! that ended are remembered while their container lives: processes that they left running may connect later.
 //!
-//! All kernels of a sandbox are one command, their kernel manager's. What it asks for is the running cell's where
-//! there is one, and otherwise belongs to whoever first needed the kernel manager.
+//! All kernels of a sandbox are one command, their kernel manager's. Its connections belong to the running
+//! cell where there is one, and otherwise to the operation that first started the kernel manager.
 
 use atoll_audit::Redactor;
 use atoll_store::{OperationId, SandboxId};
@@ -17,9 +17,9 @@ const MOST_ENDED: usize = 1024;
 
 struct Known {
     operation: OperationId,
-    /// Knows the secrets that this command alone was given.
+    /// Redacts the secrets that only this command was given.
     redactor: Option<Redactor>,
-    /// It was given secrets that nobody knows any more.
+    /// It was given secrets, but a restart lost them.
     blind: bool,
     runs: bool,
 }
@@ -30,9 +30,9 @@ struct Commands {
     ended: VecDeque<ExecId>,
     /// Cells that run, each with its kernel manager.
     cells: Vec<(ExecId, OperationId)>,
-    /// The kernel manager, and who first needed it.
+    /// The kernel manager, and the operation that first started it.
     manager: Option<(ExecId, OperationId)>,
-    /// Somebody may still ask for those that ended.
+    /// Whether commands that ended are still to be remembered.
     kept: bool,
 }
 
@@ -62,13 +62,13 @@ pub(crate) struct EnteredCell {
     operation: OperationId,
 }
 
-/// What is secret about an operation.
+/// The secrets of an operation.
 pub(crate) enum Secrets {
-    /// Nothing but what is the sandbox's.
+    /// None but the sandbox's own.
     None,
-    /// What this knows.
+    /// Those that this redacts.
     Own(Redactor),
-    /// What nobody knows any more.
+    /// There were secrets, but a restart lost them.
     Forgotten,
 }
 
@@ -77,7 +77,7 @@ impl Running {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A command begins. Who joins one that runs leaves it with its operation.
+    /// A command begins. An operation that joins a running command does not replace that command's operation.
     pub(crate) fn enter(
         self: &Arc<Self>,
         sandbox: SandboxId,
@@ -123,7 +123,7 @@ impl Running {
         }
     }
 
-    /// The container of a sandbox is served: those that end are to be remembered.
+    /// The container of a sandbox is served: commands that end are to be remembered.
     pub(super) fn keep(&self, sandbox: SandboxId) {
         self.all().entry(sandbox).or_default().kept = true;
     }
@@ -156,7 +156,7 @@ impl Running {
         }
     }
 
-    /// The operation of the one command that runs, where it is one.
+    /// The operation of the running command, where there is exactly one.
     pub(super) fn only(&self, sandbox: SandboxId) -> Option<OperationId> {
         let all = self.all();
         let commands = all.get(&sandbox)?;
@@ -166,7 +166,7 @@ impl Running {
         running.next().is_none().then_some(first)
     }
 
-    /// What commands of a sandbox alone were given and no row may show.
+    /// The redactors of secrets that only commands of this sandbox were given.
     pub(super) fn redactors(&self, sandbox: SandboxId) -> Vec<Redactor> {
         let all = self.all();
         all.get(&sandbox).map_or_else(Vec::new, |commands| {
@@ -174,7 +174,7 @@ impl Running {
         })
     }
 
-    /// Whether an operation may show what nobody knows any more to be secret.
+    /// Whether a restart lost secrets of this operation, so that its rows cannot be redacted.
     pub(super) fn is_blind(&self, sandbox: SandboxId, operation: Option<OperationId>) -> bool {
         let all = self.all();
         all.get(&sandbox).is_some_and(|commands| {
@@ -190,7 +190,7 @@ impl Running {
         let Some(commands) = all.get_mut(&sandbox) else { return };
         match commands.known.get_mut(&exec) {
             Some(known) if known.operation == operation => known.runs = false,
-            // It joined another's.
+            // It joined another operation's command.
             _ => return,
         }
         commands.ended.push_back(exec);
@@ -243,7 +243,7 @@ mod tests {
         running.forget(sandbox);
         assert!(running.all().is_empty());
         drop(running.enter(sandbox, first, one, Secrets::None));
-        assert!(running.all().is_empty(), "nobody serves it");
+        assert!(running.all().is_empty(), "it is not served");
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         let second = running.enter_cell(sandbox, manager, ops[1]);
         assert_eq!(of(), Some(ops[1]));
         let third = running.enter_cell(sandbox, manager, ops[2]);
-        assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), None), "nobody knows which");
+        assert_eq!((of(), running.only(sandbox)), (Some(ops[0]), None), "either may have connected");
         drop(second);
         assert_eq!((of(), running.only(sandbox)), (Some(ops[2]), Some(ops[2])));
         running.forget(sandbox);

@@ -1,6 +1,6 @@
-//! The one owner of every gate. A gate is served from when its container is known here until it ends;
-//! whatever was opened through it ends with it. What a sandbox may reach is in a channel that its proxy
-//! watches, so a change is obeyed at once, by open connections too.
+//! The one owner of every egress session. A session serves the egress sockets of a container from when this
+//! server knows the container until it ends; connections through it end with it. The policy is in a channel
+//! that the proxy watches, so a change is obeyed at once, by open connections too.
 
 use super::{
     EgressParts, decision_queue::DecisionQueue, decision_writer::DecisionWriter, policy::FIELD,
@@ -19,17 +19,17 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How long adding up what a sandbox did before may take.
+/// How long adding up a sandbox's earlier decisions may take.
 const ADDING_UP: Duration = Duration::from_secs(2);
 /// How long a proxy may take to end.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// A gate that is served.
+/// An egress session at work.
 pub(super) struct Served {
     container: ContainerId,
     image: String,
     policy: Policy,
-    /// Why the policy cannot be obeyed, and so nothing is reachable.
+    /// Why the policy cannot be obeyed, so that nothing is reachable.
     problem: Option<String>,
     pub(super) rules: watch::Sender<Arc<Rules>>,
     serving: Option<Serving>,
@@ -38,7 +38,7 @@ pub(super) struct Served {
     before: EgressTotals,
 }
 
-/// What is to be known of a gate that is served.
+/// The public state of an egress session.
 pub(super) struct Seen {
     pub(super) usage: Usage,
     pub(super) before: EgressTotals,
@@ -46,7 +46,7 @@ pub(super) struct Seen {
     pub(super) problem: Option<String>,
 }
 
-/// Every gate.
+/// Every egress session.
 pub(crate) struct EgressSessions {
     me: Weak<EgressSessions>,
     pub(super) parts: EgressParts,
@@ -56,7 +56,7 @@ pub(crate) struct EgressSessions {
     served: Mutex<HashMap<SandboxId, Served>>,
 }
 
-/// What a record says that its sandbox may reach.
+/// The egress policy in a record.
 pub(crate) fn policy_of(record: &SandboxRecord) -> Result<Policy> {
     serde_json::from_str(&record.egress)
         .map_err(|e| Error::internal(format!("what the sandbox may reach cannot be read: {e}")))
@@ -87,13 +87,13 @@ impl EgressSessions {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What every command starts with.
+    /// The variables that every command starts with.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
         self.parts.variables.clone().into_iter()
     }
 
-    /// Serves the gate of a container, unless it is served. An error only where the sandbox should reach
-    /// something and cannot.
+    /// Serves the egress sockets of a container, unless they are served. An error only where the sandbox
+    /// should reach something and cannot.
     pub(crate) async fn open(
         &self,
         record: &SandboxRecord,
@@ -168,7 +168,7 @@ impl EgressSessions {
         };
         let mut all = self.served();
         let served = all.entry(id).insert_entry(served).into_mut();
-        // What came about since the rules were made.
+        // The audit trail may have failed since the rules were made.
         if *self.decision_writer.failing().borrow() && served.problem.is_none() {
             self.apply(served);
         }
@@ -188,7 +188,7 @@ impl EgressSessions {
         }
     }
 
-    /// The rules that hold now, and why there are none where there should be.
+    /// The rules in force, and why there are none where there should be.
     fn effective(&self, policy: &Policy, image: &str) -> (Arc<Rules>, Option<String>) {
         if *self.decision_writer.failing().borrow() {
             let problem = "decisions cannot be written to the audit trail, and so nothing gets out";
@@ -200,7 +200,7 @@ impl EgressSessions {
         }
     }
 
-    /// Lets go of a gate when its container is being destroyed, by whomever.
+    /// Closes the session when its container is being destroyed, by this server or by another process.
     fn watch(&self, id: SandboxId, container: ContainerId, closed: BoxFuture<'static, ()>) {
         // Weak, or the last of these would keep the rest alive.
         let egress_sessions = self.me.clone();
@@ -212,7 +212,8 @@ impl EgressSessions {
         });
     }
 
-    /// Lets go of a sandbox's gate, before its container is destroyed. Returns when everything has ended.
+    /// Closes a sandbox's session, before its container is destroyed. Returns when its connections have
+    /// ended.
     pub(crate) async fn close(&self, id: SandboxId) {
         self.close_one(id, None).await;
     }
@@ -231,7 +232,7 @@ impl EgressSessions {
         }
     }
 
-    /// Another policy from now on.
+    /// Puts another policy in force.
     pub(crate) fn change(&self, id: SandboxId, policy: &Policy) {
         let mut all = self.served();
         if let Some(served) = all.get_mut(&id) {
@@ -249,7 +250,7 @@ impl EgressSessions {
         served.rules.send_replace(rules);
     }
 
-    /// What a sandbox's gate is doing; none where it is not served.
+    /// The state of a sandbox's session; none where it is not served.
     pub(super) fn seen(&self, id: SandboxId) -> Option<Seen> {
         let all = self.served();
         let Served { problem, serving, transparent, before, .. } = all.get(&id)?;
@@ -261,8 +262,8 @@ impl EgressSessions {
         })
     }
 
-    /// Ends all of it, and tells what is left to be told: the server ends. Sandboxes live on, without a way
-    /// out until the next server.
+    /// Closes all sessions and writes the remaining decisions: the server shuts down. Sandboxes live on,
+    /// without egress until the next server.
     pub(crate) async fn end(&self) {
         let all: Vec<Served> = self.served().drain().map(|(_, served)| served).collect();
         join_all(all.into_iter().map(end)).await;
@@ -279,7 +280,8 @@ async fn end(mut served: Served) {
     served.decision_queue.end();
 }
 
-/// Sees to it that rules follow the presets, and that nothing gets out while it cannot be told.
+/// Updates the rules when the presets change, and refuses all connections while the audit trail cannot be
+/// written.
 async fn keep(egress_sessions: Weak<EgressSessions>) {
     let (mut failing, mut presets) = match egress_sessions.upgrade() {
         Some(egress_sessions) => {

@@ -1,4 +1,4 @@
-//! Looking at what a sandbox may reach and what it asked for, and changing the former.
+//! A sandbox's egress policy and decisions, and changing the policy.
 
 use super::sessions::{Seen, policy_of};
 use crate::{Caller, Core, operation::OperationSpec};
@@ -13,34 +13,34 @@ use std::collections::HashMap;
 /// Hosts whose refusals are shown.
 const SHOWN: usize = 50;
 
-/// What was refused for one host.
+/// The refusals of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Refusals {
     pub host: String,
     pub port: Option<u16>,
-    /// The rule that decided the last time.
+    /// The rule of the last refusal.
     pub rule: String,
     pub count: u64,
     pub last_at: Millis,
 }
 
-/// What a sandbox may reach, and what it did.
+/// A sandbox's egress policy, and what it reached.
 #[derive(Debug, Clone)]
 pub struct EgressView {
-    /// As it was written.
+    /// As it was set.
     pub policy: Policy,
-    /// What is allowed with its presets filled in, and by what: `allow`, `preset python`.
+    /// The allowed entries with presets expanded, and their source: `allow`, `preset python`.
     pub allow: Vec<(String, Entry)>,
-    /// Whether its gate is served.
+    /// Whether its egress sockets are served.
     pub served: bool,
-    /// Whether tools that know no proxy get out too; none while it is not known.
+    /// Whether tools that know no proxy get out too; none while that is not known.
     pub transparent: Option<bool>,
-    /// Why nothing gets out though it should.
+    /// Why nothing gets out though the policy allows it.
     pub problem: Option<String>,
     /// Connections that are open.
     pub open: u64,
-    /// What was decided and moved, as long as it is kept.
+    /// Totals of the decisions, as long as their rows are kept.
     pub totals: EgressTotals,
     /// The last refusals, by host.
     pub refusals: Vec<Refusals>,
@@ -63,7 +63,7 @@ fn by_host(rows: Vec<EgressRow>) -> Vec<Refusals> {
 }
 
 impl Core {
-    /// What a sandbox may reach, and what it did.
+    /// A sandbox's egress policy, and what it reached.
     pub async fn egress(&self, caller: &Caller, id: SandboxId) -> Result<EgressView> {
         let record = self.visible(caller, id).await?;
         self.egress_of(&record).await
@@ -102,7 +102,7 @@ impl Core {
         Ok(EgressView { policy, allow, served, transparent, problem, open, totals, refusals })
     }
 
-    /// Replaces what a sandbox may reach. One that runs obeys at once, open connections included.
+    /// Replaces a sandbox's egress policy. A running one obeys at once, open connections included.
     pub async fn set_egress(&self, caller: &Caller, id: SandboxId, policy: Policy) -> Result<EgressView> {
         let detail = serde_json::to_string(&policy).unwrap_or_default();
         let what = OperationSpec::to(Operation::EgressSet, id).with(detail).and("mode", policy.mode.as_str());
@@ -117,7 +117,7 @@ impl Core {
         audited.done(result).await
     }
 
-    /// What a sandbox asked for and what was decided, the latest first.
+    /// A sandbox's egress decisions, the latest first.
     pub async fn egress_log(&self, caller: &Caller, query: EgressQuery) -> Result<Vec<EgressRow>> {
         let Some(id) = query.sandbox else { return Err(Error::internal("whose decisions?")) };
         if !(1..=EGRESS_PER_PAGE).contains(&query.limit) {
@@ -128,21 +128,21 @@ impl Core {
         Ok(self.store.audit_egress(&query).await?)
     }
 
-    /// What was decided under an operation, the latest first; as many as one page has.
+    /// The decisions under an operation, the latest first; one page.
     pub async fn operation_egress(&self, caller: &Caller, id: OperationId) -> Result<Vec<EgressRow>> {
         self.audit_operation(caller, id).await?;
         let query = EgressQuery { operation: Some(id), limit: EGRESS_PER_PAGE, ..EgressQuery::default() };
         Ok(self.store.audit_egress(&query).await?)
     }
 
-    /// The named lists that there are for an image, and where their entries come from.
+    /// The presets for an image, and where their entries come from.
     #[must_use]
     pub fn egress_presets(&self, image: Option<&str>) -> Vec<Preset> {
         let image = image.map(|name| self.settings.aliases.get(name).map_or(name, String::as_str));
         self.egress_sessions.parts.book.list(image)
     }
 
-    /// Ends every way out, and tells what is left to be told. For a server that ends.
+    /// Closes every egress session and writes the remaining decisions, for a server that shuts down.
     pub async fn close_gates(&self) {
         self.egress_sessions.end().await;
     }

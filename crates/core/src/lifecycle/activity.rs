@@ -1,5 +1,5 @@
-//! Work in flight, counted in one place. An actor gives out no container without a [`ActivityGuard`], which lives
-//! as long as somebody holds what it was given out with; so nobody has to remember to say that it is done.
+//! Work in flight, counted in one place. An actor gives out no container without an [`ActivityGuard`], which
+//! lives as long as the handle that was given out with it, so no caller has to report the end of its work.
 //! Times are of the monotonic clock.
 
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is being done in sandboxes, and when last something was.
+/// Work in flight by sandbox, and when the last of it ended.
 #[derive(Default)]
 pub(crate) struct ActivityTracker(Mutex<HashMap<SandboxId, Entry>>);
 
@@ -23,18 +23,18 @@ struct Entry {
     last: Instant,
 }
 
-/// How still a sandbox is.
+/// How long a sandbox has been idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quiet {
-    /// Something is being done in it.
+    /// Work is in flight.
     Busy,
-    /// Nothing has been done in it for so long.
+    /// No work for this long.
     For(Duration),
-    /// Nothing was done in it since this server began.
+    /// No work since this server started.
     Unknown,
 }
 
-/// One thing that is being done. Dropped when it is done.
+/// One piece of work in flight. Dropped when it ends.
 pub(crate) struct ActivityGuard {
     activity_tracker: Arc<ActivityTracker>,
     sandbox: SandboxId,
@@ -45,7 +45,7 @@ impl ActivityTracker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something begins.
+    /// Work begins.
     pub(crate) fn begin(self: &Arc<Self>, sandbox: SandboxId) -> ActivityGuard {
         let mut entries = self.entries();
         let entry = entries.entry(sandbox).or_insert(Entry { under_way: 0, last: Instant::now() });
@@ -53,7 +53,7 @@ impl ActivityTracker {
         ActivityGuard { activity_tracker: Arc::clone(self), sandbox }
     }
 
-    /// Something was done just now.
+    /// Work was done just now.
     pub(crate) fn touch(self: &Arc<Self>, sandbox: SandboxId) {
         drop(self.begin(sandbox));
     }
@@ -66,7 +66,7 @@ impl ActivityTracker {
         }
     }
 
-    /// Lets go of what is not among these, so that what is kept is bounded by what there is.
+    /// Forgets all sandboxes but these, so that memory is bounded by the sandboxes there are.
     pub(super) fn keep(&self, there: &HashSet<SandboxId>) {
         self.entries().retain(|sandbox, entry| entry.under_way > 0 || there.contains(sandbox));
     }
@@ -81,7 +81,7 @@ impl Drop for ActivityGuard {
     }
 }
 
-/// A container as it is given out: whoever holds it is at work.
+/// A container as an actor gives it out: the sandbox is active while it is held.
 pub(crate) struct ActiveContainer {
     container: Arc<dyn Container>,
     _working: ActivityGuard,

@@ -1,31 +1,31 @@
-//! How old things are, by a wall clock that nobody trusts. Records carry times of the wall clock; whoever
-//! sets it ahead by a year must not make everything a year older, and whoever sets it back again must not
-//! make everything young for a year. So it is compared with the monotonic clock at each pass, and between two
-//! jumps it is a stretch of its own: a time is as old as the stretch says in which it was written.
+//! Ages, by a wall clock that may jump. Records carry wall-clock times; setting the clock ahead by a year
+//! must not make everything a year older, and setting it back again must not make everything young for a
+//! year. So each pass compares it with the monotonic clock; the time between two jumps is one stretch, and a
+//! timestamp's age is computed within the stretch in which it was written.
 //!
-//! Every doubt makes a thing younger: it lives longer, and nothing is lost.
+//! Where an age is uncertain the younger one counts: the thing lives longer, and nothing is lost.
 
 use atoll_store::Millis;
 use std::time::Duration;
 
-/// What the two clocks may differ by from one look to the next: corrections are smaller, jumps are not.
+/// How far the two clocks may drift apart between two passes: corrections are smaller, jumps are not.
 const TOLERANCE_MS: i64 = 10_000;
-/// Stretches that are told apart.
+/// Stretches that are kept.
 const MOST: usize = 32;
 
-/// The wall clock between two jumps. Milliseconds, since 1970 and since this server runs.
+/// The wall clock between two jumps. Milliseconds, since 1970 and since this server started.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     start: i128,
-    /// The last look.
+    /// As of the last pass.
     wall: i128,
     running: i128,
-    /// Where the next jump was seen; none in the present one.
+    /// Where the next jump was seen; none in the present stretch.
     end: Option<i128>,
 }
 
 impl Stretch {
-    /// When this server had run for how long, when the wall clock showed this.
+    /// How long this server had run when the wall clock showed this.
     fn running(&self, stamp: i128) -> i128 {
         self.running - (self.wall - stamp)
     }
@@ -35,7 +35,7 @@ impl Stretch {
     }
 }
 
-/// The wall clock, as seen from the other.
+/// The wall clock, compared with the monotonic one.
 #[derive(Debug, Default)]
 pub struct Clock {
     /// The oldest first; the last is the present one.
@@ -47,7 +47,7 @@ fn millis(duration: Duration) -> i128 {
 }
 
 impl Clock {
-    /// Looks at both clocks. Returns by how much the wall clock jumped since the last look, if it did.
+    /// Reads both clocks. Returns by how much the wall clock jumped since the last pass, if it did.
     pub fn look(&mut self, running: Duration, wall: Millis) -> Option<i64> {
         let (running, wall) = (millis(running), i128::from(wall));
         let fresh = Stretch { start: wall, wall, running, end: None };
@@ -64,20 +64,20 @@ impl Clock {
         present.end = Some(present.wall + passed);
         self.stretches.push(fresh);
         if self.stretches.len() > MOST {
-            // What was written in it is of no known age from now on, so it has none.
+            // What was written in it has no known age from now on.
             self.stretches.remove(1);
         }
         Some(i64::try_from(jumped).unwrap_or(if jumped > 0 { i64::MAX } else { i64::MIN }))
     }
 
-    /// How long this server has run, as of the last look.
+    /// How long this server has run, as of the last pass.
     #[must_use]
     pub fn running(&self) -> Duration {
         let running = self.stretches.last().map_or(0, |present| present.running);
         Duration::from_millis(u64::try_from(running).unwrap_or(0))
     }
 
-    /// The latest time whose bearers are at least this old, as of the last look.
+    /// The latest timestamp that is at least this old, as of the last pass.
     #[must_use]
     pub fn before(&self, age: Duration) -> Millis {
         let Some(present) = self.stretches.last() else { return Millis::MIN };
@@ -86,14 +86,14 @@ impl Clock {
         all.min().map_or(Millis::MIN, |at| at.clamp(Millis::MIN.into(), Millis::MAX.into()) as Millis)
     }
 
-    /// How old it is what carries this time, as of the last look.
+    /// The age of a timestamp, as of the last pass.
     #[must_use]
     pub fn age(&self, stamp: Millis) -> Duration {
         let (Some(first), Some(present)) = (self.stretches.first(), self.stretches.last()) else {
             return Duration::ZERO;
         };
         let stamp = i128::from(stamp);
-        // What was written before this server began was written by a clock of which nothing is known.
+        // What was written before this server started was written by a clock of which nothing is known.
         let may = |stretch: &&Stretch| stretch.holds(stamp) || (stamp < first.start && stamp < stretch.start);
         let written = self.stretches.iter().filter(may).map(|stretch| stretch.running(stamp)).max();
         let age = written.map_or(0, |written| present.running - written);
@@ -139,7 +139,7 @@ mod tests {
         clock.look(seconds(60), 160_000);
         assert_eq!(clock.age(140_000), seconds(20), "and what is written now grows old");
         assert_eq!(clock.before(seconds(20)), 140_000);
-        assert_eq!(clock.age(161_000), Duration::ZERO, "nobody knows when that was");
+        assert_eq!(clock.age(161_000), Duration::ZERO, "its time is not known");
         assert_eq!(clock.running(), seconds(60));
     }
 

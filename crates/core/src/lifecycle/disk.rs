@@ -1,5 +1,5 @@
-//! What all volumes together can hold, for admission, and the warning when little of it is left. What is then
-//! refused is refused by the provider, which knows at the moment; this only tells.
+//! The capacity of the disk for volumes, for admission, and the warning when little of it is left. Refusals
+//! are the provider's, which knows the free space at the moment; this reconciler only warns.
 
 use super::retention::system;
 use crate::{Core, operation::OperationSpec};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Core {
-    /// Looks at the disk; `low` is what was seen the last time.
+    /// Reads the disk's state; `low` is the result of the last pass.
     pub(crate) async fn look_at_disk(&self, low: &mut bool) -> Result<()> {
         let Some(volumes) = self.provider.volumes() else { return Ok(()) };
         let Ok(room) = tokio::time::timeout(PATIENCE, volumes.room()).await else { return Ok(()) };

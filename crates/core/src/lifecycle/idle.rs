@@ -1,8 +1,8 @@
-//! Sandboxes in which nothing is done: they stand still for a while, and then they are stopped.
+//! Idle sandboxes: the reconciler pauses them for a while, and then stops them.
 //!
-//! Work is what holds a [`super::ActivityGuard`], and processes that use the processor though nobody waits for
-//! them. When something was last done is known by the monotonic clock where this server saw it, and else
-//! by the record; of the two the later counts.
+//! A sandbox is active while an [`super::ActivityGuard`] lives, or while its processes use the processor
+//! though no caller waits for them. When it was last active is known by the monotonic clock where this server
+//! saw it, and else by the record; the later of the two counts.
 
 use super::{AT_ONCE, Look, Quiet, fault, period};
 use crate::{
@@ -14,14 +14,14 @@ use atoll_types::{ErrorCode, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How every reason here begins; by it a sandbox is known that stands still because it was idle.
+/// The prefix of every reason here; it marks a sandbox that was paused because it was idle.
 const IDLE: &str = "idle for";
 /// How far a record may lag behind what this server knows.
 const LAG: Duration = Duration::from_secs(30);
-/// How long to look before one is idle of which nothing is known but its record.
+/// How long to observe a sandbox before it counts as idle, where only its record is known.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
 
-/// What is to become of a sandbox that has been still for so long, and after how long that was due.
+/// The next status of a sandbox that has been idle for so long, and after how long that was due.
 fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Option<(StepTarget, Duration)> {
     let idle = Duration::from_secs(record.idle_timeout_seconds.into());
     let (to, after) = match record.status {
@@ -29,7 +29,7 @@ fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Opti
         Status::Ready => (StepTarget::Paused, idle),
         Status::Paused => {
             let ours = record.status_reason.as_ref().is_some_and(|reason| reason.starts_with(IDLE));
-            // Who let it stand still on purpose may come back as late as if it ran.
+            // A manual pause restarts the idle timer.
             (StepTarget::Stopped, pause?.saturating_add(if ours { Duration::ZERO } else { idle }))
         }
         _ => return None,
@@ -38,7 +38,7 @@ fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Opti
 }
 
 fn reason(record: &SandboxRecord, after: Duration) -> String {
-    // Since something was last done, and not only since it stands still.
+    // Since the last activity, and not only since the pause.
     let before = match record.status_reason.as_ref() {
         Some(reason) if record.status == Status::Paused && reason.starts_with(IDLE) => {
             record.idle_timeout_seconds.into()
@@ -76,7 +76,7 @@ impl Core {
         Ok(())
     }
 
-    /// Where a sandbox cannot stand still it is stopped at once.
+    /// A sandbox that cannot be paused is stopped at once.
     async fn rest(&self, record: &SandboxRecord, step: Step) {
         let stopped =
             (step.to == StepTarget::Paused).then(|| Step { to: StepTarget::Stopped, ..step.clone() });
@@ -98,11 +98,11 @@ impl Core {
         self.activity_tracker.quiet_for(record.id)
     }
 
-    /// Whether something in it computes, as of the last sample.
+    /// Whether its processes compute, as of the last sample.
     fn uses_processor(&self, look: &Look<'_>, record: &SandboxRecord) -> bool {
         let Some(container) = record.container else { return false };
         let Some((at, cores)) = self.usage.cores(record.id, container) else { return false };
-        // What was not sampled for a while says nothing.
+        // An old sample says nothing.
         let fresh = look.clock.age(at) <= self.sampling().saturating_mul(2) + FIRST_LOOK;
         fresh && f64::from(cores) * 100.0 >= look.runtime_settings.lifecycle_idle_cpu_percent
     }
@@ -111,8 +111,7 @@ impl Core {
         Duration::from_secs(self.settings.metrics_interval_seconds.max(1).into())
     }
 
-    /// Writes down when something was last done, where the record does not know: a server that starts knows
-    /// nothing else.
+    /// Records the last activity, where the record is behind: the next server knows nothing else.
     fn catch_up(
         &self,
         look: &Look<'_>,
@@ -131,13 +130,13 @@ impl Core {
         }
     }
 
-    /// How long nothing was done, where that is known.
+    /// How long the sandbox has been idle, where that is known.
     fn known_still(&self, look: &Look<'_>, record: &SandboxRecord, still: Quiet) -> Option<Duration> {
         let recorded = look.clock.age(record.last_activity_at);
         match still {
             Quiet::Busy => None,
             Quiet::For(since) => Some(since.min(recorded)),
-            // Its commands may not be watched again yet, and what it uses not sampled.
+            // Its commands may not be watched again yet, and its usage not sampled.
             Quiet::Unknown => {
                 let idle = Duration::from_secs(record.idle_timeout_seconds.into());
                 let enough = (self.sampling().saturating_mul(2) + FIRST_LOOK).min(idle);

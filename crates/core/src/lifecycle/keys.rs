@@ -1,5 +1,5 @@
-//! Keys that are worth nothing any more: one that expired is closed, and one that was closed long ago is
-//! forgotten. Neither is needed for its refusal, which comes by the key's own time.
+//! Keys that are no longer valid: an expired one is revoked, and one that was revoked long ago is removed.
+//! Authentication does not depend on it: it checks the key's own expiry.
 
 use super::{Look, MOST, period, retention::system};
 use crate::{Caller, Core, operation::OperationSpec};

@@ -1,5 +1,6 @@
-//! Sandboxes that lived as long as the operator allows, or as long as was asked for when they were made: their owner is told in time, and then they are
-//! destroyed. A stopped one could be started again and again, so stopping would be no end.
+//! Sandboxes that reached the operator's maximum lifetime, or the one requested at creation: an event warns
+//! their owner in time, and then they are destroyed. A stopped sandbox could be started again and again, so
+//! stopping would be no end.
 
 use super::{Look, MOST};
 use crate::{
@@ -30,7 +31,7 @@ impl Core {
         }
         let mut steps = Vec::new();
         for record in records {
-            // What was asked for, or what all may have, whichever is less.
+            // The requested lifetime, or the operator's maximum, whichever is less.
             let Some(seconds) = record.max_lifetime_seconds.into_iter().chain(most).min() else { continue };
             if self.is_over(look, &record, Duration::from_secs(seconds.into())).await? {
                 let reason = format!("its lifetime of {seconds} seconds is over");
@@ -41,19 +42,19 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a sandbox has lived for so long, and its owner was told in time.
+    /// Whether a sandbox has lived for so long, and its owner was warned in time.
     async fn is_over(&self, look: &Look<'_>, record: &SandboxRecord, lifetime: Duration) -> Result<bool> {
         let notice = Duration::from_secs(look.runtime_settings.lifecycle_expiring_seconds.into());
         let age = look.clock.age(record.created_at);
         if age.saturating_add(notice) < lifetime {
             return Ok(false);
         }
-        // However late it is: first its owner is told.
+        // However late it is, the warning comes first.
         let told = self.told_of_end(look, record, lifetime.saturating_sub(age).max(notice)).await?;
         Ok(age >= lifetime && told >= notice && look.settled())
     }
 
-    /// How long ago its owner was told that it ends; tells it where nobody did.
+    /// How long ago the event warned its owner; sends the event where there is none.
     async fn told_of_end(&self, look: &Look<'_>, record: &SandboxRecord, left: Duration) -> Result<Duration> {
         let query = EventQuery {
             sandbox: Some(record.id),

@@ -1,7 +1,7 @@
-//! What happens to sandboxes by itself. Every so often a pass looks at the records and at the world and
-//! closes the difference; it takes no input and remembers nothing that it could not do without, so a server
-//! that dies in the middle is nothing special. There is one pass at a time, one sandbox that fails stops no
-//! other, and whatever is done is done at the sandbox's actor, under an operation that says why.
+//! The reconcilers. Every so often a pass compares the records with the containers and volumes there are, and
+//! closes the difference; it takes no input and keeps no state that it could not do without, so a server that
+//! dies in the middle needs no recovery. There is one pass at a time, a sandbox that fails stops no other,
+//! and every change is made by the sandbox's actor, under an operation that says why.
 
 mod activity;
 mod clock;
@@ -27,14 +27,14 @@ use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// Sandboxes that are seen to together.
+/// Sandboxes that are processed concurrently.
 const AT_ONCE: usize = 8;
-/// How long one thing may take: a launcher may hang, and the others must not wait for it for ever.
+/// How long one step may take: a launcher may hang, and the others must not wait for it.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The most that one pass does of a kind; the next goes on.
+/// Most steps of one kind in a pass; the next pass continues.
 const MOST: usize = 200;
 
-/// What goes from one pass to the next.
+/// State from one pass to the next.
 #[derive(Default)]
 struct ReconcilerState {
     clock: Clock,
@@ -43,7 +43,7 @@ struct ReconcilerState {
     disk_low: bool,
 }
 
-/// What a pass goes by.
+/// The context of a pass.
 struct Look<'a> {
     clock: &'a Clock,
     runtime_settings: &'a RuntimeSettings,
@@ -56,24 +56,24 @@ impl Look<'_> {
     }
 }
 
-/// Seconds as they are set; none for never.
+/// A setting in seconds; none for never.
 fn period(seconds: i64) -> Option<Duration> {
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
 impl Core {
-    /// Sees to what is due, again and again, until it is dropped.
+    /// Runs the reconcilers periodically, until the future is dropped.
     pub async fn run_reconcilers(&self) {
         let (began, mut changes) = (Instant::now(), self.live_settings.watch());
         let (mut reconcilers, mut last) = (ReconcilerState::default(), began);
-        // Before the first pass: what jumps until then would make everything older for good.
+        // Before the first pass: a jump until then would make everything older for good.
         reconcilers.clock.look(began.elapsed(), now_ms());
         loop {
             let interval = self.live_settings.now().lifecycle_interval_seconds;
             let next = last + Duration::from_secs(interval.into());
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
-                // Another interval may be set.
+                // The interval may have changed.
                 Ok(()) = changes.changed() => continue,
             }
             if let Some(jumped) = reconcilers.clock.look(began.elapsed(), now_ms()) {
@@ -95,10 +95,10 @@ impl Core {
         told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);
         told("keys", self.close_keys(&look).await);
-        told("what belongs to nobody", self.collect_orphans(&look, unowned).await);
+        told("orphans", self.collect_orphans(&look, unowned).await);
     }
 
-    /// Takes all these steps, whatever becomes of each.
+    /// Takes all these steps; a failure stops no other.
     async fn take_steps(&self, steps: Vec<(SandboxRecord, Step)>) {
         let each = |(record, step): (SandboxRecord, Step)| async move {
             if let Err(error) = self.take_step(&record, step).await {
@@ -136,7 +136,7 @@ fn told(what: &str, result: Result<()>) {
 
 fn fault(record: &SandboxRecord, error: &Error) {
     match error.code {
-        // Somebody came first, which is as it should be.
+        // Another request changed the sandbox first, so the step is no longer due.
         ErrorCode::Conflict | ErrorCode::NotFound | ErrorCode::NotRunning => {
             tracing::debug!(sandbox = %record.id, %error, "not due any more");
         }

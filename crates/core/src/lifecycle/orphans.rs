@@ -1,8 +1,8 @@
 //! Containers and volumes that belong to no sandbox. A record names its container and its volume before
-//! either is made, and both are listed before the records are read: so what is being made now is never
-//! found here. Even so nothing goes before it was nobody's for a while, by the monotonic clock.
+//! either is made, and both are listed before the records are read: so what is being made now is never found
+//! here. Even so nothing is removed before it was without an owner for a while, by the monotonic clock.
 //!
-//! Containers without a volume are not ours: `atoll run` makes them, and they go with it.
+//! Containers without a volume are left alone: `atoll run` makes them and destroys them.
 
 use super::{Look, PATIENCE, retention::system};
 use crate::{Core, operation::OperationSpec};
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Since when each was nobody's.
+/// Since when each was without an owner.
 pub(super) type UnownedSince = HashMap<Unowned, Instant>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,14 +23,14 @@ pub(super) enum Unowned {
     Volume(VolumeId),
 }
 
-/// Everything that belongs to somebody.
+/// All containers and volumes with an owner.
 #[derive(Default)]
 struct Owned {
     containers: HashSet<ContainerId>,
     volumes: HashSet<VolumeId>,
 }
 
-/// Keeps those that are strangers now, and returns those that have been for long enough.
+/// Keeps those without an owner now, and returns those that have been for long enough.
 fn grown(known: &mut UnownedSince, now: HashSet<Unowned>, grace: Duration, at: Instant) -> Vec<Unowned> {
     known.retain(|stranger, _| now.contains(stranger));
     for stranger in now {
@@ -48,7 +48,7 @@ impl Core {
             Some(power) => tokio::time::timeout(PATIENCE, power.list_volumes()).await.map_err(late)??,
             None => Vec::new(),
         };
-        // After the world: whatever is made from now on is in neither list.
+        // Read after listing containers and volumes: whatever is made from now on is in neither list.
         let owned = self.owned().await?;
         let ours = |listed: &Listed| listed.volume.is_some() && !owned.containers.contains(&listed.id);
         let containers = containers.into_iter().filter(ours).map(|listed| Unowned::Container(listed.id));
@@ -59,13 +59,13 @@ impl Core {
         due.sort_by_key(|stranger| matches!(stranger, Unowned::Volume(_)));
         for stranger in due {
             if let Err(error) = self.collect(stranger).await {
-                tracing::warn!(?stranger, %error, "what belongs to nobody cannot be removed");
+                tracing::warn!(?stranger, %error, "an orphaned container or volume cannot be removed");
             }
         }
         Ok(())
     }
 
-    /// Whoever keeps a container or a volume that no record names must be asked here.
+    /// A part that keeps a container or a volume that no record names must be added here.
     async fn owned(&self) -> Result<Owned> {
         let mut owned = Owned::default();
         let all = ListQuery { limit: u32::MAX, ..ListQuery::default() };
@@ -116,7 +116,7 @@ mod tests {
         };
         assert_eq!(look(&[first, second], 0), []);
         assert_eq!(look(&[first, second], 9), []);
-        // Somebody owned it for a moment.
+        // It had an owner for a moment.
         assert_eq!(look(&[first], 9), []);
         assert_eq!(look(&[first, second], 10), [first]);
         assert_eq!(look(&[second], 19), []);

@@ -1,5 +1,5 @@
-//! What is kept for a time: stopped sandboxes with their volumes, the records of destroyed ones, and the
-//! answers to requests that may be repeated. What the audit trail has of them stays.
+//! Retention: stopped sandboxes with their volumes, the records of destroyed ones, and the stored responses
+//! of idempotent requests. Their rows in the audit trail stay.
 
 use super::{Look, MOST, period};
 use crate::{
@@ -14,22 +14,22 @@ use std::time::Duration;
 
 /// Records that one pass removes.
 const RECORDS: u32 = 1000;
-/// How long the end of a sandbox is left to whoever began it.
+/// How long the destruction of a sandbox is left to the request that began it.
 const BEGUN: Duration = Duration::from_secs(10);
-/// In whose name things are done that are nobody's.
+/// The owner in the audit rows of what has none.
 const SYSTEM: &str = "system";
 
 pub(super) fn system() -> Caller {
     Caller::lifecycle(&owner_id(SYSTEM), SYSTEM)
 }
 
-/// Those with one of these, that have been left alone for longest.
+/// Those with one of these statuses, the least recently changed first.
 fn oldest(statuses: Vec<Status>, limit: u32) -> ListQuery {
     ListQuery { statuses, sort_by: SortBy::LastActivityAt, descending: false, limit, ..ListQuery::default() }
 }
 
 impl Core {
-    /// Destroys what was stopped for long enough.
+    /// Destroys sandboxes that were stopped for long enough.
     pub(super) async fn end_retention(&self, look: &Look<'_>) -> Result<()> {
         let Some(kept) = period(look.runtime_settings.stopped_retention_seconds) else { return Ok(()) };
         if !look.settled() {
@@ -50,11 +50,11 @@ impl Core {
         Ok(())
     }
 
-    /// Goes on with ends that were begun and failed: of such a sandbox half may be gone.
+    /// Finishes destructions that were begun and failed: half of such a sandbox may be gone.
     pub(super) async fn finish_destroying(&self, look: &Look<'_>) -> Result<()> {
         let mut steps = Vec::new();
         for record in self.store.live_sandboxes().await? {
-            // A young one is being destroyed at this moment.
+            // It is being destroyed at this moment.
             if record.destroyed_at.is_none_or(|at| look.clock.age(at) < BEGUN) {
                 continue;
             }
@@ -65,7 +65,7 @@ impl Core {
         Ok(())
     }
 
-    /// Forgets the records of what was destroyed long ago, and answers that nobody asks for again.
+    /// Removes the records of sandboxes destroyed long ago, and expired responses.
     pub(super) async fn purge_records(&self, look: &Look<'_>) -> Result<()> {
         if !look.settled() {
             return Ok(());

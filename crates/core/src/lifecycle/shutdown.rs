@@ -1,4 +1,4 @@
-//! The end of the server: sandboxes live on, or are stopped where the operator wants that.
+//! Shutdown of the server: sandboxes live on, or are stopped where the operator wants that.
 
 use crate::{
     Core, OnShutdown,
@@ -8,8 +8,8 @@ use atoll_store::Status;
 use atoll_types::Result;
 
 impl Core {
-    /// Does what is to be done with sandboxes when the server was told to end. Returns how many were to be
-    /// stopped. Nobody asks for anything any more by then.
+    /// Applies the shutdown setting to the sandboxes. Returns how many were to be stopped. No more requests
+    /// arrive by then.
     pub async fn wind_down(&self) -> Result<usize> {
         if self.live_settings.now().lifecycle_on_shutdown == OnShutdown::Keep {
             return Ok(0);

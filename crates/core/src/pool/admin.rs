@@ -1,4 +1,4 @@
-//! What an admin sees of the pool and decides about it.
+//! The pool as an admin sees and changes it.
 
 use super::{Pool, PoolKey, shelf::ProfilePool};
 use crate::{
@@ -10,10 +10,10 @@ use atoll_types::{Operation, Result};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// What there is.
+/// The state of the pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolView {
-    /// Whether anything is kept ready.
+    /// Whether any container is kept ready.
     pub enabled: bool,
     /// By image.
     pub keys: Vec<PoolKey>,
@@ -24,13 +24,13 @@ pub struct PoolView {
 /// What to change; what is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolChange {
-    /// Whether anything is kept ready.
+    /// Whether any container is kept ready.
     pub enabled: Option<bool>,
-    /// The smallest and the largest number by image; none takes back what was set for it.
+    /// The bounds by image; null removes those that were set for it.
     pub images: BTreeMap<String, Option<PoolBounds>>,
 }
 
-/// The smallest and the largest number of an image; what is none stays.
+/// The smallest and the largest number of an image; an absent one stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PoolBounds {
@@ -82,20 +82,20 @@ impl Pool {
 }
 
 impl Core {
-    /// What is kept ready, for whoever counts.
+    /// The state of the pool, for the metrics.
     #[must_use]
     pub fn pool_figures(&self) -> PoolView {
         self.pool.view()
     }
 
-    /// What is kept ready, for an admin to look at.
+    /// The state of the pool, for an admin.
     pub fn pool(&self, caller: &Caller) -> Result<PoolView> {
         caller.must_administer()?;
         Ok(self.pool.view())
     }
 
-    /// Destroys everything that is ready, and says how many that were. It is made anew, unless the pool is
-    /// to stop, which is the setting `warm_pool_enabled`.
+    /// Destroys every ready container, and returns how many there were. The pool is refilled, unless it is to
+    /// stop, which is the setting `warm_pool_enabled`.
     pub async fn drain_pool(&self, caller: &Caller, stop: bool) -> Result<usize> {
         let what = OperationSpec::new(Operation::PoolDrain).with(if stop { "stop" } else { "" });
         let audited = self.audited(caller, what).await?;
@@ -116,7 +116,7 @@ impl Core {
         Ok(count)
     }
 
-    /// Changes how many are kept ready. It applies at once and outlives the server.
+    /// Changes how many are kept ready. It applies at once and survives a restart.
     pub async fn resize_pool(&self, caller: &Caller, change: PoolChange) -> Result<PoolView> {
         let mut what = OperationSpec::new(Operation::PoolResize);
         for (image, size) in change.images.iter().take(16) {
@@ -147,12 +147,12 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps the pool up, until it is dropped.
+    /// Keeps the pool filled, until the future is dropped.
     pub async fn keep_pool(&self) {
         self.pool.keep_up().await;
     }
 
-    /// Destroys what is ready, at the server's end.
+    /// Destroys the ready containers, at shutdown.
     pub async fn end_pool(&self) {
         self.pool.end().await;
     }

@@ -1,5 +1,5 @@
-//! How many are worth keeping ready: as many as were asked for of late. The wish grows at once, because
-//! whoever comes next waits otherwise, and shrinks by one at a time, so that it never swings.
+//! How many containers to keep ready: as many as were requested lately. The target rises at once, because the
+//! next request would wait otherwise, and falls by one at a time, so that it does not oscillate.
 
 use crate::PoolSize;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 /// After how long a request counts half.
 const HALF_LIFE: Duration = Duration::from_secs(60);
-/// How long nobody may have needed one before there is one fewer.
+/// How long the target must exceed the need before it falls by one.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What was asked for of late, and what follows from it.
+/// The recent demand, and the target that follows from it.
 #[derive(Debug)]
 pub(super) struct Demand {
     /// Requests, older ones counting less, as of `at`.
@@ -32,7 +32,7 @@ impl Demand {
         self.at = now;
     }
 
-    /// Somebody asked for one.
+    /// A request for a container.
     pub(super) fn note(&mut self, now: Instant) {
         self.fade(now);
         self.recent += 1.0;
@@ -41,7 +41,7 @@ impl Demand {
     /// How many to keep ready.
     pub(super) fn target(&mut self, size: PoolSize, now: Instant) -> u32 {
         self.fade(now);
-        // A request that has faded to less than half of one asks for nobody.
+        // A request that has decayed to less than half counts as none.
         let wanted = (self.recent.round() as u32).clamp(size.min, size.max);
         if wanted >= self.target || self.target > size.max {
             (self.target, self.needed) = (wanted, now);

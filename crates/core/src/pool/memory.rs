@@ -1,11 +1,11 @@
-//! What the store remembers of the pool: which containers and volumes are its own. It is written before one
-//! is made, so that whatever a server that died leaves is found; what a sandbox's record has is the
-//! sandbox's, whatever is remembered here, so a claim writes nothing of it.
+//! The pool's entry in the store: which containers and volumes are its own. It is written before one is made,
+//! so that the next server finds what one that died leaves behind; a volume in a sandbox's record is the
+//! sandbox's whatever the entry says, so a claim does not write the entry.
 //!
-//! A start of the server destroys every remembered container and volume that no record has; it adopts none,
-//! because the state in which the last server left it is not known. A record that is `provisioning` in a
-//! remembered container is a claim that was cut off: its container is destroyed and the sandbox is stopped,
-//! with its volume.
+//! At its start the server destroys every container and volume in the entry that no record has; it adopts
+//! none, because the state in which the last server left it is not known. A record that is `provisioning` in
+//! one of these containers is a claim that was cut off: its container is destroyed and the sandbox is
+//! stopped, with its volume.
 
 use atoll_store::{ListQuery, Store};
 use atoll_types::{ContainerId, Result, VolumeId};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// The name under which the store has it.
+/// The name of the entry.
 const STORED: &str = "pool";
 
 /// One container of the pool's.
@@ -23,7 +23,7 @@ pub(crate) struct Remembered {
     pub(crate) volume: VolumeId,
 }
 
-/// Remembers these and no others.
+/// Writes these and no others.
 pub(super) async fn write(store: &dyn Store, all: &HashMap<ContainerId, VolumeId>) -> Result<()> {
     let of = |(container, volume): (&ContainerId, &VolumeId)| Remembered {
         container: *container,
@@ -34,12 +34,12 @@ pub(super) async fn write(store: &dyn Store, all: &HashMap<ContainerId, VolumeId
     Ok(store.put_setting(STORED, value).await?)
 }
 
-/// Remembers none.
+/// Empties the entry.
 pub(crate) async fn clear(store: &dyn Store) -> Result<()> {
     write(store, &HashMap::new()).await
 }
 
-/// What an earlier server remembered.
+/// The entry of an earlier server.
 pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Remembered>> {
     let value = store.get_setting(STORED).await?.unwrap_or(Value::Array(Vec::new()));
     Ok(serde_json::from_value(value).unwrap_or_else(|error| {

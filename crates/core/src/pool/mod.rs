@@ -1,11 +1,11 @@
-//! Sandboxes that are ready before anybody asks. The pool keeps started containers by profile, which is
-//! everything that is fixed at a start; the rest (owner, limits, environment, way out) is set live when one
-//! is claimed. A container of the pool has run nothing, but for interpreters that wait for their first cell
-//! where the setting `pool.kernels` names any, and is handed out once.
+//! Containers that are started before a request needs them. The pool keeps them by profile, which is
+//! everything that is fixed at a start; the rest (owner, limits, environment, egress) is set live when a
+//! sandbox claims one. A container of the pool has run nothing, but for interpreters that wait for their
+//! first cell where the setting `pool.kernels` names any, and is handed out once.
 //!
-//! Here is what there is and who gets it. How it is kept up is in [`refill`], what is decided about it by
-//! an admin in [`admin`], and what outlives the server in [`memory`]. The lock of the state is held for a
-//! moment only and never across a wait; a [`PooledContainer`] is never dropped under it.
+//! Here are the pool's state and the claims. Refilling is in [`refill`], administration in [`admin`], and
+//! what outlives the server in [`memory`]. The lock of the state is held for a moment only and never across
+//! an await; a [`PooledContainer`] is never dropped under it.
 
 mod admin;
 mod demand;
@@ -51,23 +51,23 @@ pub(crate) struct Inner {
     settings: Arc<CoreSettings>,
     managers: Arc<KernelManagers>,
     state: Mutex<State>,
-    /// There may be something to do.
+    /// Wakes the refill task.
     wake: Notify,
     clearing: tokio::sync::Mutex<()>,
-    /// Requests that make or start something at this moment.
+    /// Requests that make or start a sandbox at this moment.
     requests: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     shelves: HashMap<Profile, ProfilePool>,
-    /// Every container that is the pool's, and its volume: being made, ready, being claimed, or spent.
+    /// Every container of the pool, and its volume: being made, ready, being claimed, or to be destroyed.
     known: HashMap<ContainerId, VolumeId>,
     spent: Vec<Spent>,
     last_request: Option<Instant>,
 }
 
-/// A request that makes or starts something. The pool keeps quiet meanwhile.
+/// A request that makes or starts a sandbox. The pool makes nothing meanwhile.
 pub(crate) struct Request(Arc<Inner>);
 
 impl Drop for Request {
@@ -83,7 +83,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sandbox has this one for good.
+    /// A sandbox has claimed it for good.
     fn forget(&self, container: ContainerId) {
         self.state().known.remove(&container);
     }
@@ -94,7 +94,7 @@ impl Inner {
         self.wake.notify_one();
     }
 
-    /// One that died is not kept ready.
+    /// A dead container is not kept ready.
     fn died(&self, container: ContainerId) {
         let dead: Vec<PooledContainer> = {
             let mut state = self.state();
@@ -140,19 +140,19 @@ impl Pool {
         }))
     }
 
-    /// Every container that is the pool's, with its volume.
+    /// Every container of the pool, with its volume.
     pub(crate) fn known(&self) -> Vec<(ContainerId, VolumeId)> {
         self.0.state().known.iter().map(|(container, volume)| (*container, *volume)).collect()
     }
 
-    /// Says that a request makes or starts something, as long as the value is held.
+    /// Marks a request that makes or starts a sandbox, as long as the value is held.
     pub(crate) fn request(&self) -> Request {
         self.0.requests.fetch_add(1, Ordering::Relaxed);
         Request(Arc::clone(&self.0))
     }
 
-    /// Takes one for a sandbox of this profile, if there is one, and moves what it holds of the machine to
-    /// the sandbox.
+    /// Takes a container for a sandbox of this profile, if there is one, and moves its reservation to the
+    /// sandbox.
     pub(crate) fn take(
         &self,
         profile: &Profile,
@@ -173,7 +173,7 @@ impl Pool {
         taken
     }
 
-    /// Gives the interpreters of one that is claimed the sandbox's variables.
+    /// Gives the interpreters of a claimed container the sandbox's variables.
     pub(crate) async fn configure(
         &self,
         warm: &PooledContainer,
@@ -185,13 +185,14 @@ impl Pool {
         }
     }
 
-    /// Everything that is ready, which is then nobody's.
+    /// Takes every ready container out of the pool.
     fn take_all(&self) -> Vec<PooledContainer> {
         let mut state = self.0.state();
         state.shelves.values_mut().flat_map(|shelf| mem::take(&mut shelf.ready)).collect()
     }
 
-    /// Gives up all that is ready, because a sandbox needs what it holds. Says whether there was any.
+    /// Destroys all ready containers, because a sandbox needs what they reserve. Returns whether there were
+    /// any.
     pub(crate) async fn make_room(&self) -> bool {
         let all = self.take_all();
         let any = !all.is_empty();

@@ -1,6 +1,6 @@
-//! Keeping the pool up. One task takes no input: it looks at what is ready and what should be, and closes
-//! the difference, one container at a time. Requests go first: it waits for a quiet moment, but not for
-//! ever. When somebody waits for room on the machine, it gives up what it has instead.
+//! Refilling the pool. One task, without input, compares what is ready with the target, and closes the
+//! difference, one container at a time. Requests go first: the task waits for a quiet moment, but not for
+//! ever. When a request waits for room on the machine, the task destroys ready containers instead.
 
 use super::{
     Pool, State, memory,
@@ -15,19 +15,19 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// A moment is quiet when no request has been at work for this long.
 const QUIET: Duration = Duration::from_millis(50);
-/// For how long one that is missing waits for a quiet moment.
+/// How long a missing container waits for a quiet moment.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether the target has fallen or an image was rebuilt.
+/// How often the task checks whether the target has fallen or an image was rebuilt.
 const LOOK: Duration = Duration::from_secs(10);
-/// After how long something that could not be destroyed is tried again.
+/// After how long a failed destruction is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// How long the server's end may wait for the pool's.
+/// How long shutdown may wait for the pool.
 const AT_THE_END: Duration = Duration::from_secs(10);
-/// What a container of the pool may write before it is anybody's. Its volume and spool are promised to it,
-/// so it is little.
+/// The disk limit of a container of the pool before it is claimed. Its volume and spool count as reserved, so
+/// it is little.
 const DISK: u64 = 16 << 20;
 
-/// What a container of the pool may use. But for the disk it is what a sandbox gets that says nothing.
+/// The limits of a container of the pool. But for the disk they are those of a sandbox that requests none.
 fn limits() -> Limits {
     Limits { disk_bytes: DISK, ..Limits::default() }
 }
@@ -39,7 +39,7 @@ enum Todo {
 }
 
 impl Pool {
-    /// Keeps the pool up, until it is dropped.
+    /// Keeps the pool filled, until the future is dropped.
     pub(crate) async fn keep_up(&self) {
         let mut settings = self.0.live_settings.watch();
         let mut looked = Instant::now();
@@ -65,14 +65,14 @@ impl Pool {
             tokio::select! {
                 () = self.0.wake.notified() => {}
                 () = self.0.admission.crowded() => self.give_up_one(),
-                // The settings go when the server does.
+                // The sender is dropped when the server ends.
                 changed = settings.changed() => if changed.is_err() { return },
                 () = sleep(pause) => {}
             }
         }
     }
 
-    /// What is to be done next.
+    /// The next action.
     fn todo(&self) -> Todo {
         let wanted = self.0.wanted();
         let runtime_settings = self.0.live_settings.now();
@@ -101,7 +101,7 @@ impl Pool {
         make.map_or(Todo::Wait(wait), Todo::Make)
     }
 
-    /// Waits for a moment in which nobody is held up.
+    /// Waits for a moment without requests.
     async fn quiet(&self) {
         let began = Instant::now();
         loop {
@@ -154,7 +154,8 @@ impl Pool {
             state.known.clone()
         };
         let spent = |reservation| Spent { container: id, volume, _seat: Some(reservation) };
-        // Before it is made: a server that dies in between leaves nothing that the next does not find.
+        // Written before it is made: a server that dies in between leaves nothing that the next does not
+        // find.
         if let Err(error) = memory::write(&*inner.store, &known).await {
             inner.spend(spent(reservation));
             return Err(error);
@@ -188,7 +189,7 @@ impl Pool {
         }
     }
 
-    /// Gives up one that is ready, because somebody waits for room.
+    /// Destroys one ready container, because a request waits for room.
     fn give_up_one(&self) {
         let one = {
             let mut state = self.0.state();
@@ -201,7 +202,7 @@ impl Pool {
         drop(one);
     }
 
-    /// Gives up what was made of an image that was rebuilt since. The oldest tells for all.
+    /// Destroys containers of an image that was rebuilt since. The oldest is checked for all.
     async fn give_up_outdated(&self) {
         let oldest: Vec<_> = {
             let state = self.0.state();
@@ -220,7 +221,7 @@ impl Pool {
         }
     }
 
-    /// Gives up those that have other interpreters than they should, or of which one died.
+    /// Destroys containers with other interpreters than configured, or with a dead one.
     async fn give_up_cold(&self) {
         let wanted = self.0.live_settings.now().pool_kernels.clone();
         let ready: Vec<_> = {
@@ -245,16 +246,16 @@ impl Pool {
         }
     }
 
-    /// An image was rebuilt: what was made of it before is not handed out.
+    /// An image was rebuilt: containers made of the former one are not handed out.
     pub(crate) fn outdated(&self, profile: &Profile) {
         let old = self.on(profile, |shelf| mem::take(&mut shelf.ready));
         tracing::info!(image = %profile.image, "its image was rebuilt; the pool is made anew");
         drop(old);
     }
 
-    /// Destroys what is spent.
+    /// Destroys the containers that were given up.
     pub(super) async fn clear(&self) {
-        // One at a time: whoever waits for this waits for all of it.
+        // One caller at a time: each waits for all of it.
         let _turn = self.0.clearing.lock().await;
         let spent = mem::take(&mut self.0.state().spent);
         for one in spent {
@@ -278,7 +279,7 @@ impl Pool {
         }
     }
 
-    /// Destroys everything, at the server's end. What is not gone then is found by the next server.
+    /// Destroys everything, at shutdown. The next server finds what is left.
     pub(crate) async fn end(&self) {
         drop(self.take_all());
         if timeout(AT_THE_END, self.clear()).await.is_err() {

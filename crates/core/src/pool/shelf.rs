@@ -1,4 +1,4 @@
-//! The containers of one profile, and what is counted of them.
+//! The ready containers of one profile, and their counters.
 
 use super::{demand::Demand, warm::PooledContainer};
 use crate::{PoolSize, admission::PoolReservation};
@@ -6,7 +6,7 @@ use atoll_types::{ContainerId, Error, ErrorCode, time::now_ms};
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
-/// Why one could not be made.
+/// The last failure to make one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolFailure {
     /// Milliseconds since 1970.
@@ -15,7 +15,7 @@ pub struct PoolFailure {
     pub reason: String,
 }
 
-/// What there is of one profile.
+/// The pool of one profile, for an admin.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct PoolKey {
@@ -31,7 +31,7 @@ pub struct PoolKey {
     pub hits: u64,
     /// Creates that found none.
     pub misses: u64,
-    /// Of the one that waits longest.
+    /// The age of the oldest.
     pub oldest: Option<Duration>,
     /// How many were made, and how long that took in all.
     pub refills: u64,
@@ -45,7 +45,7 @@ pub struct PoolKey {
 /// The shortest and the longest pause after a failure.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// How long others go first who found no room.
+/// How long the pool makes nothing after a request found no room.
 const REST: Duration = Duration::from_secs(5);
 
 /// The containers of one profile.
@@ -85,7 +85,7 @@ impl ProfilePool {
         }
     }
 
-    /// The oldest that lives and for which there is a reservation. Those found dead are put aside.
+    /// The oldest live one that fits the reservation. Those found dead are removed.
     pub(super) fn take(
         &mut self,
         dead: &mut Vec<PooledContainer>,
@@ -115,14 +115,14 @@ impl ProfilePool {
         self.failing = 0;
     }
 
-    /// Nothing is made for a while: somebody else needs what it would take.
+    /// Makes nothing for a while: a request needs the room.
     pub(super) fn rest(&mut self) {
         self.not_before = self.not_before.max(Instant::now() + REST);
     }
 
-    /// One could not be made; returns how long nothing is tried.
+    /// One could not be made; returns how long to wait.
     pub(super) fn failed(&mut self, error: &Error) -> Duration {
-        // Room comes back when somebody leaves, and not with patience.
+        // Room comes back when a sandbox ends, so waiting longer each time does not help.
         let pause = match error.code {
             ErrorCode::LimitExceeded => REST,
             _ => PAUSES.0.saturating_mul(1 << self.failing.min(16)).min(PAUSES.1),

@@ -1,6 +1,6 @@
 //! One container that is kept ready. It has a volume of its own, no environment and no owner, and has run
-//! nothing. It is handed out once, and wherever it goes from here it never comes back: dropped, it is
-//! destroyed with its volume, unless a sandbox's record has it by then.
+//! nothing. It is handed out once and never returns to the pool: dropped, it is destroyed with its volume,
+//! unless a sandbox's record has it by then.
 
 use super::Inner;
 use crate::{admission::PoolReservation, kernels};
@@ -10,10 +10,10 @@ use atoll_types::{ContainerId, Death, Result, VolumeId};
 use futures_util::{FutureExt, future::BoxFuture, future::Shared};
 use std::{sync::Arc, time::Instant};
 
-/// Comes about when a container is dead. Whoever has a copy shares one watch.
+/// Completes when a container is dead. All clones share one watch.
 pub(crate) type Dying = Shared<BoxFuture<'static, Death>>;
 
-/// Whose the container and its volume are.
+/// What owns the container and its volume.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Pools,
@@ -33,7 +33,7 @@ pub(crate) struct PooledContainer {
     kernels: (Vec<Language>, Vec<Language>),
 }
 
-/// What is left to destroy.
+/// A container that is to be destroyed.
 pub(super) struct Spent {
     pub(super) container: ContainerId,
     pub(super) volume: VolumeId,
@@ -109,8 +109,8 @@ impl PooledContainer {
         self.dying.peek().is_some()
     }
 
-    /// A sandbox's record has it: whoever ends the sandbox destroys it. It is remembered as the pool's
-    /// until this value goes, which is when the claim is over.
+    /// A sandbox's record has it: destroying the sandbox destroys it. It stays in the pool's entry until this
+    /// value is dropped, when the claim is over.
     pub(crate) fn recorded(&mut self) {
         self.whose = Whose::Sandboxes;
     }

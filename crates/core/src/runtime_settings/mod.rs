@@ -1,8 +1,8 @@
-//! Settings that apply without a restart. Whoever needs one asks [`LiveSettings::now`] when it needs it and keeps
-//! no copy. A value comes from what an administrator stored, else from a flag, a variable, the file, or
-//! the default; the first that has it wins. What is not settable here is in [`crate::CoreSettings`].
+//! Settings that apply without a restart. Code that needs one reads [`LiveSettings::now`] each time and keeps
+//! no copy. A value comes from what an administrator stored, else from a flag, a variable, the file, or the
+//! default; the first that has it wins. Settings that need a restart are in [`crate::CoreSettings`].
 //!
-//! A change is stored before it applies, and all of a PATCH applies or none of it.
+//! A change is stored before it applies, and a PATCH applies as a whole or not at all.
 
 mod patch;
 mod plan;
@@ -47,13 +47,12 @@ impl Source {
     }
 }
 
-/// What the operator set before the server began, by name.
+/// What the operator set before the server started, by name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Preset(BTreeMap<&'static str, (Source, Value)>);
 
 impl Preset {
-    /// Takes a value, unless a stronger source has given one. Refuses what is no setting or cannot be its
-    /// value.
+    /// Takes a value, unless a stronger source has given one. Refuses unknown settings and invalid values.
     pub fn set(&mut self, source: Source, name: &str, value: Value) -> Result<()> {
         let name = RuntimeSettings::name(name).ok_or_else(|| unknown(name))?;
         RuntimeSettings::default().set(name, &value)?;
@@ -69,12 +68,12 @@ impl Preset {
         self.set(source, name, value::of_text(text))
     }
 
-    /// Whether all of it together can be.
+    /// Whether the values are consistent.
     pub fn validate(&self) -> Result<()> {
         self.runtime_settings(&Map::new()).and_then(|runtime_settings| runtime_settings.validate())
     }
 
-    /// Everything together, with what is stored on top.
+    /// All settings, with the stored values on top.
     fn runtime_settings(&self, stored: &Map<String, Value>) -> Result<RuntimeSettings> {
         let mut runtime_settings = RuntimeSettings::default();
         for (name, (_, value)) in &self.0 {
@@ -91,20 +90,20 @@ fn unknown(name: &str) -> Error {
     Error::invalid(name, format!("there is no setting {name:?}"))
 }
 
-/// The name under which the store has what an administrator set.
+/// The name of the entry in the store.
 const STORED: &str = "sandbox";
 
-/// The settings as they are now.
+/// The present settings.
 pub(crate) struct LiveSettings {
     preset: Preset,
-    /// What is stored. Held while it is changed, so that of two changes neither is lost.
+    /// The stored values. Locked during a change, so that of two changes neither is lost.
     stored: Mutex<Map<String, Value>>,
     now: watch::Sender<Arc<RuntimeSettings>>,
 }
 
 impl LiveSettings {
     pub(crate) fn new(preset: Preset) -> Self {
-        // It was checked as it was filled.
+        // Each value was validated when it was set.
         let runtime_settings = preset.runtime_settings(&Map::new()).unwrap_or_default();
         Self { preset, stored: Mutex::default(), now: watch::Sender::new(Arc::new(runtime_settings)) }
     }
@@ -114,13 +113,13 @@ impl LiveSettings {
         Arc::clone(&self.now.borrow())
     }
 
-    /// Tells of every change from now on.
+    /// Receives every change from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<RuntimeSettings>> {
         self.now.subscribe()
     }
 
-    /// Reads what an earlier server stored. What this release does not know, or would refuse, is left
-    /// aside and said.
+    /// Reads what an earlier server stored. Values that this release does not know, or would refuse, are
+    /// ignored and logged.
     pub(crate) async fn load(&self, store: &dyn Store) -> Result<()> {
         let mut stored = self.stored.lock().await;
         let Some(Value::Object(kept)) = store.get_setting(STORED).await? else { return Ok(()) };
@@ -141,12 +140,12 @@ impl LiveSettings {
         Ok(())
     }
 
-    /// Changes some, or none: null takes what was stored back. Returns the settings after it.
+    /// Applies all changes, or none: null removes a stored value. Returns the settings after it.
     async fn change(&self, store: &dyn Store, changes: Map<String, Value>) -> Result<Arc<RuntimeSettings>> {
         self.change_by(store, |_| changes).await
     }
 
-    /// The same, by what they are now: of two such changes the second sees the first.
+    /// The same, computed from the present values: of two such changes the second sees the first.
     pub(crate) async fn change_by(
         &self,
         store: &dyn Store,

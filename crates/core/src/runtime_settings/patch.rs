@@ -1,5 +1,5 @@
-//! Looking at the settings and changing them. The wire's names that nothing uses yet are shown, and
-//! refused where somebody would change them: what is stored must not look as if it did something.
+//! Viewing and changing the settings. The wire's names that nothing uses yet are shown, and a change of them
+//! is refused: a stored value must not look as if it had an effect.
 
 use super::{RuntimeSettings, Source, unknown};
 use crate::{
@@ -10,33 +10,33 @@ use atoll_types::{Error, ErrorCode, Operation, Result, Tiers};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The settings, and what else is worth knowing beside them.
+/// The settings, with their sources and the tiers.
 #[derive(Debug, Clone)]
 pub struct SettingsView {
     /// The present values.
     pub runtime_settings: Arc<RuntimeSettings>,
     /// Where each comes from.
     pub sources: BTreeMap<&'static str, Source>,
-    /// What the wire has and nobody can set yet.
+    /// Fields of the wire that cannot be set yet.
     pub fixed: BTreeMap<&'static str, Value>,
-    /// What tiers allow.
+    /// The ceilings of the tiers.
     pub tiers: Tiers,
 }
 
 impl Core {
-    /// The settings as they are at this moment, for whoever works by them.
+    /// The present settings, for the fronts.
     #[must_use]
     pub fn runtime_settings(&self) -> Arc<RuntimeSettings> {
         self.live_settings.now()
     }
 
-    /// Tells of every change of the settings from now on.
+    /// Receives every change of the settings from now on.
     #[must_use]
     pub fn watch_knobs(&self) -> tokio::sync::watch::Receiver<Arc<RuntimeSettings>> {
         self.live_settings.watch()
     }
 
-    /// The settings, for an admin to look at.
+    /// The settings, for an admin.
     pub async fn settings(&self, caller: &Caller) -> Result<SettingsView> {
         caller.must_administer()?;
         Ok(SettingsView {
@@ -47,7 +47,7 @@ impl Core {
         })
     }
 
-    /// Changes some settings, or none where one cannot be. Null takes back what was set by such a change.
+    /// Changes some settings, or none where one is invalid. Null removes what such a change stored.
     pub async fn patch_settings(&self, caller: &Caller, changes: Map<String, Value>) -> Result<SettingsView> {
         let before = self.live_settings.now();
         let names: Vec<&str> = changes.keys().map(String::as_str).collect();
@@ -86,7 +86,7 @@ impl Core {
         Ok(())
     }
 
-    /// What the wire has and nobody can set yet.
+    /// Fields of the wire that cannot be set yet.
     fn fixed(&self) -> BTreeMap<&'static str, Value> {
         let of = |value: &str| Value::from(value);
         [
@@ -98,7 +98,7 @@ impl Core {
         .into()
     }
 
-    /// Refuses another value for what cannot be set.
+    /// Refuses another value for a fixed field.
     fn must_stay(&self, name: &str, value: &Value) -> Result<()> {
         match self.fixed().get(name) {
             None => Err(unknown(name)),

@@ -1,11 +1,11 @@
-//! Plans: what one owner may have in all. Every owner has the default plan unless the settings name
-//! another. An admin's key is bound by none.
+//! Plans: the quota of one owner. Every owner has the default plan unless the settings name another. An
+//! admin's key is bound by none.
 
 use super::RuntimeSettings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The name of the plan that owners have without being named.
+/// The plan of owners that the settings do not name.
 pub(crate) const DEFAULT_PLAN: &str = "free";
 /// Plans, and owners with another plan than the default.
 const MOST: usize = 10_000;
@@ -31,7 +31,7 @@ pub struct Plan {
     pub exec_burst: Option<u32>,
 }
 
-/// What an owner may have, with nothing left out.
+/// The quota of an owner, with nothing left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Quota {
     /// What the plan is called.
@@ -77,7 +77,7 @@ impl Plan {
 }
 
 impl RuntimeSettings {
-    /// What an owner may have, by its id and by its name.
+    /// The quota of an owner, by its id and by its name.
     pub(crate) fn quota(&self, owner: &str, owner_name: &str) -> Quota {
         let named = self.owners.get(owner_name).or_else(|| self.owners.get(owner));
         let (name, plan) = match named.and_then(|name| self.plans.get_key_value(name)) {

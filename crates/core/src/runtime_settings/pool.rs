@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSize {
-    /// Even when nobody asks.
+    /// Without any demand.
     pub min: u32,
-    /// When many ask.
+    /// With much demand.
     pub max: u32,
 }
 

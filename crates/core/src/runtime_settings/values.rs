@@ -54,14 +54,14 @@ const RATIO: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
 /// A year.
 const YEAR: i64 = 365 * 24 * 3600;
 
-/// What becomes of sandboxes when the server is told to end.
+/// What the server does with sandboxes at its shutdown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnShutdown {
-    /// They live on.
+    /// They keep running.
     #[default]
     Keep,
-    /// They are stopped; their volumes wait.
+    /// They are stopped; their volumes are kept.
     Stop,
 }
 
@@ -132,23 +132,24 @@ runtime_settings! {
     "http.connections_per_peer" http_connections_per_peer: u32 = 4096, within(1..=8192);
     /// Whether sandboxes are kept ready.
     "warm_pool_enabled" warm_pool_enabled: bool = true, |_: &bool| Ok(());
-    /// How many are kept ready of an image even when nobody asks.
+    /// How many are kept ready of an image without any demand.
     "pool.min" pool_min: u32 = 2, within(0..=PoolSize::MOST);
-    /// How many are kept ready of an image when many ask.
+    /// How many are kept ready of an image with much demand.
     "pool.max" pool_max: u32 = 8, within(0..=PoolSize::MOST);
     /// The same for single images, by name.
     "pool.images" pool_images: BTreeMap<String, PoolSize> = BTreeMap::new(), PoolSize::check_all;
-    /// The languages whose interpreters are started in each before anybody asks.
+    /// The languages whose interpreters are started in each ready container.
     "pool.kernels" pool_kernels: Vec<Language> = Vec::new(), |all: &Vec<Language>| each_once(all);
-    /// How often is looked for what is due.
+    /// How often the reconcilers run.
     "lifecycle.interval_seconds" lifecycle_interval_seconds: u32 = 10, within(1..=3600);
-    /// How long an idle sandbox stands still before it is stopped; 0 stops it without that, -1 never does.
+    /// How long an idle sandbox is paused before it is stopped; 0 stops it without a pause, -1 never stops
+    /// it.
     "lifecycle.pause_seconds" lifecycle_pause_seconds: i64 = 300, or_never(0, YEAR);
-    /// The share of a core from which on what runs by itself counts as work.
+    /// The share of a core from which on processes without a waiting caller count as activity.
     "lifecycle.idle_cpu_percent" lifecycle_idle_cpu_percent: f64 = 2.0, within(0.01..=100.0);
     /// How long a sandbox may live in all; 0 for as long as it likes.
     "lifecycle.max_lifetime_seconds" lifecycle_max_lifetime_seconds: u32 = 0, within(0..=365 * 24 * 3600);
-    /// How long before that its owner is told.
+    /// How long before that its owner is warned.
     "lifecycle.expiring_seconds" lifecycle_expiring_seconds: u32 = 60, within(0..=86_400);
     /// From which age on what belongs to no sandbox is removed.
     "lifecycle.orphan_seconds" lifecycle_orphan_seconds: u32 = 300, within(1..=86_400);
@@ -160,7 +161,7 @@ runtime_settings! {
         or_never(1, 10 * YEAR);
     /// How long after a start nothing is removed for its age: the machine's clock may have to be set first.
     "lifecycle.settle_seconds" lifecycle_settle_seconds: u32 = 300, within(0..=86_400);
-    /// What becomes of sandboxes when the server is told to end.
+    /// What the server does with sandboxes at its shutdown.
     "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, |_: &OnShutdown| Ok(());
     /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that the two
     /// below allow; a plan (3 sandboxes at a time) and the machine's room bind most owners before it does.
@@ -171,7 +172,7 @@ runtime_settings! {
     "tool_sessions.max_threads" tool_sessions_max_threads: u32 = 10, within(1..=MILLION);
     /// How often tool sessions are collected.
     "tool_sessions.collect_seconds" tool_sessions_collect_seconds: u32 = 60, within(1..=86_400);
-    /// From which age on a tool session's container that nobody knows is removed.
+    /// From which age on a tool session's container that has no record is removed.
     "tool_sessions.orphan_seconds" tool_sessions_orphan_seconds: u32 = 300, within(1..=86_400);
     /// How long a tool session may be idle.
     "tool_sessions.idle_seconds" tool_sessions_idle_seconds: u32 = 1800, within(1..=MONTH);

@@ -1,5 +1,5 @@
-//! Folders as archives, out and in. Bytes are streams in both directions; what an archive holds is the
-//! tool's business and the caller's, never this process's.
+//! Folders as archives, out and in. Bytes are streams in both directions; the tool inside and the caller read
+//! the archive, this process never does.
 
 use super::{Tool, Way, lines::Lines};
 use crate::{
@@ -18,7 +18,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// An archive on its way out. What was read is noted when it goes.
+/// An archive that is being downloaded. The audit row is written when it is dropped.
 pub struct Archive {
     tool: Tool,
     first: Option<Bytes>,
@@ -38,7 +38,7 @@ impl Archive {
 }
 
 impl Core {
-    /// A folder, or a file, as a tar archive. A mistake is found before the first byte.
+    /// A folder, or a file, as a tar archive. An error is reported before the first byte.
     pub async fn pack(&self, caller: &Caller, id: SandboxId, request: &Pack) -> Result<Archive> {
         request.check()?;
         let audited =
@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// Unpacks a tar archive into a folder, which is made if it is not there.
+    /// Unpacks a tar archive into a folder, which is made if it does not exist.
     pub async fn unpack(
         &self,
         caller: &Caller,
@@ -80,7 +80,7 @@ impl Core {
         };
         let bytes = count.load(Ordering::Relaxed);
         if let Ok(container) = &reached {
-            // A part of it may be there even so.
+            // A part of it may have been unpacked even so.
             self.set_aside(id, container, &[&request.path]).await;
             audited.moved(bytes);
             audited.note(transfer(id, ActivityKind::Upload, request.path.clone(), bytes));
@@ -97,7 +97,7 @@ async fn feed(
     let way = Way { stdin: true, gently: true, ..Way::default() };
     let tool = Tool::start(container, "unpack", request, way).await?;
     let id = tool.id;
-    // A body that breaks off ends the input, and the tool says what came of it.
+    // A body that breaks off ends the input, and the tool reports what it unpacked.
     let pieces = body.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(async |p| p.ok());
     let input = container.guest().write_stdin(id, pieces);
     let answer = async {
@@ -112,7 +112,8 @@ async fn feed(
         biased;
         answer = &mut answer => return answer,
         sent = &mut input => {
-            // It may have ended, which its answer says better; else it must see the end of its input.
+            // The tool may have ended, which its answer explains better; else it must see the end of its
+            // input.
             if sent.is_err() {
                 let _ = container.guest().write_stdin(id, futures_util::stream::empty()).await;
             }

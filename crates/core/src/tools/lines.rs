@@ -17,7 +17,7 @@ fn hostile() -> Error {
     Error::new(ErrorCode::Unavailable, "the sandbox sent an answer that cannot be right")
 }
 
-/// A path that may be shown. Bytes that are no text count three times.
+/// A path that may be shown. Bytes that are not UTF-8 count three times.
 pub(super) fn believable(path: &str) -> Result<()> {
     let fits = !path.is_empty() && path.len() <= 3 * LONGEST_PATH && !path.contains('\0');
     if fits { Ok(()) } else { Err(hostile()) }
@@ -47,7 +47,7 @@ impl Lines {
         }
     }
 
-    /// The end of an answer that is counted.
+    /// The result, if the tool prints nothing more.
     pub(super) async fn finish<T>(mut self, answer: T) -> Result<T> {
         match self.next::<serde_json::Value>().await? {
             None => Ok(answer),
@@ -55,7 +55,7 @@ impl Lines {
         }
     }
 
-    /// What does not keep to its own limits.
+    /// The error of a tool that exceeds its own limits.
     pub(super) fn refuse<T>(&self) -> Result<T> {
         Err(hostile())
     }

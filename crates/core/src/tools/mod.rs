@@ -1,5 +1,5 @@
-//! Work on whole folders: PID 1's own programs, run inside as the user. What comes back could have been
-//! written by anybody in there, so lines are bounded, read strictly and counted.
+//! Work on whole folders: PID 1's own programs, run inside as the user. Any process inside could have written
+//! the output, so lines are bounded, parsed strictly and counted.
 
 mod archive;
 mod lines;
@@ -17,16 +17,16 @@ use bytes::Bytes;
 use serde::Serialize;
 use std::{sync::Arc, time::Duration};
 
-/// Bytes that wait for a slow reader before the tool waits too.
+/// Bytes buffered for a slow reader before the tool blocks.
 const WAITING: u64 = 4 << 20;
 /// The longest error.
 const LONGEST_ERROR: usize = 16 << 10;
 const LONGEST_MESSAGE: usize = 500;
 
-/// Fields that a tool may blame.
+/// Fields that a tool's error may name.
 const FIELDS: &[&str] = &["path", "pattern", "glob", "prefix", "body"];
 
-/// A tool at work. Dropped before its end, it is ended.
+/// A running tool. Dropped before its end, it is killed.
 struct Tool {
     id: ExecId,
     events: ExecStream,
@@ -39,7 +39,7 @@ struct Tool {
 struct Way {
     timeout: Option<Duration>,
     stdin: bool,
-    /// Let it tidy up when nobody waits any more.
+    /// Let it clean up when the caller has gone.
     gently: bool,
 }
 
@@ -68,7 +68,7 @@ impl Tool {
         Ok(Self { id, events, leash, complaint: Vec::new() })
     }
 
-    /// What it prints next; none when it has ended well.
+    /// The next output; none when it has ended well.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             match self.events.next().await? {
@@ -102,7 +102,7 @@ impl Tool {
     }
 }
 
-/// What a tool complained of, as far as it can be shown.
+/// The error that a tool printed, as far as it can be shown.
 fn complaint(bytes: &[u8]) -> Error {
     let line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
     let Ok(Error { code, message, field, death: _, refusal: _ }) = serde_json::from_slice::<Error>(line)
@@ -110,7 +110,7 @@ fn complaint(bytes: &[u8]) -> Error {
         return Error::new(ErrorCode::Unavailable, "the tool ended without a reason");
     };
     let code = match code {
-        // Neither a fault of ours nor a death is for somebody inside to tell.
+        // Processes inside must not be able to report an internal error or a container's death.
         ErrorCode::Internal
         | ErrorCode::ContainerDied
         | ErrorCode::KernelDied

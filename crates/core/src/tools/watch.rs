@@ -1,4 +1,4 @@
-//! Following what happens in a folder.
+//! Watching a folder for changes.
 
 use super::{
     Tool, Way,
@@ -13,11 +13,11 @@ use bytes::Bytes;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How often the tool hears that somebody still listens. It ends when it does not, even if this process
-/// is gone and nobody kills it.
+/// How often the tool gets a heartbeat. It ends when none comes, even if this process died without killing
+/// it.
 const BEAT: Duration = Duration::from_secs(20);
 
-/// Events as they happen. Whoever drops it ends the watch.
+/// Events as they happen. Dropping it ends the watch.
 pub struct WatchStream {
     lines: Lines,
     first: Option<WatchEvent>,
@@ -56,7 +56,7 @@ impl Core {
     /// Watches a folder; answers when everything in it is watched.
     pub async fn watch(&self, caller: &Caller, id: SandboxId, request: &Watch) -> Result<WatchStream> {
         request.check()?;
-        // In a sandbox that is stopped nothing changes by itself.
+        // In a stopped sandbox no process changes files.
         let container = self.reach_running(caller, id, &request.path).await?;
         let way = Way { stdin: true, ..Way::default() };
         let tool = Tool::start(&container, "watch", request, way).await?;

@@ -1,9 +1,9 @@
-//! What is kept of each sandbox's use. Nothing here asks anybody: it takes samples in and gives them out.
+//! The history of each sandbox's usage. It does no I/O: samples are put in and read out.
 //!
-//! At most 360 samples of a sandbox, of 48 bytes each, are kept, and one look tells of 4096 containers at
+//! At most 360 samples of a sandbox, of 48 bytes each, are kept, and one sampling returns 4096 containers at
 //! most: about 70 MB in the worst case. Cores are processor time over the container's own age, so setting the
-//! clock changes no figure. Processor time for Prometheus adds up what each look found anew, because a sum
-//! over live sandboxes would fall whenever one is destroyed.
+//! clock changes no figure. Processor time for Prometheus adds up the increase at each sampling, because a
+//! sum over live sandboxes would fall whenever one is destroyed.
 
 use atoll_store::SandboxId;
 use atoll_types::{ContainerId, Usage};
@@ -17,7 +17,7 @@ pub const KEPT: usize = 360;
 /// Cores from less time than this would be noise.
 const SHORTEST_USEC: u64 = 200_000;
 
-/// What a sandbox used at one moment.
+/// A sandbox's usage at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct UsageSample {
@@ -32,7 +32,7 @@ pub struct UsageSample {
     pub oom_kills: Option<u32>,
 }
 
-/// What a sandbox uses now, with what it may use.
+/// A sandbox's present usage, with its limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct UsageNow {
@@ -44,10 +44,10 @@ pub struct UsageNow {
     pub disk_limit_bytes: Option<u64>,
 }
 
-/// Sums over the sandboxes that lived when last looked at.
+/// Sums over the sandboxes that lived at the last sampling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageTotals {
-    /// Processor time of all that were ever seen since this server began; it never falls.
+    /// Processor time of all that were seen since this server started; it never falls.
     pub cpu_usec: u64,
     /// Memory.
     pub memory_bytes: u64,
@@ -57,7 +57,7 @@ pub struct UsageTotals {
     pub disk_bytes: u64,
 }
 
-/// When a container had used how much, to know the cores since.
+/// A container's processor time at a moment, to compute the cores since.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     pub(super) container: ContainerId,
@@ -67,7 +67,7 @@ pub(super) struct Mark {
 
 pub(super) type Marks = [Option<Mark>; 2];
 
-/// A sample as it is kept, for there are very many: what is none has a value that nothing else has.
+/// A sample as it is stored, compactly because there are very many: an absent figure is a reserved value.
 #[derive(Debug, Clone, Copy)]
 struct Packed {
     at: i64,
@@ -115,7 +115,7 @@ impl From<&Packed> for UsageSample {
 
 #[derive(Default)]
 pub(super) struct Track {
-    /// The last look, and the one before.
+    /// The last sampling, and the one before.
     pub(super) marks: Marks,
     samples: VecDeque<Packed>,
 }
@@ -126,7 +126,7 @@ impl Track {
         if len >= KEPT {
             self.samples.pop_front();
         } else if len == self.samples.capacity() {
-            // Never more room than is needed in the end.
+            // Never more capacity than is needed in the end.
             self.samples.reserve_exact(len.clamp(4, KEPT - len));
         }
         self.samples.push_back(sample.into());
@@ -134,7 +134,7 @@ impl Track {
     }
 }
 
-/// What is kept of all sandboxes.
+/// The history of all sandboxes.
 #[derive(Default)]
 pub(crate) struct UsageHistory {
     state: Mutex<State>,
@@ -142,7 +142,7 @@ pub(crate) struct UsageHistory {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Whose each container is.
+    /// The sandbox of each container.
     pub(super) owners: HashMap<ContainerId, SandboxId>,
     pub(super) tracks: HashMap<SandboxId, Track>,
     pub(super) totals: UsageTotals,
@@ -175,7 +175,7 @@ impl UsageSample {
 }
 
 impl State {
-    /// Takes one look at all containers in, and lets go of what is older than `oldest`.
+    /// Takes in one sampling of all containers, and forgets what is older than `oldest`.
     pub(super) fn take(&mut self, at: i64, oldest: i64, all: &[(ContainerId, Usage)]) {
         let mut totals = UsageTotals { cpu_usec: self.totals.cpu_usec, ..UsageTotals::default() };
         for (container, usage) in all {
@@ -206,7 +206,7 @@ impl UsageHistory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When a container was last looked at, and the cores that it used until then.
+    /// When a container was last sampled, and the cores that it used until then.
     pub(crate) fn cores(&self, id: SandboxId, container: ContainerId) -> Option<(i64, f32)> {
         let state = self.state();
         let track = state.tracks.get(&id)?;
@@ -329,6 +329,6 @@ mod tests {
         );
         let nothing = UsageSample::new(7, None, &Usage::default());
         assert_eq!(usage_history.history(sandbox, None, 9).1, [nothing]);
-        assert_eq!(usage_history.state().totals, UsageTotals::default(), "what is nobody's is not summed");
+        assert_eq!(usage_history.state().totals, UsageTotals::default(), "it has no sandbox");
     }
 }

@@ -1,8 +1,8 @@
-//! What sandboxes use: now, and for a short while back. One task looks at all of them at one go and keeps
-//! the last samples in memory; nothing of it is written down, and nothing inside a sandbox is asked.
+//! Usage of sandboxes: now, and for a short while back. One task samples all of them at once and keeps the
+//! last samples in memory; nothing of it is stored, and no process inside a sandbox is involved.
 //!
-//! No sample is kept for longer than [`KEPT`] intervals, and one look tells of thousands at most, so what
-//! is kept is bounded whatever comes and goes.
+//! No sample is kept for longer than [`KEPT`] intervals, and one sampling returns thousands at most, so
+//! memory is bounded.
 
 mod history;
 
@@ -32,7 +32,7 @@ impl Core {
         self.provider.usage().ok_or_else(lacking)
     }
 
-    /// What a sandbox uses, and used: of the history the newest `limit` samples, none before `since`.
+    /// A sandbox's present usage and its history: the newest `limit` samples, none before `since`.
     pub async fn metrics(
         &self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Core {
             None => None,
             Some(container) => match usages.one(container).await {
                 Ok(usage) => Some(UsageNow::new(now_ms(), &marks, container, &usage)),
-                // It ended while we asked.
+                // It ended during the call.
                 Err(e) if [ErrorCode::NotFound, ErrorCode::ContainerDied].contains(&e.code) => None,
                 Err(error) => return Err(error),
             },
@@ -67,7 +67,8 @@ impl Core {
         self.usage.state().totals
     }
 
-    /// Samples what all sandboxes use, until it is dropped. While there are none, only the store is asked.
+    /// Samples the usage of all sandboxes, until the future is dropped. While there are none, only the store
+    /// is read.
     pub async fn sample_usage(&self) {
         let Ok(usages) = self.usages() else { return };
         let interval = Duration::from_secs(self.settings.metrics_interval_seconds.max(1).into());
@@ -103,7 +104,7 @@ impl Core {
         Ok(counts.iter().any(|(status, count)| live(status) && *count > 0))
     }
 
-    /// Learns whose containers are that were not seen before, and lets go of those that went.
+    /// Looks up the sandboxes of new containers, and forgets those of containers that ended.
     async fn find_owners(&self, all: &[(ContainerId, Usage)]) -> Result<()> {
         let unknown: Vec<ContainerId> = {
             let mut state = self.usage.state();
@@ -112,7 +113,7 @@ impl Core {
             there.into_iter().filter(|container| !state.owners.contains_key(container)).collect()
         };
         for container in unknown {
-            // One of the pool is nobody's yet, and is asked after again.
+            // One of the pool has no sandbox yet, and is looked up again at the next sampling.
             if let Some(record) = self.store.sandbox_by_container(container).await? {
                 self.usage.state().owners.insert(container, record.id);
             }
@@ -120,7 +121,7 @@ impl Core {
         Ok(())
     }
 
-    /// Lets go of sandboxes that were destroyed. One that was stopped keeps its history until that is old.
+    /// Forgets destroyed sandboxes. A stopped one keeps its history until that is old.
     async fn forget_gone(&self, all: &[(ContainerId, Usage)]) -> Result<()> {
         let there: HashSet<ContainerId> = all.iter().map(|(container, _)| *container).collect();
         let went = |track: &Track| track.marks[0].is_some_and(|mark| !there.contains(&mark.container));
@@ -133,7 +134,7 @@ impl Core {
             let mut state = self.usage.state();
             match status {
                 None | Some(Status::Destroyed) => _ = state.tracks.remove(&id),
-                // It need not be asked after again until it runs again.
+                // It need not be looked up again until it runs again.
                 Some(Status::Stopped | Status::Dead) => {
                     state.tracks.entry(id).and_modify(|track| track.marks = Marks::default());
                 }
