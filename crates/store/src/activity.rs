@@ -1,5 +1,5 @@
-//! What happened in a sandbox, newest first, for its owner to look at. Not the audit trail: it is
-//! trimmed, and nothing proves that it is whole.
+//! The activities of a sandbox, newest first, for its owner to look at. Not the audit trail: it is trimmed,
+//! and nothing proves that it is complete.
 
 use crate::{Millis, Result, SandboxId, names::names, search::cut};
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ names!(
         Stop = "stop",
         /// It was paused.
         Pause = "pause",
-        /// It went on.
+        /// It was resumed.
         Resume = "resume",
         /// The sandbox was destroyed.
         Destroy = "destroy",
@@ -51,7 +51,7 @@ pub struct Activity {
     pub bytes: Option<u64>,
 }
 
-/// One thing that happened, as it is kept.
+/// An activity as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivityEntry {
     /// Its number in its sandbox: 1, 2, 3, without a gap.
@@ -71,7 +71,7 @@ pub struct Counted {
 }
 
 impl Activity {
-    /// The detail as it is kept.
+    /// The detail as it is stored.
     #[must_use]
     pub fn kept_detail(&self) -> &str {
         cut(&self.detail, DETAIL_BYTES)
@@ -96,12 +96,12 @@ impl Activity {
     }
 }
 
-/// What happened in sandboxes.
+/// Activities of sandboxes.
 #[async_trait]
 pub trait Activities: Send + Sync {
-    /// Keeps the entry, adds to the counters, moves `last_activity_at` forward and forgets the entry that
-    /// is one too many, all of it or nothing. The revision stays. Destroyed sandboxes take entries too:
-    /// a command may end after its sandbox. Counters that cannot grow further stay where they are.
+    /// Stores the entry, adds to the counters, moves `last_activity_at` forward and removes the entry that is
+    /// one too many, all of it or nothing. The revision stays. Destroyed sandboxes take entries too: a
+    /// command may end after its sandbox. Counters saturate.
     async fn record_activity(&self, activity: Activity) -> Result<()>;
     /// The latest entries first; with `before`, those with a smaller number.
     async fn activities(

@@ -1,23 +1,23 @@
-//! What can go wrong with a database. The text of an error tells the operator what to do; it holds no
-//! SQL and no path. What the driver said is the source, for the log. A caller of the API sees neither:
-//! the conversion at the end decides what may leave the machine.
+//! Errors of a database. The text of an error says what the operator can do; it holds no SQL and no path. The
+//! driver's error is the source, for the log. A caller of the API sees neither: the conversion at the end
+//! decides what may leave the machine.
 
 use atoll_types::ErrorCode;
 use std::fmt;
 
-/// What the driver said.
+/// The driver's error.
 pub type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// The result of anything that is asked of a store.
+/// The result of any call of a store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Why a store could not do what was asked.
+/// Why a call of a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no such thing.
     #[error("no such {0}")]
     NotFound(Thing),
-    /// It fights what is there.
+    /// It conflicts with what is stored.
     #[error("{0}")]
     Conflict(Clash),
     /// It may work later, or once the operator has done something.
@@ -29,7 +29,7 @@ pub enum StoreError {
          a new one"
     )]
     Corrupt(String, #[source] Option<Source>),
-    /// A later release has written here.
+    /// A later release has written this database.
     #[error(
         "the database has schema version {found} and this release knows versions up to {known}; use the \
          release that wrote it, or restore a backup from before the upgrade"
@@ -40,7 +40,7 @@ pub enum StoreError {
         /// The latest version that this release knows.
         known: u32,
     },
-    /// An earlier release has written here, and this is not the time to upgrade.
+    /// An earlier release has written this database, and this process must not upgrade it.
     #[error("the database has schema version {found} and this needs version {known}; start the server once")]
     Older {
         /// The version found.
@@ -48,7 +48,7 @@ pub enum StoreError {
         /// The version that is needed.
         known: u32,
     },
-    /// A fault of ours.
+    /// A bug.
     #[error("the store failed while {0}")]
     Internal(&'static str, #[source] Source),
 }
@@ -66,20 +66,20 @@ pub enum Thing {
     Session,
 }
 
-/// What a write can fight.
+/// The conflict of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clash {
     /// The record has another revision: read it again.
     Revision,
     /// The sandbox is destroyed, and that is final.
     Destroyed,
-    /// The id, container, volume or key belongs to somebody else.
+    /// The id, container, volume or key belongs to another record.
     Taken,
-    /// Another attempt took over, and its answer counts.
+    /// Another attempt took over, and its reply counts.
     Overtaken,
-    /// The audit trail ends elsewhere than the writer thinks: somebody else wrote to it.
+    /// The audit trail ends elsewhere than the writer expects: another process wrote to it.
     Chain,
-    /// The operation has ended already, and once is enough.
+    /// The operation has ended already.
     Ended,
     /// An operation among those to be removed has no end yet.
     Open,
@@ -90,7 +90,7 @@ pub enum Clash {
 /// Why a database cannot be used now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// Somebody holds it, or too many wait for it.
+    /// Another process holds it, or too many calls wait for it.
     Busy,
     /// No space.
     DiskFull,
@@ -114,7 +114,7 @@ impl fmt::Display for Thing {
 impl fmt::Display for Clash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Clash::Revision => "somebody changed the sandbox meanwhile; read it again",
+            Clash::Revision => "another request changed the sandbox meanwhile; read it again",
             Clash::Destroyed => "the sandbox is destroyed",
             Clash::Taken => "an id, container, volume or key is taken",
             Clash::Overtaken => "another attempt with the same idempotency key took over",

@@ -1,6 +1,5 @@
-//! What is told to whoever listens: one numbered row for each thing that became different, and why. A
-//! listener that was away goes on after the last number that it saw. Not the audit trail: it is trimmed,
-//! and nothing proves that it is whole.
+//! Events: one numbered row for each change, and why. A follower that was disconnected continues after the
+//! last number that it saw. Not the audit trail: it is trimmed, and nothing proves that it is complete.
 
 use crate::{Millis, Result, SandboxId, Status};
 use async_trait::async_trait;
@@ -8,24 +7,24 @@ use async_trait::async_trait;
 /// How many events are kept: the last ones.
 pub const EVENTS_KEPT: u64 = 100_000;
 
-/// Something that became different.
+/// A change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     /// When.
     pub at: Millis,
-    /// Whose sandbox.
+    /// The sandbox's owner.
     pub owner: String,
-    /// Which sandbox, where it is about one.
+    /// The sandbox, where it is about one.
     pub sandbox: Option<SandboxId>,
-    /// What, such as `created`, `dead` or `exec.ended`.
+    /// The kind, such as `created`, `dead` or `exec.ended`.
     pub kind: String,
-    /// Why, where that is known.
+    /// The reason, where that is known.
     pub reason: Option<String>,
     /// A small JSON object.
     pub data: String,
 }
 
-/// An event as it is kept.
+/// An event as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRow {
     /// 1, 2, 3, without a gap.
@@ -56,19 +55,20 @@ impl Default for EventQuery {
     }
 }
 
-/// Some events, all from one moment.
+/// A page of events, all from one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventPage {
     /// The oldest first.
     pub items: Vec<EventRow>,
-    /// Whether events after the one that was asked for are gone, or it never was: the listener must look
-    /// at the sandboxes themselves.
+    /// Whether events after the requested one were removed, or that one never existed: the follower must list
+    /// the sandboxes themselves.
     pub missed: bool,
-    /// The greatest id of all; zero before the first event. Where a page is not full, go on after this one.
+    /// The greatest id of all; zero before the first event. Where a page is not full, continue after this
+    /// one.
     pub newest: u64,
 }
 
-/// What a change of status is told as; `None`: not at all, for it is the status that it was.
+/// The event of a change of status; `None` where the status is the same.
 #[must_use]
 pub fn status_event(was: Option<Status>, status: Status) -> Option<&'static str> {
     (was != Some(status)).then_some(match status {
@@ -81,14 +81,14 @@ pub fn status_event(was: Option<Status>, status: Status) -> Option<&'static str>
     })
 }
 
-/// What is told. Making a sandbox tells `created`, and its status too unless that is `provisioning`; a
-/// change of its status tells [`status_event`] with the reason of the change, in the same transaction. Its
-/// time is the store's own, and its data names the status and the one before: `{"status":…,"was":…}`.
+/// Events. Inserting a sandbox appends `created`, and its status too unless that is `provisioning`; a change
+/// of its status appends [`status_event`] with the reason of the change, in the same transaction. Its time is
+/// the store's own, and its data names the status and the one before: `{"status":…,"was":…}`.
 #[async_trait]
 pub trait Events: Send + Sync {
-    /// Adds events, all or none, and forgets the oldest that are too many.
+    /// Appends events, all or none, and removes the oldest that are too many.
     async fn append_events(&self, events: Vec<NewEvent>) -> Result<()>;
-    /// Some events.
+    /// A page of events.
     async fn events(&self, query: &EventQuery) -> Result<EventPage>;
     /// Returns once there is an event with a greater id; perhaps earlier.
     async fn await_event(&self, after: u64) -> Result<()>;

@@ -1,5 +1,5 @@
-//! Requests that a client may repeat: the first one is carried out, the others get its answer. A ticket
-//! stands for the attempt that carries out, so that one that was given up on cannot answer for the one
+//! Idempotent requests: the first one is carried out, its repetitions get the stored reply. A ticket
+//! identifies the attempt that carries it out, so that an attempt that was given up cannot reply for the one
 //! that took over.
 
 use crate::{Millis, Result};
@@ -21,10 +21,10 @@ pub const REPLIES_PER_OWNER: u32 = 10_000;
 /// What the answers of one owner may have together.
 pub const REPLY_BYTES_PER_OWNER: usize = 32 * 1024 * 1024;
 
-/// The right to answer a request.
+/// The right to reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
-    /// Whose request.
+    /// The request's owner.
     pub owner: String,
     /// The client's key for it.
     pub key: String,
@@ -42,12 +42,12 @@ pub struct StoredReply {
     pub body: Option<Vec<u8>>,
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplyState {
-    /// It is yours to carry out, and then to finish or abandon.
+    /// The caller must carry it out, and then finish or abandon it.
     New(Ticket),
-    /// Somebody carries it out.
+    /// Another attempt carries it out.
     InProgress,
     /// It was carried out.
     Done(StoredReply),
@@ -56,26 +56,26 @@ pub enum ReplyState {
 }
 
 impl StoredReply {
-    /// The answer as it is kept.
+    /// The reply as it is stored.
     #[must_use]
     pub fn kept(self) -> Self {
         Self { status: self.status, body: self.body.filter(|body| body.len() <= REPLY_BYTES) }
     }
 }
 
-/// What a store keeps of a request that was begun.
+/// A begun request as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// The hash of what was asked.
+    /// The hash of the request.
     pub request_hash: [u8; 32],
     /// When it was begun.
     pub begun_at: Millis,
-    /// The answer, once there is one.
+    /// The reply, once there is one.
     pub reply: Option<StoredReply>,
 }
 
 impl Attempt {
-    /// Where the request stands for somebody who asks now; `None`: as if it had never been.
+    /// The state of the request for a caller that begins it now; `None`: as if it had never been.
     #[must_use]
     pub fn standing(self, request_hash: [u8; 32], now: Millis) -> Option<ReplyState> {
         let lasts = if self.reply.is_some() { EXPIRES_AFTER_MS } else { GIVEN_UP_AFTER_MS };
@@ -89,12 +89,12 @@ impl Attempt {
     }
 }
 
-/// Requests that may be repeated.
+/// Idempotent requests.
 #[async_trait]
 pub trait Idempotency: Send + Sync {
-    /// Says where a request stands, and begins it where nobody did. Of many who begin at once one gets
-    /// the ticket. What is older than [`EXPIRES_AFTER_MS`], or begun more than [`GIVEN_UP_AFTER_MS`] ago
-    /// and never finished, is as if it had never been.
+    /// Returns the state of a request, and begins a new one. Of many concurrent callers one gets the ticket.
+    /// A request that is older than [`EXPIRES_AFTER_MS`], or begun more than [`GIVEN_UP_AFTER_MS`] ago and
+    /// never finished, is as if it had never been.
     async fn begin_idempotent(
         &self,
         owner: &str,
@@ -102,13 +102,13 @@ pub trait Idempotency: Send + Sync {
         request_hash: [u8; 32],
         now: Millis,
     ) -> Result<ReplyState>;
-    /// Keeps the answer. `Conflict(Overtaken)` when the ticket is not the present one. Where the owner has more
-    /// answers than [`REPLIES_PER_OWNER`], the oldest requests that are done are forgotten; where they have more
-    /// than [`REPLY_BYTES_PER_OWNER`], the oldest lose their bodies, and are still not carried out again.
+    /// Stores the reply. `Conflict(Overtaken)` when the ticket is not the present one. Where the owner has
+    /// more replies than [`REPLIES_PER_OWNER`], the oldest finished requests are forgotten; where they have
+    /// more than [`REPLY_BYTES_PER_OWNER`], the oldest lose their bodies, and are still not carried out
+    /// again.
     async fn finish_idempotent(&self, ticket: &Ticket, reply: StoredReply) -> Result<()>;
-    /// Gives the key back, so that the request can be repeated. Fine when the ticket is not the present
-    /// one.
+    /// Frees the key, so that the request can be repeated. Succeeds when the ticket is not the present one.
     async fn abandon_idempotent(&self, ticket: &Ticket) -> Result<()>;
-    /// Forgets what is older than [`EXPIRES_AFTER_MS`], and says how many there were.
+    /// Removes what is older than [`EXPIRES_AFTER_MS`], and returns how many there were.
     async fn sweep_idempotent(&self, now: Millis) -> Result<u64>;
 }

@@ -1,4 +1,4 @@
-//! API keys. The key itself is never stored, only its hash: whoever reads the database can use none.
+//! API keys. The key itself is never stored, only its hash: a copy of the database holds no usable key.
 
 use crate::{KeyId, Millis, Result, names::names};
 use async_trait::async_trait;
@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 names!(
     /// What a key may do.
     Scope {
-        /// Everything, for everybody.
+        /// Everything, for all owners.
         Admin = "admin",
         /// Everything with its owner's sandboxes.
         User = "user",
@@ -35,11 +35,11 @@ pub struct ApiKey {
     pub name: String,
     /// Whose it is.
     pub owner: String,
-    /// What people call the owner.
+    /// The owner's display name.
     pub owner_name: String,
     /// What it may do.
     pub scope: Scope,
-    /// The name of its ceiling of limits.
+    /// The name of its tier.
     pub tier: String,
     /// Its first characters, for lists.
     pub prefix: String,
@@ -47,49 +47,50 @@ pub struct ApiKey {
     pub hash: KeyHash,
     /// When it was made.
     pub created_at: Millis,
-    /// From when on it is worth nothing.
+    /// When it expires.
     pub expires_at: Option<Millis>,
-    /// Since when it is worth nothing.
+    /// When it was revoked.
     pub revoked_at: Option<Millis>,
     /// When it was last seen, more or less.
     pub last_used_at: Option<Millis>,
 }
 
 impl ApiKey {
-    /// Whether it is worth anything now.
+    /// Whether it is usable now.
     #[must_use]
     pub fn is_usable(&self, now: Millis) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
 
-/// What becomes of an installation's last admin key.
+/// The treatment of an installation's last admin key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admins {
     /// It stays: revoking it is refused.
     Keep,
-    /// It has expired by its own time, and revoking it only writes that down.
+    /// It has expired by its own time, and revoking it only records that.
     Expire,
 }
 
-/// The keys. A key that was added or revoked stays so after a power cut.
+/// The keys. An added or revoked key stays so after a power cut.
 #[async_trait]
 pub trait Keys: Send + Sync {
-    /// Adds a key; `Conflict(Taken)` when its id or hash is there.
+    /// Adds a key; `Conflict(Taken)` when its id or hash exists.
     async fn insert_key(&self, key: ApiKey) -> Result<()>;
-    /// Adds a key if there never was one, revoked and expired ones included, and says whether it did.
+    /// Adds a key if there never was one, revoked and expired ones included, and returns whether it did.
     async fn insert_first_key(&self, key: ApiKey) -> Result<bool>;
     /// The key with this hash, if it is usable now.
     async fn key_by_hash(&self, hash: KeyHash, now: Millis) -> Result<Option<ApiKey>>;
     /// Every key of an owner, or of all, usable or not, the newest first.
     async fn list_keys(&self, owner: Option<&str>) -> Result<Vec<ApiKey>>;
-    /// Makes a key worthless and returns it. Fine when it is already: the first time counts. With
+    /// Revokes a key and returns it. Succeeds when it is revoked already: the first time counts. With
     /// [`Admins::Keep`] a usable admin key is revoked only where another usable one is left that lasts: one
-    /// that never expires where this one does not, any where this one expires; `Conflict(LastAdmin)` otherwise.
+    /// that never expires where this one does not, any where this one expires; `Conflict(LastAdmin)`
+    /// otherwise.
     async fn revoke_key(&self, id: KeyId, now: Millis, admins: Admins) -> Result<ApiKey>;
-    /// Notes when keys were last used, many in one write. Never moves back; unknown keys are passed over.
+    /// Records when keys were last used, many in one write. Never moves back; unknown keys are ignored.
     async fn touch_keys(&self, used: &BTreeMap<KeyId, Millis>) -> Result<()>;
-    /// Forgets the keys that were revoked at this time or before, but never the one that was added last: that
-    /// there were keys must not be forgotten. Returns how many.
+    /// Removes the keys that were revoked at this time or before, but never the one that was added last: an
+    /// empty table would make the next start create a first key. Returns how many.
     async fn purge_keys(&self, before: Millis) -> Result<u64>;
 }

@@ -1,9 +1,9 @@
 //! The seam between the control plane and its database.
 //!
-//! Here live the records, the traits that a database implements, what can go wrong, and the rules that
-//! every database must apply alike (what a change does to a record, what a search finds, how much text
-//! is kept). There is no SQL and no connection here, and a record is never what a front sends: fronts
-//! have their own types. Environment values arrive sealed; nothing here can read them.
+//! Here are the records, the traits that a database implements, the errors, and the rules that every database
+//! must apply alike (what a change does to a record, what a search finds, how much text is kept). There is no
+//! SQL and no connection here, and a record is never what a front sends: fronts have their own types.
+//! Environment values arrive encrypted; nothing here can read them.
 
 mod activity;
 mod audit;
@@ -56,10 +56,10 @@ use async_trait::async_trait;
 /// Milliseconds since 1970.
 pub type Millis = i64;
 
-/// Everything that the control plane keeps.
+/// Everything that the control plane stores.
 ///
-/// A call that returned has happened for every later call, on this handle and on any other. A call
-/// whose future is dropped has happened wholly or not at all.
+/// A call that returned is visible to every later call, on this handle and on any other. A call whose future
+/// is dropped has happened wholly or not at all.
 #[async_trait]
 pub trait Store:
     Sandboxes + Activities + Audits + Events + Keys + Idempotency + Settings + ToolSessions + McpSessions

@@ -10,7 +10,7 @@ names!(
     SortBy {
         /// When it was made.
         CreatedAt = "created_at",
-        /// When it last did something.
+        /// When it was last active.
         LastActivityAt = "last_activity_at",
         /// The status's name.
         Status = "status",
@@ -24,7 +24,7 @@ names!(
 /// Which records to list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListQuery {
-    /// Whose; `None`: everybody's.
+    /// The owner; `None`: all owners.
     pub owner: Option<String>,
     /// Those with one of these; empty: any. Naming `destroyed` includes the destroyed.
     pub statuses: Vec<Status>,
@@ -52,7 +52,7 @@ pub struct ListQuery {
 }
 
 impl Default for ListQuery {
-    /// The newest twenty of everybody's that are not destroyed.
+    /// The newest twenty of all owners that are not destroyed.
     fn default() -> Self {
         Self {
             owner: None,

@@ -1,5 +1,5 @@
-//! Sessions of MCP clients over HTTP: whose they are and how they began, so that a server that starts again knows
-//! them. What a session does is not here.
+//! Sessions of MCP clients over HTTP: their owners and their `initialize` parameters, so that a restarted
+//! server knows them. Their requests are not stored.
 
 use crate::{Millis, Result};
 use async_trait::async_trait;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 /// A session of an MCP client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSession {
-    /// What the client names it by.
+    /// The id that the client sends.
     pub id: String,
     /// The key that began it, which alone may use it.
     pub holder: String,
@@ -26,14 +26,14 @@ pub struct McpSession {
 /// Sessions of MCP clients.
 #[async_trait]
 pub trait McpSessions: Send + Sync {
-    /// Remembers a session; one of the same id is replaced.
+    /// Stores a session; one of the same id is replaced.
     async fn put_mcp_session(&self, session: McpSession) -> Result<()>;
     /// One session.
     async fn mcp_session(&self, id: &str) -> Result<Option<McpSession>>;
-    /// Notes that a session was used. Never moves back; an unknown one is passed over.
+    /// Records that a session was used. Never moves back; an unknown one is ignored.
     async fn touch_mcp_session(&self, id: &str, at: Millis) -> Result<()>;
-    /// Forgets a session; false when there was none.
+    /// Removes a session; false when there was none.
     async fn remove_mcp_session(&self, id: &str) -> Result<bool>;
-    /// Forgets those that were last used before a time, and counts the rest: a holder's, and all of them.
+    /// Removes those that were last used before a time, and counts the rest: a holder's, and all of them.
     async fn count_mcp_sessions(&self, holder: &str, since: Millis) -> Result<(u64, u64)>;
 }

@@ -1,5 +1,5 @@
-//! The record of a sandbox, and the rules of making and changing one. Which status may follow which is
-//! the core's business; here only `destroyed` is special: it is final.
+//! The record of a sandbox, and the rules of inserting and changing one. The core decides which status may
+//! follow which; here only `destroyed` is special: it is final.
 
 use crate::{Activity, Clash, ListQuery, Millis, Page, Result, SandboxId, Sealed, StoreError, names::names};
 use async_trait::async_trait;
@@ -7,55 +7,55 @@ use atoll_types::{ContainerId, Limits, Profile, VolumeId};
 use std::collections::BTreeMap;
 
 names!(
-    /// Where a sandbox is in its life.
+    /// The status of a sandbox.
     Status {
         /// It is being made.
         Provisioning = "provisioning",
-        /// Its container lives.
+        /// Its container runs.
         Ready = "ready",
         /// Its container is frozen.
         Paused = "paused",
-        /// Its container was ended; its volume waits.
+        /// Its container was stopped; its volume is kept.
         Stopped = "stopped",
-        /// Its container died; its volume waits.
+        /// Its container died; its volume is kept.
         Dead = "dead",
-        /// It is gone with its volume.
+        /// It is destroyed with its volume.
         Destroyed = "destroyed",
     }
 );
 
-/// A sandbox as it is to be made.
+/// A sandbox to be inserted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSandbox {
-    /// Chosen by the caller, so that a lost answer can be asked after.
+    /// Chosen by the caller, so that it can look the sandbox up after a lost reply.
     pub id: SandboxId,
     /// Whose it is.
     pub owner: String,
-    /// What people call the owner.
+    /// The owner's display name.
     pub owner_name: String,
-    /// Where it begins.
+    /// Its first status.
     pub status: Status,
-    /// The image, as it was asked for.
+    /// The image, as the request named it.
     pub image: String,
     /// What is fixed when its container starts.
     pub profile: Profile,
     /// Its container, where one from the pool was taken.
     pub container: Option<ContainerId>,
-    /// What survives its containers.
+    /// Its volume, which outlives its containers.
     pub volume: VolumeId,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
     /// How long it may be idle.
     pub idle_timeout_seconds: u32,
     /// How long it may live in all, where its creator said so.
     pub max_lifetime_seconds: Option<u32>,
-    /// Whether it has a way out.
+    /// Whether its network is enabled.
     pub network_enabled: bool,
-    /// What it may reach, as JSON. Nothing here looks into it.
+    /// Its egress policy, as JSON. The store does not parse it.
     pub egress: String,
     /// The caller's own name for it: one per owner and image.
     pub session_key: Option<String>,
-    /// What the caller wants to find it by.
+    /// Labels that the caller finds it by.
     pub labels: BTreeMap<String, String>,
     /// The environment of its commands, encrypted.
     pub environment: Sealed,
@@ -63,7 +63,7 @@ pub struct NewSandbox {
     pub created_at: Millis,
 }
 
-/// A sandbox as it is kept. Counters and `last_activity_at` move without a new revision.
+/// A sandbox as it is stored. Counters and `last_activity_at` move without a new revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct SandboxRecord {
@@ -88,7 +88,7 @@ pub struct SandboxRecord {
     pub created_at: Millis,
     pub last_activity_at: Millis,
     pub stopped_at: Option<Millis>,
-    /// When its end was begun; it is over when the status says so.
+    /// When its destruction was begun; it is over when the status says so.
     pub destroyed_at: Option<Millis>,
     pub exec_count: u64,
     pub exec_total_ms: u64,
@@ -98,10 +98,10 @@ pub struct SandboxRecord {
     pub revision: u64,
 }
 
-/// What became of an insert.
+/// The result of an insert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inserted {
-    /// It was made.
+    /// It was inserted.
     New(SandboxRecord),
     /// The owner has one with this session key and image already.
     Existing(SandboxRecord),
@@ -200,9 +200,9 @@ impl SandboxRecord {
         }
     }
 
-    /// The record after a change, where one may be made: every store's compare-and-set.
+    /// The record after a change, where it is allowed: every store's compare-and-set.
     pub fn changed(mut self, expected_revision: u64, change: Change) -> Result<Self> {
-        // Before the revision: whoever reads again would only find it destroyed.
+        // Checked before the revision: a caller that reads again would only find it destroyed.
         if self.status == Status::Destroyed {
             return Err(StoreError::Conflict(Clash::Destroyed));
         }
@@ -245,15 +245,15 @@ impl SandboxRecord {
 /// The records of sandboxes.
 #[async_trait]
 pub trait Sandboxes: Send + Sync {
-    /// Makes a record. With a session key there is at most one per owner, key and image among those not
-    /// destroyed, however many ask at once; the others get that one. `Conflict(Taken)` when the id, the
-    /// container or the volume belongs to another record.
+    /// Inserts a record. With a session key there is at most one per owner, key and image among those not
+    /// destroyed, however many concurrent inserts there are; the others get that one. `Conflict(Taken)` when
+    /// the id, the container or the volume belongs to another record.
     async fn insert_sandbox(&self, new: NewSandbox) -> Result<Inserted>;
     /// One record, destroyed ones included.
     async fn sandbox(&self, id: SandboxId) -> Result<Option<SandboxRecord>>;
-    /// The sandbox whose container this is.
+    /// The sandbox that has this container.
     async fn sandbox_by_container(&self, id: ContainerId) -> Result<Option<SandboxRecord>>;
-    /// Some records, and how many there are.
+    /// A page of records, and how many there are.
     async fn list_sandboxes(&self, query: &ListQuery) -> Result<Page>;
     /// Changes a record if it still has the expected revision, and returns it as it then is.
     /// `Conflict(Revision)` otherwise, `Conflict(Destroyed)` when it is destroyed, `Conflict(Taken)` when
@@ -264,14 +264,14 @@ pub trait Sandboxes: Send + Sync {
         expected_revision: u64,
         change: Change,
     ) -> Result<SandboxRecord>;
-    /// What may have a container, for comparing with the world at start: all but stopped and destroyed. A
-    /// stopped one whose end was begun (`destroyed_at`) is among them.
+    /// Sandboxes that may have a container, for the reconciliation at a start: all but stopped and destroyed.
+    /// A stopped one whose destruction was begun (`destroyed_at`) is among them.
     async fn live_sandboxes(&self) -> Result<Vec<SandboxRecord>>;
-    /// Notes when something was last done in sandboxes, many in one write. Never moves back, and the revision
-    /// stays; unknown ones are passed over.
+    /// Records when sandboxes were last active, many in one write. Never moves back, and the revision stays;
+    /// unknown ones are ignored.
     async fn touch_sandboxes(&self, active: &BTreeMap<SandboxId, Millis>) -> Result<()>;
-    /// Forgets the records of sandboxes that were destroyed at this time or before, with their activities,
-    /// the oldest first and no more than this many. Returns how many. What the audit trail and the events
-    /// have of them stays.
+    /// Removes the records of sandboxes that were destroyed at this time or before, with their activities,
+    /// the oldest first and no more than this many. Returns how many. Their rows in the audit trail and the
+    /// events stay.
     async fn purge_destroyed(&self, before: Millis, most: u32) -> Result<u64>;
 }

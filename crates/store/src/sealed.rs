@@ -1,5 +1,4 @@
-//! Bytes that somebody else encrypted. They are stored, compared and handed back, never looked into
-//! and never printed.
+//! Bytes that the core encrypted. The store keeps, compares and returns them; it never parses or prints them.
 
 use std::fmt;
 

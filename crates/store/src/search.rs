@@ -4,10 +4,10 @@
 
 use crate::SandboxRecord;
 
-/// Stands between the fields, so that nothing is found across two of them.
+/// Separates the fields, so that a match never spans two of them.
 const SEPARATOR: char = '\u{1f}';
 
-/// What the text of a search is looked for in.
+/// The text that a search runs over.
 #[must_use]
 pub fn search_text(record: &SandboxRecord) -> String {
     let SandboxRecord { id, image, session_key, owner_name, labels, .. } = record;
@@ -31,7 +31,7 @@ pub struct Needle {
 }
 
 impl Needle {
-    /// What to look for; `None` when everything matches.
+    /// The needle; `None` when everything matches.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         if text.is_empty() {

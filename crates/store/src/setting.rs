@@ -1,4 +1,4 @@
-//! What an administrator sets while the server runs. What a setting means is its reader's business.
+//! Settings that an administrator changes while the server runs. The core interprets them.
 
 use crate::Result;
 use async_trait::async_trait;

@@ -1,6 +1,6 @@
-//! Tool sessions: the conversations of owners, the sessions that each has, and what those exported. What a
-//! session is and when it ends is decided elsewhere; here it is remembered, and how many there may be is
-//! held in one step with the adding of one more.
+//! Tool sessions: the threads of owners, the sessions of each thread, and their exports. The crate
+//! `tool-sessions` decides when a session ends; here it is stored, and the limit on their number is checked
+//! in the same transaction that adds one.
 
 use crate::{Millis, Result, SandboxId, names::names};
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ impl FromStr for ToolSessionId {
 }
 
 names!(
-    /// How a session is.
+    /// The status of a session.
     ToolStatus {
         /// It is being made.
         Starting = "starting",
@@ -51,7 +51,7 @@ pub struct ToolSession {
     pub id: ToolSessionId,
     /// Whose.
     pub owner: String,
-    /// What people call the owner.
+    /// The owner's display name.
     pub owner_name: String,
     /// Of which conversation.
     pub thread: String,
@@ -59,21 +59,21 @@ pub struct ToolSession {
     pub sandbox: SandboxId,
     /// Its interpreter, once there is one.
     pub kernel: Option<KernelId>,
-    /// What it speaks.
+    /// Its language.
     pub language: String,
-    /// What was asked to be installed.
+    /// The requested packages.
     pub dependencies: BTreeMap<String, String>,
-    /// How it is.
+    /// Its status.
     pub status: ToolStatus,
     /// Why, where that needs a word.
     pub reason: Option<String>,
     /// When it was made.
     pub created_at: Millis,
-    /// When last something was done with it.
+    /// When it was last used.
     pub active_at: Millis,
 }
 
-/// A conversation.
+/// A conversation of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolThread {
     /// Whose.
@@ -82,28 +82,28 @@ pub struct ToolThread {
     pub thread: String,
     /// When it was first seen.
     pub created_at: Millis,
-    /// When last something was done in it.
+    /// When it was last used.
     pub active_at: Millis,
     /// How many sessions it has.
     pub sessions: u64,
 }
 
-/// Something that a session exported.
+/// An export of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolExport {
-    /// By which.
+    /// The session.
     pub session: ToolSessionId,
-    /// Where it is there.
+    /// Its path in the session.
     pub path: String,
     /// Whether it is a folder.
     pub folder: bool,
-    /// Its bytes then, of a file.
+    /// The size of a file when it was exported.
     pub size: Option<u64>,
     /// When.
     pub exported_at: Millis,
 }
 
-/// How many sessions there may be.
+/// The limits on the number of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLimits {
     /// Of one owner.
@@ -112,50 +112,49 @@ pub struct SessionLimits {
     pub of_thread: u32,
 }
 
-/// Whether there was room for one more.
+/// The result of adding a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionSlot {
     /// It was added.
     Taken,
-    /// The owner has as many as it may have.
+    /// The owner has reached its limit.
     Full,
-    /// The thread has as many as it may have.
+    /// The thread has reached its limit.
     ThreadFull,
 }
 
 /// Tool sessions.
 #[async_trait]
 pub trait ToolSessions: Send + Sync {
-    /// Adds a session if there is room, and its thread if it is new; `Conflict(Taken)` when the id is there. The
-    /// dead take no room.
+    /// Adds a session if the limits allow it, and its thread if it is new; `Conflict(Taken)` when the id
+    /// exists. Dead sessions do not count.
     async fn insert_tool_session(&self, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot>;
     /// One session.
     async fn tool_session(&self, id: ToolSessionId) -> Result<Option<ToolSession>>;
     /// All of them, or of an owner's thread, the oldest first.
     async fn tool_sessions(&self, of: Option<(&str, &str)>) -> Result<Vec<ToolSession>>;
-    /// Says how a session is, and why; false when there is none.
+    /// Sets the status of a session, and why; false when there is none.
     async fn set_tool_session(
         &self,
         id: ToolSessionId,
         status: ToolStatus,
         reason: Option<&str>,
     ) -> Result<bool>;
-    /// Says that a session can be used, and by which interpreter; false when there is none.
+    /// Marks a session as running, with its interpreter; false when there is none.
     async fn start_tool_session(&self, id: ToolSessionId, kernel: KernelId) -> Result<bool>;
-    /// Notes that something was done with a session, and so in its thread. Never moves back; an unknown one is
-    /// passed over.
+    /// Records the use of a session, and so of its thread. Never moves back; an unknown one is ignored.
     async fn touch_tool_session(&self, id: ToolSessionId, at: Millis) -> Result<()>;
-    /// Forgets a session and what it exported; false when there was none.
+    /// Removes a session and its exports; false when there was none.
     async fn remove_tool_session(&self, id: ToolSessionId) -> Result<bool>;
-    /// Notes that something was done in a thread, which is made if it is new. Never moves back.
+    /// Records the use of a thread, which is made if it is new. Never moves back.
     async fn touch_tool_thread(&self, owner: &str, thread: &str, at: Millis) -> Result<()>;
-    /// All threads, the one that was longest left alone first.
+    /// All threads, the least recently used first.
     async fn tool_threads(&self) -> Result<Vec<ToolThread>>;
-    /// Forgets a thread with its sessions and what they exported; false when there was none.
+    /// Removes a thread with its sessions and their exports; false when there was none.
     async fn remove_tool_thread(&self, owner: &str, thread: &str) -> Result<bool>;
-    /// Remembers an export; one of the same path is replaced. `NotFound(Session)` where there is no session.
+    /// Stores an export; one of the same path is replaced. `NotFound(Session)` where there is no session.
     async fn put_tool_export(&self, export: ToolExport) -> Result<()>;
-    /// What a session exported, by path.
+    /// The exports of a session, by path.
     async fn tool_exports(&self, session: ToolSessionId) -> Result<Vec<ToolExport>>;
 }
 

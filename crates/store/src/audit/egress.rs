@@ -1,5 +1,5 @@
-//! What a sandbox asked of the network and what was decided, as a row of the trail; and asking for such
-//! rows. They belong to a sandbox, and to the operation that caused them where that is known.
+//! A sandbox's network request and its decision, as a row of the trail; and queries for such rows. They
+//! belong to a sandbox, and to the operation that caused them where that is known.
 
 use super::facts::{LONG, SHORT, is_zero, shorten};
 use crate::{Millis, OperationId, SandboxId};
@@ -11,13 +11,13 @@ pub const EGRESS_PER_PAGE: u32 = 500;
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Egress {
-    /// Whose network it came from.
+    /// The sandbox whose network it came from.
     pub sandbox: SandboxId,
-    /// How it asked, such as `connect` or `name`.
+    /// How it was requested, such as `connect` or `name`.
     pub via: String,
-    /// The host that it asked for.
+    /// The requested host.
     pub host: String,
-    /// The port; none for a question for a name.
+    /// The port; none for a DNS query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// The address that was connected to.
@@ -45,12 +45,12 @@ pub struct Egress {
     /// How long it took.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub duration_us: u64,
-    /// How many of the same are told as one.
+    /// How many equal decisions this row adds up.
     pub count: u64,
 }
 
 impl Egress {
-    /// What is kept of it.
+    /// The decision as it is stored.
     #[must_use]
     pub fn kept(mut self) -> Self {
         let Self { via, host, address, method, path, rule, error, .. } = &mut self;
@@ -71,7 +71,7 @@ pub struct EgressRow {
     pub seq: u64,
     /// The operation that caused it.
     pub operation: Option<OperationId>,
-    /// When it was told.
+    /// When it was recorded.
     pub at: Millis,
     /// What was decided.
     pub facts: Egress,
@@ -101,7 +101,7 @@ impl Default for EgressQuery {
     }
 }
 
-/// What a sandbox's decisions add up to.
+/// The totals of a sandbox's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct EgressTotals {

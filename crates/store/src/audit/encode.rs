@@ -1,6 +1,6 @@
-//! A row as bytes. The facts are one JSON object whose members have a fixed order, so that the same row
-//! has the same bytes; what was written is stored and proven as it is, never encoded again. Outputs are
-//! beside it, because lists do not read them.
+//! A row as bytes. The facts are one JSON object whose members have a fixed order, so that the same row has
+//! the same bytes; the bytes are stored and MACed as written, never encoded again. Outputs are stored beside
+//! it, because lists do not read them.
 
 use super::{Begin, Checkpoint, Egress, End, Note, Output, Part};
 use crate::{Millis, OperationId, Result, StoreError};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The version of the encoding.
 const VERSION: u32 = 1;
 
-/// What a row tells.
+/// The content of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -22,7 +22,7 @@ pub enum Facts {
 }
 
 impl Facts {
-    /// What kind of row tells this.
+    /// The kind of row that holds this.
     #[must_use]
     pub fn part(&self) -> Part {
         match self {
@@ -43,14 +43,14 @@ impl Facts {
     }
 }
 
-/// A row without its place.
+/// A row without its sequence number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The operation that it belongs to.
     pub operation: Option<OperationId>,
     /// When.
     pub at: Millis,
-    /// What it tells.
+    /// Its content.
     pub facts: Facts,
 }
 
@@ -66,9 +66,9 @@ pub struct Encoded {
 /// A row as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
-    /// The place that it was written for.
+    /// The sequence number that it was written for.
     pub seq: u64,
-    /// The first row that was written together with it.
+    /// The first row of its batch.
     pub batch: u64,
     /// The row.
     pub entry: Entry,
@@ -91,7 +91,7 @@ struct Envelope<F> {
 }
 
 impl Entry {
-    /// The bytes of the row in its place.
+    /// The bytes of the row with its sequence number.
     pub fn encode(&self, seq: u64, batch: u64) -> Result<Encoded> {
         let Self { operation, at, facts } = self;
         let envelope = Envelope { v: VERSION, seq, batch, operation: *operation, at: *at, facts };
@@ -107,7 +107,7 @@ impl Entry {
 }
 
 impl Decoded {
-    /// The row that these bytes are.
+    /// Decodes a row.
     pub fn new(facts: &[u8], output: &[u8]) -> Result<Self, BadRow> {
         let mut decoded = Self::facts(facts)?;
         let mut rest = output;

@@ -1,5 +1,5 @@
-//! What an audit row tells. Everything has a bound, applied by `kept`, so that a row has one too. A new
-//! field is optional, and left out where it is not set: the rows of before it keep their bytes.
+//! The content of an audit row. Every field has a bound, applied by `kept`, so that a row has one too. A new
+//! field is optional, and left out where it is not set: older rows keep their bytes.
 
 use super::{Mac, Sha256};
 use crate::{KeyId, Millis, SandboxId, names::names, search::cut};
@@ -20,15 +20,15 @@ const VARIABLES: usize = 256;
 const EXTRAS: usize = 16;
 
 names!(
-    /// What a row is.
+    /// The kind of a row.
     Part {
         /// An operation is about to be carried out.
         Begin = "begin",
         /// It was carried out, or was not.
         End = "end",
-        /// Something in a sandbox asked to get out, and this was decided.
+        /// A process in a sandbox made a network request, and this was decided.
         Egress = "egress",
-        /// The ledger says something of the trail itself.
+        /// The ledger reports something about the trail itself.
         Note = "note",
         /// Rows before this one were removed on purpose.
         Checkpoint = "checkpoint",
@@ -38,13 +38,13 @@ names!(
 names!(
     /// How an operation ended.
     Outcome {
-        /// It did what was asked.
+        /// It succeeded.
         Ok = "ok",
-        /// It did not.
+        /// It failed.
         Failed = "failed",
-        /// It was not carried out.
+        /// It was refused.
         Refused = "refused",
-        /// Nobody knows: the server died.
+        /// Unknown: the server died.
         Lost = "lost",
     }
 );
@@ -70,7 +70,7 @@ names!(
 );
 
 impl NoteKind {
-    /// Whether it tells of tampering, and is to be told for ever.
+    /// Whether it reports tampering, and must never be removed.
     #[must_use]
     pub fn is_evidence(self) -> bool {
         match self {
@@ -94,41 +94,41 @@ pub struct Detail {
 }
 
 impl Detail {
-    /// What is kept of a text.
+    /// The text as it is stored.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self { text: cut(text, DETAIL_KEPT).to_owned(), length: text.len() as u64 }
     }
 }
 
-/// Who asked for what.
+/// The caller of an operation, and its request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Begin {
-    /// Where it came in, such as `rest`.
+    /// The front, such as `rest`.
     pub front: String,
-    /// With which key.
+    /// The key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
-    /// Whose key.
+    /// The key's owner.
     pub owner: String,
-    /// From which address.
+    /// The peer's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What, such as `exec`, `sandbox.create` or `file.write`.
+    /// The kind, such as `exec`, `sandbox.create` or `file.write`.
     pub kind: String,
-    /// On which sandbox.
+    /// The sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxId>,
     /// The command, the code or the path.
     #[serde(default, skip_serializing_if = "nothing")]
     pub detail: Detail,
-    /// Where in the sandbox.
+    /// The working directory in the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// The names of the variables that were given; never their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
-    /// What else is worth knowing, in a few words.
+    /// Further details, in a few words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, String>,
 }
@@ -142,7 +142,7 @@ pub(super) fn shorten(text: &mut String, most: usize) {
 }
 
 impl Begin {
-    /// What is kept of it.
+    /// The request as it is stored.
     #[must_use]
     pub fn kept(mut self) -> Self {
         let Self { front, key: _, owner, address, kind, sandbox: _, detail, directory, variables, extra } =
@@ -166,7 +166,7 @@ impl Begin {
     }
 }
 
-/// What went wrong, as the caller was told.
+/// An error, as the caller got it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// An `ErrorCode`, or another short word.
@@ -209,7 +209,7 @@ pub struct FileChanged {
     pub action: String,
 }
 
-/// What became of an operation.
+/// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// How it ended.
@@ -231,10 +231,10 @@ pub struct End {
     /// How much memory it used at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory: Option<u64>,
-    /// What it wrote.
+    /// Its standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<Output>,
-    /// What it complained about.
+    /// Its standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<Output>,
     /// The first files that it changed.
@@ -243,7 +243,7 @@ pub struct End {
     /// How many it changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub files_count: u64,
-    /// How much was moved in or out.
+    /// Bytes transferred in or out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
@@ -254,7 +254,7 @@ pub(super) fn is_zero(count: &u64) -> bool {
 }
 
 impl End {
-    /// An end of which nothing else is known.
+    /// An end with only its outcome.
     #[must_use]
     pub fn new(outcome: Outcome, duration_us: u64) -> Self {
         Self {
@@ -273,14 +273,14 @@ impl End {
         }
     }
 
-    /// The same end, with what went wrong.
+    /// The same end, with its error.
     #[must_use]
     pub fn because(mut self, error: impl Into<Problem>) -> Self {
         self.error = Some(error.into());
         self
     }
 
-    /// What is kept of it.
+    /// The end as it is stored.
     #[must_use]
     pub fn kept(mut self) -> Self {
         if let Some(Problem { code, message }) = &mut self.error {
@@ -297,7 +297,7 @@ impl End {
     }
 }
 
-/// What the ledger found and said.
+/// A note of the ledger about the trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// What it is about.
@@ -312,7 +312,7 @@ pub struct Note {
     pub found: Option<(u64, Mac)>,
 }
 
-/// A note that must not be forgotten with its row.
+/// A note that must outlive its row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The row that it was.
@@ -332,9 +332,9 @@ pub struct Checkpoint {
     pub removed_to: u64,
     /// Its code: the first row that is left goes on from there.
     pub mac: Mac,
-    /// What was older than this was to go.
+    /// The cutoff: rows older than this were to be removed.
     pub before: Millis,
-    /// What must not go with them.
+    /// Notes that must not be removed with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
 }

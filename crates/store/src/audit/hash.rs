@@ -65,11 +65,11 @@ macro_rules! hash {
 }
 
 hash!(
-    /// What proves a row and, through the chain, every row before it.
+    /// The MAC of a row and, through the chain, of every row before it.
     Mac
 );
 hash!(
-    /// The hash of something that may not have been kept whole.
+    /// The hash of something that may not have been stored whole.
     Sha256
 );
 

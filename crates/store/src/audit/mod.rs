@@ -1,9 +1,9 @@
-//! The audit trail: rows in a chain. Here is what a row tells, how it becomes bytes, and what a database
-//! does with rows: it keeps them in order, joins a beginning with its end, and finds them. What links the
-//! rows, and who may, is the ledger's business; no key is known here.
+//! The audit trail: rows in a chain. Here are the content of a row, its encoding, and what a database does
+//! with rows: it keeps them in order, joins a beginning with its end, and finds them. Linking the rows is the
+//! ledger's task; no key is known here.
 //!
-//! A row is stored as the bytes that were proven, and again as columns to be found by. Whoever verifies
-//! compares the two, so what reads rows for that hands out what is there and judges nothing.
+//! A row is stored as the bytes that were MACed, and again as columns for queries. Verification compares the
+//! two, so reading rows for it returns what is there unchecked.
 
 mod egress;
 mod encode;
@@ -29,13 +29,13 @@ use async_trait::async_trait;
 /// A row to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
-    /// Its place: 1, 2, 3, without a gap.
+    /// Its sequence number: 1, 2, 3, without a gap.
     pub seq: u64,
-    /// What it tells, for the columns.
+    /// Its content, for the columns.
     pub entry: Entry,
     /// Its bytes.
     pub encoded: Encoded,
-    /// What proves it.
+    /// Its MAC.
     pub mac: Mac,
 }
 
@@ -44,9 +44,9 @@ pub struct AuditRow {
 pub struct AuditBatch {
     /// In their order.
     pub rows: Vec<AuditRow>,
-    /// What happened in sandboxes; for one that is not there it is passed over.
+    /// Activities of sandboxes; one of an unknown sandbox is ignored.
     pub activities: Vec<Activity>,
-    /// What is to be told.
+    /// Events.
     pub events: Vec<NewEvent>,
 }
 
@@ -73,7 +73,7 @@ pub struct EndedColumns {
 }
 
 impl BegunColumns {
-    /// What the columns must be.
+    /// The expected columns.
     #[must_use]
     pub fn of(at: Millis, begin: &Begin) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl BegunColumns {
 }
 
 impl EndedColumns {
-    /// What the columns must be.
+    /// The expected columns.
     #[must_use]
     pub fn of(seq: u64, end: &End) -> Self {
         let number = |value| i64::try_from(value).unwrap_or(i64::MAX);
@@ -101,22 +101,22 @@ impl EndedColumns {
     }
 }
 
-/// The columns of an operation as they are.
+/// The columns of an operation as they are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Projection {
     /// The row of its beginning.
     pub seq: i64,
-    /// Which, as it is stored.
+    /// Its id, as it is stored.
     pub operation: Vec<u8>,
     /// The latest time of this and all earlier beginnings: it never goes back, as clocks do.
     pub high: Millis,
     /// Of its beginning.
     pub begun: BegunColumns,
-    /// Of its end, where it says that there is one.
+    /// Of its end, where the row has one.
     pub ended: Option<EndedColumns>,
 }
 
-/// A row as it is in the database, whatever somebody did to it.
+/// A row as it is in the database, tampered with or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct RawRow {
@@ -140,7 +140,7 @@ pub trait Audits: Send + Sync {
     async fn append_audit(&self, batch: AuditBatch) -> Result<()>;
     /// The last row.
     async fn last_audit_row(&self) -> Result<Option<RawRow>>;
-    /// Rows in their order from a place on; from 0, those in impossible places too.
+    /// Rows in their order from this sequence number on; from 0, those with impossible numbers too.
     async fn audit_rows(&self, from: u64, limit: u32) -> Result<Vec<RawRow>>;
     /// The latest notes or checkpoints first, without a projection.
     async fn audit_marks(&self, part: Part, limit: u32) -> Result<Vec<RawRow>>;
@@ -148,21 +148,21 @@ pub trait Audits: Send + Sync {
     async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<OperationRow>>;
     /// One operation.
     async fn audit_operation(&self, id: OperationId) -> Result<Option<OperationRow>>;
-    /// What it wrote; `None` when there is no such operation.
+    /// Its output; `None` when there is no such operation.
     async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>>;
-    /// What a query's operations add up to.
+    /// The totals of a query's operations.
     async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary>;
     /// The decisions that a query asks for, the latest first.
     async fn audit_egress(&self, query: &EgressQuery) -> Result<Vec<EgressRow>>;
-    /// What a sandbox's decisions add up to, as far as their rows are kept.
+    /// The totals of a sandbox's decisions, as far as their rows are kept.
     async fn egress_totals(&self, sandbox: SandboxId) -> Result<EgressTotals>;
     /// Operations that have not ended, the first begun first, from the row after this one on.
     async fn open_operations(&self, after: u64, limit: u32) -> Result<Vec<OpenOperation>>;
     /// How many operations can be found that began up to this row, for comparing with the rows.
     async fn count_operations(&self, up_to: u64) -> Result<u64>;
-    /// Removes every row up to this one, and their operations, and writes the checkpoint that says so, all
-    /// of it or nothing. `Conflict(Open)` when one of the operations has not ended; `Conflict(Chain)` when
-    /// the checkpoint does not follow the last row. Says how many rows went.
+    /// Removes every row up to this one, and their operations, and writes the checkpoint that says so, all of
+    /// it or nothing. `Conflict(Open)` when one of the operations has not ended; `Conflict(Chain)` when the
+    /// checkpoint does not follow the last row. Returns how many rows were removed.
     async fn remove_audit(&self, up_to: u64, checkpoint: AuditRow) -> Result<u64>;
     /// Waits until what was written would survive a power cut.
     async fn flush_audit(&self) -> Result<()>;

@@ -1,4 +1,4 @@
-//! Asking for operations: what was begun, together with how it ended.
+//! Queries for operations: their beginnings, joined with their ends.
 
 use super::{Begin, End, Outcome, Output};
 use crate::{KeyId, Millis, OperationId, SandboxId};
@@ -64,7 +64,7 @@ pub struct OperationRow {
     pub id: OperationId,
     /// When it began.
     pub at: Millis,
-    /// Who asked for what.
+    /// The caller and its request.
     pub begin: Begin,
     /// How it ended, if it did.
     pub end: Option<OperationEnd>,
@@ -92,7 +92,7 @@ pub struct OpenOperation {
     pub at: Millis,
 }
 
-/// What an operation wrote.
+/// The output of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[allow(missing_docs)]
 pub struct AuditOutput {
@@ -105,7 +105,7 @@ pub struct AuditOutput {
 pub struct Tally {
     /// All of them.
     pub count: u64,
-    /// Those that did what was asked.
+    /// Those that succeeded.
     pub ok: u64,
     /// Those that ended otherwise: failed, refused, lost.
     pub failed: u64,
@@ -121,7 +121,7 @@ impl Tally {
     }
 }
 
-/// What a query's operations add up to; `before` and `limit` make no difference.
+/// The totals of a query's operations; `before` and `limit` make no difference.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
     /// All together.
@@ -134,7 +134,7 @@ pub struct Summary {
     pub outcomes: Vec<(Option<Outcome>, Tally)>,
 }
 
-/// The text that a detail is looked for by: every store folds case alike.
+/// The text that a detail is searched by: every store folds case alike.
 #[must_use]
 pub fn search_detail(text: &str) -> String {
     // Some indices end a text at its first zero.

@@ -1,4 +1,4 @@
-//! What happened, and what it adds up to.
+//! Activities, and their counters.
 
 use super::{CROWD, Failure, NOW, Outcome, Shared, add, crowd, ensure, read, same, sandbox};
 use crate::{
@@ -54,7 +54,7 @@ pub(super) async fn an_activity_is_listed_and_counted(store: Shared) -> Outcome 
 pub(super) async fn activities_page_backwards(store: Shared) -> Outcome {
     let id = add(&store, sandbox()).await?.id;
     for _ in 0..10 {
-        // All at the same moment: only the number tells them apart.
+        // All at the same moment: only the number distinguishes them.
         store.record_activity(of(id, ActivityKind::Exec)).await?;
     }
     let numbers = async |limit, before| {
@@ -90,7 +90,7 @@ pub(super) async fn a_detail_is_cut_between_letters(store: Shared) -> Outcome {
     let kept = store.activities(id, 1, None).await?.remove(0).activity.detail;
     same("its length", kept.len(), DETAIL_BYTES - 1)?;
     ensure(long.starts_with(&kept), || "it is not the beginning".into())?;
-    // What no counter can hold must not break the next one.
+    // A counter that overflows must not break the next one.
     for _ in 0..3 {
         let huge =
             Activity { duration_ms: Some(u64::MAX), bytes: Some(u64::MAX), ..of(id, ActivityKind::Exec) };

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// A row in its place. What proves it is made up: no store knows the difference.
+/// A row with its sequence number. Its MAC is made up: no store checks it.
 #[must_use]
 pub fn linked(seq: u64, operation: Option<OperationId>, at: Millis, facts: Facts) -> AuditRow {
     let entry = Entry { operation, at, facts };
@@ -122,13 +122,13 @@ pub(super) async fn rows_come_back_as_they_went_in(store: Shared) -> Checked {
     same("how many before", store.count_operations(0).await?, 0)?;
     let outputs = AuditOutput { stdout: end.stdout.clone(), stderr: end.stderr.clone() };
     same("its output", store.audit_output(id).await?, Some(outputs))?;
-    same("nobody's output", store.audit_output(OperationId::random()).await?, None)?;
+    same("unknown output", store.audit_output(OperationId::random()).await?, None)?;
     let facts = without_bytes(end);
     let operation =
         OperationRow { seq: 1, id, at: NOW, begin, end: Some(OperationEnd { seq: 2, at: NOW - 5, facts }) };
     same("the operation", store.audit_operation(id).await?, Some(operation.clone()))?;
     same("as it is listed", store.audit_operations(&OperationQuery::default()).await?, vec![operation])?;
-    same("nobody's", store.audit_operation(OperationId::random()).await?, None)?;
+    same("unknown", store.audit_operation(OperationId::random()).await?, None)?;
     store.flush_audit().await?;
     Ok(())
 }
@@ -276,7 +276,7 @@ pub(super) async fn removing_rows_leaves_a_checkpoint_or_nothing(store: Shared) 
     Ok(())
 }
 
-/// What the checks of pages fill a store with: operations of all sorts, with what they must look like.
+/// The operations that the checks of pages fill a store with, with their expected form.
 pub(super) struct Trail {
     pub(super) next: u64,
     pub(super) operations: BTreeMap<u64, OperationRow>,

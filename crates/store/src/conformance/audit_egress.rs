@@ -1,4 +1,4 @@
-//! Decisions about what sandboxes may reach, in the audit trail.
+//! Egress decisions in the audit trail.
 
 use super::{
     NOW, Outcome as Checked, Shared,
@@ -34,7 +34,7 @@ fn row(seq: u64, operation: Option<OperationId>, facts: &Egress) -> (AuditRow, E
     (linked(seq, operation, at, Facts::Egress(Box::new(facts.clone()))), listed)
 }
 
-/// Operations 1 and 2; then decisions of two sandboxes and hosts, some of nobody.
+/// Operations 1 and 2; then decisions of two sandboxes and hosts, some without an operation.
 async fn filled(store: &Shared, sandboxes: [SandboxId; 2]) -> Result<Vec<EgressRow>, super::Failure> {
     let ids = [OperationId::random(), OperationId::random()];
     let begun = (1..).zip(ids).map(|(seq, id)| linked(seq, Some(id), NOW, begins(begin())));
@@ -104,7 +104,7 @@ pub(super) async fn decisions_add_up_and_go_with_their_rows(store: Shared) -> Ch
         totals
     };
     same("all", store.egress_totals(sandboxes[0]).await?, sum(0))?;
-    same("nobody's", store.egress_totals(SandboxId::random()).await?, EgressTotals::default())?;
+    same("unknown", store.egress_totals(SandboxId::random()).await?, EgressTotals::default())?;
     let end = |seq, row: &EgressRow| {
         let end = crate::End::new(crate::Outcome::Ok, 1);
         linked(seq, row.operation, NOW, Facts::End(Box::new(end)))

@@ -1,4 +1,4 @@
-//! What is told.
+//! Events.
 
 use super::{NOW, Outcome, Shared, add, clashes, ensure, same, sandbox};
 use crate::{
@@ -15,7 +15,7 @@ fn event(kind: &str, owner: &str, sandbox: Option<SandboxId>) -> NewEvent {
     NewEvent { at: NOW, owner: owner.into(), sandbox, kind: kind.into(), reason: None, data: "{}".into() }
 }
 
-/// What the events say, but for when.
+/// The events without their times.
 fn told(page: &EventPage) -> Vec<(u64, String, Option<String>, String)> {
     let tell =
         |row: &EventRow| (row.id, row.event.kind.clone(), row.event.reason.clone(), row.event.data.clone());
@@ -133,11 +133,11 @@ pub(super) async fn the_last_events_are_kept(store: Shared) -> Outcome {
     same("the newest", page.newest, EVENTS_KEPT + 2)?;
     ensure(!page.missed, || "who asks for the oldest misses nothing".into())?;
     ensure(!oldest(Some(2)).await?.missed, || "nothing after 2 is gone".into())?;
-    ensure(oldest(Some(1)).await?.missed, || "2 is gone, and nobody was told".into())
+    ensure(oldest(Some(1)).await?.missed, || "2 is gone, and `missed` is not set".into())
 }
 
 pub(super) async fn who_listens_is_woken(store: Shared) -> Outcome {
-    // Long, because a busy machine is slow; who is never woken fails.
+    // Long, because a busy machine is slow; a follower that is never woken fails.
     let patience = Duration::from_secs(20);
     let waiting = {
         let store = store.clone();

@@ -1,4 +1,4 @@
-//! Requests that may be repeated.
+//! Idempotent requests.
 
 use super::{Failure, NOW, Outcome, Shared, clashes, crowd, same};
 use crate::{
@@ -77,7 +77,7 @@ pub(super) async fn answers_expire_and_are_swept(store: Shared) -> Outcome {
     let end = NOW + EXPIRES_AFTER_MS;
     same("nothing to sweep", store.sweep_idempotent(end - 1).await?, 0)?;
     same("kept to the end", begin(&store, end - 1).await?, ReplyState::Done(reply(b"1")))?;
-    // Expired before anybody swept.
+    // Expired before a sweep.
     let second = ticket(&store, end).await?;
     store.finish_idempotent(&second, reply(b"2")).await?;
     same("the young one stays", store.sweep_idempotent(end).await?, 0)?;

@@ -90,7 +90,7 @@ pub(super) async fn the_first_key_is_first_only_once(store: Shared) -> Outcome {
     same("how many were first", made.iter().filter(|first| **first).count(), 1)?;
     let keys = store.list_keys(None).await?;
     same("keys", keys.len(), 1)?;
-    // Or else whoever revokes the last key opens the door.
+    // Otherwise revoking the last key would let the next start make a first key again.
     store.revoke_key(keys[0].id, NOW, Admins::Keep).await?;
     same("after revoking", store.insert_first_key(key()).await?, false)
 }
@@ -104,7 +104,7 @@ pub(super) async fn a_key_is_listed_for_its_owner(store: Shared) -> Outcome {
     }
     same("the owner's", store.list_keys(Some("owner")).await?, vec![new.clone(), old.clone()])?;
     same("everybody's", store.list_keys(None).await?, vec![other, new, old])?;
-    same("nobody's", store.list_keys(Some("")).await?, vec![])
+    same("of no owner", store.list_keys(Some("")).await?, vec![])
 }
 
 pub(super) async fn a_touch_never_moves_back(store: Shared) -> Outcome {

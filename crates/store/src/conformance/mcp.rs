@@ -21,7 +21,7 @@ pub(super) async fn an_mcp_session_is_kept_until_it_is_removed_or_old(store: Sha
         store.put_mcp_session(one.clone()).await?;
         same("it", store.mcp_session(&one.id).await?, Some(one.clone()))?;
     }
-    same("nobody's", store.mcp_session("c").await?, None)?;
+    same("unknown", store.mcp_session("c").await?, None)?;
     same("count", store.count_mcp_sessions("key 1", NOW).await?, (1, 2))?;
     store.touch_mcp_session("a", NOW + 9).await?;
     store.touch_mcp_session("a", NOW + 2).await?;

@@ -1,6 +1,5 @@
-//! What every store must do, as checks that run against a real one. A check is given an empty store of
-//! its own. It runs on a runtime with several threads where it can, and starts tasks of its own to
-//! collide with itself.
+//! The contract of every store, as checks that run against a real one. A check is given an empty store of its
+//! own. It runs on a runtime with several threads where it can, and starts concurrent tasks of its own.
 
 mod activity;
 mod audit;
@@ -30,7 +29,7 @@ use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// What a check says.
+/// The result of a check.
 pub type Outcome = Result<(), Failure>;
 
 type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
@@ -38,10 +37,10 @@ type Running = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// The store that a check runs on.
 pub type Shared = Arc<dyn Store>;
 
-/// One thing that every store must do.
+/// One requirement on every store.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     run: fn(Shared) -> Running,
 }
@@ -142,10 +141,10 @@ pub async fn run<F: AsyncFn() -> Shared>(fresh: F) -> Vec<(&'static str, Failure
     failed
 }
 
-/// When checks happen.
+/// The present time of all checks.
 const NOW: i64 = 1_800_000_000_000;
 
-/// How many collide where a check collides with itself.
+/// How many tasks run concurrently where a check needs it.
 const CROWD: usize = 50;
 
 /// A sandbox that checks start from.
@@ -184,7 +183,7 @@ async fn read(store: &Shared, id: SandboxId) -> Result<SandboxRecord, Failure> {
     store.sandbox(id).await?.ok_or_else(|| Failure("the sandbox is gone".into()))
 }
 
-/// What a crowd of tasks came to, each told its number.
+/// The results of many concurrent tasks, each given its number.
 async fn crowd<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     one: impl Fn(usize) -> F,
 ) -> Result<Vec<T>, Failure> {

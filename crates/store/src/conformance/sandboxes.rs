@@ -1,4 +1,4 @@
-//! Making and finding.
+//! Inserting and finding records.
 
 use super::{NOW, Outcome, Shared, add, clashes, crowd, ensure, read, same, sandbox};
 use crate::{Change, Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status};
@@ -97,7 +97,7 @@ pub(super) async fn what_lives_is_all_but_stopped_and_destroyed(store: Shared) -
             wanted.push(made);
         }
     }
-    // Its end was begun and is not over.
+    // Its destruction was begun and is not over.
     let made = add(&store, sandbox()).await?;
     let begun = Change { destroyed_at: Some(4), ..Change::status(Status::Stopped) };
     wanted.push(store.update_sandbox(made.id, 1, begun).await?);

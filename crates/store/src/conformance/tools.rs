@@ -41,17 +41,17 @@ pub(super) async fn a_tool_session_comes_back_as_it_went_in(store: Shared) -> Ou
     clashes("a taken id", store.insert_tool_session(session(1, "b"), ROOM).await, Clash::Taken)?;
     same("the thread of what was refused", store.tool_threads().await?.len(), 1)?;
     same("all", store.tool_sessions(None).await?, vec![first.clone(), last])?;
-    same("nobody", store.tool_session(ToolSessionId(2)).await?, None)?;
+    same("unknown", store.tool_session(ToolSessionId(2)).await?, None)?;
     let kernel = KernelId::random();
     same("start", store.start_tool_session(first.id, kernel).await?, true)?;
-    same("start nobody", store.start_tool_session(ToolSessionId(2), kernel).await?, false)?;
+    same("start unknown", store.start_tool_session(ToolSessionId(2), kernel).await?, false)?;
     let first = ToolSession { status: ToolStatus::Running, kernel: Some(kernel), ..first };
     same("started", store.tool_session(first.id).await?, Some(first.clone()))?;
     let dead = Some("out of memory");
     same("set", store.set_tool_session(first.id, ToolStatus::Dead, dead).await?, true)?;
     let changed = ToolSession { status: ToolStatus::Dead, reason: dead.map(str::to_owned), ..first.clone() };
     same("changed", store.tool_session(first.id).await?, Some(changed))?;
-    same("set nobody", store.set_tool_session(ToolSessionId(2), ToolStatus::Dead, None).await?, false)?;
+    same("set unknown", store.set_tool_session(ToolSessionId(2), ToolStatus::Dead, None).await?, false)?;
     same("removed", store.remove_tool_session(first.id).await?, true)?;
     same("removed again", store.remove_tool_session(first.id).await?, false)?;
     same("gone", store.tool_session(first.id).await?, None)
@@ -80,15 +80,15 @@ pub(super) async fn tool_sessions_have_room_or_not(store: Shared) -> Outcome {
         store.insert_tool_session(session(101, "a"), more).await?,
         SessionSlot::ThreadFull,
     )?;
-    // The same thread of somebody else is another one.
+    // The same thread name of another owner is another thread.
     let other = ToolSession { owner: "other".into(), ..session(102, "a") };
     same("another owner", store.insert_tool_session(other, more).await?, SessionSlot::Taken)?;
-    // The dead take none.
+    // Dead sessions do not count.
     store.set_tool_session(ToolSessionId(102), ToolStatus::Dead, Some("out of memory")).await?;
     let second = ToolSession { owner: "other".into(), ..session(104, "a") };
     same("beside the dead", store.insert_tool_session(second, more).await?, SessionSlot::Taken)?;
     store.remove_tool_session(ToolSessionId(104)).await?;
-    // A seat that was left can be taken.
+    // A removed session frees its place.
     store.remove_tool_session(ToolSessionId(102)).await?;
     let other = ToolSession { owner: "other".into(), ..session(103, "a") };
     same("after it went", store.insert_tool_session(other, more).await?, SessionSlot::Taken)
@@ -103,7 +103,7 @@ pub(super) async fn threads_are_told_apart(store: Shared) -> Outcome {
     }
     same("mine", store.tool_sessions(Some(("owner", "a"))).await?, vec![mine])?;
     same("theirs", store.tool_sessions(Some(("other", "a"))).await?, vec![theirs.clone()])?;
-    same("nobody's", store.tool_sessions(Some(("other", "b"))).await?, vec![])?;
+    same("unknown", store.tool_sessions(Some(("other", "b"))).await?, vec![])?;
     same("remove", store.remove_tool_thread("owner", "a").await?, true)?;
     same("remove again", store.remove_tool_thread("owner", "a").await?, false)?;
     same("what is left", store.tool_sessions(None).await?, vec![theirs, second])?;
@@ -143,7 +143,7 @@ pub(super) async fn exports_go_with_their_session(store: Shared) -> Outcome {
     same("by path", store.tool_exports(ToolSessionId(1)).await?, vec![again, folder])?;
     let nobody = store.put_tool_export(export(9, "/workspace/a")).await;
     ensure(matches!(nobody, Err(StoreError::NotFound(Thing::Session))), || {
-        format!("for nobody: {nobody:?}")
+        format!("for an unknown session: {nobody:?}")
     })?;
     store.remove_tool_session(ToolSessionId(1)).await?;
     store.insert_tool_session(session(1, "a"), ROOM).await?;

@@ -1,4 +1,4 @@
-//! Changing, one after the other and all at once.
+//! Changing records, in turn and concurrently.
 
 use super::{CROWD, Outcome, Shared, add, clashes, crowd, ensure, read, same, sandbox};
 use crate::{
@@ -93,7 +93,7 @@ pub(super) async fn destroyed_is_final(store: Shared) -> Outcome {
     same("what is kept", read(&store, made.id).await?, gone)
 }
 
-/// Changes it, whatever the others do meanwhile, and says which revision it won.
+/// Changes it, whatever the others do meanwhile, and returns the revision that it won.
 async fn insist(store: Shared, id: SandboxId) -> crate::Result<(u64, u32)> {
     let mut lost = 0;
     loop {
