@@ -1,4 +1,4 @@
-//! What happened in sandboxes.
+//! Activities of sandboxes.
 
 use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;
@@ -8,9 +8,9 @@ use atoll_store::{
 use sqlx::SqliteConnection;
 use std::sync::LazyLock;
 
-/// Adds to the counters, takes the next number, and forgets what is too old, in one go: each statement by
-/// itself costs a wait for the connection's thread. SQLite would turn a sum that is too large into a
-/// fraction, so each half is kept below half of what it can keep.
+/// Adds to the counters, takes the next number, and removes what is too old, in one statement: each one by
+/// itself costs a round trip to the connection's thread. SQLite would turn a sum that overflows into a float,
+/// so each half is kept below half of the largest integer.
 static RECORD: LazyLock<String> = LazyLock::new(|| {
     format!(
         "UPDATE sandboxes SET exec_count = exec_count + ?2, \

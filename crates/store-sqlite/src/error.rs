@@ -1,8 +1,8 @@
-//! What SQLite's result codes mean for the seam. Texts of the driver go into the source and nowhere else.
+//! Maps SQLite's result codes to the store's errors. The driver's texts go into the source and nowhere else.
 
 use atoll_store::{Clash, Outage, StoreError};
 
-/// Turns a driver's error into the seam's, with what was being done for what is a fault of ours.
+/// Turns a driver's error into the store's; `doing` names the action of an internal error.
 pub(crate) fn failed(doing: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
     move |error| classify(doing, error)
 }

@@ -1,7 +1,7 @@
-//! What is told, and to whom.
+//! Events.
 //!
-//! A change of a sandbox's status and its event are one transaction: no event tells of a change that did not
-//! happen, and no change happens without its event. Ids are rows of the database, so they outlive a restart.
+//! A change of a sandbox's status and its event are one transaction: no event reports a change that did not
+//! happen, and no change happens without its event. Ids are rows of the database, so they survive a restart.
 
 use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;
@@ -16,8 +16,8 @@ use sqlx::{QueryBuilder, SqliteConnection};
 const DOING: &str = "writing an event";
 const READING: &str = "reading events";
 
-/// Adds events in one statement, forgets the oldest that are too many, and says which is now the newest,
-/// where one was added.
+/// Appends events in one statement, removes the oldest that are too many, and returns the newest id, where
+/// one was added.
 pub(crate) async fn append(conn: &mut SqliteConnection, events: &[NewEvent]) -> Result<Option<u64>> {
     if events.is_empty() {
         return Ok(None);
@@ -62,14 +62,14 @@ fn of(record: &SandboxRecord, kind: &str, was: Option<Status>) -> NewEvent {
     }
 }
 
-/// Tells of a sandbox that was made.
+/// Appends the event of a new sandbox.
 pub(crate) async fn made(conn: &mut SqliteConnection, record: &SandboxRecord) -> Result<Option<u64>> {
     let mut events = vec![of(record, "created", None)];
     events.extend(status_event(Some(Status::Provisioning), record.status).map(|kind| of(record, kind, None)));
     append(conn, &events).await
 }
 
-/// Tells of a change of its status.
+/// Appends the event of a change of status.
 pub(crate) async fn changed(
     conn: &mut SqliteConnection,
     was: Status,
@@ -94,7 +94,7 @@ impl Events for SqliteStore {
 
     async fn events(&self, query: &EventQuery) -> Result<EventPage> {
         let mut tx = self.readers.begin().await.map_err(failed(READING))?;
-        // The last one is never forgotten, so there is one if there ever was.
+        // The last one is never removed, so there is one if there ever was.
         let (oldest, newest): (i64, i64) = sqlx::query_as(
             "SELECT coalesce((SELECT min(id) FROM events), 1), coalesce((SELECT max(id) FROM events), 0)",
         )
@@ -128,7 +128,7 @@ impl Events for SqliteStore {
 
     async fn await_event(&self, after: u64) -> Result<()> {
         let mut news = self.news.subscribe();
-        // Before the first event of this process the database knows better.
+        // Before the first event of this process only the database knows the newest.
         let newest: i64 = sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM events")
             .fetch_one(&self.readers)
             .await

@@ -1,5 +1,5 @@
-//! The file itself: nobody but its owner may read it. SQLite gives its log and its shared memory the
-//! same permissions.
+//! The file itself: only its owner may read it. SQLite gives its log and its shared memory the same
+//! permissions.
 
 use atoll_store::{Outage, Result, StoreError};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// Makes the file where there is none, and closes it to others where it is open to them.
+/// Makes the file where there is none, and removes other users' permissions.
 pub(crate) fn prepare(path: &Path) -> Result<()> {
     let refuse = |error: std::io::Error| {
         let outage = if error.kind() == ErrorKind::StorageFull { Outage::DiskFull } else { Outage::NoAccess };

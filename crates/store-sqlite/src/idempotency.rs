@@ -1,4 +1,4 @@
-//! Requests that may be repeated.
+//! Idempotent requests.
 
 use crate::{SqliteStore, error::failed, row};
 use async_trait::async_trait;
@@ -78,7 +78,7 @@ async fn finish(conn: &mut SqliteConnection, ticket: Ticket, reply: StoredReply)
     cap(conn, &ticket.owner).await
 }
 
-/// Makes room for an owner's newest answers.
+/// Removes an owner's oldest replies beyond the limits.
 async fn cap(conn: &mut SqliteConnection, owner: &str) -> Result<()> {
     const NEWEST: &str = "ORDER BY begun_at DESC, rowid DESC";
     let forget = format!(

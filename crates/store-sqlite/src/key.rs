@@ -1,4 +1,4 @@
-//! API keys. What adds or revokes one waits for the disk.
+//! API keys. Adding or revoking one waits for the disk.
 
 use crate::{SqliteStore, error::failed, row};
 use async_trait::async_trait;
@@ -56,7 +56,7 @@ async fn insert_first(conn: &mut SqliteConnection, key: ApiKey) -> Result<bool> 
     Ok(!any)
 }
 
-/// Whether an admin key is usable and no other would do in its place.
+/// Whether an admin key is usable and no other could replace it.
 async fn is_last_admin(conn: &mut SqliteConnection, id: KeyId, now: Millis) -> Result<bool> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT 1 FROM keys AS this WHERE this.id = ?1 AND this.scope = 'admin' \
@@ -86,7 +86,7 @@ async fn revoke(conn: &mut SqliteConnection, id: KeyId, now: Millis, admins: Adm
     row::key(&changed.ok_or(StoreError::NotFound(Thing::Key))?)
 }
 
-/// One statement however many there are: everybody else who writes waits for it.
+/// One statement however many there are: other writers wait for it.
 async fn touch(conn: &mut SqliteConnection, used: BTreeMap<KeyId, Millis>) -> Result<()> {
     let used = serde_json::to_string(&used).map_err(|e| StoreError::Internal(DOING, e.into()))?;
     sqlx::query(

@@ -1,13 +1,12 @@
 //! The control plane's database in one SQLite file.
 //!
-//! Here is all of Atoll's SQL for SQLite. One connection writes and a few read: SQLite allows one writer
-//! at a time anyway, and a queue of ours is fairer and faster than its locks. Rules that hold for every
+//! Here is all of Atoll's SQL for SQLite. One connection writes and a few read: SQLite allows one writer at a
+//! time anyway, and a queue in this process is fairer and faster than its locks. Rules that hold for every
 //! database (what a change does, what a search finds) are not here but in `atoll-store`.
 //!
-//! The journal is a write-ahead log with `synchronous=NORMAL`: a commit survives the end of the process,
-//! however violent, and costs no wait for the disk. A power cut may take back the last commits, never
-//! half of one; the containers they speak of are gone then too. What must not come back, a revoked key
-//! above all, waits for the disk (`reach_disk`).
+//! The journal is a write-ahead log with `synchronous=NORMAL`: a commit survives a crash of the process and
+//! costs no wait for the disk. A power cut may lose the last commits, never half of one; their containers are
+//! gone then too. Writes that must not be lost, a revoked key above all, wait for the disk (`reach_disk`).
 
 mod activity;
 mod audit;
@@ -45,9 +44,9 @@ use writer::Writer;
 /// How to open a database.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many can read at once.
+    /// How many connections read at once.
     pub readers: u32,
-    /// How long to wait for another program that holds the database.
+    /// How long to wait for another process that holds the database.
     pub busy_timeout: Duration,
     /// How long a call waits for its turn.
     pub turn_timeout: Duration,
@@ -81,7 +80,7 @@ impl SqliteStore {
         file::prepare(path)?;
         let plain =
             SqliteConnectOptions::new().filename(path).foreign_keys(true).busy_timeout(options.busy_timeout);
-        // A look before anything is written: the file may not be ours to change.
+        // Read before anything is written: the file may be another program's.
         let doing = "opening the database";
         let mut look = SqliteConnection::connect_with(&plain).await.map_err(failed(doing))?;
         let looked = migrate::look(&mut look).await;
@@ -105,8 +104,8 @@ impl SqliteStore {
         Ok(Self::with(writer, readers(&options).connect_lazy_with(read), path))
     }
 
-    /// Opens a database that somebody else may be using, to read it and nothing else: it is neither made
-    /// nor upgraded, and every write is refused.
+    /// Opens a database that another process may be using, to read only: it is neither made nor upgraded, and
+    /// every write is refused.
     pub async fn open_read_only(path: &Path) -> Result<Self> {
         let options = Options { readers: 1, ..Options::default() };
         let read = SqliteConnectOptions::new()
@@ -117,8 +116,8 @@ impl SqliteStore {
         let mut found = read_version(&read).await;
         let mut used = read;
         if matches!(found, Err(StoreError::Unavailable(Outage::NoAccess, _))) && !log_path(path).exists() {
-            // A copy in a folder that cannot be written, where the log's files cannot be made. Nobody writes
-            // there, and so nothing changes.
+            // A copy in a read-only folder, where the log's files cannot be made. No process can write there,
+            // so it does not change.
             used = used.immutable(true);
             found = read_version(&used).await;
         }
@@ -134,7 +133,7 @@ impl SqliteStore {
         Self { writer, readers, log: log_path(path), filling, news }
     }
 
-    /// Tells those who wait for events that there is a new one.
+    /// Wakes the followers of events.
     fn tell(&self, newest: Option<u64>) {
         if let Some(newest) = newest {
             self.news.send_if_modified(|told| {
@@ -145,13 +144,13 @@ impl SqliteStore {
         }
     }
 
-    /// Ends every connection, after the calls under way, and folds the log into the file.
+    /// Closes every connection, after the calls under way, and checkpoints the log into the file.
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 
-    /// Reads the whole file and says what is wrong with it, for `atoll doctor`.
+    /// Checks the integrity of the whole file, for `atoll doctor`.
     pub async fn check(&self) -> Result<()> {
         let doing = "checking the database";
         let mut conn = self.readers.acquire().await.map_err(failed(doing))?;
@@ -193,7 +192,7 @@ async fn read_version(options: &SqliteConnectOptions) -> Result<u32> {
     looked
 }
 
-/// SQLite does not wait by itself where two turn a new file's log on at once.
+/// SQLite does not wait by itself where two connections turn on a new file's log at once.
 async fn connect_patiently(options: &SqliteConnectOptions, patience: Duration) -> Result<SqliteConnection> {
     let begun = Instant::now();
     loop {

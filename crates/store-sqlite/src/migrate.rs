@@ -1,5 +1,5 @@
-//! The schema and its versions. SQLite keeps two numbers in the file's header for this: whose file it
-//! is, and which version it has. Each migration commits together with its number.
+//! The schema and its versions. SQLite keeps two numbers in the file's header for this: the application id
+//! and the schema version. Each migration commits together with its number.
 
 use crate::{error::failed, writer::Writer};
 use atoll_store::{Result, StoreError};
@@ -20,16 +20,16 @@ const SCRIPTS: &[&str] = &[
 #[allow(clippy::cast_possible_truncation)]
 pub const SCHEMA_VERSION: u32 = SCRIPTS.len() as u32;
 
-/// "ATOL": what `file` and we know our databases by.
+/// "ATOL": the application id of our databases, which `file` shows too.
 const APPLICATION_ID: i64 = 0x4154_4f4c;
 
 const UPGRADING: &str = "upgrading the database";
 
-// One statement, and so one moment: another process may be making the tables.
+// One statement, and so one snapshot: another process may be making the tables.
 const LOOK: &str = "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) \
                     FROM pragma_application_id(), pragma_user_version()";
 
-/// The version of what is in the file, if this release can use it.
+/// The version of the file's schema, if this release can use it.
 pub(crate) async fn look(conn: &mut SqliteConnection) -> Result<u32> {
     let (application, version, tables): (i64, i64, i64) =
         sqlx::query_as(LOOK).fetch_one(conn).await.map_err(failed("reading the schema version"))?;
@@ -52,7 +52,7 @@ pub(crate) async fn run(writer: &Writer) -> Result<()> {
 }
 
 async fn upgrade(conn: &mut SqliteConnection) -> Result<()> {
-    // Again, now that nobody else can write: another process may have been faster.
+    // Checked again under the write lock: another process may have been faster.
     let found = look(conn).await?;
     for script in &SCRIPTS[found as usize..] {
         conn.execute(*script).await.map_err(failed(UPGRADING))?;

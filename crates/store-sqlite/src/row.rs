@@ -1,4 +1,4 @@
-//! Rows into records. A row that cannot be read is damage, and says which part of it.
+//! Rows into records. A row that cannot be parsed is damage; the error names the column.
 
 use crate::error::failed;
 use atoll_store::{
@@ -147,7 +147,7 @@ pub(crate) fn event(row: &SqliteRow) -> Result<EventRow> {
     Ok(EventRow { id: count(row, "id")?, event })
 }
 
-/// A row of the audit trail as it is; nothing is judged.
+/// A row of the audit trail, unchecked.
 pub(crate) fn audit(row: &SqliteRow) -> Result<RawRow> {
     Ok(RawRow {
         seq: get(row, "seq")?,
@@ -174,7 +174,7 @@ fn projection(row: &SqliteRow) -> Result<Option<Projection>> {
     let (end, outcome) = (get::<Option<i64>>(row, "end_seq")?, get::<Option<String>>(row, "outcome")?);
     let (exit_code, duration_us) =
         (get::<Option<i64>>(row, "exit_code")?, get::<Option<i64>>(row, "duration_us")?);
-    // Any of them claims an end; one without a row is nobody's.
+    // Any of these columns claims an end; where no row confirms it, verification reports it.
     let claimed = end.is_some() || outcome.is_some() || exit_code.is_some() || duration_us.is_some();
     let ended = claimed.then(|| EndedColumns { seq: end.unwrap_or(-1), outcome, exit_code, duration_us });
     let operation = get(row, "begin_operation")?;

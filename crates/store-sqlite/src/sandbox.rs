@@ -1,4 +1,4 @@
-//! Making, finding and changing the records of sandboxes.
+//! Inserting, finding and changing the records of sandboxes.
 
 use crate::{
     SqliteStore, activity,
@@ -44,7 +44,7 @@ async fn of_session(conn: &mut SqliteConnection, wanted: &SandboxRecord) -> Resu
     row::sandbox(&row)
 }
 
-/// What was done, and the event that told of it.
+/// The result, and the id of its event.
 type ChangeAndEvent<T> = (T, Option<u64>);
 
 async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<ChangeAndEvent<Inserted>> {
@@ -87,7 +87,7 @@ async fn update(
     Ok((record, newest))
 }
 
-/// One statement however many there are: everybody else who writes waits for it.
+/// One statement however many there are: other writers wait for it.
 async fn touch(conn: &mut SqliteConnection, active: BTreeMap<SandboxId, Millis>) -> Result<()> {
     const DOING: &str = "noting what is active";
     let active: BTreeMap<String, Millis> =

@@ -1,4 +1,4 @@
-//! What an administrator sets.
+//! Settings that an administrator changes.
 
 use crate::{SqliteStore, error::failed};
 use async_trait::async_trait;

@@ -15,7 +15,7 @@ const READING: &str = "reading tool sessions";
 const SESSION: &str = "SELECT s.id, t.owner, s.owner_name, t.thread, s.sandbox, s.kernel, s.language, s.dependencies, \
      s.status, s.reason, s.created_at, s.active_at FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread";
 
-/// The row of a thread, which is made if it is new; in either case something was just done in it.
+/// The row of a thread, which is made if it is new; its last use is now.
 async fn thread(conn: &mut SqliteConnection, owner: &str, thread: &str, at: Millis) -> Result<i64> {
     sqlx::query_scalar(
         "INSERT INTO tool_threads (owner, thread, created_at, active_at) VALUES (?1, ?2, ?3, ?3) \

@@ -1,5 +1,5 @@
-//! Records into rows. Every record is taken apart without `..`, so that a new field that no column takes
-//! breaks the build.
+//! Records into rows. Every record is destructured without `..`, so that a new field without a column breaks
+//! the build.
 
 use crate::error::failed;
 use atoll_store::{Result, SandboxRecord, Sealed, StoreError, search_text};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use sqlx::SqliteConnection;
 use std::collections::BTreeMap;
 
-/// A number as SQLite keeps it. What is larger than it can keep is kept as the largest.
+/// A number as SQLite stores it, saturated at its largest.
 pub(crate) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -94,7 +94,7 @@ pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &Sandb
     Ok(())
 }
 
-/// Replaces the labels that a sandbox is found by.
+/// Replaces the labels of a sandbox.
 pub(crate) async fn labels(
     conn: &mut SqliteConnection,
     seq: i64,

@@ -1,6 +1,6 @@
-//! The one connection that writes. Work that has begun goes on to its end in a task of its own, whatever
-//! becomes of the caller: a client that hangs up drops the futures of its request, and the driver does
-//! not take that well in the middle of a transaction (its pool loses the connection).
+//! The one connection that writes. A transaction that has begun runs to its end in a task of its own: a
+//! client that disconnects drops the futures of its request, and the driver's pool loses a connection that is
+//! dropped in the middle of a transaction.
 
 use crate::error::failed;
 use atoll_store::{Outage, Result, StoreError};
@@ -11,12 +11,12 @@ use tokio::{
     time::timeout,
 };
 
-/// What happens in a transaction.
+/// The body of a transaction.
 pub(crate) type Work<'c, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'c>>;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
-    // Fair: whoever waits longest is next. None: closed.
+    // Fair: the longest waiting is next. None: closed.
     connection: Arc<Mutex<Option<WriterConnection>>>,
     turn_timeout: Duration,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Writer {
 #[derive(Debug)]
 struct WriterConnection {
     conn: SqliteConnection,
-    /// Whether a transaction is open. Found so only when the work before panicked.
+    /// Whether a transaction is open. Set at the next use only when the work before panicked.
     busy: bool,
 }
 
@@ -38,7 +38,7 @@ impl Writer {
         Self { connection: Arc::new(Mutex::new(None)), turn_timeout: Duration::ZERO }
     }
 
-    /// Does the work in a transaction, which is kept if the work succeeds and undone if it fails.
+    /// Does the work in a transaction, which is committed if the work succeeds and rolled back if it fails.
     pub(crate) async fn write<T, F>(&self, doing: &'static str, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -48,8 +48,8 @@ impl Writer {
         task.await.map_err(|panic| StoreError::Internal(doing, panic.into()))?
     }
 
-    /// The same for work that is one text of SQL with its own beginning and end: each statement by itself
-    /// costs a wait for the connection's thread.
+    /// The same for work that is one SQL text with its own `BEGIN` and `COMMIT`: each statement by itself
+    /// costs a round trip to the connection's thread.
     pub(crate) async fn write_whole<T, F>(&self, doing: &'static str, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -66,13 +66,13 @@ impl Writer {
 
     pub(crate) async fn close(&self) {
         if let Some(connection) = self.connection.lock().await.take() {
-            // What was committed is safe; a log that could not be folded in is read at the next start.
+            // Commits are safe; a log that could not be checkpointed is read at the next start.
             let _ = connection.conn.close().await;
         }
     }
 }
 
-/// Does the work; where it fails, what it began is undone.
+/// Does the work; where it fails, the transaction is rolled back.
 async fn on_connection<T, F>(mut connection: OwnedMutexGuard<Option<WriterConnection>>, work: F) -> Result<T>
 where
     F: for<'c> FnOnce(&'c mut SqliteConnection) -> Work<'c, T> + Send,
@@ -101,8 +101,8 @@ where
     F: for<'d> FnOnce(&'d mut SqliteConnection) -> Work<'d, T> + Send + 'c,
 {
     Box::pin(async move {
-        // Immediate: one that reads first could otherwise not become a writing one when another program
-        // wrote meanwhile.
+        // Immediate: a transaction that reads first could not become a writing one when another process wrote
+        // meanwhile.
         say(conn, "BEGIN IMMEDIATE", doing).await?;
         let value = work(conn).await?;
         say(conn, "COMMIT", doing).await.map(|()| value)
@@ -114,6 +114,6 @@ async fn say(conn: &mut SqliteConnection, sql: &'static str, doing: &'static str
 }
 
 async fn undo(conn: &mut SqliteConnection) {
-    // Fails where SQLite has undone it already, as it does when the disk is full.
+    // Fails where SQLite has rolled back already, as it does when the disk is full.
     let _ = say(conn, "ROLLBACK", "undoing").await;
 }

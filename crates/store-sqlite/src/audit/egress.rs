@@ -1,4 +1,4 @@
-//! Decisions about what sandboxes may reach, found by the proven bytes themselves.
+//! Egress decisions, found by expressions over the stored JSON.
 //!
 //! Egress decisions are indexed by SQL expressions over the MACed JSON; they have no columns of their own.
 
@@ -13,7 +13,7 @@ const SANDBOX: &str = "json_extract(CAST(facts AS TEXT), '$.facts.egress.sandbox
 const HOST: &str = "lower(json_extract(CAST(facts AS TEXT), '$.facts.egress.host'))";
 const ALLOWED: &str = "json_extract(CAST(facts AS TEXT), '$.facts.egress.allowed')";
 
-/// The index that leaves the least to look at.
+/// The most selective index.
 fn index(query: &EgressQuery) -> &'static str {
     match query {
         EgressQuery { operation: Some(_), .. } => "INDEXED BY audit_egress_operation",

@@ -19,7 +19,7 @@ use atoll_store::{
 const WRITING: &str = "writing to the audit trail";
 const READING: &str = "reading the audit trail";
 
-/// A row with the operation that it is found by: a beginning by its number, an end by its operation.
+/// A row joined with its operation: a beginning by its number, an end by its operation.
 const ROWS: &str = "SELECT r.seq, r.part, r.operation, r.at, r.mac, r.facts, r.output, o.seq AS begin_seq, \
      o.operation AS begin_operation, o.at AS begin_at, o.high, o.owner, o.key, o.kind, o.sandbox, o.search, \
      o.end_seq, o.outcome, o.exit_code, o.duration_us FROM audit_rows AS r LEFT JOIN audit_operations AS o \

@@ -1,6 +1,6 @@
-//! Pages of operations. Which index a page is read from decides whether it takes a millisecond or a
-//! second, and the planner has nothing to go by; so each index that fits is asked for a few entries, and
-//! the one with the fewest is taken. Times are turned into row numbers first.
+//! Pages of operations. Which index a page is read from decides whether it takes a millisecond or a second,
+//! and the planner has no statistics; so each index that fits is counted up to a bound, and the one with the
+//! fewest entries is used. Times are turned into row numbers first.
 
 use super::text::{INDEXED_TO, Needle};
 use crate::{error::failed, row, write::number};
@@ -54,7 +54,7 @@ enum Column {
 const EVERY: [Column; 7] =
     [Column::Sandbox, Column::Key, Column::Owner, Column::Kind, Column::Exit, Column::Outcome, Column::Open];
 
-/// Every index, the most telling first.
+/// Every index, the most selective first.
 const INDICES: &[(&str, &[Column])] = &[
     ("audit_sandbox", &[Column::Sandbox]),
     ("audit_open", &[Column::Open]),
@@ -109,7 +109,7 @@ impl<'q> Plan<'q> {
         }
     }
 
-    /// The condition on a column, as its index wants it.
+    /// The condition on a column, as its index needs it.
     fn column(&self, sql: &mut QueryBuilder<'q, Sqlite>, column: Column) {
         let query = self.query;
         match column {
@@ -180,7 +180,7 @@ impl<'q> Plan<'q> {
         }
     }
 
-    /// How many entries a way has, counted no further than is enough to know.
+    /// How many entries an index has for the query, counted up to the bound.
     async fn count(&self, conn: &mut SqliteConnection, way: PageDirection) -> Result<i64> {
         let mut sql = QueryBuilder::new("SELECT count(*) FROM (SELECT 1 FROM ");
         match way {
@@ -212,7 +212,7 @@ impl<'q> Plan<'q> {
             .filter(|(_, columns)| fits(columns))
             .map(|(name, columns)| PageDirection::Index(name, columns))
             .collect();
-        // What an index of two columns has is a part of what that of either has.
+        // The entries of an index of two columns are a subset of those of either column's index.
         let pairs: Vec<Column> = ways.iter().flat_map(|way| way.pair()).copied().collect();
         ways.retain(
             |way| matches!(way, PageDirection::Index(_, own) if own.len() > 1 || !pairs.contains(&own[0])),
@@ -223,7 +223,7 @@ impl<'q> Plan<'q> {
         let mut best = (PageDirection::All, i64::MAX);
         for way in ways.iter().copied() {
             let count = if ways.len() == 1 { 0 } else { self.count(conn, way).await? };
-            // Where all have many, the text is the one that says most.
+            // Where all have many, the text is the most selective.
             if count < best.1 || way == PageDirection::Text && count <= best.1 {
                 best = (way, count);
             }
@@ -236,7 +236,7 @@ impl<'q> Plan<'q> {
         let way = self.way(conn).await?;
         let mut found = Vec::new();
         if way == PageDirection::Text {
-            // What the index does not have yet.
+            // Operations that the text index does not have yet.
             let mut sql = QueryBuilder::new("SELECT seq FROM audit_operations WHERE seq > ");
             sql.push_bind(self.indexed);
             self.range(&mut sql, "seq", self.to);
@@ -255,7 +255,7 @@ impl<'q> Plan<'q> {
         Ok(found)
     }
 
-    /// The operations, read in one way; the index of texts has only a part of them.
+    /// The operations, read by one index; the text index has only a part of them.
     fn rows(&self, what: &str, way: PageDirection) -> QueryBuilder<'q, Sqlite> {
         let mut sql = QueryBuilder::new(format!("SELECT {what} FROM "));
         match way {
@@ -277,7 +277,7 @@ impl<'q> Plan<'q> {
         sql
     }
 
-    /// All operations, for adding up; the index of texts is left out, because it has only a part of them.
+    /// All operations, for adding up; the text index is not used, because it has only a part of them.
     pub(super) async fn every(
         &self,
         conn: &mut SqliteConnection,

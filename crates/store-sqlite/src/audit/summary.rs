@@ -1,4 +1,4 @@
-//! What operations add up to.
+//! Totals of operations.
 
 use super::page::Plan;
 use crate::{error::failed, row};
@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 
 const DOING: &str = "adding operations up";
 
-// The sum as a fraction: it may be larger than SQLite's numbers, and an error then.
+// The sum as a float: an integer may overflow, which is an error.
 const TALLY: &str = "count(*) AS count, count(*) FILTER (WHERE outcome = 'ok') AS ok, \
                      count(*) FILTER (WHERE outcome <> 'ok') AS failed, total(duration_us) AS duration";
 

@@ -1,5 +1,5 @@
-//! The index of details by three letters. Adding to it row by row would cost more than all the rest, so it
-//! follows behind, many rows at once; what it does not have yet is few enough to be read.
+//! The trigram index of details. Adding to it row by row would cost more than the rest of a write, so a task
+//! adds many rows at once later; the rows that it does not have yet are few enough to be scanned.
 
 use crate::{SqliteStore, error::failed};
 use atoll_store::{Result, search_detail};
@@ -9,17 +9,17 @@ use std::{
     sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
-/// How many operations are added at once: everybody else who writes waits meanwhile.
+/// How many operations are added at once: other writers wait meanwhile.
 const AT_ONCE: i64 = 128;
 
-/// How many triples of letters are looked up at most; the rest is compared. Each costs a walk along its
-/// list, and those of common letters are long and say little.
+/// How many trigrams are looked up at most; the rest is compared. Each costs a walk along its list, and those
+/// of common letters are long and select little.
 const TRIPLES: usize = 4;
 
-/// Letters from the most to the least common in commands and code; what is not here is rarer still.
+/// Letters from the most to the least common in commands and code; a letter that is not here is rarer still.
 const COMMON: &str = " etaoinrslcdpmuhfgb/.-_ywvkx=\"'0():1,j2qz";
 
-/// Whether somebody fills the index, and how much there may be to do.
+/// Whether a task fills the index, and how many operations it may have to add.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     busy: AtomicBool,
@@ -29,7 +29,7 @@ pub(crate) struct Filling {
 /// The last operation that the index has.
 pub(super) const INDEXED_TO: &str = "SELECT coalesce(max(id), 0) FROM audit_text_docsize";
 
-/// Adds the next operations, and says whether there may be more.
+/// Adds the next operations, and returns whether there may be more.
 async fn fill(conn: &mut SqliteConnection) -> Result<bool> {
     let sql = format!(
         "INSERT INTO audit_text (rowid, letters) SELECT seq, search FROM audit_operations \
@@ -60,7 +60,7 @@ pub(super) fn fill_soon(store: &SqliteStore, begun: usize) {
 pub(super) struct Needle {
     /// The text, folded.
     pub(super) text: String,
-    /// What to ask the index; `None` when the text is too short for it.
+    /// The query of the index; `None` when the text is too short for it.
     pub(super) index: Option<String>,
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn append(conn: &mut SqliteConnection, batch: AuditBatch) -> Re
     }
     for activity in activities {
         match activity::record(conn, activity).await {
-            // A sandbox that is gone is no reason to lose the rows.
+            // The rows are written even where the sandbox is gone.
             Ok(()) | Err(StoreError::NotFound(Thing::Sandbox)) => {}
             Err(error) => return Err(error),
         }
@@ -30,7 +30,7 @@ pub(super) async fn append(conn: &mut SqliteConnection, batch: AuditBatch) -> Re
     event::append(conn, &events).await
 }
 
-/// The beginning of an operation, where a batch is nothing else: the most common of all.
+/// The beginning of an operation, where it is all of a batch: the most common case.
 pub(super) fn alone(mut batch: AuditBatch) -> Result<AuditRow, AuditBatch> {
     let begins = matches!(&batch.rows[..], [row] if matches!(row.entry.facts, Facts::Begin(_)));
     match batch.rows.pop() {
@@ -42,7 +42,8 @@ pub(super) fn alone(mut batch: AuditBatch) -> Result<AuditRow, AuditBatch> {
     }
 }
 
-/// Writes it, with its transaction in one go. What does not follow the row before writes nothing.
+/// Writes it, with its transaction, in one statement. A row that does not follow the one before writes
+/// nothing.
 pub(super) async fn begin(conn: &mut SqliteConnection, row: AuditRow) -> Result<()> {
     let written: i64 = bound(sqlx::query(&BEGIN_ALONE), &row)
         .fetch_one(conn)
@@ -56,7 +57,7 @@ pub(super) async fn begin(conn: &mut SqliteConnection, row: AuditRow) -> Result<
 const ROW: &str = "INSERT INTO audit_rows (seq, part, operation, at, mac, facts, output) \
      SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE ?1 = 1 + coalesce((SELECT max(seq) FROM audit_rows), 0)";
 
-// With the row in one go: each statement by itself costs a wait for the connection's thread.
+// Together with the row: each statement by itself costs a round trip to the connection's thread.
 static BEGIN: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{ROW}; INSERT INTO audit_operations (seq, operation, at, high, owner, key, kind, sandbox, search) \
@@ -139,7 +140,7 @@ pub(super) async fn remove(conn: &mut SqliteConnection, up_to: u64, checkpoint: 
     if open {
         return Err(StoreError::Conflict(Clash::Open));
     }
-    // Before the operations: what the text index holds is found by their numbers.
+    // Before the operations: entries of the text index are found by their numbers.
     for sql in [
         "DELETE FROM audit_text WHERE rowid IN (SELECT seq FROM audit_operations WHERE seq <= ?)",
         "DELETE FROM audit_operations WHERE seq <= ?",
