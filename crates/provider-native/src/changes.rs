@@ -1,4 +1,4 @@
-//! Asking the observer which files changed, over one connection that stays.
+//! Queries the observer which files changed, over one connection that is reused.
 
 use async_trait::async_trait;
 use atoll_launch_proto::{
@@ -14,10 +14,10 @@ use tokio::{
     sync::Mutex,
 };
 
-/// How long an answer may take: the slowest observer scans a whole volume.
+/// How long a reply may take: the slowest observer scans a whole volume.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The observer of an instance. One connection serves all its containers, one question at a time.
+/// The observer of an instance. One connection serves all its containers, one request at a time.
 #[derive(Debug)]
 pub(crate) struct ObserverClient {
     socket: PathBuf,
@@ -38,7 +38,7 @@ impl ObserverClient {
                 *place = Some(stream);
                 Ok(answer)
             }
-            // It may have been restarted since the last question.
+            // It may have been restarted since the last request.
             Err(_) if !fresh => {
                 let (answer, stream) = self.try_ask(None, request).await.map_err(silent)?;
                 *place = Some(stream);

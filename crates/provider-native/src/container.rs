@@ -30,7 +30,7 @@ pub(crate) struct NativeContainer {
     egress_sockets: ContainerEgress,
 }
 
-/// Asks the launcher why PID 1 is silent, and for further connections to it.
+/// Queries the launcher why PID 1 does not answer, and gets further connections to it.
 struct AskLauncher {
     id: ContainerId,
     launcher: Arc<LauncherClient>,
@@ -43,7 +43,7 @@ impl Lost for AskLauncher {
         for _ in 0..TRIES {
             match inspect(&self.launcher, self.id).await {
                 Ok(State::Dead(death)) => return Some(death),
-                // Somebody destroyed it, which is the end of it as well.
+                // It was destroyed, which is its end as well.
                 Err(error) if error.code == ErrorCode::NotFound => return Some(Death::lost()),
                 _ => tokio::time::sleep(PAUSE).await,
             }
@@ -59,7 +59,7 @@ impl Dial for AskLauncher {
     }
 }
 
-/// How long a greeting may take.
+/// How long the handshake may take.
 const GREETING: Duration = Duration::from_secs(30);
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -71,15 +71,16 @@ async fn inspect(launcher: &LauncherClient, id: ContainerId) -> Result<State> {
     }
 }
 
-/// Room for data on the way, so that a bulk transfer is not stopped by round trips.
+/// The flow-control window of a stream, so that a bulk transfer does not wait for round trips.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// As good as none: a reader that does not read must not use up the others' share.
+/// Practically unlimited: a reader that does not read must not use up the others' share.
 const CONNECTION_WINDOW: u32 = 1 << 30;
 /// Larger than usual: a bulk transfer in small frames spends its time on their headers.
 const LARGEST_FRAME: u32 = 256 << 10;
 
 impl NativeContainer {
-    /// Connects to PID 1 and greets it, unless it stands still: then it is greeted when it goes on.
+    /// Connects to PID 1 and does the handshake, unless the container is paused: then that happens after it
+    /// is resumed.
     pub(crate) async fn connect(launcher: Arc<LauncherClient>, id: ContainerId) -> Result<Self> {
         let (first, token, paused) = launcher.connect(id).await?;
         let channel = channel(Arc::clone(&launcher), id, first).await?;
@@ -88,7 +89,7 @@ impl NativeContainer {
         if !paused {
             greet(&guest).await?;
         }
-        // Over TCP nothing but bytes can pass.
+        // Over TCP no descriptors can pass.
         let guest = if token.is_none() { guest.with_descriptors(asked) } else { guest };
         let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
         let ports = ContainerPorts::new(&launcher, id);
@@ -97,13 +98,13 @@ impl NativeContainer {
     }
 }
 
-/// Greets PID 1, which is not waited for without end: it may be made to stand still at this moment.
+/// The handshake with PID 1, with a timeout: the container may be paused at this moment.
 async fn greet(guest: &Guest) -> Result<()> {
     let late = || Error::new(ErrorCode::Unavailable, "PID 1 does not answer");
     tokio::time::timeout(GREETING, guest.hello()).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// A channel that starts on the connection that there is, and asks for another when that breaks.
+/// A channel that starts on the given connection, and gets another from the launcher when that breaks.
 async fn channel(launcher: Arc<LauncherClient>, id: ContainerId, first: PortStream) -> Result<Channel> {
     let first = Arc::new(Mutex::new(Some(first)));
     let connector = service_fn(move |_| {
@@ -192,7 +193,7 @@ impl LiveLimits for NativeContainer {
     }
 }
 
-/// What PID 1 has to know of the limits.
+/// The limits that PID 1 applies itself.
 fn told(limits: &Limits) -> GuestChange {
     let spool = Spool { bytes: spool_bytes(limits), of_one: output_bytes(limits) };
     let Limits { open_files, processes, .. } = *limits;
@@ -212,8 +213,8 @@ impl Claimable for NativeContainer {
     async fn claim(&self, limits: Limits, environment: BTreeMap<String, String>) -> Result<()> {
         let change = GuestChange { environment: Some(environment), ..told(&limits) };
         let asked = self.launcher.ask(Request::Claim(self.id, limits));
-        // The one is root's and the other PID 1's; neither waits for the other. PID 1 is asked last of all
-        // whether it lives.
+        // The launcher changes the one and PID 1 the other; neither waits for the other. PID 1's reply also
+        // shows that it lives.
         tokio::try_join!(asked, self.guest.configure(change)).map(|_| ())
     }
 }

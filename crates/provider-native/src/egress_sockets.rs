@@ -1,6 +1,6 @@
-//! The way out of a container, as the launcher hands it over: descriptors of sockets that were made in
-//! its network and are kept by somebody else. What this process holds of them unasked goes with
-//! [`crate::ports::Networks::close`], and whoever serves them is told.
+//! The egress sockets of a container, as the launcher passes them: descriptors of sockets that were made in
+//! its network and that a socket holder keeps. Unused ones that this process holds are closed by
+//! [`crate::ports::Networks::close`], which also notifies the session that serves them.
 
 use crate::{launcher::LauncherClient, ports::Network};
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The way out of one container.
+/// The egress endpoint of one container.
 pub(crate) struct ContainerEgress {
     launcher: Arc<LauncherClient>,
     id: ContainerId,
@@ -24,7 +24,7 @@ impl ContainerEgress {
     }
 }
 
-/// The gate in an answer's descriptors, in the order that the protocol says.
+/// The egress sockets in a reply's descriptors, in the order of the protocol.
 pub(crate) fn read(redirected: bool, fds: Vec<OwnedFd>) -> Result<EgressSockets> {
     let mut fds = fds.into_iter();
     let mut next = || fds.next().ok_or_else(|| Error::internal("the launcher sent half a gate"));
@@ -42,10 +42,10 @@ impl EgressEndpoint for ContainerEgress {
         let (LauncherReply::EgressSockets { redirected }, fds) =
             self.launcher.ask_with(Request::EgressSockets(self.id)).await?
         else {
-            return Err(Error::internal("the launcher sent no gate"));
+            return Err(Error::internal("the launcher sent no egress sockets"));
         };
         let egress_sockets = read(redirected, fds)?;
-        // Whoever got it now would hold it for ever: the word to let go has been said.
+        // Closed already, so a session that got them now would never be notified to close them.
         if self.network.is_closed() {
             return Err(Error::new(ErrorCode::NotRunning, "the container is being destroyed"));
         }

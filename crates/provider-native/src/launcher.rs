@@ -1,4 +1,4 @@
-//! Asking the launcher: one connection for one request, as its protocol has it.
+//! The launcher's client: one connection for one request, as its protocol has it.
 
 use crate::{changes::ObserverClient, ports::Networks};
 use atoll_launch_proto::{
@@ -24,21 +24,21 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
-/// How long any answer but a death may take, where nobody says otherwise.
+/// How long any reply but a death may take, by default.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Asks one launcher.
+/// The client of one launcher.
 #[derive(Debug)]
 pub struct LauncherClient {
     socket: PathBuf,
     patience: OnceLock<Duration>,
-    /// Beside the launcher, who watches volumes.
+    /// The observer beside the launcher, which watches volumes.
     pub(crate) observer: Arc<ObserverClient>,
-    /// What this process holds of containers' networks.
+    /// The sockets of containers' networks that this process holds.
     pub(crate) networks: Networks,
 }
 
-/// A container that goes when this does.
+/// A container that is destroyed when this is dropped.
 #[derive(Debug)]
 pub struct Held {
     _stream: UnixStream,
@@ -56,19 +56,19 @@ impl LauncherClient {
         Self { socket: layout.socket(), patience: OnceLock::new(), observer, networks: Networks::default() }
     }
 
-    /// Sets how long any answer but a death may take. The first word counts.
+    /// Sets how long any reply but a death may take. The first call counts.
     pub fn wait_at_most(&self, patience: Duration) {
         let _ = self.patience.set(patience);
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the reply.
     pub async fn ask(&self, request: Request) -> Result<LauncherReply> {
         self.ask_with(request).await.map(|(reply, _)| reply)
     }
 
-    /// Asks, and waits for the answer with its descriptors.
+    /// Sends a request, and waits for the reply with its descriptors.
     pub(crate) async fn ask_with(&self, request: Request) -> Result<(LauncherReply, Vec<OwnedFd>)> {
-        // A death may be long in coming; everything else that takes this long will not come.
+        // A death may be long in coming; any other reply that takes this long will not come.
         let patience = match request {
             Request::Wait(_) => Duration::MAX,
             _ => *self.patience.get().unwrap_or(&PATIENCE),
@@ -83,14 +83,15 @@ impl LauncherClient {
         }
     }
 
-    /// Asks, and keeps the connection: what it holds goes when the value does, or this process.
+    /// Sends a request, and keeps the connection: the container is destroyed when the value is dropped, or
+    /// this process ends.
     pub(crate) async fn ask_and_hold(&self, request: Request) -> Result<(LauncherReply, Held)> {
         let stream = self.send(request).await?;
         Ok((receive(&stream).await?.0, Held { _stream: stream }))
     }
 
-    /// A connection to a container's PID 1, the token that its calls need where it is TCP, and whether it
-    /// stands still.
+    /// A connection to a container's PID 1, the token that its calls need where it is TCP, and whether it is
+    /// paused.
     async fn reach(&self, id: ContainerId) -> Result<(OwnedFd, Option<String>, bool)> {
         let (reply, mut fds) = self.ask_with(Request::Connect(id)).await?;
         let (LauncherReply::Connected { token, paused }, Some(fd)) = (reply, fds.pop()) else {
@@ -107,7 +108,7 @@ impl LauncherClient {
         }
     }
 
-    /// A stream to a container's PID 1, the token that its calls need, and whether it stands still.
+    /// A stream to a container's PID 1, the token that its calls need, and whether it is paused.
     pub(crate) async fn connect(&self, id: ContainerId) -> Result<(PortStream, Option<String>, bool)> {
         let (fd, token, paused) = self.reach(id).await?;
         let opened = match token {
@@ -137,8 +138,7 @@ impl LauncherClient {
     }
 }
 
-/// The answer and the descriptors that came beside it, which are as many as it says. Whatever else came
-/// is closed.
+/// The reply and the descriptors beside it, which are as many as it says. Any others are closed.
 async fn receive(stream: &UnixStream) -> Result<(LauncherReply, Vec<OwnedFd>)> {
     let refused = |e: io::Error| match e.kind() {
         io::ErrorKind::UnexpectedEof => Error::new(
@@ -160,7 +160,7 @@ async fn receive(stream: &UnixStream) -> Result<(LauncherReply, Vec<OwnedFd>)> {
     Ok((reply, fds))
 }
 
-/// Fills the buffer, and gathers the descriptors that come on the way.
+/// Fills the buffer, and collects the descriptors that arrive meanwhile.
 async fn read_exact(stream: &UnixStream, mut buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<()> {
     while !buffer.is_empty() {
         let read = stream.async_io(Interest::READABLE, || {

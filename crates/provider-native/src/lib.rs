@@ -1,5 +1,5 @@
-//! Containers of this machine. The work is the root launcher's; this side asks it, connects to PID 1,
-//! and holds no privilege.
+//! Containers of this machine. The root launcher does the work; this side sends it requests, connects to PID
+//! 1, and holds no privilege.
 
 mod changes;
 mod container;
@@ -28,13 +28,13 @@ pub struct NativeProvider {
 }
 
 impl NativeProvider {
-    /// On a launcher that runs.
+    /// A provider on a running launcher.
     #[must_use]
     pub fn new(launcher: Arc<LauncherClient>) -> Self {
         Self { launcher }
     }
 
-    /// Connects to a container that was just made, and keeps the gate that came with the answer.
+    /// Connects to a container that was just made, and keeps the egress sockets that came with the reply.
     async fn connect_new(
         &self,
         id: ContainerId,
@@ -54,8 +54,8 @@ impl NativeProvider {
         }
     }
 
-    /// Makes a container whose life is tied to the second value: it is destroyed when that goes, or
-    /// when this process does.
+    /// Makes a container whose life is tied to the second value: it is destroyed when that is dropped, or
+    /// when this process ends.
     pub async fn create_held(&self, spec: ContainerSpec) -> Result<(Arc<dyn Container>, Held)> {
         let id = spec.id;
         let (_, held) = self.launcher.ask_and_hold(create_request(spec, true)).await?;
@@ -106,15 +106,15 @@ impl Provider for NativeProvider {
     async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
         let id = spec.id;
         let made = match self.launcher.ask_with(create_request(spec, false)).await {
-            // Whether the container was made is not known, so it must not be.
+            // Whether the container was made is not known, so it must be destroyed.
             Err(error) if error.code == ErrorCode::Unavailable => Err(error),
             Err(error) => return Err(error),
             Ok((reply, fds)) => self.connect_new(id, reply, fds).await.map_err(|error| match error.code {
-                // A launcher that died meanwhile took it for half-made.
+                // A launcher that died meanwhile removed it as half-made.
                 ErrorCode::NotFound => {
                     Error::new(ErrorCode::Unavailable, "the launcher lost the container while it was made")
                 }
-                // What runs in a new container is PID 1, which ends by no fault of the caller's.
+                // Only PID 1 runs in a new container, so its end is no fault of the caller's.
                 ErrorCode::ContainerDied if error.death.as_ref().is_none_or(was_killed) => Error::new(
                     ErrorCode::Unavailable,
                     "PID 1 was killed while its container was made; try again",

@@ -1,6 +1,6 @@
-//! Servers inside a container. A socket belongs to the network in which it was made, so the launcher
-//! makes a few there and this process, which is elsewhere, connects them: each leads to the container's
-//! loopback and to nothing else. What is kept of a container's network goes with [`Networks::close`].
+//! Servers inside a container. A socket belongs to the network namespace in which it was made, so the
+//! launcher makes a few there and this process, which is elsewhere, connects them: each leads to the
+//! container's loopback and to nothing else. [`Networks::close`] closes those that are left.
 
 use crate::{launcher::LauncherClient, unexpected};
 use async_trait::async_trait;
@@ -22,18 +22,18 @@ use std::{
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// How many sockets are asked for at a time: a page opens a handful of connections.
+/// How many sockets one request gets: a page opens a handful of connections.
 const BATCH: u8 = 8;
-/// The same for IPv6, which is asked only where IPv4 is refused.
+/// The same for IPv6, which is tried only where IPv4 is refused.
 const BATCH_V6: u8 = 2;
-/// How long a server may take to let a connection in.
+/// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What this process holds of one container's network and nobody uses yet.
+/// Unused sockets of one container's network that this process holds.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     spare: Mutex<Spare>,
-    /// Tells whoever has a connection to let go of it.
+    /// Cancelled to make the holders of connections close them.
     closed: CancellationToken,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Network {
 struct Spare {
     v4: Vec<OwnedFd>,
     v6: Vec<OwnedFd>,
-    /// As it came when the container was made, until somebody asks for it.
+    /// As they came when the container was made, until the egress session takes them.
     egress_sockets: Option<EgressSockets>,
 }
 
@@ -59,7 +59,7 @@ impl Network {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).of(family).pop()
     }
 
-    /// Keeps what is not needed yet, unless the container went meanwhile.
+    /// Keeps unused sockets, unless the container was destroyed meanwhile.
     fn keep(&self, family: Family, sockets: Vec<OwnedFd>) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.closed.is_cancelled() {
@@ -67,7 +67,7 @@ impl Network {
         }
     }
 
-    /// Keeps the gate until somebody asks for it, under the same condition.
+    /// Keeps the egress sockets until the egress session takes them, under the same condition.
     pub(crate) fn keep_gate(&self, egress_sockets: EgressSockets) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.closed.is_cancelled() {
@@ -83,7 +83,7 @@ impl Network {
         self.closed.is_cancelled()
     }
 
-    /// Comes about with [`Network::close`].
+    /// Completes with [`Network::close`].
     pub(crate) fn closed(&self) -> BoxFuture<'static, ()> {
         Box::pin(self.closed.clone().cancelled_owned())
     }
@@ -95,7 +95,7 @@ impl Network {
     }
 }
 
-/// Every network that this process holds something of.
+/// Every network of which this process holds sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Networks {
     open: Mutex<HashMap<ContainerId, Arc<Network>>>,
@@ -108,8 +108,7 @@ impl Networks {
         Arc::clone(open.entry(id).or_default())
     }
 
-    /// Lets go of a container's network: spare sockets are closed, and whoever has a
-    /// connection is told.
+    /// Closes a container's spare sockets, and notifies the holders of its connections.
     pub(crate) fn close(&self, id: ContainerId) {
         let network = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         if let Some(network) = network {
@@ -135,7 +134,7 @@ impl ContainerPorts {
             Some(fd) => fd,
             None => self.fresh(family).await?,
         };
-        // It is no stream yet, but the type is only the way to say whose it is.
+        // It is not connected yet; the type only transfers the ownership.
         Ok(TcpSocket::from_std_stream(std::net::TcpStream::from(fd)))
     }
 
@@ -176,7 +175,7 @@ impl Ports for ContainerPorts {
             let message = format!("nothing listens on port {port} in the sandbox");
             Error::new(ErrorCode::BadGateway, message)
         };
-        // The gate is for whoever is inside: nobody outside goes out in the sandbox's name.
+        // The egress ports are for processes inside: a client outside must not send in the sandbox's name.
         if [PROXY.port(), REDIRECTED.port()].contains(&port) {
             return Err(nothing());
         }

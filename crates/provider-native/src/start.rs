@@ -1,4 +1,4 @@
-//! Starting the launcher where none runs: as it is when this is root, by sudo otherwise.
+//! Starting the launcher where none runs: directly when this process is root, by sudo otherwise.
 
 use crate::launcher::LauncherClient;
 use atoll_launch_proto::{Layout, Request};
@@ -17,7 +17,7 @@ use tokio::process::Command;
 pub struct LaunchOptions {
     /// The data folder; made if there is none.
     pub data_dir: PathBuf,
-    /// Users, besides root and this one, that may give it orders.
+    /// Users, besides root and this one, that may send it requests.
     pub client_uids: Vec<u32>,
     /// Whether it ends with its last container and connection.
     pub ephemeral: bool,
@@ -25,10 +25,10 @@ pub struct LaunchOptions {
     pub extra: Vec<OsString>,
 }
 
-/// A launcher that answers.
+/// A running launcher.
 #[derive(Debug, Clone)]
 pub struct Started {
-    /// To ask it.
+    /// Its client.
     pub client: Arc<LauncherClient>,
     /// Whether it was started just now.
     pub new: bool,
@@ -50,15 +50,15 @@ pub async fn ensure_launcher(options: &LaunchOptions) -> Result<Started> {
     Ok(Started { client, new: true })
 }
 
-/// Asks a launcher that may have been started for one `atoll run` to outlast it. One that ended before it was
-/// asked is replaced; an older release, which does not know the request, does what it was started for.
+/// Makes a launcher that may have been started for one `atoll run` outlast it. One that ended before the
+/// request is replaced; an older release, which does not know the request, keeps its mode.
 async fn stays(client: &LauncherClient, options: &LaunchOptions) -> bool {
     let client_uids = options.client_uids.clone();
     client.ask(Request::Stay { client_uids }).await.is_ok() || client.ask(Request::Hello).await.is_ok()
 }
 
-/// Makes the data folder as this user, before the launcher does as root: what lies in a user's home stays
-/// that user's. Where this user may not, the launcher makes it.
+/// Makes the data folder as this user, before the launcher does as root: a folder in a user's home stays that
+/// user's. Where this user lacks the permission, the launcher makes it.
 fn make_data_folder(folder: &Path) {
     if !rustix::process::geteuid().is_root() {
         let _ = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
@@ -69,10 +69,10 @@ fn cannot(why: impl std::fmt::Display) -> Error {
     Error::new(ErrorCode::Unavailable, format!("the launcher cannot be started: {why}"))
 }
 
-/// The helper lies beside the program that runs, whatever name either was called by.
+/// The helper is beside the running program, whatever name that was started by.
 fn helper() -> Result<PathBuf> {
     let me = std::env::current_exe().map_err(|e| cannot(format!("where is this program? {e}")))?;
-    // A test's program lies one folder below the helper.
+    // A test's program is one folder below the helper.
     let folders = [me.parent(), me.parent().and_then(Path::parent)];
     let found = folders.iter().flatten().map(|f| f.join("atoll-launch")).find(|p| p.is_file());
     found.ok_or_else(|| cannot("atoll-launch is not beside this program"))
@@ -84,7 +84,7 @@ async fn start(options: &LaunchOptions) -> Result<()> {
     let helper = helper()?;
     let mut command = if me.is_root() {
         let mut direct = Command::new(&helper);
-        // What is sent to a whole group, as when a client ends what it started, must not break it off half-way.
+        // A signal to the client's process group must not kill the launcher half-way.
         direct.process_group(0);
         direct
     } else {
