@@ -1,4 +1,4 @@
-//! Asking to get out, and whom to trust then.
+//! Egress sockets, and the certificates that containers trust.
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
 use crate::{Container, EgressSockets, Provider};
@@ -12,7 +12,7 @@ use tokio::{
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A certificate whose key nobody has.
+/// A certificate without a known key.
 const CERTIFICATE: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBgzCCASmgAwIBAgIUMl1vH3v+aEFSqKRLr7v60KhH6HkwCgYIKoZIzj0EAwIw
@@ -28,11 +28,11 @@ VQFJ50Lp2g==
 ";
 
 fn listener(fd: OwnedFd) -> Result<TcpListener, String> {
-    TcpListener::from_std(fd.into()).map_err(|e| format!("a listener of the gate: {e}"))
+    TcpListener::from_std(fd.into()).map_err(|e| format!("a listener of the egress sockets: {e}"))
 }
 
-/// Connects from inside and says something; whoever listens outside answers with it, and tells where it
-/// was asked.
+/// Connects from inside and sends a text; the listener outside echoes it, and returns the address that it was
+/// reached at.
 async fn ask(
     container: &Arc<dyn Container>,
     address: (&str, u16),
@@ -53,7 +53,7 @@ async fn ask(
     };
     let both = async { tokio::join!(says(container, &line), serve) };
     let (said, at) =
-        tokio::time::timeout(PATIENCE, both).await.map_err(|_| format!("{host}:{port}: nobody"))?;
+        tokio::time::timeout(PATIENCE, both).await.map_err(|_| format!("{host}:{port}: no connection"))?;
     same("answer", said?, "ask".into())?;
     at.map(|at| at.to_string()).map_err(|e| format!("{host}:{port}: {e}"))
 }
@@ -86,7 +86,7 @@ pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Pr
         };
         let take = "python3 -c 'import socket; socket.create_server((\"127.0.0.1\",3128),reuse_port=True)'";
         let taken = shell(&container, take).await?;
-        ensure(taken.report.exit_code != Some(0), || "a port of the gate can be taken".into())?;
+        ensure(taken.report.exit_code != Some(0), || "an egress port can be taken".into())?;
         let proxy = listener(proxy)?;
         same("asked at", ask(&container, ("127.0.0.1", 3128), &proxy).await?, "127.0.0.1:3128".into())?;
         let at = ask(&container, ("127.0.0.53", 53), &listener(names_tcp)?).await?;
@@ -96,7 +96,7 @@ pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Pr
             let at = ask(&container, ("198.18.7.9", 443), &listener(redirected)?).await?;
             same("asked for", at, "198.18.7.9:443".into())?;
         }
-        // Another container's gate is another, and a second call gives the same.
+        // Another container's sockets are others, and a second call gives the same.
         with(provider, spec(), async |other| {
             let Some(theirs) = egress_sockets(&other).await? else { return Ok(()) };
             let theirs = listener(theirs.proxy)?;
@@ -105,7 +105,7 @@ pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Pr
             ensure(heard.is_err(), || "another container heard it".into())
         })
         .await?;
-        let Some(again) = egress_sockets(&container).await? else { return Err("the gate went".into()) };
+        let Some(again) = egress_sockets(&container).await? else { return Err("they are gone".into()) };
         drop(proxy);
         ask(&container, ("127.0.0.1", 3128), &listener(again.proxy)?).await.map(|_| ())
     })
@@ -124,7 +124,7 @@ pub(super) async fn whoever_serves_a_gate_is_told_of_its_end(provider: &dyn Prov
     .await?;
     let Some(told) = told else { return Ok(()) };
     let told = tokio::time::timeout(PATIENCE, told).await;
-    ensure(told.is_ok(), || "nobody was told to let go of a gate".into())
+    ensure(told.is_ok(), || "`closed` of the egress sockets did not complete".into())
 }
 
 pub(super) async fn added_certificates_are_found_inside(provider: &dyn Provider) -> Outcome {

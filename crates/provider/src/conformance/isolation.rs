@@ -1,4 +1,4 @@
-//! The least that every provider owes; the native one is held to far more by its own tests.
+//! The minimum of isolation that every provider must have; the native one's own tests demand far more.
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
 use crate::Provider;

@@ -1,4 +1,4 @@
-//! Making, finding, listing, ending.
+//! Making, attaching, listing, destroying.
 
 use super::{Outcome, clean, ensure, same, says, spec, with};
 use crate::{ContainerSpec, Provider, State};
@@ -79,7 +79,7 @@ pub(super) async fn a_death_is_told_to_whoever_waits(provider: &dyn Provider) ->
         clean(provider, id).await
     });
     ended?;
-    ensure(told.is_ok(), || "nobody was told of the death".into())
+    ensure(told.is_ok(), || "`died` did not complete".into())
 }
 
 pub(super) async fn a_refused_spec_names_its_field_and_leaves_nothing(provider: &dyn Provider) -> Outcome {

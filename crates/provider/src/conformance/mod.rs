@@ -1,5 +1,5 @@
-//! What every provider must do, as checks that run against a real one. A check makes its own
-//! containers and frees them, so checks run in any order and side by side.
+//! The contract of every provider, as checks that run against a real one. A check makes its own containers
+//! and destroys them, so checks run in any order and concurrently.
 
 mod egress_endpoint;
 mod isolation;
@@ -15,13 +15,13 @@ use atoll_types::{ContainerId, Profile};
 use futures_util::future::LocalBoxFuture;
 use std::sync::Arc;
 
-/// Why a check failed.
+/// The result of a check; an error is why it failed.
 pub type Outcome = Result<(), String>;
 
-/// One thing that every provider must do.
+/// One requirement on every provider.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     run: for<'a> fn(&'a dyn Provider) -> LocalBoxFuture<'a, Outcome>,
 }
@@ -95,7 +95,7 @@ fn spec() -> ContainerSpec {
     ContainerSpec::throw_away(Profile::builtin("default").unwrap_or_else(|| unreachable!("it ships")))
 }
 
-/// Runs a check's body on a container and destroys that, whatever comes of the body.
+/// Runs a check's body on a container and destroys that, even if the body fails.
 async fn with<F>(provider: &dyn Provider, spec: ContainerSpec, body: F) -> Outcome
 where
     F: AsyncFnOnce(Arc<dyn Container>) -> Outcome,

@@ -1,13 +1,13 @@
-//! Standing still and going on.
+//! Pause and resume.
 
 use super::{Outcome, clean, ensure, same, says, spec, with};
 use crate::{Container, Pause, Provider, State};
 use atoll_types::{ContainerId, ErrorCode};
 use std::{sync::Arc, time::Duration};
 
-/// No answer is waited for longer.
+/// The longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// As long as something is seen not to happen.
+/// How long a check watches that nothing happens.
 const MOMENT: Duration = Duration::from_millis(300);
 
 async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> Result<T, String> {
@@ -80,6 +80,6 @@ async fn find_paused(provider: &dyn Provider, container: &Arc<dyn Container>) ->
     let power = again.pause().ok_or("a handle that was attached has not the power")?;
     resume(power).await?;
     same("the same container", in_time("a command", says(&again, "cat /tmp/mark")).await??, "here".into())?;
-    // And is destroyed as it stands.
+    // And is destroyed while it is paused.
     pause(power).await
 }

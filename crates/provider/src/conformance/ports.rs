@@ -1,4 +1,4 @@
-//! Servers inside, reached from outside.
+//! Ports of servers inside.
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
 use crate::{Container, Ports, Provider};
@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts a server that answers each connection with its port and what it was sent, after the client
-/// has said that it is done.
+/// Starts a server that answers each connection with its port and what it received, after the client has
+/// closed its side.
 async fn serve(container: &Arc<dyn Container>, address: &str, port: u16) -> Outcome {
     let program = format!(
         "import socket,threading\n\
@@ -62,7 +62,7 @@ pub(super) async fn servers_inside_are_reached_and_reach_nothing(provider: &dyn 
             same("of another", closed.err().map(|e| e.code), Some(ErrorCode::BadGateway))
         })
         .await?;
-        // While connections come in, nothing gets out.
+        // Connections come in, but the container still has no route out.
         let routes = says(&container, "tail -n +2 /proc/net/route | wc -l").await?;
         same("routes", routes, "0".into())
     })
@@ -82,8 +82,8 @@ pub(super) async fn connections_end_with_the_container(provider: &dyn Provider) 
     .await?;
     let Some((mut stream, closed)) = kept else { return Ok(()) };
     let told = tokio::time::timeout(PATIENCE, closed).await;
-    ensure(told.is_ok(), || "nobody was told to let go of a connection".into())?;
-    // An end or a break: either way nothing is at the other side.
+    ensure(told.is_ok(), || "`closed` of the ports did not complete".into())?;
+    // EOF or a reset: either way the connection is closed.
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await;
     ensure(read.is_ok(), || "a connection outlived its container".into())
 }

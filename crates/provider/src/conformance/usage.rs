@@ -1,4 +1,4 @@
-//! What containers use.
+//! Usage of containers.
 
 use super::{Outcome, clean, ensure, same, says, spec, with};
 use crate::{Provider, Usages};
@@ -19,7 +19,7 @@ pub(super) async fn what_is_used_is_the_containers_own(provider: &dyn Provider) 
             let other = one(power, idle.id()).await?;
             ensure(after.age_usec > before.age_usec, || format!("no time passed: {after:?}"))?;
             let more = |of: fn(&Usage) -> Option<u64>, than: &Usage, by: u64| match (of(&after), of(than)) {
-                // What the machine does not count, nobody can tell.
+                // The machine does not count it, so there is no figure to check.
                 (None, None) => Ok(()),
                 (Some(a), Some(b)) => ensure(a > b.saturating_add(by), || format!("{after:?} and {than:?}")),
                 _ => Err(format!("now and then: {after:?} and {than:?}")),

@@ -1,4 +1,4 @@
-//! What survives.
+//! Volumes that outlive their containers.
 
 use super::{Outcome, ensure, same, says, spec, with};
 use crate::{ContainerSpec, Provider};

@@ -131,7 +131,7 @@ pub(super) async fn limits_change_while_it_runs(provider: &dyn Provider) -> Outc
     .await
 }
 
-/// More than a container has room for that may write little.
+/// More than a container with a small disk limit can hold.
 const MUCH: usize = 20 << 20;
 
 pub(super) async fn what_was_made_for_nobody_is_handed_over(provider: &dyn Provider) -> Outcome {

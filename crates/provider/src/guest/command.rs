@@ -16,7 +16,7 @@ pub enum Program {
     Tool {
         /// find, grep, pack, unpack, watch, kernels.
         name: String,
-        /// What it is to do, as JSON.
+        /// Its request, as JSON.
         request: Vec<u8>,
         /// Whether it starts with the sandbox's variables, as a command does; else with none.
         environment: bool,
@@ -48,7 +48,7 @@ pub struct Command {
     pub timeout: Option<Duration>,
     /// Most bytes of output to keep.
     pub output_limit: Option<u64>,
-    /// Whether the command waits for its readers, as with a pipe, instead of losing output.
+    /// Whether the command blocks while its readers are slow, as with a pipe, instead of losing output.
     pub lossless: bool,
     /// Its three streams are a terminal of this size. All output is then stdout, and stdin is open.
     pub terminal: Option<TerminalSize>,

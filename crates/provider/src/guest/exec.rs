@@ -26,15 +26,15 @@ pub enum OutputStream {
 /// Why a command never ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFailure {
-    /// What was being done: user, workdir, limits, privileges, exec, spawn, spool.
+    /// The stage that failed: user, workdir, limits, privileges, exec, spawn, spool.
     pub stage: String,
-    /// What the kernel said.
+    /// The kernel's error number.
     pub errno: i32,
     /// The same for a person.
     pub message: String,
 }
 
-/// How a command is or was.
+/// The state of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecReport {
     /// Which.
@@ -45,9 +45,9 @@ pub struct ExecReport {
     pub exit_code: Option<i32>,
     /// The signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// Its time was up.
+    /// Its timeout expired.
     pub timed_out: bool,
-    /// Somebody ended it.
+    /// A client killed it.
     pub killed: bool,
     /// The memory limit ended it.
     pub oom_killed: bool,
@@ -55,7 +55,7 @@ pub struct ExecReport {
     pub oom_kills: u64,
     /// Why it never ran.
     pub failure: Option<StartFailure>,
-    /// Bytes of output that came and were kept, at least for a while.
+    /// Bytes of output that were stored, at least for a while.
     pub output_bytes: u64,
     /// Bytes beyond the cap.
     pub dropped_bytes: u64,
@@ -152,7 +152,7 @@ pub(super) fn hostile(what: &str) -> Error {
     Error::internal(format!("the sandbox sent {what} that cannot be right"))
 }
 
-/// What happens to a command.
+/// An event of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecEvent {
     /// It runs, or could not start.
@@ -174,7 +174,7 @@ pub enum ExecEvent {
 pub struct ExecStream {
     inner: Streaming<v1::ExecEvent>,
     guest: Guest,
-    /// The next offset: output that goes back is not believed.
+    /// The next offset: output at an earlier one is rejected.
     next: u64,
 }
 
@@ -206,14 +206,14 @@ impl ExecStream {
     }
 }
 
-/// A command that was waited for, with its output.
+/// A finished command, with its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// How it went.
+    /// How it ended.
     pub report: ExecReport,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it complained.
+    /// Its standard error.
     pub stderr: Vec<u8>,
 }
 
@@ -321,20 +321,20 @@ impl Guest {
         self.check(reply).await.map(|_| ())
     }
 
-    /// Tells a command's terminal its new size.
+    /// Sets the size of a command's terminal.
     pub async fn resize(&self, id: ExecId, size: TerminalSize) -> Result<()> {
         let request = v1::ResizeRequest { exec_id: id.to_string(), terminal: Some(size.message()) };
         let reply = self.client().resize_exec(request).await;
         self.check(reply).await.map(|_| ())
     }
 
-    /// Ends a command and everything that it started; answers when none of it is left.
+    /// Kills a command and everything that it started; returns when none of it is left.
     pub async fn kill(&self, id: ExecId) -> Result<ExecReport> {
         let reply = self.client().kill_exec(v1::ExecRef { exec_id: id.to_string() }).await;
         ExecReport::read(self.check(reply).await?.into_inner())
     }
 
-    /// How a command is.
+    /// The state of a command.
     pub async fn get_exec(&self, id: ExecId) -> Result<ExecReport> {
         let reply = self.client().get_exec(v1::ExecRef { exec_id: id.to_string() }).await;
         ExecReport::read(self.check(reply).await?.into_inner())
@@ -346,8 +346,8 @@ impl Guest {
         self.check(reply).await?.into_inner().execs.into_iter().map(ExecReport::read).collect()
     }
 
-    /// The command that has the socket with this address of the container's own network; none where it is
-    /// nobody's, or cannot be found.
+    /// The command that has the socket with this address of the container's own network; none where no
+    /// command has it, or it cannot be found.
     pub async fn socket_owner(&self, address: SocketAddr) -> Result<Option<ExecId>> {
         if !self.has(atoll_guest_proto::FEATURE_SOCKETS) {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! Files. A path is absolute or relative to /workspace; PID 1 has the kernel resolve it. Bodies are
-//! streams in both directions and never whole in memory. They pass as descriptors where they can, and
-//! else through PID 1.
+//! Files. A path is absolute or relative to /workspace; PID 1 has the kernel resolve it. Bodies are streams
+//! in both directions and never whole in memory. They pass as descriptors where possible, and else through
+//! PID 1.
 
 use super::{Guest, descriptors::Reading, exec::hostile};
 use atoll_guest_proto::v1;
@@ -15,7 +15,7 @@ use tonic::{Status, Streaming};
 /// Characters of a path in a message.
 const LONGEST_SHOWN: usize = 300;
 
-/// What a name stands for.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum EntryKind {
@@ -55,7 +55,7 @@ impl Entry {
             Ok(v1::FileKind::Symlink) => EntryKind::Symlink,
             _ => EntryKind::Other,
         };
-        // A name that is a path could lead whoever copies a folder out astray.
+        // A name with a slash could make a client that copies a folder out write elsewhere.
         if name.is_empty() || matches!(name.as_str(), "." | "..") || (name.contains('/') && name != "/") {
             return Err(hostile("a file name"));
         }
@@ -141,18 +141,19 @@ pub fn about_path(error: Error, path: &str) -> Error {
 }
 
 impl Guest {
-    /// What a path stands for.
+    /// The metadata of a path.
     pub async fn stat(&self, path: &str, follow: bool) -> Result<Entry> {
         let reply = self.client().stat(v1::StatRequest { path: path.into(), follow }).await;
         Entry::read(self.check_at(path, reply).await?.into_inner())
     }
 
-    /// What is in a folder.
+    /// The entries of a folder.
     pub async fn list_dir(&self, path: &str) -> Result<Vec<Entry>> {
         Ok(self.list_page(path, None, usize::MAX).await?.0)
     }
 
-    /// The first entries by name after one, and whether there are more. However many there are, no more are held.
+    /// The first entries by name after one, and whether there are more. No more than these are held in
+    /// memory.
     pub async fn list_page(
         &self,
         path: &str,
@@ -171,7 +172,7 @@ impl Guest {
             if after.is_some_and(|after| entry.name.as_str() <= after) {
                 continue;
             }
-            // Names that are no text may look the same.
+            // Names that are not UTF-8 may look the same.
             seen += 1;
             entries.insert((entry.name.clone(), seen), entry);
             if entries.len() > limit {
@@ -224,7 +225,7 @@ impl Guest {
         let call = client.write_file(futures_util::stream::once(async { head }).chain(body));
         tokio::select! {
             reply = call => Entry::read(self.check_at(path, reply).await?.into_inner()),
-            // Dropping the call breaks the stream, which PID 1 tells from its end.
+            // Dropping the call resets the stream, which PID 1 distinguishes from its end.
             Ok(error) = failure => Err(error),
         }
     }
@@ -257,8 +258,8 @@ impl Guest {
     }
 }
 
-/// Where this process may only write files of some size, the kernel ends it for trying more. PID 1 has no
-/// such limit, so there it writes.
+/// Under a file size limit the kernel kills this process for exceeding it. PID 1 has no such limit, so there
+/// it writes.
 fn may_write_any_size() -> bool {
     getrlimit(Resource::Fsize).current.is_none()
 }

@@ -1,5 +1,5 @@
-//! Commands and files in a container, whoever runs it. PID 1's answers are hostile input: every one is
-//! checked before it becomes a value of ours.
+//! Commands and files in a container of any provider. PID 1's replies are hostile input: each is checked
+//! before it becomes a value of ours.
 
 mod command;
 mod descriptors;
@@ -27,14 +27,14 @@ use tonic::{
     transport::Channel,
 };
 
-/// Who knows why a guest fell silent.
+/// Knows why a guest does not answer.
 #[async_trait]
 pub trait Lost: Send + Sync {
     /// How the container died, if it did.
     async fn death(&self) -> Option<Death>;
 }
 
-/// Adds the token to every call, where PID 1 wants one.
+/// Adds the token to every call, where PID 1 requires one.
 #[derive(Clone)]
 struct Token(Option<MetadataValue<Ascii>>);
 
@@ -49,7 +49,7 @@ impl Interceptor for Token {
 
 type Client = GuestClient<InterceptedService<Channel, Token>>;
 
-/// What changes for later commands; what is none stays.
+/// Changes for later commands; what is none stays.
 #[derive(Debug, Clone, Default)]
 pub struct GuestChange {
     /// All of it, not some more.
@@ -58,16 +58,16 @@ pub struct GuestChange {
     pub open_files: Option<u32>,
     /// Processes and threads of one user.
     pub processes: Option<u32>,
-    /// How large the spool is.
+    /// The size of the spool.
     pub spool: Option<Spool>,
 }
 
-/// What of the output of commands is kept.
+/// How much output of commands is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spool {
     /// Of all together.
     pub bytes: u64,
-    /// Of one command that does not say itself.
+    /// Of one command that names no limit.
     pub of_one: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct Spool {
 pub struct Guest {
     client: Client,
     lost: Arc<dyn Lost>,
-    /// What PID 1 says that it can do; not said before the greeting.
+    /// The features that PID 1 announced; empty before the handshake.
     features: Arc<OnceLock<Box<[String]>>>,
     descriptors: Option<Arc<descriptors::Descriptors>>,
 }
@@ -86,14 +86,14 @@ const LARGEST_MESSAGE: usize = 4 << 20;
 const MOST_FEATURES: usize = 64;
 
 impl Guest {
-    /// Greets PID 1 over a channel and agrees on a protocol.
+    /// Does the handshake with PID 1 over a channel and agrees on a protocol version.
     pub async fn greet(channel: Channel, token: Option<&str>, lost: Arc<dyn Lost>) -> Result<Self> {
         let guest = Self::silent(channel, token, lost)?;
         guest.hello().await?;
         Ok(guest)
     }
 
-    /// PID 1 of a container that stands still: it cannot be greeted before it goes on ([`Guest::hello`]).
+    /// PID 1 of a paused container: the handshake follows after it is resumed ([`Guest::hello`]).
     pub fn silent(channel: Channel, token: Option<&str>, lost: Arc<dyn Lost>) -> Result<Self> {
         let token = token.map(|t| format!("Bearer {t}").parse::<MetadataValue<Ascii>>());
         let token = token.transpose().map_err(|_| Error::internal("the token is not a header value"))?;
@@ -102,7 +102,7 @@ impl Guest {
         Ok(Self { client, lost, features: Arc::default(), descriptors: None })
     }
 
-    /// Greets PID 1, unless that was done.
+    /// Does the handshake with PID 1, unless that was done.
     pub async fn hello(&self) -> Result<()> {
         if self.features.get().is_some() {
             return Ok(());
@@ -116,12 +116,12 @@ impl Guest {
             );
             return Err(Error::new(ErrorCode::VersionMismatch, message));
         }
-        // Another may have been quicker, and was told the same.
+        // A concurrent handshake may have been quicker, with the same result.
         let _ = self.features.set(features.into_iter().take(MOST_FEATURES).collect());
         Ok(())
     }
 
-    /// Whether PID 1 can do this, which an older one may not.
+    /// Whether PID 1 supports this, which an older one may not.
     #[must_use]
     pub fn has(&self, feature: &str) -> bool {
         self.features.get().is_some_and(|features| features.iter().any(|f| f == feature))
@@ -141,15 +141,15 @@ impl Guest {
 
     async fn explain(&self, status: &Status) -> Error {
         let error = from_status(status);
-        // A broken stream has many codes; what PID 1 says has one of ours.
+        // A broken stream has many codes; PID 1's own errors carry one of ours.
         match is_spoken(status) {
             true => error,
             false => self.lost.death().await.map_or(error, Error::died),
         }
     }
 
-    /// Replaces what every later command starts with, and changes how many files it may open and what of
-    /// its output is kept.
+    /// Replaces the environment of every later command, and changes how many files it may open and how much
+    /// of its output is kept.
     pub async fn configure(&self, change: GuestChange) -> Result<()> {
         let GuestChange { environment, open_files, processes, spool } = change;
         let Spool { bytes, of_one } = spool.unwrap_or_default();

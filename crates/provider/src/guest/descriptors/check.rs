@@ -1,15 +1,14 @@
-//! What PID 1 passed, and whether it is what was asked for.
+//! Checks that a descriptor from PID 1 is what was requested.
 //!
-//! A compromised PID 1 may pass any descriptor that it can get, which is any file that the sandbox can
-//! reach: its volume, its image, its shares, its spool. To have one of those read or written instead of
-//! the one that was asked for does it no good, since it could have copied the bytes itself. What the
-//! server must not get hold of is something that waits (a pipe, a socket, a device), that is no file (a
-//! directory, a bare place), or whose reading and writing does things in the kernel, with the server's
-//! identity (proc, cgroup and their kin). There is no list of devices (`st_dev`) that are right: each
-//! volume, image and share has one of its own.
+//! A compromised PID 1 may pass any descriptor that it can get, which is any file that the sandbox can reach:
+//! its volume, its image, its shares, its spool. Passing one of those instead of the requested one gains it
+//! nothing, since it could have copied the bytes itself. What the server must not get is a descriptor that
+//! blocks (a pipe, a socket, a device), that is no file (a directory, an `O_PATH` descriptor), or whose
+//! reading and writing acts in the kernel with the server's identity (proc, cgroup and the like). There is no
+//! list of permitted devices (`st_dev`): each volume, image and share has one of its own.
 //!
-//! The file's position and flags are shared with PID 1, who may change them at any time. So the position
-//! is never used, and the flags are only a first look: what they say wrongly, the kernel refuses later.
+//! The file's position and flags are shared with PID 1, which may change them at any time. So the position is
+//! never used, and the flags are only a first check: what they say wrongly, the kernel refuses later.
 
 use super::hostile;
 use atoll_guest_proto::KERNEL_FILESYSTEMS;
@@ -20,8 +19,8 @@ use rustix::{
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A descriptor that was passed. To close it may be to delete a large file, or to wait for a share, so
-/// that is done where it holds nobody up.
+/// A descriptor that PID 1 passed. Closing it may delete a large file, or wait for a share, so that happens
+/// on a thread where it blocks no other work.
 pub(super) struct Passed(Option<OwnedFd>);
 
 /// What a file is passed for.
@@ -43,12 +42,12 @@ impl Passed {
 
     /// Closes it now, on this thread.
     pub(super) fn close(mut self) -> Result<()> {
-        // What the kernel has to say about bytes it said when it took them.
+        // Errors about the bytes were reported when they were written.
         drop(self.0.take());
         Ok(())
     }
 
-    /// The file's size, where it is a plain file that is open for this. May wait for the file system.
+    /// The file's size, where it is a plain file that is open for this. May block on the file system.
     pub(super) fn check(&self, purpose: Purpose) -> Result<u64> {
         let file = self.get()?;
         let wrong = || hostile("an open file");
@@ -85,7 +84,7 @@ impl Drop for Passed {
     }
 }
 
-/// The error of a failed reading or writing, in the words that PID 1 would have for it.
+/// The error of a failed read or write, in the words that PID 1 would have for it.
 pub(super) fn failed(errno: Errno) -> Error {
     let code = match errno {
         Errno::NOSPC | Errno::DQUOT => ErrorCode::DiskFull,

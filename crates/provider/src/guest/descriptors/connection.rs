@@ -1,5 +1,5 @@
-//! One connection of descriptors. What comes over it is hostile: an answer has a size and a time within
-//! which it must come, and every descriptor in it is closed unless somebody wants it.
+//! One connection for descriptors. Its input is hostile: a reply has a size and a time limit, and every
+//! descriptor in it is closed unless the caller takes it.
 
 use super::check::Passed;
 use atoll_guest_proto::{
@@ -14,16 +14,16 @@ use tokio::{
     net::UnixStream,
 };
 
-/// How long PID 1 may take to open a file or to give it its name, on a disk that is busy.
+/// How long PID 1 may take to open a file or to rename it, on a disk that is busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why there is no answer. The connection is of no more use.
+/// Why there is no reply. The connection is of no more use.
 pub(super) enum Broken {
     /// The other end is gone.
     Lost(io::Error),
-    /// It says nothing.
+    /// It does not answer.
     Silent,
-    /// What it says cannot be right.
+    /// Its reply is invalid.
     Hostile(&'static str),
     /// The kernel could not give this process what was passed to it.
     Full,
@@ -47,13 +47,13 @@ impl Connection {
         Ok(Self { stream, begun: false })
     }
 
-    /// Whether it is open and nothing has come over it that nobody asked for.
+    /// Whether it is open and has received nothing unsolicited.
     pub(super) fn is_quiet(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(recv(&self.stream, &mut [0u8; 1][..], flags), Err(rustix::io::Errno::AGAIN))
     }
 
-    /// Asks, and waits for the answer and what is passed with it.
+    /// Sends a request, and waits for the reply and its descriptors.
     pub(super) async fn ask(&mut self, request: Request) -> Result<(Reply, Vec<Passed>), Broken> {
         let frame = to_frame(&DescriptorRequest { request: Some(request) });
         let exchange = async {
@@ -90,7 +90,7 @@ impl Connection {
             if length == 0 {
                 return Err(Broken::Lost(io::ErrorKind::UnexpectedEof.into()));
             }
-            // No answer has more than one; another is not kept open to wait for the rest.
+            // No reply has more than one; another is not kept open to wait for the rest.
             if passed.len() > 1 {
                 return Err(Broken::Hostile("a message"));
             }
@@ -100,8 +100,8 @@ impl Connection {
     }
 }
 
-/// What there is now, and whether everything that was passed with it came through. There is room for
-/// more descriptors than are right, so that a wrong number is noticed.
+/// Reads what has arrived, and returns whether all descriptors came through. There is room for more
+/// descriptors than are right, so that a wrong number is noticed.
 fn receive(stream: &UnixStream, space: &mut [u8], passed: &mut Vec<Passed>) -> io::Result<(usize, bool)> {
     let mut control = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut control);

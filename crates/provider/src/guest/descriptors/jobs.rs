@@ -1,5 +1,5 @@
-//! Work on files, away from the threads that serve. The kernel may take its time with a file, so one
-//! container has only a few such jobs at a time, whatever it does, and others go on.
+//! Blocking work on files, away from the runtime's threads. The kernel may take its time with a file, so one
+//! container has only a few such jobs at a time, and others are not held up.
 
 use atoll_types::{Error, Result};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ impl Default for Jobs {
     }
 }
 
-/// A job under way. It goes on when nobody waits for it.
+/// A job under way. It goes on when its handle is dropped.
 pub(super) type Job<T> = JoinHandle<Result<T>>;
 
 impl Jobs {
-    /// Starts a job when there is room for it.
+    /// Starts a job when there is a free slot.
     pub(super) async fn start<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T> + Send + 'static,
@@ -34,7 +34,7 @@ impl Jobs {
         }))
     }
 
-    /// Does a job.
+    /// Runs a job to its end.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T> + Send + 'static,
@@ -44,7 +44,7 @@ impl Jobs {
     }
 }
 
-/// What came of a job.
+/// The result of a job.
 pub(super) fn finished<T>(done: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     done.unwrap_or_else(|_| Err(Error::internal("file work was interrupted")))
 }

@@ -1,6 +1,6 @@
-//! Files as open descriptors: where PID 1 shares this machine's kernel, it opens a file and passes it,
-//! and this side reads or writes it without PID 1's help. Everything else goes over calls, and so do
-//! files where there is no such connection to be had.
+//! Files as open descriptors: where PID 1 shares this machine's kernel, it opens a file and passes it, and
+//! this side reads or writes it without PID 1's help. Everything else goes over gRPC calls, and so do files
+//! where there is no such connection.
 
 mod check;
 mod connection;
@@ -28,7 +28,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-/// Who opens connections to PID 1, besides the one that calls go over.
+/// Opens connections to PID 1, besides the one for calls.
 #[async_trait]
 pub trait Dial: Send + Sync {
     /// A new connection.
@@ -37,12 +37,12 @@ pub trait Dial: Send + Sync {
 
 /// Connections kept for the next file. A new one costs the launcher a process.
 const MOST_IDLE: usize = 4;
-/// New ones at a time: whoever waits may get one that has become free.
+/// New ones at a time: a caller that waits may get one that has become free.
 const DIALLING: usize = 4;
-/// How long a new one may take before a file goes another way.
+/// How long a new one may take before the file goes over calls instead.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What one container's files go through.
+/// The connections for one container's files.
 pub(super) struct Descriptors {
     dial: Arc<dyn Dial>,
     idle: Mutex<Vec<Connection>>,
@@ -50,7 +50,7 @@ pub(super) struct Descriptors {
     jobs: Jobs,
 }
 
-/// A way for one file: a connection that nobody else uses.
+/// A connection that one file uses exclusively.
 pub(super) struct Passage {
     descriptors: Arc<Descriptors>,
     connection: Connection,
@@ -71,7 +71,7 @@ impl Descriptors {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One of those that were kept.
+    /// A kept connection.
     fn kept(&self) -> Option<Connection> {
         std::iter::from_fn(|| self.idle().pop()).find(Connection::is_quiet)
     }
@@ -92,7 +92,7 @@ impl Descriptors {
 }
 
 impl Guest {
-    /// Lets files pass as descriptors, where PID 1 says that it can do that.
+    /// Enables descriptors, where PID 1 supports them.
     #[must_use]
     pub fn with_descriptors(mut self, dial: Arc<dyn Dial>) -> Self {
         let dialling = Semaphore::new(DIALLING);
@@ -101,10 +101,10 @@ impl Guest {
         self
     }
 
-    /// The way for a file, where descriptors can pass now.
+    /// A connection for a file, where descriptors can pass now.
     pub(super) async fn passage(&self) -> Option<Passage> {
         let descriptors = self.descriptors.clone().filter(|_| self.has(FEATURE_DESCRIPTORS))?;
-        // Without a connection there are still calls, which also know best what is wrong.
+        // Without a connection calls still work, and their errors say best what is wrong.
         let connection = descriptors.connection().await?;
         Some(Passage { descriptors, connection })
     }
@@ -127,7 +127,7 @@ impl Guest {
         let (entry, file) = answer?;
         let mut entry = Entry::read(entry)?;
         let reading = Reading::open(jobs, file, offset, length).await?;
-        // What the kernel says of the file, not what PID 1 says of it.
+        // The kernel's size of the file, not PID 1's.
         entry.size = reading.size;
         Ok((entry, reading))
     }
@@ -156,7 +156,7 @@ impl Guest {
             Ok(()) => Request::Commit(Commit {}),
             Err(_) => Request::Abandon(Abandon {}),
         };
-        // Where this fails, the connection goes, and PID 1 undoes what it had begun.
+        // Where this fails, the connection is closed, and PID 1 undoes what it had begun.
         let answer = match (self.ask(&mut passage.connection, last).await, written) {
             (Ok((Reply::Abandoned(_), passed)), Err(error)) if passed.is_empty() => Err(error),
             (_, Err(error)) => return Err(error),
@@ -171,7 +171,7 @@ impl Guest {
         answer.and_then(Entry::read)
     }
 
-    /// PID 1's answer, or why there is none: where the container died, that is the reason.
+    /// PID 1's reply, or why there is none: where the container died, that is the reason.
     async fn ask(&self, connection: &mut Connection, request: Request) -> Result<(Reply, Vec<Passed>)> {
         match connection.ask(request).await {
             Ok(answer) => Ok(answer),

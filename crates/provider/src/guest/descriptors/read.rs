@@ -1,5 +1,5 @@
-//! Reading a file that was passed. What the kernel has in memory is taken at once; for the rest a job
-//! waits, and has the kernel read ahead, so that the next pieces are in memory when they are wanted.
+//! Reading a passed file. What the page cache has is read at once; for the rest a job blocks, and makes the
+//! kernel read ahead, so that the next pieces are in memory when they are needed.
 
 use super::{
     check::{Passed, Purpose, failed},
@@ -17,12 +17,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What is read at once.
+/// The size of one read.
 const PIECE: usize = 256 * 1024;
-/// What the kernel is asked to have ready after that.
+/// How much the kernel is to read ahead after that.
 const AHEAD: NonZeroU64 = NonZeroU64::new(4 * PIECE as u64).expect("not zero");
 
-/// A part of a file on its way out.
+/// A part of a file that is being read.
 pub(crate) struct Reading {
     /// Of the whole file, when it was opened.
     pub(super) size: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Reading {
     end: u64,
     /// Read when the file was opened.
     first: Option<Bytes>,
-    /// Whether this file can be read without waiting.
+    /// Whether this file supports reads that do not block.
     at_once: bool,
 }
 
@@ -82,7 +82,7 @@ impl Reading {
         Ok(Some(bytes))
     }
 
-    /// What can be had without waiting; none where that is nothing.
+    /// Reads without blocking; none where nothing is available so.
     fn read_at_once(&mut self) -> Result<Option<Bytes>> {
         if !self.at_once {
             return Ok(None);
@@ -101,7 +101,7 @@ impl Reading {
     }
 }
 
-/// Reads a piece, waiting for it; less at the end of the file only.
+/// Reads a piece, blocking; less at the end of the file only.
 fn read(file: &Passed, buffers: &Arc<Buffers>, offset: u64, end: u64) -> Result<Bytes> {
     if offset >= end {
         return Ok(Bytes::new());
@@ -125,11 +125,11 @@ fn read(file: &Passed, buffers: &Arc<Buffers>, offset: u64, end: u64) -> Result<
     Ok(buffer.filled(length))
 }
 
-/// Memory of pieces that were sent, for those that come: new memory costs as much as the reading.
+/// Buffers of sent pieces, for reuse: new memory costs as much as the reading.
 #[derive(Default)]
 struct Buffers(Mutex<Vec<Vec<u8>>>);
 
-/// Space for one piece. It goes back when the last that holds the piece lets go of it.
+/// A buffer for one piece. It is reused when the last reference to the piece is dropped.
 struct Buffer {
     space: Vec<u8>,
     length: usize,
@@ -137,7 +137,7 @@ struct Buffer {
 }
 
 impl Buffers {
-    /// Space for what lies between these offsets, as far as one piece goes.
+    /// A buffer for what lies between these offsets, at most one piece.
     fn take(self: &Arc<Self>, offset: u64, end: u64) -> Buffer {
         let length = usize::try_from(end.saturating_sub(offset)).map_or(PIECE, |left| left.min(PIECE));
         let mut space = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Writing to a file that was passed. While one job writes, the next bytes are gathered, so that many
-//! small pieces are few writes.
+//! Writing to a passed file. While one job writes, the next bytes are collected, so that many small pieces
+//! are few writes.
 
 use super::{
     check::{Passed, failed},
@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt};
 use rustix::io::{Errno, pwritev};
 use std::{io::IoSlice, pin::pin, sync::Arc};
 
-/// The most that is gathered while a job writes.
+/// The most that is collected while a job writes.
 const GATHERED: usize = 1 << 20;
 /// The most pieces of one write; the kernel takes 1024.
 const PIECES: usize = 512;
@@ -24,7 +24,7 @@ pub(super) async fn write(
 ) -> Result<()> {
     let file = Arc::new(file);
     let written = pump(jobs, &file, data).await;
-    // A job may still hold it where the data broke off; the file goes then, and its bytes with it.
+    // A job may still hold it where the data broke off; the file is dropped then, and its bytes with it.
     if let Ok(file) = Arc::try_unwrap(file) {
         jobs.run(move || file.close()).await?;
     }
@@ -67,7 +67,7 @@ async fn pump(jobs: &Jobs, file: &Arc<Passed>, data: impl Stream<Item = Result<B
     }
 }
 
-/// The place is given with every write, and means nothing to a file that is appended to.
+/// The offset is given with every write, and is ignored for a file that is appended to.
 fn write_all(file: &Passed, pieces: &[Bytes], mut offset: u64) -> Result<()> {
     let file = file.get()?;
     let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|p| IoSlice::new(p)).collect();
