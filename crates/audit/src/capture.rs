@@ -1,4 +1,4 @@
-//! What a command writes, on its way into the trail: secrets are taken out, the rest is counted and hashed,
+//! The output of a command, on its way into the trail: secrets are redacted, the rest is counted and hashed,
 //! and its beginning and its end are kept.
 
 use crate::{Redactor, Stream};
@@ -27,7 +27,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// An output of which nothing was seen yet.
+    /// An output without any bytes yet.
     #[must_use]
     pub fn new(redactor: &Redactor) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Capture {
         }
     }
 
-    /// Takes what came next.
+    /// Takes the next bytes.
     pub fn take(&mut self, chunk: &[u8]) {
         let safe = self.stream.feed(chunk);
         self.keep(&safe);
@@ -64,7 +64,7 @@ impl Capture {
         self.tail.drain(..surplus);
     }
 
-    /// What goes into the trail.
+    /// The output as it is written to the trail.
     #[must_use]
     pub fn finish(mut self) -> Output {
         let rest = self.stream.finish();
@@ -91,7 +91,7 @@ pub fn unpack(output: &Output) -> Option<(Vec<u8>, Vec<u8>)> {
     }
     let mut kept = Vec::new();
     if head + tail > 0 {
-        // One more than there should be: what is longer is found and not unpacked.
+        // One more than there should be: longer data is detected without unpacking it.
         let most = (head + tail + 1) as u64;
         DeflateDecoder::new(&output.bytes[..]).take(most).read_to_end(&mut kept).ok()?;
     }

@@ -1,6 +1,6 @@
 //! The trail as JSON Lines: one object a row, with the members `seq`, `part`, `operation`, `at`, `mac`,
-//! `facts` and, where it was asked for and there is any, `output` (the packed outputs in Base64). Rows that
-//! cannot be read are told as such and not left out.
+//! `facts` and, where requested and present, `output` (the packed outputs in Base64). Rows that cannot be
+//! read are marked as such and not left out.
 
 use atoll_store::{Audits, Decoded, Facts, Mac, Millis, OperationId, Part, RawRow, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -30,7 +30,7 @@ struct Line<'a> {
 }
 
 impl Export {
-    /// An export from this row on, with what commands wrote or without.
+    /// An export from this row on, with the outputs of commands or without.
     #[must_use]
     pub fn new(from: u64, with_output: bool) -> Self {
         Self { next: from, with_output }

@@ -1,8 +1,8 @@
-//! Where the trail ends, in a file beside the database: one line of JSON, one with its signature, and blanks
-//! up to the length of a disk's sector. It is written over in place after every commit, in one write: a
+//! The end of the trail, in a file beside the database: one line of JSON, one with its signature, and blanks
+//! up to the length of a disk's sector. It is overwritten in place after every commit, in one write: a
 //! process that is killed leaves the old one or the new one, and so does a power cut. Replacing the file
-//! instead would cost more than all the rest of a commit (some file systems then wait for the disk). For
-//! power cuts it also says up to which row the database had reached the disk.
+//! instead would cost more than the rest of a commit (some file systems then wait for the disk). For power
+//! cuts it also says up to which row the database had reached the disk.
 
 use crate::AuditKey;
 use atoll_store::{Mac, Millis};
@@ -17,10 +17,10 @@ use std::{
     time::Duration,
 };
 
-/// The length of the file: what disks write whole or not at all.
+/// The length of the file: disks write a sector whole or not at all.
 const SECTOR: usize = 512;
 
-/// How often a head that makes no sense is read again: it may have been read while it was written.
+/// How often an invalid head is read again: it may have been read while it was written.
 const READS: u32 = 4;
 
 /// The end of the trail.
@@ -28,13 +28,13 @@ const READS: u32 = 4;
 pub struct Head {
     /// The last row.
     pub seq: u64,
-    /// Its code.
+    /// Its MAC.
     pub mac: Mac,
     /// When this was written.
     pub at: Millis,
     /// The last row that would survive a power cut.
     pub durable: u64,
-    /// Which run of the machine this was written in.
+    /// The boot id of the machine when this was written.
     pub boot: String,
 }
 
@@ -43,9 +43,9 @@ pub struct Head {
 pub enum HeadState {
     /// There is none.
     Missing,
-    /// It was not signed with this key, and why that is known.
+    /// It was not signed with this key, and why.
     Forged(&'static str),
-    /// This.
+    /// The signed head.
     Signed(Head),
 }
 
@@ -100,7 +100,7 @@ impl HeadFile {
         }
     }
 
-    /// Writes it over.
+    /// Overwrites it.
     pub(crate) fn write(&mut self, head: &Head) -> io::Result<()> {
         let head = serde_json::to_string(head)?;
         let signature = self.key.sign(head.as_bytes());
@@ -114,7 +114,7 @@ impl HeadFile {
             None => {
                 let options = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).clone();
                 let file = Arc::new(options.open(&self.path)?);
-                // What lay there may have been longer.
+                // The former file may have been longer.
                 file.set_len(SECTOR as u64)?;
                 self.file.insert(file).clone()
             }
@@ -122,7 +122,7 @@ impl HeadFile {
         file.write_all_at(text.as_bytes(), 0)
     }
 
-    /// Waits until what is there would survive a power cut.
+    /// Waits until the file would survive a power cut.
     pub(crate) fn reach_disk(&self) -> io::Result<()> {
         if let Some(file) = &self.file {
             file.sync_all()?;
@@ -134,7 +134,7 @@ impl HeadFile {
     }
 }
 
-/// Which run of the machine this is.
+/// The boot id of the machine.
 pub(crate) fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()

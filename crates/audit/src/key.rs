@@ -1,10 +1,10 @@
-//! The keys of the trail, derived from the server's secret. Rows and the head have one each, so that a code
-//! of one is never a code of the other.
+//! The keys of the trail, derived from the server's secret. Rows and the head have one each, so that a MAC of
+//! one is never a MAC of the other.
 
 use atoll_store::{Encoded, Mac};
 use atoll_types::MacKey;
 
-/// What rows and heads are proven with.
+/// The keys of rows and heads.
 #[derive(Debug, Clone)]
 pub struct AuditKey {
     rows: MacKey,
@@ -15,13 +15,13 @@ fn derived(key: &[u8; 32], label: &str) -> [u8; 32] {
     MacKey::new(key).derive(label.as_bytes())
 }
 
-/// What the code of a row covers besides its bytes. The length of the facts says where the output begins.
+/// What the MAC of a row covers besides its bytes. The length of the facts says where the output begins.
 fn before_row(before: &Mac, seq: u64, facts: &[u8]) -> Vec<u8> {
     [&before.0[..], &seq.to_be_bytes(), &(facts.len() as u64).to_be_bytes()].concat()
 }
 
 impl AuditKey {
-    /// The keys that belong to a server's secret.
+    /// The keys derived from a server's secret.
     #[must_use]
     pub fn from_secret(secret: &[u8; 32]) -> Self {
         let audit = derived(secret, "audit");
@@ -29,12 +29,12 @@ impl AuditKey {
         Self { rows: key("rows"), head: key("head") }
     }
 
-    /// The code of a row that follows a row with this code.
+    /// The MAC of a row that follows a row with this MAC.
     pub(crate) fn prove(&self, before: &Mac, seq: u64, row: &Encoded) -> Mac {
         Mac(self.rows.sign(&[&before_row(before, seq, &row.facts), &row.facts, &row.output]))
     }
 
-    /// Whether a row has the right code.
+    /// Whether a row has the right MAC.
     pub(crate) fn proves(&self, before: &Mac, seq: u64, facts: &[u8], output: &[u8], mac: &[u8]) -> bool {
         self.rows.verify(&[&before_row(before, seq, facts), facts, output], mac)
     }

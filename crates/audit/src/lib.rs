@@ -1,15 +1,15 @@
-//! The audit trail that can be trusted.
+//! The tamper-evident audit trail.
 //!
-//! Every operation has a row before it and a row after it. Each row carries a code over itself and the code
-//! of the row before, made with a key that is not in the database; where the trail ends is signed in a file
-//! beside it. So whoever can write to the database but has no key can neither change, remove, move nor add
-//! a row without being found, nor cut the end off.
+//! Every operation has a row before it and a row after it. Each row carries a MAC over itself and the MAC of
+//! the row before, made with a key that is not in the database; the end of the trail is signed in a file
+//! beside it. So an attacker who can write to the database but has no key can neither change, remove, move
+//! nor add a row without detection, nor cut the end off.
 //!
-//! Here is who continues the chain ([`Ledger`]), who checks it ([`verify()`]), and what is made of secrets
-//! and outputs before they become rows. There is no SQL here, and no HTTP.
+//! Here are the writer of the chain ([`Ledger`]), its verification ([`verify()`]), and the redaction and
+//! packing of outputs before they become rows. There is no SQL here, and no HTTP.
 //!
-//! Invariant: one task writes rows, in the order in which it was asked, and a row is on its way to the
-//! database before its operation begins.
+//! Invariant: one task writes rows, in the order of its queue, and a row is on its way to the database before
+//! its operation begins.
 
 mod capture;
 mod export;

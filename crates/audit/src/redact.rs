@@ -1,8 +1,8 @@
-//! Taking secrets out of texts and streams. A secret is looked for as it is, in Base64 (wherever it begins
-//! within a group of three, in both alphabets) and percent-encoded. All forms are looked for at once with
-//! one automaton (Aho and Corasick's), fed byte by byte: the time is linear however the bytes are cut, and
-//! what is held back is never longer than the longest form. The crate of that name cannot stop in the middle
-//! of a match and say how much of it there is, which a stream needs.
+//! Redacting secrets in texts and streams. A secret is searched as it is, in Base64 (wherever it begins
+//! within a group of three, in both alphabets) and percent-encoded. All forms are searched at once with one
+//! automaton (Aho and Corasick's), fed byte by byte: the time is linear however the bytes are cut, and what
+//! is held back is never longer than the longest form. The crate of that name cannot stop in the middle of a
+//! match and say how much of it there is, which a stream needs.
 
 use base64::{
     Engine,
@@ -10,13 +10,13 @@ use base64::{
 };
 use std::{collections::VecDeque, sync::Arc};
 
-/// Shorter values would blacken half of every text.
+/// Shorter values would redact half of every text.
 const SHORTEST: usize = 4;
 
-/// What stands in place of a secret.
+/// The replacement of a secret.
 const MARK: &[u8] = b"[secret]";
 
-/// Knows secrets and finds them. Cheap to clone.
+/// A set of secrets. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Redactor {
     nodes: Arc<Vec<Node>>,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Redactor {
 #[derive(Default)]
 struct Node {
     next: Vec<(u8, u32)>,
-    /// The longest end of what led here that begins a form too.
+    /// The node of the longest suffix that begins a form too.
     fail: u32,
     /// How many bytes led here.
     depth: u32,
@@ -46,7 +46,7 @@ impl Node {
 }
 
 impl Redactor {
-    /// Knows these secrets; those shorter than four bytes are passed over.
+    /// A redactor of these secrets; those shorter than four bytes are ignored.
     pub fn new<T: AsRef<[u8]>>(values: impl IntoIterator<Item = T>) -> Self {
         let mut nodes = vec![Node::default()];
         for value in values {
@@ -68,7 +68,7 @@ impl Redactor {
         String::from_utf8_lossy(&safe).into_owned()
     }
 
-    /// Takes secrets out of bytes that come in pieces.
+    /// Redacts bytes that come in pieces.
     #[must_use]
     pub fn stream(&self) -> Stream {
         Stream {
@@ -98,7 +98,7 @@ fn insert(nodes: &mut Vec<Node>, form: &[u8]) {
     nodes[at].ends = form.len() as u32;
 }
 
-/// Says for every node where to go on when the next byte does not fit.
+/// Computes for every node where to continue when the next byte does not match.
 fn link(nodes: &mut [Node]) {
     let mut queue: VecDeque<u32> = nodes[0].next.iter().map(|(_, child)| *child).collect();
     while let Some(at) = queue.pop_front() {
@@ -120,7 +120,7 @@ fn link(nodes: &mut [Node]) {
     }
 }
 
-/// Everything that a secret can look like.
+/// All forms of a secret.
 fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = vec![value.to_vec()];
     for shift in 0..3 {
@@ -150,23 +150,23 @@ fn forms(value: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Bytes that come in pieces. Places are counted from the beginning of the stream.
+/// A stream in pieces. Positions are counted from the beginning of the stream.
 #[derive(Debug)]
 pub struct Stream {
     redactor: Redactor,
     state: u32,
-    /// What may still turn out to be a secret, or part of one.
+    /// Bytes that may still turn out to be a secret, or part of one.
     held: VecDeque<u8>,
-    /// The place of the first byte of it.
+    /// The position of the first of them.
     from: u64,
-    /// What is secret of it: from one place to another, in order, and never touching.
+    /// The secret ranges among them, in order, and never touching.
     secret: VecDeque<(u64, u64)>,
-    /// Where the last secret that was given out as a mark ended.
+    /// Where the last secret that was replaced ended.
     marked: Option<u64>,
 }
 
 impl Stream {
-    /// What is safe to show after this piece.
+    /// The bytes that are safe to show after this piece.
     pub fn feed(&mut self, piece: &[u8]) -> Vec<u8> {
         let nodes = self.redactor.nodes.clone();
         if nodes.len() < 2 {
@@ -192,7 +192,7 @@ impl Stream {
         safe
     }
 
-    /// What was held back; the stream may go on from the beginning.
+    /// The bytes that were held back; the redactor is then ready for another stream.
     pub fn finish(&mut self) -> Vec<u8> {
         let mut safe = Vec::new();
         self.release(self.held.len(), &mut safe);

@@ -1,4 +1,4 @@
-//! Checking the trail from its first row to its head, a page at a time. It may run beside a server that
+//! Verifying the trail from its first row to its head, a page at a time. It may run beside a server that
 //! writes: the last row is read before the head, and the head is written after the rows.
 
 use crate::{
@@ -14,43 +14,43 @@ use std::path::Path;
 /// How many rows are read at once. A row may have 128 KiB of output.
 const PAGE: u32 = 256;
 
-/// How often a walk is begun again because rows were removed on purpose meanwhile.
+/// How often a walk is restarted because rows were removed on purpose meanwhile.
 const TRIES: u32 = 5;
 
-/// What was found on the way.
+/// The findings of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The first row; those before it were removed on purpose.
     pub first: u64,
     /// The last row; zero when there is none.
     pub last: u64,
-    /// Its code. Whoever notes both can tell later that nothing before it was replaced.
+    /// Its MAC. An auditor who notes both can check later that nothing before it was replaced.
     pub mac: Mac,
     /// How many operations were begun.
     pub operations: u64,
     /// How many of them have not ended.
     pub open: u64,
-    /// What is worth knowing and no fault, such as a power cut.
+    /// Remarks that are no fault, such as a power cut.
     pub remarks: Vec<String>,
 }
 
-/// What verification comes to.
+/// The verdict of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything is as it was written.
+    /// Every row is as it was written.
     Sound(Report),
-    /// It is not.
+    /// Some row is not.
     Faulty {
         /// The first fault.
         first: Fault,
-        /// What the server noted itself when it started, beside that.
+        /// Faults that the server noted itself when it started, beside that.
         noted: Vec<Fault>,
     },
-    /// It cannot be told, and why.
+    /// Verification was not possible, and why.
     Unsure(String),
 }
 
-/// Checks the trail against its head, and against a row and its code that somebody noted earlier.
+/// Verifies the trail against its head, and against a row and its MAC that an auditor noted earlier.
 pub async fn verify(
     store: &dyn Audits,
     key: &AuditKey,
@@ -69,13 +69,13 @@ pub async fn verify(
     }
 }
 
-/// Where the rows begin, by the last checkpoint.
+/// The beginning of the rows, by the last checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Removed {
     checkpoint: Checkpoint,
-    /// The row that says so.
+    /// The row of the checkpoint.
     seq: u64,
-    /// Whether that row follows the one before it; whether that one does is seen on the way.
+    /// Whether that row follows the one before it; that one is verified on the way.
     sound: bool,
 }
 
@@ -90,17 +90,17 @@ async fn removed_to(store: &dyn Audits, key: &AuditKey) -> Result<Option<Removed
     let place = seq.saturating_sub(1).max(1);
     let before = store.audit_rows(place, 1).await?;
     let follows = |before: Mac| key.proves(&before, seq, &mark.facts, &mark.output, &mark.mac);
-    // Where that row is gone, nothing speaks against the checkpoint.
+    // Where that row is gone, nothing contradicts the checkpoint.
     let sound = before.first().filter(|row| i64::try_from(place) == Ok(row.seq)).is_none_or(|row| {
         let stored = row.mac[..].try_into().is_ok_and(|mac| follows(Mac(mac)));
-        // Where that row is the first, its code follows from the checkpoint itself.
+        // Where that row is the first, its MAC follows from the checkpoint itself.
         let encoded = Encoded { facts: row.facts.clone(), output: row.output.clone() };
         stored || follows(key.prove(&checkpoint.mac, place, &encoded))
     });
     Ok(Some(Removed { checkpoint, seq, sound }))
 }
 
-/// What is gathered along the way.
+/// The state of a verification.
 struct Finder<'a> {
     store: &'a dyn Audits,
     walk: Walk<'a>,
@@ -176,7 +176,7 @@ impl Finder<'_> {
         self.removed.map_or(1, |removed| removed.checkpoint.removed_to + 1)
     }
 
-    /// Where not even the first row is right, what says which one is the first may be wrong.
+    /// Where not even the first row is right, the checkpoint that names the first row may be wrong.
     fn at_the_start(&self, fault: Fault, last: u64) -> Fault {
         if self.walk.next > self.first() {
             return fault;
@@ -203,7 +203,7 @@ impl Finder<'_> {
 
     async fn along(&mut self, last: u64) -> Result<(), Halt> {
         let first = self.walk.next;
-        // Rows in places before the first.
+        // Rows with numbers before the first.
         if let Some(row) = self.store.audit_rows(0, 1).await?.first().filter(|row| !is_at_least(row, first)) {
             let text = format!("row {} stands before row {first}, the first that should be there", row.seq);
             return Err(Fault::new(FaultKind::Added, u64::try_from(row.seq).unwrap_or(0), text).into());
@@ -231,7 +231,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// A row with a wrong code behind the head was added, not changed.
+    /// A row with a wrong MAC behind the head was added, not changed.
     fn named(&self, fault: Fault) -> Fault {
         let behind = self.head.as_ref().is_some_and(|head| fault.seq > head.seq);
         match fault.kind {
@@ -308,7 +308,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// What can only be said at the end.
+    /// The checks that need the whole walk.
     async fn end(&mut self, state: &HeadState, last: u64) -> Result<Option<Fault>> {
         let end = self.walk.next - 1;
         if self.checkpoint.as_ref() != self.removed.map(|removed| &removed.checkpoint) {

@@ -1,5 +1,5 @@
-//! Walking along the chain: one row after the other, each compared with its code, its columns, and the
-//! operation that it is found by. Knows no store: it is given rows as they are.
+//! Walking along the chain: one row after the other, each compared with its MAC, its columns, and its
+//! operation's columns. It reads no store: it is given raw rows.
 
 use crate::AuditKey;
 use atoll_store::{
@@ -7,7 +7,7 @@ use atoll_store::{
 };
 use std::{collections::HashMap, fmt};
 
-/// What is wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// A row is not what was written.
@@ -59,7 +59,7 @@ impl Fault {
         Self { kind, seq, text: text.into() }
     }
 
-    /// What a note of the ledger tells of.
+    /// The fault that a note of the ledger reports.
     pub(crate) fn noted(kind: NoteKind, seq: u64, text: &str) -> Option<Self> {
         let kind = match kind {
             NoteKind::Genesis | NoteKind::PowerCut => return None,
@@ -75,11 +75,11 @@ impl Fault {
 /// Why a row cannot be passed.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It is wrong.
+    /// It was tampered with.
     Fault(Fault),
-    /// Another row should be here; where it is must be looked for.
+    /// Another row should be here; the caller must look for it.
     Elsewhere,
-    /// It is ours, and cannot be read.
+    /// Its MAC is right, but it cannot be parsed.
     Unreadable(String),
 }
 
@@ -95,12 +95,12 @@ struct Begun {
     claims: Option<i64>,
 }
 
-/// Where a walk is.
+/// The state of a walk.
 pub(crate) struct Walk<'k> {
     key: &'k AuditKey,
     /// The row that must come next.
     pub(crate) next: u64,
-    /// The code of the row before it.
+    /// The MAC of the row before it.
     pub(crate) before: Mac,
     /// Operations that were begun on the way and have not ended.
     open: HashMap<OperationId, Begun>,
@@ -109,7 +109,7 @@ pub(crate) struct Walk<'k> {
 }
 
 impl<'k> Walk<'k> {
-    /// A walk that begins after a row with this place and code.
+    /// A walk that begins after a row with this number and MAC.
     pub(crate) fn after(key: &'k AuditKey, seq: u64, mac: Mac) -> Self {
         Self { key, next: seq + 1, before: mac, open: HashMap::new(), high: None, begins: 0 }
     }
@@ -137,7 +137,7 @@ impl<'k> Walk<'k> {
         Ok(decoded)
     }
 
-    /// Compares what the row is found by.
+    /// Compares the columns of the row's operation.
     fn operation(&mut self, row: &RawRow, decoded: &Decoded) -> Result<(), Fault> {
         let seq = decoded.seq;
         let differs = |what: &str| {
@@ -180,12 +180,12 @@ impl<'k> Walk<'k> {
         Ok(())
     }
 
-    /// Looks for operations whose columns claim an end that no row up to this one tells of.
+    /// Finds an operation whose columns claim an end that no row up to this one has.
     pub(crate) fn claimed(&self, up_to: u64) -> Option<Fault> {
         let past = |claim: i64| u64::try_from(claim).map_or(true, |claim| claim <= up_to);
         let wrong =
             self.open.values().filter(|begun| begun.claims.is_some_and(past)).map(|begun| begun.seq).min()?;
-        let text = format!("the operation of row {wrong} is shown as ended, and no row tells of its end");
+        let text = format!("the operation of row {wrong} is shown as ended, and no row has its end");
         Some(Fault::new(FaultKind::Projection, wrong, text))
     }
 }

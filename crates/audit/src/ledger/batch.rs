@@ -1,4 +1,4 @@
-//! One transaction: entries become rows, each with the code that links it to the one before.
+//! One transaction: entries become rows, each with the MAC that links it to the one before.
 
 use super::{Answer, Ending, task::Task};
 use atoll_store::{
@@ -40,7 +40,7 @@ impl Write {
 
     pub(super) fn answer(&mut self, said: atoll_types::Result<()>) {
         if let Some(answer) = self.answer.take() {
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = answer.send(said);
         }
     }
@@ -66,7 +66,7 @@ impl Task {
             .ok_or_else(|| StoreError::Internal("writing an audit row", "there is none".into()))
     }
 
-    /// Writes these together; nothing of it on an error. The writes themselves stay whole, to be tried again.
+    /// Writes these together; nothing of it on an error. The writes are returned whole, to be tried again.
     pub(super) async fn append(&mut self, writes: Vec<Write>) -> Result<Vec<Write>, Failed> {
         let rows = match self.rows(writes.iter().map(|write| write.entry.clone())) {
             Ok(rows) => rows,
@@ -105,8 +105,8 @@ impl Task {
         Ok(writes)
     }
 
-    /// Whether a write that failed did happen: an error may come after the commit. Whoever else wrote, or
-    /// whatever cannot be read, ends this ledger: to go on would be to guess.
+    /// Whether a write that failed did happen: an error may come after the commit. Where another process
+    /// wrote, or the rows cannot be read, this ledger stops: it could not know which row is the last.
     pub(super) async fn happened(&mut self, seq: u64, mac: atoll_store::Mac) -> bool {
         let last = match self.store.last_audit_row().await {
             Ok(last) => last,
@@ -124,13 +124,13 @@ impl Task {
         }
         let unchanged = is(self.seq, self.mac) || self.seq == 0 && last.is_none();
         if !unchanged {
-            self.broken("somebody else wrote to it");
+            self.broken("another process wrote to it");
         }
         false
     }
 }
 
-/// A transaction that was not carried out.
+/// A transaction that was rolled back.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) error: StoreError,

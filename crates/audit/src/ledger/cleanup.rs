@@ -1,6 +1,6 @@
-//! Removing what is too old. The rows go from the beginning on, some at a time between two batches, each
-//! time with a checkpoint that the rest goes on from. What is removed is verified first: removing rows must
-//! not remove what was done to them.
+//! Removing old rows. The task removes them from the beginning on, some at a time between two batches, each
+//! time with a checkpoint that the rest continues from. Rows are verified before they are removed: a cleanup
+//! must not remove the evidence of tampering.
 
 use super::{Answer, task::Task};
 use crate::walk::{Fault, Stop, Walk};
@@ -9,20 +9,20 @@ use atoll_store::{
 };
 use atoll_types::{Error, ErrorCode, time::now_ms};
 
-/// How many rows go at once: everybody else who writes waits meanwhile.
+/// How many rows are removed at once: other writers wait meanwhile.
 const AT_ONCE: u32 = 500;
 
-/// How much evidence a checkpoint carries: the first.
+/// How many notes of evidence a checkpoint carries: the first.
 const EVIDENCE_KEPT: usize = 100;
 
-/// What was removed.
+/// The result of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cleaned {
     /// How many rows.
     pub rows: u64,
     /// The first row that is left.
     pub first: u64,
-    /// An operation that has not ended and is old enough: it and what follows it stay.
+    /// An old operation that has not ended: it and what follows it stay.
     pub held_by: Option<OperationId>,
 }
 
@@ -77,7 +77,7 @@ impl Task {
         self.cleaning = Some(Cleaning { before, operation, done: Cleaned::default(), answer });
     }
 
-    /// Removes some rows, where that was asked for.
+    /// Removes some rows, where a cleanup was requested.
     pub(super) async fn clean(&mut self) {
         let Some(mut cleaning) = self.cleaning.take() else { return };
         match self.clean_some(&mut cleaning).await {
@@ -91,7 +91,7 @@ impl Task {
         }
     }
 
-    /// Where the rows begin: the last one that was removed.
+    /// The last row that was removed, after which the rows begin.
     async fn removed(&self) -> StoreResult<(u64, Mac)> {
         let marks = self.store.audit_marks(Part::Checkpoint, 1).await?;
         let last = marks.first().and_then(|row| Decoded::facts(&row.facts).ok());
@@ -101,9 +101,9 @@ impl Task {
         })
     }
 
-    /// Removes some rows, and says whether there may be more.
+    /// Removes some rows, and returns whether there may be more.
     async fn clean_some(&mut self, cleaning: &mut Cleaning) -> Result<bool, Halt> {
-        // Like a batch: the head may lack one transaction and no more.
+        // As for a batch: the head may lack one transaction and no more.
         self.write_head().map_err(|e| Halt::Other(format!("its head cannot be written: {e}")))?;
         let (removed, mac) = self.removed().await?;
         cleaning.done.first = removed + 1;

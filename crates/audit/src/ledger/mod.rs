@@ -1,9 +1,9 @@
-//! Who writes the trail. One task owns the chain; whoever wants a row asks it. What is asked while it
-//! writes goes into the next transaction together, so many writers cost little more than one.
+//! The writer of the trail. One task owns the chain; callers send it their rows. Rows that arrive while it
+//! writes go into the next transaction together, so many callers cost little more than one.
 //!
-//! A beginning that cannot be written is refused, and its operation with it. An end that cannot be written
-//! is kept and tried again. Whoever asked may go away: what was asked is written all the same, and an
-//! operation that nobody ends any more is ended here.
+//! A beginning that cannot be written is refused, and its operation with it. An end that cannot be written is
+//! kept and tried again. A caller may go away: its row is written all the same, and an operation whose guard
+//! is dropped is ended here.
 
 mod batch;
 mod cleanup;
@@ -26,12 +26,12 @@ use std::{
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
-/// How many may wait to begin; the others wait to wait.
+/// How many may wait to begin; further callers wait before that.
 const WAITING: usize = 4096;
 
 type Answer<T> = oneshot::Sender<Result<T>>;
 
-/// An end that was asked for.
+/// An end to be written.
 #[derive(Debug)]
 struct Ending {
     operation: OperationId,
@@ -52,12 +52,12 @@ enum Job {
     Close { answer: oneshot::Sender<()> },
 }
 
-/// What was found when the trail was opened.
+/// The findings of opening the trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// What is wrong with the trail, now or ever; it is in the trail too.
+    /// Faults of the trail, now or earlier; they are in the trail too.
     pub evidence: Vec<Evidence>,
-    /// The operations that had not ended: the server died, or they live on.
+    /// The operations that had not ended: the server died, or they still run.
     pub open: Vec<OperationId>,
 }
 
@@ -69,7 +69,7 @@ pub struct Ledger {
     proof: Arc<Proof>,
 }
 
-/// What the trail is verified with.
+/// What verification needs.
 #[derive(Debug)]
 struct Proof {
     key: AuditKey,
@@ -85,7 +85,7 @@ fn fresh_id() -> OperationId {
 }
 
 impl Ledger {
-    /// Opens the trail: compares it with its head, notes what does not fit, and starts the task.
+    /// Opens the trail: compares it with its head, notes what does not match, and starts the task.
     pub async fn open(store: Arc<dyn Audits>, key: AuditKey, head: &Path) -> Result<(Self, Opened)> {
         let (sender, jobs) = mpsc::unbounded_channel();
         let proof = Arc::new(Proof { key: key.clone(), head: head.to_owned() });
@@ -94,13 +94,13 @@ impl Ledger {
         Ok((Self { jobs: sender, turns: Arc::new(Semaphore::new(WAITING)), proof }, opened))
     }
 
-    /// Writes that an operation begins, and returns its guard once that is written. An error means that the
-    /// operation must not be carried out.
+    /// Writes that an operation begins, and returns its guard once that is written. On an error the operation
+    /// must not be carried out.
     pub async fn start(&self, facts: Begin) -> Result<OperationGuard> {
         let _turn = self.turns.acquire().await.map_err(|_| gone())?;
         let (answer, answered) = oneshot::channel();
         let operation = fresh_id();
-        // First, so that it is ended if nobody waits for the answer.
+        // Made first, so that the operation is ended if the caller goes away before the reply.
         let guard = OperationGuard::new(self.clone(), operation);
         self.ask(Job::Begin { operation, at: now_ms(), facts: facts.kept(), answer })?;
         match answered.await.unwrap_or_else(|_| Err(gone())) {
@@ -112,14 +112,14 @@ impl Ledger {
         }
     }
 
-    /// The same, for an operation that somebody else ends.
+    /// The same, for an operation that another task ends by its id.
     pub async fn begin(&self, facts: Begin) -> Result<OperationId> {
         Ok(self.start(facts).await?.leave())
     }
 
-    /// Writes that an operation ended, with what happened and what is to be told, in one transaction. It is
-    /// asked for at once; the future says when it is written. An error means that it is not written yet:
-    /// unless the operation is unknown or ended already, it is tried again until the server ends.
+    /// Writes that an operation ended, with its activities and events, in one transaction. It is queued at
+    /// once; the future completes when it is written. On an error it is not written yet: unless the operation
+    /// is unknown or ended already, it is tried again until the server ends.
     pub fn end(
         &self,
         operation: OperationId,
@@ -136,16 +136,16 @@ impl Ledger {
         }
     }
 
-    /// Writes that an operation ended, for somebody who cannot wait.
+    /// Writes that an operation ended, for a caller that cannot wait.
     fn end_quietly(&self, operation: OperationId, facts: End) {
         let ending =
             Ending { operation, at: now_ms(), facts: facts.kept(), activities: vec![], events: vec![] };
-        // A server that ends leaves it to the sweep of the next.
+        // At shutdown the sweep of the next server ends it.
         let _ = self.ask(Job::End { ending, answer: None });
     }
 
-    /// Writes decisions about what sandboxes may reach. It is asked for at once; the future says of each, in
-    /// their order, whether it is written. What is not is for the caller to try again.
+    /// Writes egress decisions. They are queued at once; the future says of each, in their order, whether it
+    /// is written. The caller must retry the others.
     pub fn tell(
         &self,
         rows: Vec<(Option<OperationId>, Millis, Egress)>,
@@ -170,8 +170,8 @@ impl Ledger {
         }
     }
 
-    /// Ends as lost what had begun before this ledger was opened and has not ended, but for what lives on.
-    /// Says how many there were.
+    /// Ends as lost the operations that began before this ledger was opened and have not ended, except those
+    /// that still run. Returns how many there were.
     pub async fn sweep(&self, alive: &[OperationId]) -> Result<u64> {
         let (answer, answered) = oneshot::channel();
         self.ask(Job::Sweep { alive: alive.to_vec(), answer })?;
@@ -179,15 +179,15 @@ impl Ledger {
     }
 
     /// Removes the rows at the beginning of the trail that are older than this, and leaves a checkpoint that
-    /// the rest is verified from. Stops before an operation that has not ended, and refuses where a row to
-    /// be removed is not what was written. `operation`: on whose behalf.
+    /// the rest is verified from. Stops before an operation that has not ended, and refuses where a row to be
+    /// removed was tampered with. `operation`: the one that requested it.
     pub async fn cleanup(&self, before: Millis, operation: Option<OperationId>) -> Result<Cleaned> {
         let (answer, answered) = oneshot::channel();
         self.ask(Job::Cleanup { before, operation, answer })?;
         answered.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Checks the trail in this store against its head, while it is written; see [`crate::verify()`].
+    /// Verifies the trail in this store against its head, while it is written; see [`crate::verify()`].
     pub async fn verify(
         &self,
         store: &dyn Audits,
@@ -196,7 +196,7 @@ impl Ledger {
         crate::verify(store, &self.proof.key, &self.proof.head, expected).await
     }
 
-    /// Writes what was asked for, waits for the disk, and ends the task.
+    /// Writes what is queued, waits for the disk, and ends the task.
     pub async fn close(&self) {
         let (answer, answered) = oneshot::channel();
         if self.ask(Job::Close { answer }).is_ok() {

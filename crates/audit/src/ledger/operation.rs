@@ -1,5 +1,5 @@
-//! An operation that was begun and must be ended, whatever becomes of whoever carries it out: a client that
-//! hangs up drops the future of its request, and with it this guard.
+//! An operation that was begun and must be ended, even if its task is cancelled: a client that disconnects
+//! drops the future of its request, and with it this guard.
 
 use super::Ledger;
 use atoll_store::{Activity, End, NewEvent, OperationId, Outcome, Problem};
@@ -44,7 +44,7 @@ impl OperationGuard {
         self.ledger.end(self.id, facts, activities, events)
     }
 
-    /// Leaves it open: it goes on, and somebody else ends it by its id.
+    /// Leaves it open: it goes on, and another task ends it by its id.
     pub fn leave(mut self) -> OperationId {
         self.armed = false;
         self.id
@@ -54,7 +54,7 @@ impl OperationGuard {
 impl Drop for OperationGuard {
     fn drop(&mut self) {
         if self.armed {
-            let message = "whoever asked went away before it ended".into();
+            let message = "the caller went away before it ended".into();
             let end = End::new(Outcome::Failed, self.elapsed_us());
             self.ledger.end_quietly(self.id, end.because(Problem { code: "cancelled".into(), message }));
         }

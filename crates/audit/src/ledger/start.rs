@@ -1,5 +1,5 @@
-//! Opening the trail. What does not fit its head is noted in the trail before anything else is written, so
-//! that going on does not overwrite the evidence.
+//! Opening the trail. A mismatch with its head is noted in the trail before anything else is written, so that
+//! writing on does not overwrite the evidence.
 
 use super::{Job, Opened, task::Task};
 use crate::{
@@ -17,7 +17,7 @@ use tokio::sync::mpsc::WeakUnboundedSender;
 /// How many notes and open operations are read at once.
 const PAGE: u32 = 500;
 
-/// Where the rows end.
+/// The end of the rows.
 #[derive(Clone, Copy)]
 struct Found {
     seq: u64,
@@ -26,7 +26,7 @@ struct Found {
 
 impl From<&RawRow> for Found {
     fn from(row: &RawRow) -> Self {
-        // What makes no sense here is found by whoever verifies.
+        // Verification reports a value that is invalid here.
         Self { seq: u64::try_from(row.seq).unwrap_or(0), mac: Mac(row.mac[..].try_into().unwrap_or([0; 32])) }
     }
 }
@@ -78,7 +78,7 @@ pub(super) async fn start(
     Ok((task, opened))
 }
 
-/// What must be noted before the trail goes on.
+/// The notes to write before the trail continues.
 async fn compare(
     store: &dyn Audits,
     state: &HeadState,
@@ -126,7 +126,7 @@ fn ahead(
 }
 
 /// Compares a head with rows that go as far or further: a server that was killed after a commit leaves one
-/// transaction that its head does not know.
+/// transaction that its head does not have.
 async fn behind(
     store: &dyn Audits,
     head: &Head,
@@ -144,7 +144,7 @@ async fn behind(
     Ok((!one_batch).then_some((NoteKind::HeadOld, text)))
 }
 
-/// What was noted before, in rows and in checkpoints.
+/// Earlier notes, in rows and in checkpoints.
 async fn evidence(store: &dyn Audits) -> Result<Vec<Evidence>, StoreError> {
     let mut evidence = Vec::new();
     for row in store.audit_marks(Part::Checkpoint, 1).await? {
@@ -185,7 +185,8 @@ mod tests {
     use atoll_store::{AuditBatch, Begin};
     use atoll_store_sqlite::SqliteStore;
 
-    /// A trail whose head is three rows ahead, as a power cut leaves it, or somebody who wants it to look so.
+    /// A trail whose head is three rows ahead, as a power cut leaves it, or an attacker who wants it to look
+    /// so.
     async fn cut(durable: u64, boot: &str) -> (Verdict, Opened, Verdict) {
         let folder = tempfile::tempdir().unwrap();
         let (path, key) = (folder.path().join("audit.head"), AuditKey::from_secret(&[1; 32]));

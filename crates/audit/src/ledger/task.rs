@@ -25,7 +25,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// How often the disk is waited for, and what failed is tried again.
+/// How often the task syncs to disk, and retries what failed.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(super) struct Task {
@@ -33,18 +33,18 @@ pub(super) struct Task {
     pub(super) key: AuditKey,
     head: HeadFile,
     boot: String,
-    /// For what is done beside the task.
+    /// For work beside the task.
     sender: WeakUnboundedSender<Job>,
-    /// The last row, and its code.
+    /// The last row, and its MAC.
     pub(super) seq: u64,
     pub(super) mac: Mac,
     /// The last row that would survive a power cut.
     pub(super) durable: u64,
     flushing: bool,
-    /// Whether the head does not know the last row. At most one transaction may be so.
+    /// Whether the head lacks the last row. It may lack one transaction at most.
     head_behind: bool,
     pub(super) open: HashMap<OperationId, OpenOperation>,
-    /// What had not ended when the trail was opened.
+    /// The operations that had not ended when the trail was opened.
     pub(super) left: Vec<OpenOperation>,
     pub(super) evidence: Vec<Evidence>,
     /// Ends that could not be written yet.
@@ -61,7 +61,7 @@ fn unavailable(why: &str) -> Error {
     )
 }
 
-/// What a caller is told, and what the operator is.
+/// The error for the caller; the operator's is logged.
 fn told(error: &StoreError) -> Error {
     tracing::error!(error = %error, cause = ?error, "the audit trail cannot be written");
     let public = match error {
@@ -105,7 +105,7 @@ impl Task {
         }
     }
 
-    /// Works until it is closed, or nobody can ask any more.
+    /// Runs until it is closed, or the last handle is dropped.
     pub(super) async fn run(mut self, mut jobs: UnboundedReceiver<Job>) {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -113,7 +113,7 @@ impl Task {
         while closing.is_none() {
             let first = tokio::select! {
                 biased;
-                // First, or it would never be its turn on a busy server.
+                // Polled first, or it would never be its turn on a busy server.
                 _ = tick.tick() => {
                     self.tick().await;
                     None
@@ -122,7 +122,7 @@ impl Task {
                     Some(job) => Some(job),
                     None => break,
                 },
-                // Cleaning goes on between two batches.
+                // Cleanup continues between two batches.
                 () = std::future::ready(()), if self.cleaning.is_some() => None,
             };
             let mut writes = Vec::new();
@@ -136,7 +136,7 @@ impl Task {
             self.write(writes).await;
             self.clean().await;
         }
-        // What was asked for before it was closed is still written.
+        // What was queued before the close is still written.
         jobs.close();
         let mut writes = Vec::new();
         while let Ok(job) = jobs.try_recv() {
@@ -151,7 +151,7 @@ impl Task {
         }
     }
 
-    /// Takes a job: what is a row is gathered, the rest is done. Returns the answer to a close.
+    /// Takes a job: rows are collected, the rest is done. Returns the reply channel of a close.
     async fn take(&mut self, job: Job, writes: &mut Vec<Write>) -> Option<oneshot::Sender<()>> {
         match job {
             Job::Begin { operation, at, facts, answer } => {
@@ -180,11 +180,11 @@ impl Task {
         None
     }
 
-    /// Writes what was asked for, together with what could not be written before.
+    /// Writes the collected rows, together with those that could not be written before.
     async fn write(&mut self, writes: Vec<Write>) {
         let mut all = std::mem::take(&mut self.backlog);
         all.extend(writes);
-        // What nobody waits for any more may be begun and ended here together.
+        // An operation whose caller has gone may be begun and ended in the same batch.
         let mut begun = HashSet::new();
         let mut ended = HashSet::new();
         all.retain_mut(|write| {
@@ -209,7 +209,8 @@ impl Task {
         if let Some(why) = &self.broken {
             return self.refuse(&unavailable(&why.clone()), writes);
         }
-        // The head may lack one transaction and no more, or an old head could not be told from a fresh one.
+        // The head may lack one transaction and no more, or an old head could not be distinguished from a
+        // fresh one.
         if self.head_behind
             && let Err(error) = self.write_head()
         {
@@ -233,14 +234,14 @@ impl Task {
                 } else if passing || self.broken.is_some() {
                     self.refuse(&told(&error), writes);
                 } else {
-                    // Trying it again would fail again, and everything else with it.
+                    // A retry would fail again, and everything else with it.
                     writes.into_iter().for_each(|mut write| write.answer(Err(told(&error))));
                 }
             }
         }
     }
 
-    /// Nothing was written: what begins must not be carried out, and what ended is tried again.
+    /// Nothing was written: beginnings are refused, and ends are retried.
     fn refuse(&mut self, error: &Error, writes: Vec<Write>) {
         for mut write in writes {
             write.answer(Err(error.clone()));
@@ -310,7 +311,7 @@ impl Task {
         });
     }
 
-    /// The last that is done.
+    /// The last step before the task ends.
     async fn tidy(&mut self) {
         self.write(Vec::new()).await;
         if self.broken.is_none() && self.store.flush_audit().await.is_ok() {
@@ -322,7 +323,7 @@ impl Task {
     }
 }
 
-/// Waits for the disk, and says whether that worked.
+/// Syncs to disk, and returns whether that worked.
 async fn flush(store: Arc<dyn Audits>, head: HeadFile) -> bool {
     if let Err(error) = store.flush_audit().await {
         tracing::error!(error = %error, "the audit trail does not reach the disk");
