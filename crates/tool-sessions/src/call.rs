@@ -1,4 +1,4 @@
-//! One call of a tool: parsed, carried out, and answered whatever happens.
+//! One call of a tool: parsed, carried out, and always answered with a reply.
 
 use crate::{
     Listener, Sessions, Tool, ToolCaller, ToolReply,
@@ -16,8 +16,8 @@ impl Sessions {
         self.call_with(who, tool, arguments, &mut |_| {}, &CancellationToken::new()).await
     }
 
-    /// The same, telling what happens as it does, and ended when `cancel` says so: code is interrupted, a
-    /// command is ended, a session that is being made is taken back.
+    /// The same, with progress reported to a listener, and ended when `cancel` is cancelled: code is
+    /// interrupted, a command is killed, a session that is being made is removed.
     pub async fn call_with(
         &self,
         who: &ToolCaller,
@@ -55,7 +55,7 @@ impl Sessions {
             let error = Error::new(ErrorCode::NotFound, format!("there is no tool {name:?}"));
             Failure::with_hint(error, "Use one of the tools that were listed.")
         })?;
-        // Code is interrupted and answers; everything else is left where it is, and tidies up after itself.
+        // Code is interrupted and replies; any other future is dropped and cleans up after itself.
         if tool == Tool::ExecuteCode {
             return self.code(who, &check::parse(arguments)?, listener, cancel).boxed().await;
         }

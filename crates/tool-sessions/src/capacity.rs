@@ -1,5 +1,5 @@
-//! Room for one more session: how many an owner has, and a thread, and how many threads have any. Where
-//! a thread is one too many, the one of the same owner that was longest left alone has to go.
+//! Capacity for one more session: the limits of an owner, of a thread, and of threads with sessions. Where a
+//! thread is one too many, the least recently used one of the same owner is removed.
 
 use crate::{
     Sessions, ToolCaller,
@@ -14,9 +14,9 @@ use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How often a call that waits for a seat looks for one.
+/// How often a call that waits for a free slot polls.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often an id is tried that nobody has.
+/// How often a random id is tried.
 const TRIES: usize = 16;
 
 fn random_id() -> ToolSessionId {
@@ -25,8 +25,9 @@ fn random_id() -> ToolSessionId {
 }
 
 impl Sessions {
-    /// Takes a seat for a session that is to be made. Where the owner has no more of them, it waits for one: calls of
-    /// the same owner in the order in which they came, each for as long as a sandbox waits for room on the machine.
+    /// Takes a slot for a session that is to be made. Where the owner has no more of them, the call waits for
+    /// one: calls of the same owner in the order in which they came, each for as long as a sandbox waits for
+    /// room on the machine.
     pub(crate) async fn take_seat(
         &self,
         who: &ToolCaller,
@@ -43,7 +44,7 @@ impl Sessions {
             match self.seat(who, input, &runtime_settings).await? {
                 Ok(session) => return Ok(session),
                 Err(full) if self.lose_ended(who).await? == 0 => match full {
-                    // Only this conversation itself can free a seat of its own.
+                    // Only this conversation itself can free one of its own slots.
                     SessionSlot::ThreadFull => return Err(refused(full, &runtime_settings)),
                     _ if Instant::now() >= until => return Err(refused(full, &runtime_settings)),
                     _ => sleep(LOOK).await,
@@ -90,7 +91,7 @@ impl Sessions {
         Err(Error::internal("no id of a session is free"))
     }
 
-    /// Sees that the caller's thread may have sessions.
+    /// Makes room for the caller's thread to have sessions.
     async fn make_room_for_thread(
         &self,
         who: &ToolCaller,
@@ -122,8 +123,8 @@ impl Sessions {
         Err(Error::new(ErrorCode::LimitExceeded, message).into())
     }
 
-    /// Notes which sessions of the owner have a sandbox that ended without the collector having seen it yet: the dead
-    /// take no seat. Returns how many there were.
+    /// Marks sessions of the owner as dead whose sandbox ended unnoticed by the collector so far: dead ones
+    /// take no slot. Returns how many there were.
     async fn lose_ended(&self, who: &ToolCaller) -> Result<usize> {
         let mut lost = 0;
         for session in self.store.tool_sessions(None).await? {

@@ -1,6 +1,6 @@
-//! Code in a session's interpreter. Its end is the cell's report, as the kernel has it. An interpreter that died is
-//! started anew, and the reply says that its variables are lost: the session's files are still there. Only with its
-//! sandbox the session itself is lost.
+//! Code in a session's interpreter. The reply is made from the kernel's report of the cell. A dead
+//! interpreter is restarted, and the reply says that its variables are lost: the session's files are still
+//! there. The session itself is lost only with its sandbox.
 
 use crate::{
     Listener, Progress, Sessions, ToolCaller, ToolReply,
@@ -33,7 +33,7 @@ impl Sessions {
     ) -> ToolResult {
         let (session, _using) = self.use_session(who, &input.session_id).await?;
         let request = CellRequest {
-            // The default one, which is started anew where it died between two calls.
+            // The default kernel, which is restarted where it died between two calls.
             target: CellTarget::Default(language(runtime(&session))),
             code: input.code.clone(),
             timeout_seconds: Some(input.timeout.into()),
@@ -82,14 +82,14 @@ impl Sessions {
         Ok(ToolReply::of_code(&executed(report)))
     }
 
-    /// Starts an interpreter for one that died; or, where this fails, the next call does.
+    /// Starts an interpreter in place of a dead one; or, where this fails, the next call does.
     async fn revive(&self, who: &ToolCaller, session: &ToolSession) -> Result<()> {
         if let Some(reason) = self.ended(session).await {
             return Err(Error::new(ErrorCode::ContainerDied, reason));
         }
         if let Some(kernel) = session.kernel {
             match self.core.restart_kernel(&who.caller, session.sandbox, kernel).await {
-                // What all interpreters hang on died too, and forgot them.
+                // The kernel manager died too, and with it its list of kernels.
                 Err(error) if error.code == ErrorCode::NotFound => {}
                 other => return other.map(drop),
             }

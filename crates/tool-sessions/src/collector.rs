@@ -1,5 +1,5 @@
-//! What happens to sessions by itself. A pass takes no input: it looks at what is remembered and at the
-//! sandboxes, and closes the difference. Nothing that somebody uses ends, but for its age in all.
+//! The collector of sessions. A pass takes no input: it compares the stored sessions with the sandboxes, and
+//! closes the difference. A session in use does not end, but for its maximum lifetime.
 
 use crate::{LABEL, Sessions};
 use atoll_core::{Caller, Clock, ExtensionOperation, RuntimeSettings};
@@ -12,17 +12,17 @@ fn seconds(n: u32) -> Duration {
     Duration::from_secs(n.into())
 }
 
-/// What is to become of a session.
+/// The collector's decision about a session.
 #[derive(Debug, PartialEq, Eq)]
 enum CollectDecision {
     Stays,
-    /// It is lost, for this reason.
+    /// It is marked as dead, for this reason.
     Dies(String),
-    /// It goes, for this reason.
+    /// It is removed, for this reason.
     Ends(String),
 }
 
-/// What a pass knows of a session.
+/// The input of a decision.
 struct Seen<'a> {
     session: &'a ToolSession,
     sandbox: Option<&'a SandboxRecord>,
@@ -38,7 +38,7 @@ fn fate(seen: &Seen<'_>, clock: &Clock, runtime_settings: &RuntimeSettings) -> C
     let patience = seconds(runtime_settings.tool_sessions_idle_seconds);
     let gone = sandbox.is_none_or(|sandbox| sandbox.status == Status::Destroyed);
     match session.status {
-        // It is being made, and has a sandbox when that is its turn.
+        // It is being made, and gets its sandbox later.
         ToolStatus::Starting if *used => CollectDecision::Stays,
         ToolStatus::Starting if age >= orphan => CollectDecision::Ends("it was not made to its end".into()),
         ToolStatus::Starting => CollectDecision::Stays,
@@ -58,15 +58,15 @@ fn fate(seen: &Seen<'_>, clock: &Clock, runtime_settings: &RuntimeSettings) -> C
 }
 
 impl Sessions {
-    /// What a start does: sessions that were being made are taken back, those whose sandbox is gone are
-    /// forgotten, and those whose sandbox ended are dead. Returns how many are left.
+    /// Runs at a start: sessions that were being made are removed, those whose sandbox is gone are removed
+    /// too, and those whose sandbox ended are marked as dead. Returns how many are left.
     pub async fn reconcile(&self) -> Result<usize> {
         let runtime_settings = self.core.runtime_settings();
         let mut left = 0;
         for session in self.store.tool_sessions(None).await? {
             let sandbox = self.store.sandbox(session.sandbox).await?;
             let seen = Seen { session: &session, sandbox: sandbox.as_ref(), used: false };
-            // No clock has been looked at: nothing is old.
+            // Ages are not known yet, so no session is too old.
             let fate = match session.status {
                 ToolStatus::Starting => {
                     CollectDecision::Ends("the server ended while it was being made".into())
@@ -79,7 +79,7 @@ impl Sessions {
         Ok(left)
     }
 
-    /// Sees to what is due, again and again, until it is dropped.
+    /// Runs the collector periodically, until the future is dropped.
     pub async fn keep(&self) {
         let (began, mut changes, mut clock) = (Instant::now(), self.core.watch_knobs(), Clock::default());
         let mut last = began;
@@ -88,7 +88,7 @@ impl Sessions {
             let next = last + seconds(self.core.runtime_settings().tool_sessions_collect_seconds);
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
-                // Another interval may be set.
+                // The interval may have changed.
                 Ok(()) = changes.changed() => continue,
             }
             clock.look(began.elapsed(), now_ms());
@@ -101,7 +101,7 @@ impl Sessions {
 
     async fn pass(&self, clock: &Clock) -> Result<()> {
         let runtime_settings = self.core.runtime_settings();
-        // Sandboxes before sessions: one that is made from now on is in neither list.
+        // Sandboxes are listed before sessions: one that is made from now on is in neither list.
         let labelled = self.core.labelled(LABEL).await?;
         let sandboxes: HashMap<SandboxId, &SandboxRecord> = labelled.iter().map(|s| (s.id, s)).collect();
         let sessions = self.store.tool_sessions(None).await?;
@@ -150,7 +150,7 @@ impl Sessions {
         }
     }
 
-    /// Threads that have no sessions and were left alone for long go, with what was uploaded to them.
+    /// Removes threads without sessions that were unused for long, with their uploads.
     async fn forget_threads(&self, clock: &Clock, runtime_settings: &RuntimeSettings) -> Result<()> {
         let retention = seconds(runtime_settings.tool_sessions_thread_retention_seconds);
         for thread in self.store.tool_threads().await? {
@@ -232,7 +232,7 @@ mod tests {
         use ToolStatus::{Dead, Running, Starting};
         assert_eq!(of(Running, hour - 1_799_000, Some(&ready), false), CollectDecision::Stays);
         assert_eq!(of(Running, hour - 1_800_000, Some(&ready), false), ends("idle for 1800 seconds"));
-        assert_eq!(of(Running, 0, Some(&ready), true), CollectDecision::Stays, "somebody uses it");
+        assert_eq!(of(Running, 0, Some(&ready), true), CollectDecision::Stays, "it is in use");
         let busy = SandboxRecord { last_activity_at: hour - 5, ..ready.clone() };
         assert_eq!(of(Running, 0, Some(&busy), false), CollectDecision::Stays, "something runs in it");
         assert_eq!(of(Running, hour, Some(&dead), false), CollectDecision::Dies("its sandbox ended".into()));

@@ -1,5 +1,5 @@
-//! Making a session: a seat, a sandbox, packages, an interpreter; in this order, and all of it or nothing.
-//! Packages are the exception: what cannot be installed is told and fails nothing.
+//! Making a session: a slot, a sandbox, packages, an interpreter; in this order, and all of it or nothing.
+//! Packages are the exception: a failed installation is reported and fails nothing.
 
 use crate::{
     LABEL, Listener, Progress, Sessions, THREAD_LABEL, ToolCaller, ToolReply, active,
@@ -20,7 +20,7 @@ use atoll_types::{Limits, Operation, Result};
 
 const MIB: u64 = 1 << 20;
 
-/// A session that is being made. Dropped before it is done, it is taken back.
+/// A session that is being made. Dropped before it is done, it is removed.
 struct SessionInProgress {
     sessions: Sessions,
     session: Option<ToolSession>,
@@ -154,7 +154,7 @@ impl Sessions {
         self.core.create_usual(&who.caller, session.sandbox, request, usual, network).await.map(drop)
     }
 
-    /// Installs what was asked for; what it complained of, where it failed.
+    /// Installs the requested packages; returns the error output, where that failed.
     async fn install(
         &self,
         who: &ToolCaller,

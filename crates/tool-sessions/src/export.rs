@@ -1,5 +1,5 @@
-//! What sessions give out. An export is a promise and no copy: the path is remembered, and read when somebody
-//! wants it. It ends with its session.
+//! Exports of sessions. An export is no copy: the path is stored, and the file is read when a client
+//! downloads it. It ends with its session.
 
 use crate::{
     Sessions, ToolCaller, ToolReply,
@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 /// Most exports of one session.
 const MOST_EXPORTS: usize = 1000;
-/// What is said where nothing listens.
+/// The hint where the server has no HTTP listener.
 const NO_ADDRESS: &str = "There is no download_url: this server listens on no address. A client reads the files as \
                           MCP resources (resources/list, resources/read) while the session is alive.";
 
@@ -39,7 +39,7 @@ pub struct Export {
     pub exported_at: i64,
 }
 
-/// An export on its way out: a file as it is, a folder as a tar archive.
+/// An export that is being downloaded: a file as it is, a folder as a tar archive.
 pub struct ExportBody {
     /// Its last name; of a folder with `.tar`.
     pub name: String,
@@ -73,7 +73,7 @@ impl Sessions {
             files.push(match self.export_one(who, &session, &file.source).await {
                 Ok(export) => self.exported(who, export),
                 Err(error) => {
-                    // One that is lost is lost for all of them.
+                    // A dead session fails the others as well.
                     let error = match self.failed_in(&session, error).await {
                         crate::Failure::Other { error, .. } => error,
                         died => return Err(died),
@@ -126,7 +126,7 @@ impl Sessions {
         self.core.carry_out(&who.caller, operation, exporting).await
     }
 
-    /// The address for downloads: what the operator says, or else what the caller asked by.
+    /// The base URL of downloads: the operator's, or else the one that the caller connected to.
     fn address_for<'a>(&'a self, who: &'a ToolCaller) -> Option<&'a String> {
         self.settings.server_url.as_ref().or(who.address.as_ref())
     }
@@ -144,7 +144,7 @@ impl Sessions {
         FileExported { session_id: session.to_string(), path, success: true, size, error: None, download_url }
     }
 
-    /// What the thread's sessions have exported.
+    /// The exports of the thread's sessions.
     pub async fn exports(&self, who: &ToolCaller) -> Result<Vec<Export>> {
         let mut all = Vec::new();
         for session in self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await? {
@@ -160,8 +160,8 @@ impl Sessions {
         Ok(all)
     }
 
-    /// Something that is exported, or lies in a folder that is: `permission_denied` where it is not,
-    /// `invalid_argument` or `path_outside_root` for a path that cannot be right.
+    /// Reads an exported file, or one in an exported folder: `permission_denied` where it is not exported,
+    /// `invalid_argument` or `path_outside_root` for an invalid path.
     pub async fn read_export(&self, who: &ToolCaller, session: &str, path: &str) -> Result<ExportBody> {
         let (session, path) = self.find_export(who, session, path).await?;
         let _using = self.users.begin(session.id);
@@ -179,7 +179,7 @@ impl Sessions {
         Ok(ExportBody { name, is_folder: false, size, from: From::File(Box::new(download)) })
     }
 
-    /// The session and the path of something that is exported.
+    /// The session and the path of an export.
     pub(crate) async fn find_export(
         &self,
         who: &ToolCaller,
@@ -207,7 +207,7 @@ impl Sessions {
     }
 }
 
-/// A text as a part of an address.
+/// A text as a part of a URL.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! For tools beyond the six: whatever is done in a session's sandbox is done as the six do it. The session must
-//! be the thread's and alive, it is not collected meanwhile, and a failure is a reply.
+//! For tools beyond the six: their work in a session's sandbox follows the same rules. The session must be
+//! the thread's and alive, the collector leaves it alone meanwhile, and a failure is a reply.
 
 use crate::{Sessions, ToolCaller, ToolReply};
 use atoll_store::SandboxId;
@@ -7,7 +7,7 @@ use atoll_types::{Result, time::now_ms};
 use serde_json::Value;
 
 impl Sessions {
-    /// Does something in a session's sandbox.
+    /// Runs work in a session's sandbox.
     pub async fn beyond<F>(
         &self,
         who: &ToolCaller,

@@ -1,4 +1,4 @@
-//! What can become of a call, and how it is told.
+//! Failures of a call, and their replies.
 //!
 //! A tool never fails: every outcome is a reply of a known shape.
 
@@ -8,12 +8,12 @@ use atoll_types::{Error, ErrorCode};
 use serde_json::json;
 use std::time::Duration;
 
-/// Why a call has no answer.
+/// Why a call failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Its input cannot be right.
+    /// Its input is invalid.
     Invalid(Vec<InputProblem>),
-    /// The session is lost.
+    /// The session is dead.
     Died { session: String, reason: String },
     /// Something else.
     Other { error: Error, hint: Option<&'static str> },
@@ -45,12 +45,12 @@ impl Failure {
     }
 }
 
-/// How often it is looked whether a sandbox that does not answer has died.
+/// How often to check whether a sandbox that does not answer has died.
 const LOOKS: u32 = 20;
 const BETWEEN: Duration = Duration::from_millis(100);
 
 impl Sessions {
-    /// The reply that tells of it.
+    /// The reply of a result.
     pub(crate) async fn told(&self, who: &ToolCaller, answer: ToolResult) -> ToolReply {
         let failure = match answer {
             Ok(reply) => return reply,
@@ -69,7 +69,7 @@ impl Sessions {
         }
     }
 
-    /// What an error of the core means for a session: that it is lost, which is remembered, or only itself.
+    /// Classifies an error of the core: the session is dead, which is stored, or only the call failed.
     pub(crate) async fn failed_in(&self, session: &ToolSession, error: Error) -> Failure {
         match self.loss(session, &error).await {
             Some(reason) => self.lose(session, reason).await,
@@ -77,7 +77,7 @@ impl Sessions {
         }
     }
 
-    /// Remembers that a session is lost.
+    /// Marks a session as dead.
     pub(crate) async fn lose(&self, session: &ToolSession, reason: String) -> Failure {
         if let Err(error) = self.store.set_tool_session(session.id, ToolStatus::Dead, Some(&reason)).await {
             tracing::warn!(session = %session.id, %error, "that a session died cannot be remembered");
@@ -85,14 +85,14 @@ impl Sessions {
         Failure::Died { session: session.id.to_string(), reason }
     }
 
-    /// Why the session is lost, if it is.
+    /// Why the session is dead, if it is.
     async fn loss(&self, session: &ToolSession, error: &Error) -> Option<String> {
         match error.code {
             ErrorCode::KernelDied | ErrorCode::ContainerDied => {
                 Some(error.death.as_ref().map_or_else(|| error.message.clone(), atoll_types::Death::reason))
             }
             ErrorCode::NotRunning | ErrorCode::NotFound => self.ended(session).await,
-            // It may be dying, and whoever knows may not have heard yet.
+            // It may be dying, and the core may not know yet.
             ErrorCode::Unavailable => {
                 for _ in 0..LOOKS {
                     if let Some(reason) = self.ended(session).await {

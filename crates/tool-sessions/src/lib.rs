@@ -1,9 +1,9 @@
-//! The six tools of a conversation, as one library over the core: whoever serves them to models, parses what
-//! it is asked into a call and sends the reply. Nothing here knows MCP or HTTP.
+//! The six tools of a conversation, as one library over the core: a front that serves them to models parses
+//! its requests into calls and sends the replies. Nothing here knows MCP or HTTP.
 //!
 //! A session is a sandbox of its own, known by eight digits. A thread is a conversation of an owner; it has a
-//! few sessions, and their exports are for it alone. Both are remembered by the store, so that a server that
-//! starts again knows them. A session is remembered before its sandbox is made and until after it is gone.
+//! few sessions, and their exports are for it alone. The store keeps both, so that a restarted server knows
+//! them. A session is stored before its sandbox is made and until after that is destroyed.
 
 mod call;
 mod capacity;
@@ -44,14 +44,14 @@ use tools::{
 
 /// The label of a session's sandbox; its value is the session's id.
 pub const LABEL: &str = "atoll.tool_session";
-/// The label that says of which thread it is.
+/// The label that names the session's thread.
 pub const THREAD_LABEL: &str = "atoll.thread";
 
 /// What the operator decides for all sessions.
 #[derive(Debug, Clone, Default)]
 pub struct SessionSettings {
-    /// The address under which people reach this server, without a slash at its end; for downloads, instead of the
-    /// one that the caller asked by.
+    /// The server's public URL, without a slash at its end; for downloads, instead of the one that the caller
+    /// connected to.
     pub server_url: Option<String>,
     /// Folders of this machine from which files may be imported; none by default.
     pub import_dirs: Vec<PathBuf>,
@@ -59,20 +59,20 @@ pub struct SessionSettings {
     pub storage_dir: PathBuf,
 }
 
-/// Something of a call under way.
+/// Progress of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// Packages are being installed.
     Installing,
-    /// Code printed.
+    /// Output on stdout.
     Stdout(String),
-    /// It complained.
+    /// Output on stderr.
     Stderr(String),
-    /// It showed something.
+    /// A display output.
     Display(DisplayOutput),
 }
 
-/// Whoever hears of a call under way.
+/// Receives the progress of a call.
 pub type Listener<'a> = &'a mut (dyn FnMut(Progress) + Send);
 
 /// All tool sessions of a server. Cheap to clone.
@@ -82,13 +82,13 @@ pub struct Sessions {
     store: Arc<dyn Store>,
     settings: Arc<SessionSettings>,
     users: SessionUsers,
-    /// Calls of one owner take seats one after the other: of two that make room the second sees the first.
+    /// Calls of one owner take slots one after the other: of two that make room the second sees the first.
     seating: Arc<session_use::Turns>,
-    /// Uploads of one owner take turns, so that what there is can be counted.
+    /// Uploads of one owner run one at a time, so that their total can be counted.
     uploading: Arc<session_use::Turns>,
 }
 
-/// A session as a model is told of it.
+/// A session as the model sees it.
 fn active(session: &ToolSession) -> ActiveSession {
     ActiveSession {
         session_id: session.id.to_string(),
@@ -101,7 +101,7 @@ fn active(session: &ToolSession) -> ActiveSession {
     }
 }
 
-/// What a session speaks.
+/// The runtime of a session.
 fn runtime(session: &ToolSession) -> Runtime {
     serde_json::from_value(session.language.as_str().into()).unwrap_or_default()
 }
@@ -127,7 +127,7 @@ impl Sessions {
         }
     }
 
-    /// Where sessions are remembered.
+    /// The store of sessions.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
@@ -139,7 +139,7 @@ impl Sessions {
         Ok(all.iter().map(active).collect())
     }
 
-    /// A session of the caller's thread, whatever its state. Anybody else's does not exist.
+    /// A session of the caller's thread, whatever its state. Any other thread's does not exist for it.
     async fn find(&self, who: &ToolCaller, id: &str) -> Result<ToolSession> {
         let parsed: ToolSessionId = id.parse().map_err(|_| unknown(id))?;
         let found = self.store.tool_session(parsed).await?;
@@ -147,7 +147,7 @@ impl Sessions {
         found.filter(mine).ok_or_else(|| unknown(id))
     }
 
-    /// A session that can be used, held against collection as long as what comes with it.
+    /// A usable session, held against collection as long as the guard beside it.
     async fn use_session(&self, who: &ToolCaller, id: &str) -> Result<(ToolSession, SessionUse), Failure> {
         let session = self.find(who, id).await?;
         let using = self.users.begin(session.id);
@@ -166,7 +166,7 @@ impl Sessions {
         Ok((session, using))
     }
 
-    /// Notes that something is done with a session. That this cannot be written costs nobody an answer.
+    /// Records the use of a session. A failure to store this does not fail the call.
     async fn touch(&self, session: &ToolSession) {
         if let Err(error) = self.store.touch_tool_session(session.id, now_ms()).await {
             tracing::warn!(session = %session.id, %error, "when a session was used cannot be remembered");

@@ -1,12 +1,12 @@
-//! Paths inside of a session, as text. Everything that goes in or out lies below /workspace; where links
-//! lead is judged inside, by the kernel.
+//! Paths inside a session, as text. Imports and exports are below /workspace; symbolic links are resolved
+//! inside, by the kernel.
 
 use atoll_types::{Error, ErrorCode, Result};
 
 pub(crate) const WORKSPACE: &str = "/workspace";
 const LONGEST: usize = 4096;
 
-/// A path as it is kept: absolute, below /workspace or that itself, without `.`, `..` and double slashes.
+/// A path as it is stored: absolute, below /workspace or that itself, without `.`, `..` and double slashes.
 pub(crate) fn normalised(path: &str) -> Result<String> {
     if path.is_empty() || path.len() > LONGEST || path.contains('\0') {
         return Err(Error::invalid("path", "a path must have 1 to 4096 bytes and no NUL"));
@@ -16,7 +16,7 @@ pub(crate) fn normalised(path: &str) -> Result<String> {
     for part in path.split('/') {
         match part {
             "" | "." => {}
-            // Not even for a moment.
+            // Not even in the middle of a path.
             ".." if parts.len() <= 1 => return Err(outside()),
             ".." => drop(parts.pop()),
             part => parts.push(part),
@@ -28,8 +28,8 @@ pub(crate) fn normalised(path: &str) -> Result<String> {
     }
 }
 
-/// Where something goes that is called `name`: to `destination`, or into it where that is a folder by its
-/// slash; by its own name where nothing is said.
+/// The destination of a file called `name`: `destination`, or below it where that ends in a slash; its own
+/// name where none is given.
 pub(crate) fn destination(wanted: Option<&str>, name: &str) -> Result<String> {
     match wanted.filter(|wanted| !wanted.is_empty()) {
         None => normalised(name),

@@ -1,5 +1,5 @@
-//! Answers of tools. Whatever happens, the answer is a value of a known shape, so that a model can act on
-//! it: what happened, what to do next, and which sessions are alive.
+//! Replies of tools. Every outcome is a value of a known shape, so that a model can act on it: what happened,
+//! what to do next, and which sessions are alive.
 
 use crate::tools::{
     check::InputProblem,
@@ -9,24 +9,24 @@ use atoll_types::{Error, ErrorCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The answer of a tool.
+/// The reply of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolReply {
     /// Exactly what goes over the wire.
     pub value: Value,
-    /// Why the call as a whole failed, if it did. Code that raises, a command that exits with 1 and a file that
-    /// cannot be imported are answers.
+    /// Why the call as a whole failed, if it did. Code that raises, a command that exits with 1 and a file
+    /// that cannot be imported are replies, not failures.
     pub failure: Option<FailureKind>,
     /// Pictures among the value's `display_outputs`.
     pub images: Vec<Image>,
 }
 
-/// Why a call failed, for programs; the value tells models.
+/// Why a call failed, for programs; the value explains it to models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Its input cannot be right.
+    /// Its input is invalid.
     InvalidInput,
-    /// The session is lost.
+    /// The session is dead.
     SessionDied,
     /// Something else.
     Other(ErrorCode),
@@ -41,7 +41,7 @@ pub struct Image {
     pub data: String,
 }
 
-/// The most pictures of one answer that are given beside its text.
+/// The most pictures of one reply that are sent beside its text.
 const MOST_IMAGES: usize = 8;
 
 fn image(display: &DisplayOutput) -> Option<Image> {
@@ -50,25 +50,25 @@ fn image(display: &DisplayOutput) -> Option<Image> {
 }
 
 impl ToolReply {
-    /// An answer.
+    /// A reply.
     pub(crate) fn of(answer: &impl Serialize) -> Self {
         let value = serde_json::to_value(answer).unwrap_or_default();
         Self { value, failure: None, images: Vec::new() }
     }
 
-    /// The answer of code, with its pictures.
+    /// The reply of code, with its pictures.
     pub(crate) fn of_code(answer: &CodeExecuted) -> Self {
         let images = answer.display_outputs.iter().filter_map(image).take(MOST_IMAGES).collect();
         Self { images, ..Self::of(answer) }
     }
 
-    /// The input cannot be right.
+    /// The reply to an invalid input.
     pub fn invalid(details: &[InputProblem]) -> Self {
         let value = json!({ "success": false, "error": "INVALID_INPUT", "details": details });
         Self::error(FailureKind::InvalidInput, value)
     }
 
-    /// The session is lost.
+    /// The reply of a dead session.
     pub(crate) fn died(session: &str, reason: &str, active: &[ActiveSession]) -> Self {
         let hint = "The session is dead; its variables are lost. Create a new session with create_session \
                     and run what you need again, with less memory or in smaller steps if memory was the reason.";
@@ -82,7 +82,7 @@ impl ToolReply {
         Self::error(FailureKind::SessionDied, value)
     }
 
-    /// It failed otherwise.
+    /// The reply of any other failure.
     pub(crate) fn failed(error: &Error, hint: Option<&str>, active: &[ActiveSession]) -> Self {
         let text = format!("{}: {}", kind(error.code), error.message);
         let hint = hint.map_or_else(|| advice(error, active), str::to_owned);
@@ -95,7 +95,7 @@ impl ToolReply {
     }
 }
 
-/// What a failure is called.
+/// The name of a failure.
 pub(crate) fn kind(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InvalidArgument => "InvalidInput",

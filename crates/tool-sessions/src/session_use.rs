@@ -1,4 +1,4 @@
-//! Which sessions are in use at this moment, so that none is collected or evicted under somebody's hands.
+//! Which sessions are in use at this moment, so that none is collected or evicted during a call.
 
 use atoll_store::ToolSessionId;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 #[derive(Default, Clone)]
 pub(crate) struct SessionUsers(Arc<Mutex<HashMap<ToolSessionId, usize>>>);
 
-/// Somebody uses a session, until this is dropped.
+/// A session is in use until this is dropped.
 pub(crate) struct SessionUse {
     users: SessionUsers,
     session: ToolSessionId,
@@ -42,7 +42,7 @@ impl Drop for SessionUse {
     }
 }
 
-/// Turns of owners: a lock for each that is wanted at the moment.
+/// Locks by owner: one for each that is wanted at the moment.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
 

@@ -1,5 +1,6 @@
-//! Ending sessions: because somebody asked, because their thread went, or because the collector found that
-//! they are due. The sandbox goes first; what is remembered goes after it, so that nothing is lost track of.
+//! Ending sessions: because a caller requested it, because their thread was removed, or because the collector
+//! found that they are due. The sandbox is destroyed first and its records removed after, so that none is
+//! forgotten.
 
 use crate::{
     Sessions, ToolCaller, ToolReply,
@@ -25,7 +26,7 @@ impl Sessions {
         let operation = operation.and("sandbox", session.sandbox);
         let stopping = async {
             match self.core.destroy(&who.caller, session.sandbox).await {
-                // Somebody was faster.
+                // Another call was faster.
                 Err(error) if error.code == ErrorCode::NotFound => {}
                 other => other?,
             }
@@ -35,7 +36,7 @@ impl Sessions {
         Ok(ToolReply::of(&SessionStopped { success }))
     }
 
-    /// Ends a session though nobody asked for just that, for a reason that event and trail tell.
+    /// Ends a session without a request for it, for a reason that the event and the audit trail name.
     pub(crate) async fn end(&self, session: &ToolSession, reason: &str) -> Result<()> {
         let caller = Caller::lifecycle(&session.owner, &session.owner_name);
         let operation = ExtensionOperation::new(Operation::SessionStop)

@@ -1,4 +1,4 @@
-//! Who calls a tool, and in which conversation.
+//! The caller of a tool, and its conversation.
 
 use atoll_core::Caller;
 use atoll_types::{Error, Result};
@@ -16,7 +16,7 @@ impl ThreadId {
         &self.0
     }
 
-    /// One that nobody has.
+    /// A random one.
     #[must_use]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().hyphenated().to_string())
@@ -48,21 +48,21 @@ impl fmt::Display for ThreadId {
     }
 }
 
-/// Who calls, and in which conversation. A thread is its owner's: the same id of another owner is another
+/// The caller and its conversation. A thread belongs to its owner: the same id of another owner is another
 /// thread.
 #[derive(Debug, Clone)]
 pub struct ToolCaller {
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// In which conversation.
+    /// Its conversation.
     pub thread: ThreadId,
-    /// The address by which the caller reaches this server, without a slash at its end; none over stdio. Only the
-    /// caller is told of it.
+    /// The URL that the caller reaches this server by, without a slash at its end; none over stdio. Only
+    /// replies to this caller contain it.
     pub address: Option<String>,
 }
 
 impl ToolCaller {
-    /// The address of a server that was asked as `host`, over TLS or not; none where that is no host.
+    /// The URL of a server that was reached as `host`, over TLS or not; none where that is no valid host.
     #[must_use]
     pub fn address_of(host: &str, https: bool) -> Option<String> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b);

@@ -1,4 +1,4 @@
-//! What a command printed, as text that a model can take.
+//! Output of commands, truncated for models.
 
 use atoll_core::OutputTail;
 
@@ -6,11 +6,11 @@ use atoll_core::OutputTail;
 pub(crate) const STDOUT: usize = 50_000;
 /// Characters of stderr that are shown.
 pub(crate) const STDERR: usize = 120_000;
-/// How much of a limit is the tail's, as in cells.
+/// The tail's share of a limit, as in cells.
 const TAIL: usize = 5;
 
-/// The text, or its head and its tail with a notice of how many characters there were between them. Where the
-/// output was too long for `bytes`, `end` has its end and how many characters it had.
+/// The text, or its head and its tail with a notice of how many characters were left out. Where the output
+/// was too long for `bytes`, `end` has its end and how many characters it had.
 pub(crate) fn shown(bytes: &[u8], end: &OutputTail, most: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
     let count = text.chars().count();

@@ -1,5 +1,5 @@
-//! What people upload to a thread, for its sessions to import: files in a folder of the thread, below one of
-//! its owner. Names are made plain, sizes are bounded for each owner, and nothing is seen before it is whole.
+//! Uploads to a thread, for its sessions to import: files in a folder of the thread, below one of its owner.
+//! Names are sanitised, sizes are bounded for each owner, and a file is visible only once it is complete.
 
 use crate::{Sessions, ToolCaller};
 use atoll_core::ExtensionOperation;
@@ -16,14 +16,14 @@ use tokio::io::AsyncWriteExt;
 const MIB: u64 = 1 << 20;
 /// Most files of one owner.
 const MOST_FILES: u64 = 10_000;
-/// Most threads of one owner that are remembered.
+/// Most threads of one owner that are stored.
 const MOST_THREADS: usize = 1000;
 /// The longest name, in bytes.
 const LONGEST_NAME: usize = 200;
-/// How files are called that are not whole yet.
+/// The prefix of incomplete files.
 const PART: &str = ".part-";
 
-/// Something that was uploaded.
+/// An uploaded file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uploaded {
     /// Its name.
@@ -34,7 +34,7 @@ pub struct Uploaded {
     pub size: u64,
 }
 
-/// A name that is only that.
+/// A name without any path.
 fn plain(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let mut plain = String::new();
@@ -77,7 +77,7 @@ fn used(owner: &Path) -> io::Result<(u64, u64)> {
     Ok((bytes, files))
 }
 
-/// A file that is not whole yet. Dropped, it is removed.
+/// An incomplete file. Dropped, it is removed.
 struct Part(PathBuf);
 
 impl Drop for Part {
@@ -87,9 +87,9 @@ impl Drop for Part {
 }
 
 impl Sessions {
-    /// Where a thread's uploads are.
+    /// The folder of a thread's uploads.
     pub(crate) fn uploads_of(&self, owner: &str, thread: &str) -> Result<PathBuf> {
-        // An owner is a UUID and a thread checks itself; a folder's name must not depend on that.
+        // An owner is a UUID and a thread validates itself; a folder's name must not depend on that.
         let safe = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
         match safe(owner) && safe(thread) {
             true => Ok(self.settings.storage_dir.join(owner).join(thread)),
@@ -97,7 +97,7 @@ impl Sessions {
         }
     }
 
-    /// Keeps a file for the sessions of a thread. One of the same name is replaced.
+    /// Stores a file for the sessions of a thread. One of the same name is replaced.
     pub async fn upload(
         &self,
         who: &ToolCaller,
@@ -164,7 +164,7 @@ impl Sessions {
         }
     }
 
-    /// Refuses a thread that would be one too many to remember.
+    /// Refuses a thread beyond the limit on stored threads.
     async fn check_threads(&self, who: &ToolCaller) -> Result<()> {
         let threads = self.store.tool_threads().await?;
         let mut mine = threads.iter().filter(|thread| thread.owner == who.caller.owner);
@@ -175,14 +175,14 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes what was uploaded to a thread.
+    /// Removes the uploads of a thread.
     pub(crate) async fn remove_uploads(&self, owner: &str, thread: &str) -> Result<()> {
         let folder = self.uploads_of(owner, thread)?;
         let removing = tokio::task::spawn_blocking(move || match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
             Ok(()) => match folder.parent().map(fs::remove_dir) {
-                // Other threads of the owner have some.
+                // The folder is not empty: other threads of the owner have uploads.
                 Some(Err(_)) | Some(Ok(())) | None => Ok(()),
             },
         });

@@ -1,7 +1,7 @@
-//! Files of this machine: uploads of the same thread, and what lies in folders that the operator allows.
-//! A path is resolved first, links and all; what it leads to must lie in an allowed folder, and is then
-//! opened below that folder without following any link. Whoever swaps something meanwhile gets an error.
-//! Whether something exists elsewhere is not told.
+//! Files of this machine: uploads of the same thread, and files in folders that the operator allows. A path
+//! is resolved first, including symbolic links; the result must be in an allowed folder, and is then opened
+//! below that folder without following any link, so a file that is swapped meanwhile is an error. The error
+//! does not say whether a file exists outside the allowed folders.
 
 use super::Sessions;
 use crate::ToolCaller;
@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Pieces that wait between the two sides.
+/// Pieces buffered between the reading thread and the stream.
 const PIECES: usize = 4;
 const PIECE: usize = 256 << 10;
 
@@ -29,19 +29,19 @@ fn nowhere(source: &str) -> Error {
     Error::new(ErrorCode::PermissionDenied, message)
 }
 
-/// Opens what a path leads to, if that lies in one of these folders.
+/// Opens the file that a path resolves to, if it is in one of these folders.
 fn open(path: &Path, folders: &[PathBuf], source: &str) -> Result<(OwnedFd, FileType)> {
     let no = |_| nowhere(source);
     let real = path.canonicalize().map_err(no)?;
     let folders = folders.iter().filter_map(|folder| folder.canonicalize().ok());
     let inside = folders.filter_map(|folder| Some((real.strip_prefix(&folder).ok()?.to_path_buf(), folder)));
-    // Of folders in each other the innermost.
+    // Of nested folders the innermost.
     let (rest, folder) =
         inside.max_by_key(|(_, folder)| folder.as_os_str().len()).ok_or_else(|| nowhere(source))?;
     let rest = if rest.as_os_str().is_empty() { PathBuf::from(".") } else { rest };
     let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, &folder, way, Mode::empty()).map_err(|_| nowhere(source))?;
-    // A FIFO must not hold anybody up.
+    // Opening a FIFO must not block.
     let read = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let opened = openat2(&root, &rest, read, Mode::empty(), beneath).map_err(|_| nowhere(source))?;
@@ -49,12 +49,12 @@ fn open(path: &Path, folders: &[PathBuf], source: &str) -> Result<(OwnedFd, File
     Ok((opened, FileType::from_raw_mode(stat.st_mode)))
 }
 
-/// Where bytes leave the thread that reads.
+/// The sending end of the thread that reads.
 struct Outlet(Sender<Result<Bytes>>);
 
 impl Write for Outlet {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let gone = |_| io::Error::other("nobody reads any more");
+        let gone = |_| io::Error::other("the reader has gone");
         self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes))).map_err(gone)?;
         Ok(bytes.len())
     }
@@ -75,7 +75,7 @@ fn copy(file: OwnedFd, sender: Sender<Result<Bytes>>) -> Result<()> {
     }
 }
 
-/// The bytes of a file, or of a folder as an archive, read beside everything else.
+/// The bytes of a file, or of a folder as an archive, read on a blocking thread.
 fn bytes_of(what: OwnedFd, folder: bool) -> impl Stream<Item = Result<Bytes>> + Send + 'static {
     let (sender, receiver) = channel(PIECES);
     tokio::task::spawn_blocking(move || {
@@ -85,7 +85,7 @@ fn bytes_of(what: OwnedFd, folder: bool) -> impl Stream<Item = Result<Bytes>> + 
             false => copy(what, sender),
         };
         if let Err(error) = result {
-            // What came so far must not be taken for all of it.
+            // The error tells the reader that the bytes so far are not all.
             let _ = told.blocking_send(Err(error));
         }
     });
@@ -143,7 +143,7 @@ mod tests {
         }
         assert_eq!(opens("/etc/passwd".into()), Err(ErrorCode::PermissionDenied));
         assert!(open(&inside.join("sub/a"), &[], "x").is_err(), "without a folder nothing is allowed");
-        // A folder whose name only begins the same.
+        // A folder whose name has this one as a prefix.
         let longer = PathBuf::from(format!("{}x", inside.display()));
         fs::create_dir(&longer).unwrap();
         fs::write(longer.join("a"), "a").unwrap();

@@ -1,5 +1,5 @@
-//! Files into a session: what a model wrote, what another session of the same thread exported, what was
-//! uploaded, and what the operator allows of this machine. Each is done or fails for itself.
+//! Importing files into a session: inline content from the model, exports of other sessions of the same
+//! thread, uploads, and files of this machine that the operator allows. Each succeeds or fails by itself.
 
 mod host;
 
@@ -22,7 +22,7 @@ use base64::Engine;
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 
-/// Where something goes, before it is known whether it can.
+/// An import's destination, before it is known whether it succeeds.
 struct Plan {
     source: String,
     destination: Result<String>,
@@ -58,7 +58,7 @@ impl Sessions {
             };
             let done = match done {
                 Ok(size) => Ok(size),
-                // One that is lost is lost for all of them.
+                // A dead session fails the others as well.
                 Err(error) => match self.failed_in(&session, error).await {
                     crate::Failure::Other { error, .. } => Err(error),
                     died => return Err(died),
@@ -96,7 +96,7 @@ impl Sessions {
         }
     }
 
-    /// From another session, or from elsewhere in the same.
+    /// From another session, or from another path of the same.
     async fn import_session(
         &self,
         who: &ToolCaller,
@@ -130,7 +130,7 @@ impl Sessions {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<u64> {
         let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
-        // On the heap: what is nested here would fill a thread's stack.
+        // On the heap: the nested futures would fill a thread's stack.
         let writing = self.core.upload(&who.caller, to.sandbox, at, options, body.boxed());
         let entry = writing.boxed().await?;
         Ok(entry.size)
@@ -150,7 +150,7 @@ impl Sessions {
     }
 }
 
-/// Something that comes in pieces.
+/// An incoming file, in pieces.
 enum IncomingFile {
     File(Box<Download>),
     Folder(Box<Archive>),

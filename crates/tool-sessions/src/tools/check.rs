@@ -1,5 +1,5 @@
-//! From unchecked JSON to an input, with everything that is wrong with it. The bounds are those of the
-//! schemas; whoever ignores a schema is told the same.
+//! From unchecked JSON to an input, with all of its problems. The bounds are those of the schemas, and are
+//! enforced here for clients that ignore a schema.
 
 use super::input::{
     CreateSession, DEPENDENCY_PATTERN, ExecuteCode, ExecuteTerminal, ExportFiles, ImportFile, ImportFiles,
@@ -26,19 +26,19 @@ impl InputProblem {
     pub(super) const KIND_OF_IMPORT: &str = "each of files must have either source, or session_id and path, \
                                              or file_name and file_content";
 
-    /// A value that cannot be right.
+    /// An invalid value.
     pub(crate) fn value(loc: impl IntoIterator<Item = Value>, msg: impl Into<String>) -> Self {
         Self { loc: loc.into_iter().collect(), msg: msg.into(), kind: "value_error" }
     }
 }
 
-/// An input that can say what is wrong with it.
+/// An input that can list its problems.
 pub trait Checked: DeserializeOwned + JsonSchema {
-    /// Everything that is.
+    /// All of its problems.
     fn wrongs(&self) -> Vec<InputProblem>;
 }
 
-/// The input that a call has, or everything that is wrong with it.
+/// The input of a call, or all of its problems.
 pub fn parse<T: Checked>(arguments: Value) -> Result<T, Vec<InputProblem>> {
     let arguments = if arguments.is_null() { json!({}) } else { arguments };
     if !arguments.is_object() {
@@ -55,8 +55,8 @@ pub fn parse<T: Checked>(arguments: Value) -> Result<T, Vec<InputProblem>> {
     if wrongs.is_empty() { Ok(input) } else { Err(wrongs) }
 }
 
-/// The input with those fields taken as they were meant whose kind is wrong: models write numbers, lists and objects
-/// as text, and give one object where a list is wanted.
+/// The input with mistyped fields converted: models write numbers, lists and objects as text, and give one
+/// object where a list is wanted.
 fn loosely<T: Checked>(mut arguments: Value) -> Option<T> {
     let schema = schemars::schema_for!(T).to_value();
     for (name, value) in arguments.as_object_mut()? {

@@ -1,4 +1,4 @@
-//! What a model is told of each tool: in words, and as schemas.
+//! The tools as models see them: in words, and as schemas.
 
 use super::{
     Tool,
@@ -9,7 +9,7 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// A tool, as a model is told of it.
+/// A tool, as a model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDescription {
     /// Which.
@@ -24,11 +24,11 @@ pub struct ToolDescription {
     pub input: Map<String, Value>,
     /// The JSON Schema of its answer. Failures of whole calls have another shape, and are errors.
     pub output: Map<String, Value>,
-    /// What it does to the world.
+    /// Its side effects.
     pub hints: Hints,
 }
 
-/// What a tool does to the world, as clients like to know it.
+/// The side effects of a tool, as MCP annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hints {
     /// It changes nothing.
@@ -74,7 +74,7 @@ fn schema<T: JsonSchema>() -> Map<String, Value> {
     }
 }
 
-/// Takes out what only Rust knows, and the line breaks of comments.
+/// Removes what only Rust knows, and the line breaks of comments.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -115,7 +115,7 @@ static ALL: LazyLock<Vec<ToolDescription>> = LazyLock::new(|| {
             Tool::ImportFiles,
             "Import files",
             IMPORT,
-            // It writes over what has the same name.
+            // It overwrites a file of the same name.
             Hints { destructive: true, idempotent: true, ..plain },
         ),
         of::<ExportFiles, FilesExported>(

@@ -1,5 +1,5 @@
-//! What the tools are given. The types are what a schema is made of and what a call is parsed into; the
-//! bounds of the schema are the ones that [`super::check`] holds.
+//! Inputs of the tools. The schemas are made of these types and calls are parsed into them; [`super::check`]
+//! enforces the bounds of the schemas.
 
 use super::check::InputProblem;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -20,7 +20,7 @@ pub const MOST_PRESETS: usize = 16;
 pub const LARGEST_INLINE: usize = 8 << 20;
 /// The longest path.
 pub const LONGEST_PATH: usize = 4096;
-/// What a package may be called.
+/// The pattern of a package's name.
 pub const DEPENDENCY_PATTERN: &str = "^@?[a-zA-Z0-9]([a-zA-Z0-9._/-]*[a-zA-Z0-9])?$";
 
 /// What a session speaks.
@@ -200,7 +200,7 @@ pub struct StopSession {
     pub session_id: String,
 }
 
-/// How long a cell or a command may run that says nothing of it.
+/// The default timeout of a cell or a command.
 #[must_use]
 pub fn usual_timeout() -> u32 {
     30
@@ -216,7 +216,7 @@ fn dependencies(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Null is as good as left out: some clients send every field.
+/// Null is the same as absent: some clients send every field.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Option::<T>::deserialize(from).map(Option::unwrap_or_default)
 }
@@ -228,7 +228,7 @@ fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
         let float = number.as_f64().filter(|float| float.fract() == 0.0 && *float >= 0.0)?;
         Some(float as u64)
     });
-    // What is out of bounds stays so, and is refused with what is allowed.
+    // A value out of bounds stays so, and is refused with the allowed range.
     Ok(whole.map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)))
 }
 
@@ -244,7 +244,7 @@ struct Flat {
     encoding: Option<Encoding>,
 }
 
-/// Which kind of import it is, told by what it has.
+/// The kind of an import follows from its fields.
 impl<'de> Deserialize<'de> for ImportFile {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let Flat { source, session_id, path, destination, file_name, file_content, encoding } =

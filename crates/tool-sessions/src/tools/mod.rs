@@ -1,4 +1,5 @@
-//! The six tools as their callers see them: inputs, answers, schemas, words. Nothing here does anything.
+//! The six tools as their callers see them: inputs, replies, schemas, descriptions. Nothing here does any
+//! work.
 
 pub mod check;
 mod describe;

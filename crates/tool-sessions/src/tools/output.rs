@@ -1,4 +1,4 @@
-//! What the tools answer, exactly as it goes over the wire. A failure of a whole call has another shape
+//! Replies of the tools, exactly as they go over the wire. A failure of a whole call has another shape
 //! ([`crate::ToolReply`]).
 
 use super::input::Runtime;
