@@ -1,21 +1,21 @@
-//! How much in how long: a bucket that fills steadily, and that a burst may empty.
+//! A token bucket: it fills at a steady rate, and a burst may empty it.
 
 use std::time::{Duration, Instant};
 
-/// The longest time that a debt is waited for: a day is enough for anybody to notice.
+/// The longest wait for a debt: any operator notices a limit of a day.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 
 /// How a bucket fills, and how much it holds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// So many tokens come into it.
+    /// How many tokens it gains.
     pub per_second: f64,
-    /// So many tokens are in it at most.
+    /// How many tokens it holds at most.
     pub burst: f64,
 }
 
 impl Rate {
-    /// A rate whose bucket holds what comes in so long a time. Less than one token in a second is one.
+    /// A rate whose bucket holds what it gains in this time. Less than one token in a second is one.
     pub fn over(per_second: u64, burst: Duration) -> Self {
         let per_second = per_second.max(1) as f64;
         Self { per_second, burst: per_second * burst.as_secs_f64() }
@@ -26,16 +26,16 @@ impl Rate {
     }
 }
 
-/// A token bucket, full at first. The rate is given with each call, for it may change in between: what the
-/// bucket holds or owes stays, as far as it fits.
+/// A token bucket, full at first. The rate is given with each call, for it may change in between: the balance
+/// stays, as far as it fits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokenBucket {
-    /// What was in it, and when; less than nothing is a debt.
+    /// The balance, and when it was computed; a negative one is a debt.
     left: Option<(f64, Instant)>,
 }
 
 impl TokenBucket {
-    /// What is in it now.
+    /// The balance now.
     fn fill(&mut self, rate: Rate, now: Instant) -> &mut f64 {
         let (left, at) = self.left.get_or_insert((rate.burst, now));
         let since = now.saturating_duration_since(*at).as_secs_f64();
@@ -44,7 +44,7 @@ impl TokenBucket {
         left
     }
 
-    /// Takes so many tokens, or none and says how long it is until there are so many.
+    /// Takes so many tokens, or none and returns how long it takes until there are so many.
     pub fn take(&mut self, tokens: f64, rate: Rate, now: Instant) -> Result<(), Duration> {
         let left = self.fill(rate, now);
         if *left < tokens {
@@ -54,15 +54,15 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Takes so many tokens, if need be those that are still to come, and says how long to wait before they may
-    /// be used. So every caller gets the next place in time, and a large one only makes the next wait longer.
+    /// Takes so many tokens, into debt where there are fewer, and returns how long to wait before they may be
+    /// used. So callers are served in order, and a large request only makes the next wait longer.
     pub fn borrow(&mut self, tokens: f64, rate: Rate, now: Instant) -> Duration {
         let left = self.fill(rate, now);
         *left -= tokens;
         rate.time_for((-*left).max(0.0)).min(LONGEST_WAIT)
     }
 
-    /// Whether nothing would be lost by forgetting it.
+    /// Whether it is full, so that dropping it loses nothing.
     pub fn is_full(&mut self, rate: Rate, now: Instant) -> bool {
         *self.fill(rate, now) >= rate.burst
     }

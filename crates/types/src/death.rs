@@ -12,7 +12,7 @@ pub enum DeathKind {
     Signal,
     /// It exited by itself.
     Exited,
-    /// It was gone when somebody looked, and nobody saw it go (a reboot, a killed monitor).
+    /// It was found dead without a record of how it ended (a reboot, a killed monitor).
     Lost,
 }
 
@@ -29,7 +29,7 @@ pub struct Death {
 }
 
 impl Death {
-    /// From what `waitid` said and whether the memory limit struck meanwhile.
+    /// From the result of `waitid` and whether the memory limit killed a process meanwhile.
     #[must_use]
     pub fn from_wait(exit_status: Option<i32>, signal: Option<i32>, out_of_memory: bool) -> Self {
         let kind = match (signal, exit_status) {
@@ -41,7 +41,7 @@ impl Death {
         Self { kind, signal, exit_status }
     }
 
-    /// Nobody saw it go.
+    /// There is no record of how it ended.
     #[must_use]
     pub fn lost() -> Self {
         Self { kind: DeathKind::Lost, signal: None, exit_status: None }

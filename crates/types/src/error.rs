@@ -32,7 +32,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// A field has a value that cannot be right; `field` names it.
+    /// A field has an invalid value; `field` names it.
     InvalidArgument = "invalid_argument",
     /// No such sandbox, container, volume, exec or file.
     NotFound = "not_found",
@@ -40,7 +40,7 @@ codes! {
     AlreadyExists = "already_exists",
     /// The sandbox is not running.
     NotRunning = "not_running",
-    /// The request fights another one, or the present state.
+    /// The request conflicts with another one, or with the present state.
     Conflict = "conflict",
     /// A path or symbolic link leads out of the tree it must stay in.
     PathOutsideRoot = "path_outside_root",
@@ -74,11 +74,11 @@ codes! {
     VersionMismatch = "version_mismatch",
     /// Nothing answers on a port of the sandbox, or not as it should.
     BadGateway = "bad_gateway",
-    /// A part that is needed does not answer.
+    /// A part that the request needs does not answer.
     Unavailable = "unavailable",
     /// It took longer than allowed.
     Timeout = "timeout",
-    /// A fault of ours.
+    /// A bug.
     Internal = "internal",
 }
 
@@ -103,12 +103,12 @@ pub struct Error {
     /// How the container died, where it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub death: Option<Death>,
-    /// What would be allowed, where a limit refused.
+    /// What would be allowed, where a limit refused the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Box<Refusal>>,
 }
 
-/// The result of anything a caller can ask for.
+/// The result of any request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
@@ -117,7 +117,7 @@ impl Error {
         Self { code, message: message.into(), field: None, death: None, refusal: None }
     }
 
-    /// A value that cannot be right, with the name of its field.
+    /// An invalid value, with the name of its field.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidArgument, message).at(field)
     }
@@ -129,7 +129,7 @@ impl Error {
         Self { death: Some(death), ..Self::new(ErrorCode::ContainerDied, message) }
     }
 
-    /// A fault of ours.
+    /// A bug.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, message)
     }
@@ -141,7 +141,7 @@ impl Error {
         self
     }
 
-    /// The same failure, with what was being done in front.
+    /// The same failure, prefixed with the action that failed.
     #[must_use]
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message);

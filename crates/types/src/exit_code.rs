@@ -1,5 +1,5 @@
-//! The exit code of a command as a shell shows it. Every front, the audit trail, events and the command line say
-//! this one.
+//! The exit code of a command as a shell shows it. Every front, the audit trail, events and the command line
+//! use it.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use std::fmt;
 pub struct ExitCode(i32);
 
 impl ExitCode {
-    /// Its time was up.
+    /// Its timeout expired.
     pub const TIMED_OUT: Self = Self(124);
     /// Its program could not be started.
     pub const NOT_EXECUTABLE: Self = Self(126);
-    /// There is no such program; also of a command of which nothing is known.
+    /// There is no such program; also of a command without any report.
     pub const NOT_FOUND: Self = Self(127);
 
     const ENOENT: i32 = 2;
 
-    /// Of a command that could not start, with what the kernel said.
+    /// Of a command that could not start, with the kernel's error.
     #[must_use]
     pub fn not_started(errno: i32) -> Self {
         if errno == Self::ENOENT { Self::NOT_FOUND } else { Self::NOT_EXECUTABLE }
@@ -46,7 +46,7 @@ impl ExitCode {
         self.0
     }
 
-    /// As a process of ours ends with it.
+    /// As the exit status of this process.
     #[must_use]
     pub fn as_u8(self) -> u8 {
         u8::try_from(self.0).unwrap_or(u8::MAX)

@@ -106,7 +106,7 @@ id!(
     CheckpointId
 );
 id!(
-    /// One thing that somebody asked for, from its first audit row to its last.
+    /// One operation of a caller, from its first audit row to its last.
     OperationId
 );
 

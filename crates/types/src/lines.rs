@@ -1,23 +1,23 @@
-//! Lines out of pieces of a stream that does not promise to end any line.
+//! Splits a stream into lines, of a bounded length.
 
-/// What a stream says next.
+/// The next item of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line<'a> {
     /// A line without its end, which is LF or CR LF.
     Whole(&'a [u8]),
-    /// A line is longer than allowed. It is passed over up to its end.
+    /// A line is longer than allowed. It is skipped up to its end.
     TooLong,
 }
 
-/// Bytes that came and of which no line was made yet: never more than the longest line and one piece.
+/// Bytes that are not a complete line yet: never more than the longest line and one piece.
 #[derive(Debug)]
 pub struct LineBuffer {
     longest: usize,
     buffer: Vec<u8>,
-    /// Where the present line begins, and up to where there is no end of it.
+    /// The start of the present line, and how far it was searched for an end.
     begins: usize,
     searched: usize,
-    /// Whether what comes up to the next end of a line is passed over.
+    /// Whether bytes up to the next end of a line are skipped.
     skipping: bool,
 }
 
@@ -28,7 +28,7 @@ impl LineBuffer {
         Self { longest, buffer: Vec::new(), begins: 0, searched: 0, skipping: false }
     }
 
-    /// Takes a piece. All lines that are there are to be read before the next piece comes.
+    /// Takes a piece. The caller must read all complete lines before the next piece.
     pub fn push(&mut self, mut piece: &[u8]) {
         if self.skipping {
             let Some(end) = piece.iter().position(|byte| *byte == b'\n') else { return };
@@ -41,7 +41,7 @@ impl LineBuffer {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// The next line, if all of it is there.
+    /// The next line, if it is complete.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         let Some(length) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
             self.searched = self.buffer.len();
@@ -58,12 +58,12 @@ impl LineBuffer {
         Some(if line.len() > self.longest { Line::TooLong } else { Line::Whole(line) })
     }
 
-    /// Passes over the rest of the present line: what comes next does not belong to what came.
+    /// Skips the rest of the present line: what comes next does not belong to it.
     pub fn cut(&mut self) {
         *self = Self { skipping: true, ..Self::new(self.longest) };
     }
 
-    /// How many bytes of a line without an end there are.
+    /// How many bytes of an incomplete line there are.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.buffer.len() - self.begins

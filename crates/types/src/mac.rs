@@ -1,5 +1,5 @@
-//! HMAC-SHA256, which everything that the server signs is signed with: rows of the audit trail, preview tokens,
-//! tokens of the way out.
+//! HMAC-SHA256, with which the server signs everything: rows of the audit trail, preview tokens, egress
+//! tokens.
 
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
@@ -26,19 +26,19 @@ impl MacKey {
         parts.iter().fold(self.0.clone(), |mac, part| mac.chain_update(part))
     }
 
-    /// The code of these parts, one after the other. Where one ends and the next begins is not part of it.
+    /// The MAC of these parts, concatenated. The boundaries between them are not part of it.
     #[must_use]
     pub fn sign(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.over(parts).finalize().into_bytes().into()
     }
 
-    /// Whether this is the code of these parts; in constant time.
+    /// Whether this is the MAC of these parts; in constant time.
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], code: &[u8]) -> bool {
         self.over(parts).verify_slice(code).is_ok()
     }
 
-    /// The bytes of a key for one purpose: no other purpose of the same key has the same.
+    /// A derived key for one purpose: no other purpose of the same key has the same.
     #[must_use]
     pub fn derive(&self, purpose: &[u8]) -> [u8; 32] {
         self.sign(&[purpose])

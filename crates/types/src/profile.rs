@@ -62,7 +62,7 @@ impl fmt::Display for ImageName {
     }
 }
 
-/// What stands between the sandbox and the machine's kernel.
+/// The isolation between the sandbox and the machine's kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
@@ -182,7 +182,7 @@ impl Profiles {
 pub struct Profile {
     /// What it is called.
     pub name: String,
-    /// What stands between it and the kernel.
+    /// Its isolation.
     pub isolation: Isolation,
     /// Its root filesystem.
     pub image: ImageName,
@@ -264,7 +264,7 @@ impl Profile {
         }
     }
 
-    /// Refuses what could not be started or would not be safe.
+    /// Refuses a profile that could not be started or would not be safe.
     pub fn validate(&self) -> Result<()> {
         let fail = |field: &str, message: &str| Err(Error::invalid(field, message));
         if !is_name(&self.name) {
@@ -291,7 +291,7 @@ impl Profile {
             }
         }
         self.mounts.iter().try_for_each(ShareMount::validate)?;
-        // These would hide what is mounted before them.
+        // These would hide earlier mounts.
         let in_memory = ["/workspace", "/tmp", self.home()];
         let hidden =
             |mount: &ShareMount| in_memory.iter().any(|folder| Path::new(&mount.at).starts_with(folder));
@@ -317,7 +317,7 @@ impl ShareMount {
             && parts.len() >= 2
             && parts[0].is_empty()
             && parts[1..].iter().all(|p| !matches!(*p, "" | "." | "..") && !p.contains('\0'));
-        // What the container's start mounts itself, and the trusted certificates.
+        // Mounted by the start of every container, and the trusted certificates.
         let taken = ["/proc", "/sys", "/dev", "/run", "/etc/atoll"];
         if plain && self.at != "/etc" && !taken.iter().any(|folder| Path::new(&self.at).starts_with(folder)) {
             return Ok(());

@@ -1,14 +1,15 @@
-//! What a limit says when it refuses, for programs: what was asked, what would be allowed, and when.
+//! The details of a refusal by a limit, for programs: the requested value, the allowed one, and when to
+//! retry.
 
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a limit says when it refuses.
+/// The details of a refusal by a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// After how many seconds asking again may help; none where waiting does not help.
+    /// After how many seconds a retry may succeed; none where waiting does not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
     /// By name, such as `asked`, `allowed` and `tier`.
@@ -23,7 +24,7 @@ impl Error {
         self
     }
 
-    /// The same failure, which may be over after some seconds; never at once.
+    /// The same failure, with a time to retry after; at least a second.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.refusal.get_or_insert_default().retry_after_seconds = Some(seconds.max(1));

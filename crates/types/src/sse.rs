@@ -3,18 +3,18 @@
 use crate::lines::{Line, LineBuffer};
 use std::fmt::Write as _;
 
-/// One event, or what comes in place of one: comments alone are an event with nothing in it.
+/// One event; comments alone are an event with nothing in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Where a reader goes on after it.
+    /// The id after which a reader resumes.
     pub id: Option<String>,
     /// Its kind.
     pub event: Option<String>,
-    /// What it says. The lines of several fields are joined.
+    /// Its data. The lines of several fields are joined.
     pub data: Option<String>,
 }
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SseError {
     /// An event is longer than allowed.
@@ -25,7 +25,7 @@ pub enum SseError {
     NotText,
 }
 
-/// Events out of the pieces of a stream.
+/// Parses events from the pieces of a stream.
 #[derive(Debug)]
 pub struct SseReader {
     lines: LineBuffer,
@@ -42,12 +42,12 @@ impl SseReader {
         Self { lines: LineBuffer::new(largest), largest, event: SseEvent::default(), size: 0 }
     }
 
-    /// Takes a piece. All events that are there are to be read before the next piece comes.
+    /// Takes a piece. The caller must read all complete events before the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         self.lines.push(piece);
     }
 
-    /// The next event, if all of it is there. After an error nothing that follows is to be believed.
+    /// The next event, if it is complete. After an error the rest of the stream is invalid.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, SseError> {
         while let Some(line) = self.lines.next_line() {
             let Line::Whole(line) = line else { return Err(SseError::TooLong) };
@@ -67,7 +67,7 @@ impl SseReader {
     }
 }
 
-/// Takes a field of an event; unknown ones and comments are passed over.
+/// Adds a field to an event; unknown ones and comments are ignored.
 fn add(event: &mut SseEvent, line: &[u8]) -> Result<(), SseError> {
     let (name, value) = match line.iter().position(|byte| *byte == b':') {
         Some(at) => (&line[..at], &line[at + 1..]),
@@ -92,7 +92,7 @@ fn add(event: &mut SseEvent, line: &[u8]) -> Result<(), SseError> {
     Ok(())
 }
 
-/// Appends an event. `data` appends what it says, which has to be one line, as JSON is.
+/// Appends an event. `data` appends its data, which has to be one line, as JSON is.
 pub fn write(out: &mut String, id: Option<u64>, event: Option<&str>, data: impl FnOnce(&mut String)) {
     if let Some(id) = id {
         // Writing to a string cannot fail.
@@ -109,7 +109,7 @@ pub fn write(out: &mut String, id: Option<u64>, event: Option<&str>, data: impl 
     out.push_str("\n\n");
 }
 
-/// What says that the stream lives, and where to go on: without data this is no event, but its id counts.
+/// A keep-alive with an id: without data this is no event, but a reader resumes after its id.
 #[must_use]
 pub fn alive(text: &str, id: Option<u64>) -> String {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Tiers: the ceilings of what a key may ask for. A closed table, whose figures an operator may replace.
-//! What is left out of a request is clamped to its key's tier; what is asked for above it is refused.
-//! Nothing here enforces: the core compares, the kernel holds.
+//! Tiers: the ceilings of what a key may request. A closed table, whose figures an operator may replace. A
+//! limit that a request leaves out is clamped to its key's tier; a requested value above it is refused.
+//! Nothing here enforces: the core compares, the kernel enforces.
 
 use crate::{Error, ErrorCode, Limits, Profiles, Result};
 use serde::{Deserialize, Serialize};
@@ -105,7 +105,7 @@ impl Tier {
         }
     }
 
-    /// Refuses what is asked for above its ceiling, with the field, the asked and the allowed value.
+    /// Refuses a requested value above its ceiling, with the field, the requested and the allowed value.
     pub fn check<N>(self, field: &str, asked: N, allowed: N) -> Result<()>
     where
         N: PartialOrd + fmt::Display + Into<serde_json::Value>,
@@ -158,7 +158,7 @@ pub struct Ceiling {
 const MIB: u64 = 1 << 20;
 
 impl Ceiling {
-    /// Limits that nobody asked for, as far as the tier allows them.
+    /// The limits where a request names none, as far as the tier allows them.
     #[must_use]
     pub fn clamp(&self, limits: Limits) -> Limits {
         Limits {
@@ -265,7 +265,7 @@ mod tests {
         );
         let facts = serde_json::to_value(&refused.refusal.as_ref().unwrap().facts).unwrap();
         assert_eq!(facts, serde_json::json!({"asked": 1.5, "allowed": 1.0, "tier": "standard"}));
-        // An error is the same after a journey.
+        // An error survives serialisation.
         let text = serde_json::to_string(&refused).unwrap();
         assert_eq!(serde_json::from_str::<Error>(&text).unwrap(), refused);
     }

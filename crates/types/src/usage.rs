@@ -1,16 +1,16 @@
-//! What a container uses, as the kernel counts it.
+//! Usage of a container, as the kernel counts it.
 
 use serde::{Deserialize, Serialize};
 
-/// What a container uses at one moment. What the machine does not count is none, never zero.
+/// Usage of a container at one moment. A figure that the machine does not count is none, never zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// How long it has lived: the clock to compare two moments by, whatever the calendar does.
+    /// Its age: the clock to compare two moments by, independent of the wall clock.
     pub age_usec: u64,
     /// Processor time since it began.
     pub cpu_usec: Option<u64>,
-    /// How long it wanted a processor and was kept from it by its limit.
+    /// How long its limit kept it from running.
     pub throttled_usec: Option<u64>,
     /// Memory as its limit counts it: page cache and tmpfs included.
     pub memory_bytes: Option<u64>,
@@ -24,8 +24,8 @@ pub struct Usage {
     pub processes: Option<u64>,
     /// The most of them, Atoll's own included.
     pub processes_limit: Option<u64>,
-    /// What its volume holds; none where only walking it would tell.
+    /// What its volume holds; none where only walking it could find out.
     pub disk_bytes: Option<u64>,
-    /// What its volume may hold; none where nobody enforces that.
+    /// The limit of its volume; none where the limit is not enforced.
     pub disk_limit_bytes: Option<u64>,
 }
