@@ -85,7 +85,7 @@ fn bytes_of(what: OwnedFd, folder: bool) -> impl Stream<Item = Result<Bytes>> + 
             false => copy(what, sender),
         };
         if let Err(error) = result {
-            // The error tells the reader that the bytes so far are not all.
+            // With the error the reader knows that the bytes so far are not all.
             let _ = told.blocking_send(Err(error));
         }
     });
