@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 const ROOT: &str = "/api/v1/audit";
 
-/// Which operations; the server's defaults for what is left out. Times are RFC 3339, or milliseconds since
-/// 1970.
+/// A query for operations; the server's defaults for what is left out. Times are RFC 3339, or milliseconds
+/// since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ListAudit {
@@ -62,7 +62,7 @@ impl ListAudit {
     }
 }
 
-/// Some operations, the last begun first.
+/// A page of operations, the last begun first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct AuditPage {
@@ -105,7 +105,7 @@ pub struct AuditEntry {
     pub extra: BTreeMap<String, String>,
     #[serde(default)]
     pub ended: Option<AuditEnd>,
-    /// What it asked of the network, the latest first; not in lists.
+    /// Its egress decisions, the latest first; not in lists.
     #[serde(default)]
     pub egress: Vec<EgressDecision>,
 }
@@ -146,7 +146,7 @@ pub struct AuditError {
     pub message: String,
 }
 
-/// What is kept of both outputs.
+/// The stored parts of both outputs.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct AuditOutputs {
@@ -156,7 +156,7 @@ pub struct AuditOutputs {
     pub stderr: Option<AuditKept>,
 }
 
-/// What is kept of an output.
+/// The stored part of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct AuditKept {
@@ -174,7 +174,7 @@ pub struct AuditKept {
 }
 
 impl AuditKept {
-    /// The beginning and the end; `None` when they are not what they say they are.
+    /// The beginning and the end; `None` when the data does not match its lengths.
     #[must_use]
     pub fn bytes(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         match self.encoding.as_str() {
@@ -206,7 +206,7 @@ pub struct AuditTally {
     pub mean_ms: f64,
 }
 
-/// What operations add up to.
+/// The totals of operations.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct AuditSummary {
@@ -219,7 +219,7 @@ pub struct AuditSummary {
     pub by_outcome: Vec<AuditTally>,
 }
 
-/// Whether the trail is as it was written.
+/// The verdict of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct AuditVerdict {
@@ -228,7 +228,7 @@ pub struct AuditVerdict {
     pub first_fault: Option<AuditFault>,
     #[serde(default)]
     pub noted: Vec<AuditFault>,
-    /// Why it cannot be told.
+    /// Why verification was not possible.
     #[serde(default)]
     pub unsure: Option<String>,
     #[serde(default)]
@@ -245,7 +245,7 @@ pub struct AuditVerdict {
     pub remarks: Vec<String>,
 }
 
-/// What is wrong with the trail, and where.
+/// A fault of the trail, and its row.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct AuditFault {
@@ -255,7 +255,7 @@ pub struct AuditFault {
     pub message: String,
 }
 
-/// What was removed.
+/// The result of a cleanup.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct AuditCleaned {
@@ -268,12 +268,12 @@ pub struct AuditCleaned {
 }
 
 impl Client {
-    /// Some operations.
+    /// A page of operations.
     pub async fn audit(&self, which: &ListAudit) -> Result<ServerReply<AuditPage>> {
         self.ask(Method::GET, &format!("{ROOT}{}", which.query())).await
     }
 
-    /// What operations add up to.
+    /// The totals of operations.
     pub async fn audit_summary(&self, which: &ListAudit) -> Result<ServerReply<AuditSummary>> {
         self.ask(Method::GET, &format!("{ROOT}/summary{}", which.query())).await
     }
@@ -283,7 +283,7 @@ impl Client {
         self.ask(Method::GET, &format!("{ROOT}/{id}")).await
     }
 
-    /// What is kept of what an operation wrote.
+    /// The stored output of an operation.
     pub async fn audit_output(&self, id: Uuid) -> Result<ServerReply<AuditOutputs>> {
         self.ask(Method::GET, &format!("{ROOT}/{id}/output")).await
     }
@@ -295,13 +295,13 @@ impl Client {
         Ok(Download { body: response.into_body() })
     }
 
-    /// Lets the server check the trail, and that a row with its code is still there.
+    /// Makes the server verify the trail, and that a row with its MAC is still there.
     pub async fn audit_verify(&self, expect: Option<&str>) -> Result<ServerReply<AuditVerdict>> {
         let query = query(&[("expect", expect.map(str::to_owned))]);
         self.ask(Method::GET, &format!("{ROOT}/verify{query}")).await
     }
 
-    /// Removes what is older than a time.
+    /// Removes rows older than a time.
     pub async fn audit_cleanup(&self, before: &str) -> Result<ServerReply<AuditCleaned>> {
         self.tell(Method::POST, &format!("{ROOT}/cleanup"), &json!({ "before": before })).await
     }

@@ -1,5 +1,5 @@
-//! One request: built, sent, and its answer read. Every operation goes through here, so every error is
-//! made here.
+//! One request: built, sent, and its response read. Every operation goes through here, so every error is made
+//! here.
 
 use crate::{
     ApiError, Error, Result, ServerReply,
@@ -19,7 +19,7 @@ use std::fmt;
 /// More than two full outputs of a command, each character of them escaped.
 const LARGEST_ANSWER: usize = 128 << 20;
 
-/// A server, and who asks it.
+/// A server's URL, and the key to authenticate with.
 #[derive(Clone)]
 pub struct Client {
     base: String,
@@ -35,7 +35,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the server at `url`, with a key where it asks for one. Nothing is sent yet.
+    /// A client of the server at `url`, with a key where it requires one. Nothing is sent yet.
     pub fn new(url: &str, key: Option<&str>) -> Result<Self> {
         let (base, tls) = transport::base(url)?;
         let authorization = key.map(|key| {
@@ -48,13 +48,13 @@ impl Client {
         Ok(Self { base, authorization: authorization.transpose()?, http: transport::http(tls)? })
     }
 
-    /// Where the server is.
+    /// The server's URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.base
     }
 
-    /// Sends a request and returns its answer, if it is a good one.
+    /// Sends a request and returns its response, if that is a success.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// Whatever the server answers.
+    /// The server's response, whatever its status.
     pub(crate) async fn answer(&self, builder: Builder, body: Body) -> Result<Response<Incoming>> {
         let request =
             builder.body(body).map_err(|e| Error::Url(format!("the request cannot be sent: {e}")))?;
@@ -155,7 +155,7 @@ pub(crate) async fn collect(response: Response<Incoming>) -> Result<Vec<u8>> {
     }
 }
 
-/// The innermost cause, which is the one that says something.
+/// The innermost cause, which is the most specific.
 pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     let mut inner = error;
     while let Some(source) = inner.source() {

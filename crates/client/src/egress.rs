@@ -1,4 +1,4 @@
-//! What sandboxes may reach, and what they asked for.
+//! Egress policies of sandboxes, and their decisions.
 
 use crate::{Client, Result, ServerReply, encode::query, sandboxes::at};
 use hyper::Method;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// What a sandbox may reach. Entries are texts, or objects with `to`, `methods` and `paths`.
+/// An egress policy. Entries are texts, or objects with `to`, `methods` and `paths`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct EgressPolicy {
@@ -24,7 +24,7 @@ pub struct EgressPolicy {
     pub limits: BTreeMap<String, u64>,
 }
 
-/// An entry that holds, and where it comes from.
+/// An entry in force, and its source.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct EgressEntry {
@@ -37,7 +37,7 @@ pub struct EgressEntry {
     pub origin: String,
 }
 
-/// What was refused for one host.
+/// The refusals of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct EgressRefusals {
@@ -52,7 +52,7 @@ pub struct EgressRefusals {
     pub last_at: String,
 }
 
-/// What a sandbox may reach, and what it did.
+/// A sandbox's egress policy, and what it reached.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct EgressInfo {
@@ -118,7 +118,7 @@ pub struct EgressDecision {
     pub count: u64,
 }
 
-/// Some decisions, the latest first.
+/// A page of decisions, the latest first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct EgressLog {
@@ -128,7 +128,7 @@ pub struct EgressLog {
     pub next_before: Option<u64>,
 }
 
-/// Which decisions; the server's defaults for what is left out.
+/// A query for decisions; the server's defaults for what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ListEgress {
@@ -139,7 +139,7 @@ pub struct ListEgress {
     pub limit: Option<u32>,
 }
 
-/// A named list of hosts.
+/// A preset: a named list of hosts.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct EgressPreset {
@@ -151,17 +151,17 @@ pub struct EgressPreset {
 }
 
 impl Client {
-    /// What a sandbox may reach, and what it did.
+    /// A sandbox's egress policy, and what it reached.
     pub async fn egress(&self, id: Uuid) -> Result<ServerReply<EgressInfo>> {
         self.ask(Method::GET, &at(id, "/egress")).await
     }
 
-    /// Replaces what a sandbox may reach, by JSON of a policy.
+    /// Replaces a sandbox's egress policy, as JSON.
     pub async fn set_egress(&self, id: Uuid, policy: &Value) -> Result<ServerReply<EgressInfo>> {
         self.tell(Method::PUT, &at(id, "/egress"), policy).await
     }
 
-    /// What a sandbox asked for and what was decided.
+    /// A sandbox's egress decisions.
     pub async fn egress_log(&self, id: Uuid, which: &ListEgress) -> Result<ServerReply<EgressLog>> {
         let ListEgress { verdict, host, before, limit } = which;
         let query = query(&[
@@ -173,7 +173,7 @@ impl Client {
         self.ask(Method::GET, &at(id, &format!("/egress/log{query}"))).await
     }
 
-    /// The named lists of hosts, for an image or the machine.
+    /// The presets, for an image or the machine.
     pub async fn egress_presets(&self, image: Option<&str>) -> Result<ServerReply<Vec<EgressPreset>>> {
         let query = query(&[("image", image.map(str::to_owned))]);
         self.ask(Method::GET, &format!("/api/v1/egress/presets{query}")).await

@@ -1,4 +1,4 @@
-//! Percent-encoding. Dots stay as they are: what a path means is for the server to decide.
+//! Percent-encoding. Dots stay as they are: the server decides what a path means.
 
 use std::fmt::Write;
 

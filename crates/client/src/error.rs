@@ -1,36 +1,36 @@
-//! What can go wrong, as one sentence for people and as fields for programs. Both of the server's error
-//! shapes, and what is neither (a proxy's page), become the same type.
+//! Errors, as one sentence for people and as fields for programs. Both of the server's error shapes, and any
+//! other body (a proxy's page), become the same type.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The result of asking the server.
+/// The result of a request.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a request has no good answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The URL, the key or the request itself cannot be used; nothing was sent.
+    /// The URL, the key or the request itself is invalid; nothing was sent.
     #[error("{0}")]
     Url(String),
-    /// Nobody answers there.
+    /// No server answers at the URL.
     #[error("no server answers at {url} ({cause})")]
     Unreachable {
         /// Where.
         url: String,
-        /// What the system said.
+        /// The system's error.
         cause: String,
     },
-    /// The server says no.
+    /// The server refused it.
     #[error(transparent)]
     Api(Box<ApiError>),
-    /// The answer is not one of Atoll's, or broke off.
+    /// The response is not one of Atoll's, or broke off.
     #[error("the server did not answer as expected: {0}")]
     Unexpected(String),
 }
 
-/// What the server says when it says no.
+/// An error response of the server.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiError {
     /// The HTTP status.
@@ -43,9 +43,9 @@ pub struct ApiError {
     pub field: Option<String>,
     /// More, by name.
     pub details: Map<String, Value>,
-    /// When to ask again.
+    /// When to retry.
     pub retry_after_seconds: Option<u64>,
-    /// The answer as it came, where it was JSON.
+    /// The body as it came, where it was JSON.
     pub json: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What happens to sandboxes.
+//! Events of sandboxes.
 
 use crate::{Client, Result, ServerReply, client::empty, encode::query, sse::Events};
 use atoll_types::sse::SseEvent;
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 const ROOT: &str = "/api/v1/events";
-/// Far more than any event has.
+/// Far more than any event needs.
 const LARGEST_EVENT: usize = 1 << 20;
 
-/// Which events; the server's defaults for what is left out.
+/// A query for events; the server's defaults for what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ListEvents {
@@ -39,7 +39,7 @@ impl ListEvents {
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct EventItem {
@@ -57,7 +57,7 @@ pub struct EventItem {
     pub data: serde_json::Value,
 }
 
-/// Some events, the oldest first.
+/// A page of events, the oldest first.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct EventList {
@@ -71,15 +71,14 @@ pub struct EventList {
     pub missed: bool,
 }
 
-/// What a listener hears.
+/// An item of an event stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeardEvent {
-    /// Where another listener goes on, where it is said.
+    /// The id after which another stream resumes, where the server sent one.
     pub resume: Option<u64>,
-    /// What kind it is: an event's, `missed`, or `error`, which is the last. Empty where the server only
-    /// says that it lives.
+    /// Its kind: an event's, `missed`, or `error`, which is the last. Empty for a keep-alive.
     pub kind: String,
-    /// What it says, as the server sent it.
+    /// Its data, as the server sent it.
     pub json: String,
 }
 
@@ -95,19 +94,19 @@ impl From<SseEvent> for HeardEvent {
 }
 
 impl EventStream {
-    /// What comes next; none when the answer is over. An answer that breaks off is an error.
+    /// The next item; none when the stream is over. A stream that breaks off is an error.
     pub async fn next(&mut self) -> Result<Option<HeardEvent>> {
         Ok(self.0.next().await?.map(HeardEvent::from))
     }
 }
 
 impl Client {
-    /// Some events that are there.
+    /// A page of stored events.
     pub async fn events(&self, which: &ListEvents) -> Result<ServerReply<EventList>> {
         self.ask(Method::GET, &which.path(false)).await
     }
 
-    /// Events as they come; after `resume`, where an earlier listener ended.
+    /// Events as they come; after `resume`, where an earlier stream ended.
     pub async fn follow_events(&self, which: &ListEvents, resume: Option<u64>) -> Result<EventStream> {
         let mut builder = self.request(Method::GET, &which.path(true));
         if let Some(headers) = builder.headers_mut() {

@@ -24,14 +24,14 @@ pub struct ExecRequest {
     pub stdin: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stdin_open: bool,
-    /// With a stream: the command waits for its reader.
+    /// With a stream: the command blocks while its reader is slow.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lossless: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-/// How a command went.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct ExecResult {
@@ -55,7 +55,7 @@ pub struct ExecResult {
 }
 
 impl Client {
-    /// Runs a command to its end. Whoever drops this ends the command.
+    /// Runs a command to its end. Dropping the future kills the command.
     pub async fn exec(&self, id: Uuid, request: &ExecRequest) -> Result<ServerReply<ExecResult>> {
         self.tell(Method::POST, &at(id, "/exec"), request).await
     }

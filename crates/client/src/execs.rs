@@ -1,4 +1,4 @@
-//! Commands by their id: their events, their output, and what can be done to them.
+//! Commands by their id: their events, their output, signals and input.
 
 use crate::{
     ApiError, Client, ExecRequest, Result, ServerReply,
@@ -76,18 +76,18 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// What happens to a command.
+/// An event of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecEvent {
     /// It runs, or ran.
     Started(Box<Exec>),
     /// It printed something.
     Output {
-        /// Where.
+        /// On which output.
         stream: OutputStream,
         /// Of the first byte, over both outputs, and beyond the last.
         span: (u64, u64),
-        /// What.
+        /// The bytes.
         data: Vec<u8>,
     },
     /// Output that is gone.
@@ -99,9 +99,9 @@ pub enum ExecEvent {
     },
     /// It ended. The last event.
     Exit(Box<Exec>),
-    /// Nothing more can be said of it, or not now. The last event.
+    /// It cannot be followed further, or not now. The last event.
     Failed(Box<ApiError>),
-    /// One that came later than this client.
+    /// A kind that this client does not know.
     Other,
 }
 
@@ -110,18 +110,18 @@ pub enum ExecEvent {
 pub struct Event {
     /// The offset to resume at.
     pub resume: Option<u64>,
-    /// What it says.
+    /// The event.
     pub event: ExecEvent,
     /// The same as the server sent it.
     pub json: String,
 }
 
-/// The events of a command. Whoever drops those of a command that was streamed, and not in the background,
-/// ends it.
+/// The events of a command. Dropping those of a command that was started with a stream, and not in the
+/// background, kills it.
 #[derive(Debug)]
 pub struct ExecEvents(Events);
 
-/// Far more than any event has.
+/// Far more than any event needs.
 const LARGEST_EVENT: usize = 16 << 20;
 
 #[derive(Deserialize)]
@@ -173,7 +173,7 @@ fn read(json: &str) -> Result<ExecEvent> {
     })
 }
 
-/// What an event says; none when it only says that the server lives.
+/// Parses an event; none for a keep-alive.
 fn parse(SseEvent { id, data, .. }: SseEvent) -> Result<Option<Event>> {
     let resume = id.and_then(|id| id.parse().ok());
     data.map(|json| Ok(Event { resume, event: read(&json)?, json })).transpose()
@@ -184,7 +184,7 @@ impl ExecEvents {
         Self(Events::new(body, LARGEST_EVENT))
     }
 
-    /// The next event; none when the answer is over. An answer that breaks off is an error.
+    /// The next event; none when the stream is over. A stream that breaks off is an error.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         while let Some(event) = self.0.next().await? {
             if let Some(event) = parse(event)? {
@@ -210,7 +210,7 @@ fn one(sandbox: Uuid, exec: Uuid, below: &str) -> String {
 }
 
 impl Client {
-    /// Starts a command and follows it. Whoever drops what comes back ends the command.
+    /// Starts a command and follows it. Dropping the stream kills the command.
     pub async fn exec_stream(&self, id: Uuid, request: &ExecRequest) -> Result<ExecEvents> {
         let body = Mode { request, stream: true, background: false };
         let response = self.send_json(Method::POST, &at(id, "/exec"), &body).await?;
@@ -233,14 +233,14 @@ impl Client {
         self.ask(Method::GET, &one(id, exec, "")).await
     }
 
-    /// What a command printed from an offset on; with `follow` until it ends.
+    /// The output of a command from an offset on; with `follow` until it ends.
     pub async fn exec_output(&self, id: Uuid, exec: Uuid, from: u64, follow: bool) -> Result<ExecEvents> {
         let query = query(&[("from", Some(from.to_string())), ("follow", Some(follow.to_string()))]);
         let path = one(id, exec, &format!("/output{query}"));
         Ok(ExecEvents::new(self.send(Method::GET, &path, None, empty()).await?.into_body()))
     }
 
-    /// Gives a command all of its input. Answers when the command has taken it, or takes no more.
+    /// Sends a command all of its input. Returns when the command has read it, or reads no more.
     pub async fn exec_stdin(
         &self,
         id: Uuid,
@@ -259,7 +259,7 @@ impl Client {
         self.send_json(Method::POST, &one(id, exec, "/signal"), &body).await.map(drop)
     }
 
-    /// Ends a command and everything that it started.
+    /// Kills a command and everything that it started.
     pub async fn exec_kill(&self, id: Uuid, exec: Uuid) -> Result<ServerReply<Exec>> {
         self.ask(Method::POST, &one(id, exec, "/kill")).await
     }

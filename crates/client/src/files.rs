@@ -42,7 +42,7 @@ pub struct FileItem {
     pub target: Option<String>,
 }
 
-/// A file on its way here.
+/// A file that is being downloaded.
 #[derive(Debug)]
 pub struct Download {
     pub(crate) body: Incoming,
@@ -81,25 +81,25 @@ struct Remove<'a> {
     recursive: bool,
 }
 
-/// Absolute paths keep their slash, so two stand in a row.
+/// Absolute paths keep their slash, so two are in a row.
 fn file_at(id: Uuid, path: &str) -> String {
     at(id, &format!("/files/{}", escaped(path)))
 }
 
-/// A body that is sent while it is made.
+/// A body that is streamed.
 pub(crate) fn streamed(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Body {
     let frames = pieces.map_ok(Frame::data).map_err(BoxError::from);
     BodyExt::boxed_unsync(StreamBody::new(frames))
 }
 
 impl Client {
-    /// What is in a folder.
+    /// The entries of a folder.
     pub async fn list_files(&self, id: Uuid, path: &str) -> Result<ServerReply<Vec<FileItem>>> {
         let query = query(&[("path", Some(path.to_owned()))]);
         self.ask(Method::GET, &at(id, &format!("/files{query}"))).await
     }
 
-    /// What a path stands for.
+    /// The metadata of a path.
     pub async fn stat(&self, id: Uuid, path: &str, follow: bool) -> Result<ServerReply<FileItem>> {
         let query = query(&[("path", Some(path.to_owned())), ("follow", Some(follow.to_string()))]);
         self.ask(Method::GET, &at(id, &format!("/fs/stat{query}"))).await

@@ -108,7 +108,7 @@ pub struct Unpacked {
     pub bytes: u64,
 }
 
-/// Something that happened.
+/// A change in a watched folder.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct WatchEvent {
@@ -126,10 +126,10 @@ pub struct WatchEvent {
     pub message: Option<String>,
 }
 
-/// Far more than any event has.
+/// Far more than any event needs.
 const LARGEST_EVENT: usize = 256 << 10;
 
-/// Events as they happen. Whoever drops it ends the watch.
+/// Changes as they happen. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct WatchStream(Events);
 
@@ -176,7 +176,7 @@ impl Client {
         ServerReply::parse(response.status().as_u16(), collect(response).await?)
     }
 
-    /// Follows what happens in a folder.
+    /// Watches a folder for changes.
     pub async fn watch(&self, id: Uuid, path: &str, recursive: bool) -> Result<WatchStream> {
         let query = query(&[("path", some(path)), ("recursive", Some(recursive.to_string()))]);
         let response = self.send(Method::GET, &at(id, &format!("/fs/watch{query}")), None, empty()).await?;

@@ -1,4 +1,4 @@
-//! Live interpreters: cells and their events, and what can be done to kernels.
+//! Live interpreters: cells and their events, and the operations on kernels.
 
 use crate::{
     ApiError, Client, Result, ServerReply,
@@ -39,7 +39,7 @@ pub struct Kernel {
     pub last_activity_at: String,
 }
 
-/// A kernel as it was.
+/// A checkpoint of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Checkpoint {
@@ -54,7 +54,7 @@ pub struct Checkpoint {
     pub threads_lost: u32,
 }
 
-/// How code could go on.
+/// Completions of code.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Completion {
@@ -70,7 +70,7 @@ pub struct Completion {
     pub status: String,
 }
 
-/// A kernel that is wanted.
+/// A request for a kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)]
 pub struct StartKernel {
@@ -84,7 +84,7 @@ pub struct StartKernel {
     pub env_vars: Map,
 }
 
-/// A cell that is wanted.
+/// A request for a cell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct RunCode {
     /// The code.
@@ -109,7 +109,7 @@ pub struct Display {
     pub data: String,
 }
 
-/// What went wrong in a cell.
+/// The error of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct CellError {
@@ -120,7 +120,7 @@ pub struct CellError {
     pub traceback: Option<String>,
 }
 
-/// How a cell went.
+/// The result of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct CellResult {
@@ -155,10 +155,10 @@ pub struct CellResult {
     pub truncated: bool,
 }
 
-/// What happens to a cell.
+/// An event of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CellEvent {
-    /// It waits or runs.
+    /// It is queued or runs.
     Started,
     /// It printed.
     Output {
@@ -167,20 +167,20 @@ pub enum CellEvent {
         /// What.
         text: String,
     },
-    /// It showed something.
+    /// A display output.
     Display(Display),
     /// It ended. The last event.
     Ended(Box<CellResult>),
-    /// Nothing more can be said of it, or not now. The last event.
+    /// It cannot be followed further, or not now. The last event.
     Failed(Box<ApiError>),
-    /// One that came later than this client.
+    /// A kind that this client does not know.
     Other,
 }
 
-/// Far more than any event has.
+/// Far more than any event needs.
 const LARGEST_EVENT: usize = 64 << 20;
 
-/// The events of a cell. Whoever drops them interrupts it.
+/// The events of a cell. Dropping them interrupts it.
 #[derive(Debug)]
 pub struct CellEvents(Events);
 
@@ -208,7 +208,7 @@ fn read(json: &str) -> Result<CellEvent> {
 }
 
 impl CellEvents {
-    /// The next event as it was read and as it came; none when the answer is over.
+    /// The next event, parsed and as it came; none when the stream is over.
     pub async fn next(&mut self) -> Result<Option<(CellEvent, String)>> {
         match self.0.next_data().await? {
             Some(json) => Ok(Some((read(&json)?, json))),
@@ -244,12 +244,12 @@ fn place(sandbox: Uuid, request: &RunCode) -> String {
 }
 
 impl Client {
-    /// Runs a cell to its end. Whoever drops this interrupts it.
+    /// Runs a cell to its end. Dropping the future interrupts it.
     pub async fn run_code(&self, id: Uuid, request: &RunCode) -> Result<ServerReply<CellResult>> {
         self.tell(Method::POST, &place(id, request), request).await
     }
 
-    /// Runs a cell and follows it. Whoever drops what comes back interrupts it.
+    /// Runs a cell and follows it. Dropping the stream interrupts it.
     pub async fn stream_code(&self, id: Uuid, request: &RunCode) -> Result<CellEvents> {
         let body = Streamed { request, stream: true };
         let response = self.send_json(Method::POST, &place(id, request), &body).await?;
@@ -266,7 +266,7 @@ impl Client {
         self.ask(Method::GET, &at(id, "/kernels")).await
     }
 
-    /// How code could go on at its end, and whether it is whole.
+    /// Completions at the end of code, and whether the code is complete.
     pub async fn complete_code(&self, id: Uuid, kernel: Uuid, code: &str) -> Result<ServerReply<Completion>> {
         self.tell(Method::POST, &one(id, kernel, "/complete"), &serde_json::json!({ "code": code })).await
     }
@@ -286,7 +286,7 @@ impl Client {
         self.send(Method::DELETE, &one(id, kernel, ""), None, empty()).await.map(drop)
     }
 
-    /// Remembers a kernel as it is.
+    /// Makes a checkpoint of a kernel.
     pub async fn checkpoint_kernel(
         &self,
         id: Uuid,
@@ -296,7 +296,7 @@ impl Client {
         self.tell(Method::POST, &one(id, kernel, "/checkpoints"), &Named { name }).await
     }
 
-    /// Puts a kernel back as it was.
+    /// Restores a kernel from a checkpoint.
     pub async fn rollback_kernel(
         &self,
         id: Uuid,
@@ -307,7 +307,7 @@ impl Client {
         self.ask(Method::POST, &one(id, kernel, &below)).await
     }
 
-    /// Makes a second kernel with everything that the first has, or had.
+    /// Forks a kernel with its whole state, or with that of a checkpoint.
     pub async fn fork_kernel(
         &self,
         id: Uuid,

@@ -55,7 +55,7 @@ pub struct IssuedKey {
     /// The secret.
     #[serde(rename = "key")]
     pub secret: String,
-    /// What the server keeps.
+    /// The key as the server stores it.
     #[serde(flatten)]
     pub key: Key,
 }
@@ -77,7 +77,7 @@ impl Client {
         self.ask(Method::GET, ROOT).await
     }
 
-    /// Makes a key worthless.
+    /// Revokes a key.
     pub async fn revoke_key(&self, id: Uuid) -> Result<ServerReply<Key>> {
         self.ask(Method::DELETE, &format!("{ROOT}/{id}")).await
     }

@@ -1,5 +1,5 @@
-//! Messages of the Model Context Protocol, carried to a server's `/mcp` and back. What they say is not looked
-//! at here; answers are read as they come.
+//! Messages of the Model Context Protocol, carried to a server's `/mcp` and back. They are not parsed here;
+//! responses are streamed.
 
 use crate::{
     Client, Error, Result,
@@ -16,10 +16,10 @@ use hyper::{
 };
 
 const PATH: &str = "/mcp";
-/// Far more than any message has.
+/// Far more than any message needs.
 const LARGEST_EVENT: usize = 128 << 20;
 
-/// What goes with a message.
+/// The headers of a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpHeaders {
     /// The MCP session.
@@ -28,18 +28,18 @@ pub struct McpHeaders {
     pub version: Option<String>,
     /// The thread, where it is not that of the session.
     pub thread: Option<String>,
-    /// Where to go on after an answer that broke off.
+    /// The event id to resume after, when a response broke off.
     pub last_event: Option<String>,
-    /// What the message asks for, and about what; for versions that want it said twice.
+    /// The method of the message, and its subject; for protocol versions that want them in headers too.
     pub routing: Option<(String, Option<String>)>,
 }
 
-/// A server's answer.
+/// A server's response.
 #[derive(Debug)]
 pub struct McpAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// The MCP session that begins with it.
+    /// The MCP session that it starts.
     pub session: Option<String>,
     /// Whether it is a stream of events, and not one message.
     pub is_stream: bool,
@@ -49,7 +49,7 @@ pub struct McpAnswer {
 /// One event of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpEvent {
-    /// Where to go on after it.
+    /// The id to resume after.
     pub id: Option<String>,
     /// A message, or nothing.
     pub data: String,
@@ -69,7 +69,7 @@ impl McpAnswer {
 }
 
 impl Client {
-    /// Sends a message (`POST`), listens (`GET`), or ends a session (`DELETE`).
+    /// Sends a message (`POST`), opens the event stream (`GET`), or ends a session (`DELETE`).
     pub async fn mcp(
         &self,
         method: Method,

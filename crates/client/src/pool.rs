@@ -1,4 +1,4 @@
-//! Sandboxes that are kept ready, as the server tells it: for admins.
+//! The pool of ready containers, for admins.
 
 use crate::{Client, Result, ServerReply};
 use hyper::Method;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const PATH: &str = "/api/v1/pool";
 
-/// What is kept ready.
+/// The state of the pool.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Pool {
@@ -19,7 +19,7 @@ pub struct Pool {
     pub kernels: Vec<String>,
 }
 
-/// What is kept ready of one image.
+/// The pool of one image.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct PoolKey {
@@ -45,7 +45,7 @@ pub struct PoolKey {
     pub last_failure: Option<PoolFailure>,
 }
 
-/// Why one could not be made.
+/// The last failure to make one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct PoolFailure {
@@ -69,7 +69,7 @@ pub struct PoolSize {
 pub struct PatchPool {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// None takes back what was set for an image.
+    /// None removes what was set for an image.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<String, Option<PoolSize>>,
 }
@@ -87,17 +87,17 @@ struct Drain {
 }
 
 impl Client {
-    /// What is kept ready.
+    /// The state of the pool.
     pub async fn pool(&self) -> Result<ServerReply<Pool>> {
         self.ask(Method::GET, PATH).await
     }
 
-    /// Changes how many are.
+    /// Changes how many are kept ready.
     pub async fn patch_pool(&self, change: &PatchPool) -> Result<ServerReply<Pool>> {
         self.tell(Method::PATCH, PATH, change).await
     }
 
-    /// Destroys what is ready, and keeps nothing ready from then on where it is to stop.
+    /// Destroys what is ready; with `stop` the pool is not refilled.
     pub async fn drain_pool(&self, stop: bool) -> Result<ServerReply<Drained>> {
         self.tell(Method::POST, "/api/v1/pool/drain", &Drain { stop }).await
     }

@@ -32,14 +32,14 @@ pub struct CreatePreviewToken {
     pub ttl_seconds: Option<u64>,
 }
 
-/// A token that opens a port to whoever has it.
+/// A bearer token that opens a port.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct PreviewToken {
     pub token: String,
     #[serde(default)]
     pub expires_at: String,
-    /// Where the page is by a name of its own, where the server has a domain for that.
+    /// The page's URL with a host name of its own, where the server has a domain for that.
     #[serde(default)]
     pub host_url: Option<String>,
 }
@@ -58,7 +58,7 @@ impl Client {
         self.tell(Method::POST, &at(id, "/preview-tokens"), new).await
     }
 
-    /// Where the page of a port is, below the server's own address.
+    /// The URL of a port's page, below the server's own address.
     #[must_use]
     pub fn preview_url(&self, id: Uuid, port: u16, token: &str) -> String {
         format!("{}{}", self.url(), at(id, &format!("/ports/{port}~{token}/")))

@@ -1,13 +1,13 @@
-//! An answer: what it says, and its text as it came, which may say more than this client knows.
+//! A response: its parsed value, and its text as it came, which may have more fields than this client knows.
 
 use crate::{Error, Result};
 use serde::de::DeserializeOwned;
 use std::ops::Deref;
 
-/// An answer of the server.
+/// A response of the server.
 #[derive(Debug, Clone)]
 pub struct ServerReply<T> {
-    /// What it says.
+    /// The parsed value.
     pub value: T,
     /// The JSON as the server sent it.
     pub json: String,

@@ -1,4 +1,4 @@
-//! Sandboxes: making, looking, changing, stopping, ending.
+//! Sandboxes: creating, listing, changing, stopping, destroying.
 
 use crate::{Client, EgressPolicy, Result, ServerReply, client::empty, encode::query};
 use hyper::Method;
@@ -14,7 +14,7 @@ type Map = BTreeMap<String, String>;
 pub struct CreateSandbox {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Who its commands run as, and what may be written.
+    /// The profile: which user its commands run as, and what may be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct CreateSandbox {
     pub env_vars: Map,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_enabled: Option<bool>,
-    /// What it may reach.
+    /// Its egress policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<EgressPolicy>,
     /// One sandbox for each owner, key and image.
@@ -65,8 +65,7 @@ pub struct PatchSandbox {
     pub labels: Option<Map>,
 }
 
-/// A sandbox. Only the id and the status must be there; other servers and other versions leave out
-/// and add.
+/// A sandbox. Only the id and the status must be present; other servers and versions omit and add fields.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Sandbox {
@@ -106,7 +105,7 @@ pub struct Sandbox {
     pub max_lifetime_seconds: Option<u64>,
     #[serde(default)]
     pub network_enabled: bool,
-    /// What it may reach; not in lists.
+    /// Its egress policy; not in lists.
     #[serde(default)]
     pub egress: Option<EgressPolicy>,
     #[serde(default)]
@@ -121,12 +120,12 @@ pub struct Sandbox {
     pub session_key: Option<String>,
     #[serde(default)]
     pub labels: Map,
-    /// After a create: what went wrong with its dependencies.
+    /// After a create: the error output of its dependencies.
     #[serde(default)]
     pub stderr: Option<String>,
 }
 
-/// Which sandboxes to list; the server's defaults for what is left out.
+/// A query for sandboxes; the server's defaults for what is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ListSandboxes {
@@ -174,7 +173,7 @@ pub struct SandboxPage {
     pub status_counts: BTreeMap<String, u64>,
 }
 
-/// Something that happened in a sandbox.
+/// An activity of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Activity {
@@ -192,7 +191,7 @@ pub struct Activity {
 
 const ROOT: &str = "/api/v1/sandboxes";
 
-/// The path of one sandbox, and of what is below it.
+/// The path of one sandbox, and of resources below it.
 pub(crate) fn at(id: Uuid, below: &str) -> String {
     format!("{ROOT}/{id}{below}")
 }
@@ -223,22 +222,22 @@ impl Client {
         self.ask(Method::POST, &at(id, "/stop")).await
     }
 
-    /// Lets it stand still; whatever needs it lets it go on.
+    /// Pauses it; a request that needs its container resumes it.
     pub async fn pause(&self, id: Uuid) -> Result<ServerReply<Sandbox>> {
         self.ask(Method::POST, &at(id, "/pause")).await
     }
 
-    /// Lets a paused one go on, or starts a stopped one again.
+    /// Resumes a paused one, or starts a stopped one again.
     pub async fn resume(&self, id: Uuid) -> Result<ServerReply<Sandbox>> {
         self.ask(Method::POST, &at(id, "/resume")).await
     }
 
-    /// Ends it, and its files.
+    /// Destroys it, and its files.
     pub async fn destroy(&self, id: Uuid) -> Result<()> {
         self.send(Method::DELETE, &at(id, ""), None, empty()).await.map(drop)
     }
 
-    /// What happened in it, the latest first.
+    /// Its activities, the latest first.
     pub async fn activity(&self, id: Uuid, limit: Option<u32>) -> Result<ServerReply<Vec<Activity>>> {
         let query = query(&[("limit", limit.map(|n| n.to_string()))]);
         self.ask(Method::GET, &at(id, &format!("/activity{query}"))).await

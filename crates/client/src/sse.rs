@@ -1,4 +1,4 @@
-//! Server-sent events out of the body of an answer.
+//! Server-sent events of a response's body.
 
 use crate::{Error, Result, client::root_cause};
 use atoll_types::sse::{SseEvent, SseReader};
@@ -13,12 +13,12 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Of an answer whose events are at most so large.
+    /// Of a response whose events are at most so large.
     pub(crate) fn new(body: Incoming, largest: usize) -> Self {
         Self { body, reader: SseReader::new(largest) }
     }
 
-    /// The next event; none when the answer is over. An answer that breaks off is an error.
+    /// The next event; none when the stream is over. A stream that breaks off is an error.
     pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>> {
         loop {
             if let Some(event) = self.reader.next_event().map_err(wrong)? {
@@ -33,7 +33,7 @@ impl Events {
         }
     }
 
-    /// What the next event with data says; those without only say that the server lives.
+    /// The data of the next event that has any; those without are keep-alives.
     pub(crate) async fn next_data(&mut self) -> Result<Option<String>> {
         while let Some(event) = self.next().await? {
             if let Some(data) = event.data {
@@ -48,7 +48,7 @@ impl Events {
     }
 }
 
-/// What a server sent that is none of its events.
+/// The error of an invalid event.
 pub(crate) fn wrong(cause: impl std::fmt::Display) -> Error {
     Error::Unexpected(format!("it sent what is no event of Atoll ({cause})"))
 }

@@ -28,11 +28,11 @@ use tokio_tungstenite::{
 };
 use uuid::Uuid;
 
-/// The server asks for a sign of life more often than this.
+/// The server sends pings more often than this.
 const SILENCE: Duration = Duration::from_secs(75);
-/// More than a message of the server's has.
+/// More than a message of the server's needs.
 const LARGEST_MESSAGE: usize = 8 << 20;
-/// What is sent in one message; the server takes no more than a megabyte.
+/// The size of one message; the server takes no more than a megabyte.
 const PIECE: usize = 256 << 10;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
@@ -45,32 +45,32 @@ pub struct TerminalSize {
     pub columns: u16,
 }
 
-/// What a new terminal is to be.
+/// A request for a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenTerminal {
     /// A line for the shell, instead of the image's login shell.
     pub command: Option<String>,
-    /// Where: absolute, or relative to /workspace.
+    /// The working directory: absolute, or relative to /workspace.
     pub working_directory: Option<String>,
-    /// Who: a name, UID or UID:GID.
+    /// The user: a name, UID or UID:GID.
     pub user: Option<String>,
-    /// How large.
+    /// Its size.
     pub size: Option<TerminalSize>,
 }
 
-/// A place at a terminal. Dropping it leaves the terminal running.
+/// An attached terminal. Dropping it leaves the terminal running.
 pub struct Terminal {
-    /// For attaching again.
+    /// The id for attaching again.
     pub exec_id: String,
     /// The offset of the first byte of output to come.
     pub offset: u64,
-    /// What it prints.
+    /// Its output.
     pub output: TerminalOutput,
-    /// What is typed.
+    /// Its input.
     pub input: TerminalInput,
 }
 
-/// What a terminal does.
+/// An event of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TerminalEvent {
     /// It printed something.
@@ -132,15 +132,15 @@ impl TerminalOutput {
                     }
                 },
                 Some(Ok(Message::Close(_))) | None => return Err(broken("closed")),
-                // Answering is the library's.
+                // The library answers pings.
                 Some(Ok(_)) => {}
                 Some(Err(e)) => return Err(broken(&e.to_string())),
             }
         }
     }
 
-    /// The next event. An error that is none of the server's means that the connection is gone, and
-    /// that attaching again may help.
+    /// The next event. An error that is none of the server's means that the connection is gone, and that
+    /// attaching again may help.
     pub async fn next(&mut self) -> Result<TerminalEvent> {
         loop {
             match self.receive().await? {
@@ -167,7 +167,7 @@ impl TerminalInput {
         self.0.send(message).await.map_err(|e| Error::Unexpected(format!("the connection broke ({e})")))
     }
 
-    /// Types.
+    /// Sends input.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         for at in (0..bytes.len()).step_by(PIECE) {
             self.send(Message::Binary(bytes.slice(at..bytes.len().min(at + PIECE)))).await?;
@@ -175,18 +175,18 @@ impl TerminalInput {
         Ok(())
     }
 
-    /// Types the end of input.
+    /// Sends the end of input.
     pub async fn end(&mut self) -> Result<()> {
         self.send(Message::text(json!({ "type": "eof" }).to_string())).await
     }
 
-    /// Tells the programs another size.
+    /// Sets the terminal's size.
     pub async fn resize(&mut self, size: TerminalSize) -> Result<()> {
         let TerminalSize { rows, columns } = size;
         self.send(Message::text(json!({ "type": "resize", "rows": rows, "cols": columns }).to_string())).await
     }
 
-    /// Goes away. What was typed before arrives.
+    /// Detaches. Input that was sent before arrives.
     pub async fn close(&mut self) -> Result<()> {
         self.send(Message::Close(None)).await
     }
@@ -205,7 +205,7 @@ impl Client {
         self.terminal(id, &query).await
     }
 
-    /// Attaches to a terminal that is there, at an offset of its output or at the oldest that is kept.
+    /// Attaches to an existing terminal, at an offset of its output or at the oldest that is kept.
     pub async fn attach_terminal(
         &self,
         id: Uuid,

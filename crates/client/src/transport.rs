@@ -13,14 +13,14 @@ use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use std::{sync::Arc, time::Duration};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A command may be silent for hours; this tells a dead peer from one that thinks.
+/// A command may be silent for hours; TCP keep-alive distinguishes a dead peer from a quiet one.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub(crate) type Http = legacy::Client<HttpsConnector<HttpConnector>, Body>;
 
-/// Where the server is, without a slash at the end.
+/// The server's URL, without a slash at the end.
 pub(crate) fn base(url: &str) -> Result<(String, bool)> {
     let wrong = |why: &str| Error::Url(format!("{url:?} is not the URL of a server: {why}"));
     let uri: Uri = url.parse().map_err(|_| wrong("expected something like http://127.0.0.1:7300"))?;

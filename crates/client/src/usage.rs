@@ -1,11 +1,11 @@
-//! What a sandbox uses.
+//! Usage of a sandbox.
 
 use crate::{Client, Result, ServerReply, encode::query, sandboxes::at};
 use hyper::Method;
 use serde::Deserialize;
 use uuid::Uuid;
 
-/// What a sandbox uses at one moment. What is not counted is none; limits are told for now only.
+/// Usage of a sandbox at one moment. A figure that is not counted is none; limits are present only for now.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs)]
@@ -24,7 +24,7 @@ pub struct Usage {
     pub oom_kills: Option<u64>,
 }
 
-/// What a sandbox uses, and used.
+/// A sandbox's present usage, and its history.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Metrics {
@@ -40,7 +40,7 @@ pub struct Metrics {
 }
 
 impl Client {
-    /// What a sandbox uses; of its history the newest `limit`, none before `since` (RFC 3339).
+    /// A sandbox's usage; of its history the newest `limit`, none before `since` (RFC 3339).
     pub async fn metrics(
         &self,
         id: Uuid,
