@@ -1,5 +1,5 @@
-//! `atoll audit verify`: checks the audit trail where it lies. It needs no server and changes nothing, so a
-//! copy of the data folder can be checked as well; it needs the server's secret, and so its user or root.
+//! `atoll audit verify`: verifies the audit trail in its data folder. It needs no server and changes nothing,
+//! so a copy of the folder can be verified as well; it needs the server's secret, and so its user or root.
 
 use crate::{cli, serve};
 use atoll_audit::{AuditKey, Fault, Report, Verdict};
@@ -8,12 +8,12 @@ use atoll_types::{Error, Result};
 use serde_json::json;
 use std::path::Path;
 
-/// A row was touched.
+/// A row was tampered with.
 const FAULTY: u8 = 1;
-/// Whether one was cannot be told.
+/// Verification was not possible.
 const UNSURE: u8 = 2;
 
-/// Checks the trail, and prints what was found.
+/// Verifies the trail, and prints the verdict.
 pub(crate) async fn verify(options: &cli::AuditVerify) -> Result<u8> {
     if options.ask.remote() {
         return Ok(atoll_cli::verify_audit(&options.ask, options.expect.as_deref()).await);
@@ -22,7 +22,7 @@ pub(crate) async fn verify(options: &cli::AuditVerify) -> Result<u8> {
         Ok(verdict) if options.ask.json() => Ok(tell_programs(&verdict)),
         Ok(verdict) => Ok(tell(&verdict)),
         Err(error) => {
-            eprintln!("atoll: it cannot be told: {error}");
+            eprintln!("atoll: it cannot be verified: {error}");
             Ok(UNSURE)
         }
     }
@@ -37,7 +37,7 @@ fn expected(text: &str) -> Result<(u64, atoll_audit::Mac)> {
 async fn look(data_dir: &Path, expect: Option<&str>) -> Result<Verdict> {
     let expect = expect.map(expected).transpose()?;
     let key = AuditKey::from_secret(&serve::secret::load(&serve::secret_key(data_dir))?);
-    // The operator may know what a caller of the API may not.
+    // The operator may see the details that a caller of the API may not.
     let plainly = |e: atoll_audit::StoreError| Error::internal(e.to_string());
     let store = SqliteStore::open_read_only(&serve::database(data_dir)).await.map_err(plainly)?;
     let verdict =
@@ -70,13 +70,13 @@ fn tell(verdict: &Verdict) -> u8 {
             FAULTY
         }
         Verdict::Unsure(why) => {
-            say!("it cannot be told: {why}");
+            say!("it cannot be verified: {why}");
             UNSURE
         }
     }
 }
 
-/// The same as the server's own answer has it.
+/// The same as JSON, as the server's own response has it.
 fn tell_programs(verdict: &Verdict) -> u8 {
     let fault =
         |Fault { kind, seq, text }: &Fault| json!({ "seq": seq, "kind": kind.to_string(), "message": text });

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 use atoll_cli::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -45,18 +45,18 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// The data folder that was named, or the usual one.
+    /// The given data folder, or the default one.
     pub(crate) fn dir(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(default_data_dir)
     }
 
-    /// The data folder, where one was named.
+    /// The given data folder, if any.
     pub(crate) fn named(&self) -> Option<PathBuf> {
         self.data_dir.clone()
     }
 }
 
-/// Root's is the machine's; an ordinary user's lies in its home.
+/// Root's is the machine's; an ordinary user's is in its home.
 pub(crate) fn default_data_dir() -> PathBuf {
     match atoll_cli::state_dir() {
         Some(own) if !rustix::process::geteuid().is_root() => own,
@@ -114,7 +114,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What it has in common with a server on the same data folder.
+    /// The options that it shares with a server on the same data folder.
     pub(crate) fn as_serve(&self) -> Serve {
         Serve {
             data: Data { data_dir: Some(self.data.dir()) },
@@ -198,12 +198,12 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    /// Below which folder runs have theirs.
+    /// The folder that has a data folder for each run.
     pub(crate) fn base(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(|| default_data_dir().join("mcp"))
     }
 
-    /// What it has in common with a server on a data folder.
+    /// The options that it shares with a server on a data folder.
     pub(crate) fn as_serve(&self, data_dir: PathBuf) -> Serve {
         Serve {
             data: Data { data_dir: Some(data_dir) },

@@ -16,7 +16,7 @@ use std::{
 const TRIES: u32 = 600;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Ends what was asked for. What cannot be ended does not keep the rest alive.
+/// Ends the requested instances. One that cannot be ended does not stop the others' end.
 pub(crate) async fn run(options: &cli::Down) -> Result<u8> {
     let folders = match &options.data_dir {
         Some(named) => vec![named.clone()],
@@ -40,7 +40,7 @@ pub(crate) async fn run(options: &cli::Down) -> Result<u8> {
     Ok(u8::from(failed > 0))
 }
 
-/// The data folders of everything that runs, and the usual one, which may hold what does not.
+/// The data folders of everything that runs, and the default one, which may belong to a stopped server.
 fn started_here() -> Vec<PathBuf> {
     let running = Layout::all().into_iter().map(|layout| layout.data().to_owned());
     let usual = cli::default_data_dir();
@@ -51,7 +51,7 @@ fn started_here() -> Vec<PathBuf> {
     folders
 }
 
-/// Ends everything that was started for a data folder; says what came of it.
+/// Ends everything that was started for a data folder; returns the result in words.
 pub(crate) async fn end(data: &Path, with_data: bool) -> Result<&'static str> {
     if !data.exists() && !Layout::new(data).run().exists() {
         return Ok("nothing to end: there is no such folder");
@@ -65,7 +65,7 @@ pub(crate) async fn end(data: &Path, with_data: bool) -> Result<&'static str> {
     Ok("down; volumes and records are kept")
 }
 
-/// Whether a process is an `atoll serve` or `atoll mcp` and not somebody who got its number.
+/// Whether a process is an `atoll serve` or `atoll mcp` and not another program that reused its PID.
 fn is_server(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let arguments: Vec<&[u8]> = line.split(|b| *b == 0).collect();
@@ -119,7 +119,7 @@ async fn end_launcher(data: &Path, with_data: bool) -> Result<()> {
 }
 
 fn purge(data: &Path) -> Result<()> {
-    // Only what is ours: a data folder that somebody chose badly may hold other things.
+    // Only Atoll's own files: an operator may have chosen a data folder that holds others.
     remove(fs::remove_dir_all(data.join("server")))?;
     remove(fs::remove_file(data.join("launch.log")))?;
     ["mcp", own::RUNS].iter().for_each(|runs| own::remove(&data.join(runs)));

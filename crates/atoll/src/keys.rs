@@ -1,5 +1,6 @@
-//! `atoll keys recover`: a new admin key for an installation whose admin keys are lost. It works on the data folder
-//! while no server does; a user who may write that folder could read and change everything in it anyway.
+//! `atoll keys recover`: a new admin key for an installation whose admin keys are lost. It works on the data
+//! folder while no server does; a user who may write that folder could read and change everything in it
+//! anyway.
 
 use crate::serve::{self, engine::Ground, identity};
 use atoll_types::{Error, ErrorCode, Result};

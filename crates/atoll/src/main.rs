@@ -1,7 +1,7 @@
-//! The program. It parses what was asked, puts the parts together and runs them; only here are
-//! concrete providers and stores named.
+//! The program. It parses the command line, assembles the parts and runs them; only here are concrete
+//! providers and stores named.
 
-/// Prints a line. A reader that has gone, as in `atoll doctor | head -1`, is no fault.
+/// Prints a line. A closed pipe, as in `atoll doctor | head -1`, is no fault.
 macro_rules! say {
     ($($what:tt)*) => {{
         let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($what)*)));
@@ -25,7 +25,7 @@ use atoll_types::Result;
 use clap::{CommandFactory, Parser};
 use std::{io::Write, process::ExitCode};
 
-/// What went wrong was ours or the machine's, and not the command's.
+/// The exit code of a failure of Atoll or the machine, and not of the command.
 const FAULT: u8 = 125;
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         cli::Command::Serve(options) => serve::start(&options),
         cli::Command::Mcp(options) => mcp::start(&options),
         cli::Command::Completion(options) => {
-            // Into memory first: the library ends the program where the reader has gone.
+            // Into memory first: the library exits the program where the pipe is closed.
             let mut script = Vec::new();
             clap_complete::generate(options.shell, &mut cli::Cli::command(), "atoll", &mut script);
             let _ = std::io::stdout().write_all(&script);
@@ -68,7 +68,7 @@ fn alone(work: impl Future<Output = Result<u8>>) -> Result<u8> {
         .build()
         .map_err(|e| atoll_types::Error::internal(format!("cannot start: {e}")))?;
     let result = runtime.block_on(work);
-    // A thread may still wait for input that nobody will type.
+    // A thread may still be blocked reading stdin.
     runtime.shutdown_background();
     result
 }

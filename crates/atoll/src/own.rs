@@ -1,5 +1,5 @@
-//! A data folder, and so a launcher, that one process has for itself. A lock says that the process is alive; what a killed
-//! one left is ended by the next.
+//! A data folder, and so a launcher, that one process has for itself. The process holds a lock while it
+//! lives; the next run ends what a killed one left.
 
 use crate::down;
 use atoll_types::{Error, ErrorCode, Result};
@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Whoever holds it shared is alive.
+/// A process that holds it shared is alive.
 pub(crate) const LOCK: &str = "alive.lock";
 
 /// Below the data folder: where each `atoll run --mount` has a data folder of its own.
@@ -36,9 +36,9 @@ fn lock(folder: &Path, how: FlockOperation) -> io::Result<fs::File> {
 impl Own {
     /// Makes one below a folder that all such runs share.
     pub(crate) fn make(base: &Path) -> Result<Self> {
-        // An ordinary user must get through to what is its own.
+        // An ordinary user must be able to traverse to its own folder.
         fs::DirBuilder::new().recursive(true).mode(0o755).create(base).map_err(|e| fault(base, &e))?;
-        // Nobody sweeps while a folder has no lock yet.
+        // Under this lock no other run sweeps a folder that has no lock yet.
         let _turn = lock(base, FlockOperation::LockExclusive).map_err(|e| fault(base, &e))?;
         let name = atoll_tool_sessions::ThreadId::random().to_string();
         let folder = base.join(&name[..8]);
@@ -47,7 +47,7 @@ impl Own {
         Ok(Self { folder, _alive: alive })
     }
 
-    /// Ends all that was started for it and removes it. What cannot be ended stays where the next run finds it.
+    /// Ends all that was started for it and removes it. Where that fails it stays, and the next run finds it.
     pub(crate) async fn end(&self) -> Result<()> {
         let data = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
         down::end(&data, true).await?;
@@ -56,19 +56,19 @@ impl Own {
     }
 }
 
-/// Removes the folder of a run, or of all runs, of which nothing else is left.
+/// Removes the empty folder of a run, or of all runs.
 pub(crate) fn remove(folder: &Path) {
     let _ = fs::remove_file(folder.join(LOCK));
     let _ = fs::remove_dir(folder);
 }
 
-/// Whether a folder is called what runs are called.
+/// Whether a folder has the name of a run.
 fn is_run(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.len() == 8 && name.bytes().all(|b| b.is_ascii_hexdigit()) && path.is_dir()
 }
 
-/// Ends what others left that are no more.
+/// Ends what runs that are gone left behind.
 pub(crate) async fn sweep(base: PathBuf) {
     for folder in left(&base) {
         if let Err(error) = down::end(&folder, true).await {
@@ -79,7 +79,7 @@ pub(crate) async fn sweep(base: PathBuf) {
     }
 }
 
-/// Folders of runs that nobody holds. Taken from here on: no other sweeps them too.
+/// Folders of runs whose lock is free. This process locks them, so no other sweeps them too.
 fn left(base: &Path) -> Vec<PathBuf> {
     let Ok(_turn) = lock(base, FlockOperation::LockExclusive) else { return Vec::new() };
     let folders = fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -35,7 +35,7 @@ pub(crate) async fn run(options: cli::Run) -> Result<u8> {
     let sweeping = tokio::spawn(own::sweep(options.data.dir().join(own::RUNS)));
     let result = run_in(&launch, spec, network.as_ref(), &options, Some(&own)).await;
     let _ = sweeping.await;
-    // Also where there was nothing to run in.
+    // Also where no sandbox could be made.
     own.end().await.and(result)
 }
 
@@ -49,9 +49,9 @@ async fn run_in(
 ) -> Result<u8> {
     let provider = NativeProvider::new(ensure_launcher(launch).await?.client);
     let id = spec.id;
-    // The sandbox goes with this process, however that ends.
+    // The sandbox ends with this process, however that ends.
     let (container, held) = provider.create_held(spec).await?;
-    // Before the command begins, so that nothing that it asks for is lost.
+    // Before the command starts, so that none of its connections is lost.
     let served = match network {
         Some(network) => Some(network.serve(&container).await?),
         None => None,
@@ -130,7 +130,7 @@ async fn follow(container: Arc<dyn Container>, command: &Command) -> Result<Exec
                     OutputStream::Stdout => write(&mut stdout, &data).await,
                     OutputStream::Stderr => write(&mut stderr, &data).await,
                 };
-                // Nobody reads any more, as in `atoll run … | head`: the command ends as it would there.
+                // The pipe is closed, as in `atoll run … | head`: the command ends as it would there.
                 if written.is_err() {
                     listening = false;
                     let _ = guest.signal(id, 13).await;
@@ -166,7 +166,7 @@ async fn pass_stdin(guest: Guest, id: ExecId) {
     let _ = guest.write_stdin(id, input).await;
 }
 
-/// Passes on what a terminal or a supervisor sends.
+/// Forwards signals from a terminal or a supervisor.
 async fn pass_signals(guest: Guest, id: ExecId) {
     let kinds = [
         SignalKind::interrupt(),
@@ -188,7 +188,7 @@ async fn pass_signals(guest: Guest, id: ExecId) {
     futures_util::future::join_all(tasks).await;
 }
 
-/// Says what the exit code alone does not, and returns it.
+/// Explains what the exit code alone does not, and returns it.
 fn explain(report: &ExecReport) -> u8 {
     if let Some(failure) = &report.failure {
         eprintln!("atoll: {}", failure.message);

@@ -1,5 +1,6 @@
-//! Folders of this machine in a throw-away sandbox. Requests to a launcher name no path of the machine, so a run with such
-//! folders has a launcher of its own, on whose command line they are; it ends with the run.
+//! Folders of this machine in a throw-away sandbox. Requests to a launcher name no path of the machine, so a
+//! run with such folders has a launcher of its own, with the folders on its command line; it ends with the
+//! run.
 
 use crate::{cli, own};
 use atoll_provider_native::LaunchOptions;
@@ -17,7 +18,7 @@ pub(crate) struct Mount {
     writable: bool,
 }
 
-/// Reads `DIR:PATH[:ro]`.
+/// Parses `DIR:PATH[:ro]`.
 pub(crate) fn parse(text: &str) -> std::result::Result<Mount, String> {
     let (rest, writable) = match text.strip_suffix(":ro") {
         Some(rest) => (rest, false),
@@ -31,7 +32,7 @@ pub(crate) fn parse(text: &str) -> std::result::Result<Mount, String> {
     }
 }
 
-/// Finds a folder as the caller sees it: the launcher would go where the caller may not.
+/// Resolves a folder with the caller's permissions: the launcher, as root, could go where the caller may not.
 fn find(folder: &Path) -> Result<PathBuf> {
     let cannot =
         |why: &dyn std::fmt::Display| Error::invalid("mount", format!("{}: {why}", folder.display()));

@@ -1,5 +1,6 @@
-//! The way out of a throw-away sandbox. There is no server that would serve it, so `atoll run` does, as long as the
-//! command runs; nothing is recorded, because nothing of the sandbox outlives it. Without an option there is none.
+//! Egress of a throw-away sandbox. There is no server that would serve it, so `atoll run` does, as long as
+//! the command runs; decisions are not audited, because nothing of the sandbox outlives it. Without an option
+//! there is no egress.
 
 use crate::{cli, config::Config, serve::egress};
 use atoll_egress::{
@@ -11,24 +12,24 @@ use atoll_types::{Error, ErrorCode, Result};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// How long indexes of packages may take to say where their files are.
+/// How long package indexes may take to name the hosts of their files.
 const ASKING: Duration = Duration::from_secs(10);
 
-/// What the sandbox may reach.
+/// The egress policy of the sandbox.
 pub(crate) struct Network {
     engine: Egress,
     rules: Arc<Rules>,
-    /// What tools inside are told.
+    /// Variables for the tools inside.
     pub(crate) variables: Vec<(String, String)>,
 }
 
-/// A gate that is served.
+/// An egress session at work.
 pub(crate) struct Served {
     _rules: watch::Sender<Arc<Rules>>,
     _serving: Serving,
 }
 
-/// The caller sees what fails in the command's own words.
+/// Records nothing: the caller sees failures in the command's own output.
 struct Unrecorded;
 
 impl Recorder for Unrecorded {
@@ -39,7 +40,7 @@ impl Recorder for Unrecorded {
 }
 
 impl Network {
-    /// What the options allow; none where they allow nothing.
+    /// The policy of the options; none where they allow nothing.
     pub(crate) async fn prepare(options: &cli::Run) -> Result<Option<Self>> {
         if !options.network && options.preset.is_empty() {
             return Ok(None);
@@ -62,14 +63,15 @@ impl Network {
             connections: None,
         })?;
         if mode == Mode::Allowlist && config.ask_indexes {
-            // What an index does not say in time stays out of reach, and the tool's own error names it.
+            // Hosts that an index does not name in time stay out of reach, and the tool's own error names
+            // them.
             let _ = tokio::time::timeout(ASKING, book.refresh(&engine.dialer())).await;
         }
         let rules = Rules::new("network", &policy, &book.presets(None), &shared)?;
         Ok(Some(Self { engine, rules: Arc::new(rules), variables }))
     }
 
-    /// Serves the gate of a container until what is returned is dropped.
+    /// Serves the egress sockets of a container until the result is dropped.
     pub(crate) async fn serve(&self, container: &Arc<dyn Container>) -> Result<Served> {
         let lacking = || Error::new(ErrorCode::Unsupported, "this sandbox has no way out");
         let way = container.egress_endpoint().ok_or_else(lacking)?;

@@ -1,5 +1,5 @@
-//! `[egress]`: what sandboxes may reach, as far as the operator decides. In variables, lists are separated
-//! by commas, and the tables `presets` and `tiers` are JSON.
+//! `[egress]`: the operator's egress settings. In variables, lists are separated by commas, and the tables
+//! `presets` and `tiers` are JSON.
 
 use super::{variable, wrong};
 use atoll_egress::{Entry, Net, Policy, Reach};
@@ -28,22 +28,23 @@ pub(super) struct File {
     listen: Option<SocketAddr>,
 }
 
-/// What the operator decides.
+/// The operator's egress settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EgressConfig {
-    /// Who is asked for addresses; the machine's own where there is none.
+    /// The resolvers; the machine's own where there are none.
     pub(crate) nameservers: Vec<SocketAddr>,
-    /// Out of reach, in place of the usual.
+    /// Addresses out of reach, in place of the default ones.
     deny: Option<Vec<Net>>,
     deny_more: Vec<Net>,
     open: Vec<Net>,
-    /// PEM that the proxy believes beside the machine's own.
+    /// PEM certificates that the proxy trusts beside the machine's own.
     pub(crate) roots: Vec<String>,
-    /// In place of what is learned, or beside it.
+    /// Presets in place of those found on the machine, or beside them.
     pub(crate) presets: BTreeMap<String, Vec<Entry>>,
-    /// What keys of a tier may allow.
+    /// The policy ceilings of tiers.
     pub(crate) tiers: BTreeMap<Tier, Policy>,
-    /// Whether indexes are asked where their files are. Without it the server connects to nobody by itself.
+    /// Whether the server queries package indexes for the hosts of their files. Without it the server makes
+    /// no connection of its own.
     pub(crate) ask_indexes: bool,
     /// Where the proxy listens for sandboxes that reach it over a network, with tokens.
     pub(crate) listen: Option<SocketAddr>,
@@ -98,7 +99,7 @@ impl File {
 }
 
 impl EgressConfig {
-    /// What nobody reaches unless an entry names it.
+    /// The addresses that are out of reach unless an entry names them.
     pub(crate) fn reach(&self) -> Reach {
         let reach = match &self.deny {
             Some(deny) => Reach::new(deny.clone(), self.open.clone()),

@@ -1,5 +1,5 @@
-//! What the configuration says of tiers and of the settings that apply without a restart. The file has the
-//! sections `[tiers.NAME]` and `[settings]`; a setting may also be a variable, such as
+//! Tiers, and the settings that apply without a restart, in the configuration. The file has the sections
+//! `[tiers.NAME]` and `[settings]`; a setting may also be a variable, such as
 //! `ATOLL_SETTINGS_ADMISSION_WAIT_SECONDS`, or a flag, `--set admission.wait_seconds=5`.
 
 use super::{variable, wrong};
@@ -8,7 +8,7 @@ use atoll_types::{Ceiling, Network, Profile, Profiles, Result, Tier, Tiers};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What a tier has instead of the table's figures.
+/// A tier's figures in place of the table's.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct TierFile {
@@ -39,7 +39,7 @@ impl TierFile {
     }
 }
 
-/// The table of tiers with what the file replaces.
+/// The table of tiers with the file's replacements.
 pub(super) fn tiers(file: BTreeMap<String, TierFile>) -> Result<Tiers> {
     let mut tiers = Tiers::default();
     for (name, figures) in file {
@@ -52,7 +52,7 @@ pub(super) fn tiers(file: BTreeMap<String, TierFile>) -> Result<Tiers> {
     Ok(tiers)
 }
 
-/// Settings that have a second variable, by which another sandbox server knows them.
+/// Settings that have a second variable, under which another sandbox server knows them.
 const ALIASES: &[(&str, &str)] = &[
     ("tool_sessions.max", "CONTAINER_MAX_SESSIONS"),
     ("tool_sessions.max_per_thread", "CONTAINER_MAX_SESSIONS_PER_THREAD"),
@@ -81,7 +81,7 @@ fn flat(file: toml::Table) -> Result<Vec<(String, serde_json::Value)>> {
     Ok(all)
 }
 
-/// What was set before the server began.
+/// The settings from the file, the variables and the flags.
 pub(super) fn preset(file: toml::Table, flags: &[String]) -> Result<Preset> {
     let mut preset = Preset::default();
     for (name, value) in flat(file)? {

@@ -1,6 +1,6 @@
-//! The configuration: a TOML file, under variables, under flags. Every key of the file has a variable
-//! of its name: `listen` is `ATOLL_LISTEN`, `images.aliases` is `ATOLL_IMAGES_ALIASES` (as `name=image`,
-//! separated by commas).
+//! The configuration: a TOML file, overridden by variables, overridden by flags. Every key of the file has a
+//! variable of its name: `listen` is `ATOLL_LISTEN`, `images.aliases` is `ATOLL_IMAGES_ALIASES` (as
+//! `name=image`, separated by commas).
 
 mod egress;
 mod limits;
@@ -68,7 +68,7 @@ struct Launcher {
 }
 
 impl Launcher {
-    /// How long the launcher may take to answer; none for the usual.
+    /// How long the launcher may take to answer; none for the default.
     fn patience(self) -> Result<Option<Duration>> {
         let named = variable("ATOLL_LAUNCHER_PATIENCE_SECONDS").map(|text| {
             text.parse().map_err(|_| wrong("ATOLL_LAUNCHER_PATIENCE_SECONDS", "expected a number"))
@@ -83,7 +83,7 @@ impl Launcher {
 }
 
 impl Metrics {
-    /// How often to sample; none for the usual.
+    /// How often to sample; none for the default.
     fn interval(self) -> Result<Option<u32>> {
         let named = variable("ATOLL_METRICS_INTERVAL_SECONDS").map(|text| {
             text.parse().map_err(|_| wrong("ATOLL_METRICS_INTERVAL_SECONDS", "expected a number"))
@@ -98,8 +98,8 @@ impl Metrics {
 }
 
 impl Preview {
-    /// Browsers know that every name below `localhost` is their own machine, so a server that only this
-    /// machine reaches has names for previews without being told. An empty domain switches them off.
+    /// Browsers resolve every name below `localhost` to their own machine, so a server that only this machine
+    /// reaches has names for previews without a setting. An empty domain switches them off.
     fn settings(self, listen: SocketAddr) -> Result<PreviewSettings> {
         let mut settings = PreviewSettings::default();
         let named = std::env::var("ATOLL_PREVIEW_DOMAIN").ok().or(self.domain);
@@ -120,7 +120,7 @@ impl Preview {
     }
 }
 
-/// What the server runs with.
+/// The server's configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,

@@ -1,5 +1,5 @@
-//! What tool sessions need to know of this machine: the address under which people reach the server, and the
-//! folders that files may be imported from. Without them there are no links and no imports.
+//! Tool sessions' configuration for this machine: the public URL of the server, and the folders that files
+//! may be imported from. Without them there are no links and no imports.
 
 use super::{variable, wrong};
 use atoll_types::Result;
@@ -14,7 +14,7 @@ pub(super) struct File {
     import_dirs: Vec<PathBuf>,
 }
 
-/// What tool sessions need to know of this machine.
+/// Tool sessions' configuration for this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToolsConfig {
     /// Without a slash at its end.

@@ -1,5 +1,5 @@
-//! `atoll doctor`: what this machine can and cannot do, each with what would help, and a trial that
-//! starts a real sandbox. It fails only when nothing can run.
+//! `atoll doctor`: what this machine can and cannot do, each with a remedy, and a trial that starts a real
+//! sandbox. It fails only when no sandbox can run.
 
 mod probes;
 mod trial;
@@ -8,7 +8,7 @@ use crate::cli;
 use atoll_types::Result;
 use serde::Serialize;
 
-/// How good a finding is.
+/// The verdict of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
@@ -16,20 +16,20 @@ pub(crate) enum Verdict {
     Good,
     /// Works, with something missing.
     Lacking,
-    /// Nothing can run like this.
+    /// No sandbox can run like this.
     Bad,
 }
 
-/// One thing that was looked at.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What was looked at.
+    /// What was probed.
     pub(crate) name: &'static str,
-    /// How good it is.
+    /// The verdict.
     pub(crate) verdict: Verdict,
     /// What was seen.
     pub(crate) seen: String,
-    /// What would help.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fix: Option<String>,
 }
@@ -48,7 +48,7 @@ impl Finding {
     }
 }
 
-/// Looks, tells, and returns the exit code.
+/// Probes, prints, and returns the exit code.
 pub(crate) async fn run(options: &cli::Doctor) -> Result<u8> {
     let mut findings = probes::all(&options.data.dir());
     let blocked = findings.iter().any(|f| f.verdict == Verdict::Bad);

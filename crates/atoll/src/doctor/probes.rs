@@ -1,5 +1,5 @@
-//! What can be seen without privilege: files of /proc and /sys, and programs on the path. Each probe
-//! is a function from what it read to a finding, so that every outcome can be tested.
+//! Probes without privilege: files of /proc and /sys, and programs on the path. Each probe is a function from
+//! what it read to a finding, so that every outcome can be tested.
 
 use super::Finding;
 use std::{

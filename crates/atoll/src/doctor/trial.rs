@@ -1,4 +1,4 @@
-//! The one check that cannot be wrong: start a sandbox and run something in it.
+//! The decisive check: start a sandbox and run something in it.
 
 use super::Finding;
 use atoll_provider::{Command as Inside, ContainerSpec, Provider};
@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-/// Starts a throw-away sandbox. Where sudo would ask for a password, it does so on a terminal only.
+/// Starts a throw-away sandbox. Where sudo needs a password, it is run on a terminal only.
 pub(super) async fn run(data_dir: &Path) -> Vec<Finding> {
     if !rustix::process::geteuid().is_root() && !may_use_sudo() {
         let seen = "no sandbox was started: sudo needs a password, and no terminal is there to ask for it";
@@ -23,7 +23,7 @@ pub(super) async fn run(data_dir: &Path) -> Vec<Finding> {
     }
 }
 
-/// Whether sudo works at once, or a person can type its password.
+/// Whether sudo works without a password, or a person can type it.
 fn may_use_sudo() -> bool {
     let mut quietly = Command::new("sudo");
     quietly.args(["-n", "true"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

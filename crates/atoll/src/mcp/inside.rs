@@ -1,5 +1,5 @@
-//! The process that serves: an engine on the supervisor's folder, as an ordinary user, for one client on stdin and
-//! stdout. Its supervisor's end is its own.
+//! The process that serves: an engine on the supervisor's folder, as an ordinary user, for one client on
+//! stdin and stdout. It ends with its supervisor.
 
 use crate::{cli, config::Config, serve};
 use atoll_core::Caller;
@@ -19,30 +19,30 @@ use std::{
     sync::Arc,
 };
 
-/// How the supervisor tells who it is, and which folder it made.
+/// The variables in which the supervisor passes its PID and the folder that it made.
 pub(super) const KEEPER: &str = "ATOLL_MCP_KEEPER";
 pub(super) const FOLDER: &str = "ATOLL_MCP_FOLDER";
 
-/// What the supervisor said.
+/// What the supervisor passed.
 pub(super) struct Part {
     supervisor: String,
     folder: PathBuf,
 }
 
-/// Which part this is, where a supervisor started it.
+/// What the supervisor passed, where one started this process.
 pub(super) fn part() -> Option<Part> {
     let (supervisor, folder) = (std::env::var(KEEPER).ok()?, std::env::var_os(FOLDER)?);
     Some(Part { supervisor, folder: folder.into() })
 }
 
-/// Serves until the client or the supervisor goes away.
+/// Serves until the client disconnects or the supervisor ends.
 pub(super) fn serve(options: &cli::Mcp, part: &Part) -> Result<u8> {
     let follow = set_parent_process_death_signal(Some(Signal::TERM));
     follow.map_err(|e| Error::internal(format!("the supervisor's end would not be noticed: {e}")))?;
     if getppid().map(|pid| pid.as_raw_nonzero().to_string()).as_deref() != Some(&part.supervisor) {
         return Err(Error::internal("the supervisor is gone"));
     }
-    // As long as this lives, nobody sweeps the folder.
+    // As long as this lock is held, no other run sweeps the folder.
     let _alive = hold(&part.folder)?;
     let config = Config::load(&options.as_serve(part.folder.clone()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -50,7 +50,7 @@ pub(super) fn serve(options: &cli::Mcp, part: &Part) -> Result<u8> {
         .build()
         .map_err(|e| Error::internal(format!("cannot start: {e}")))?;
     let done = runtime.block_on(run(options, &config));
-    // A thread may still wait for input that nobody will type.
+    // A thread may still be blocked reading stdin.
     runtime.shutdown_background();
     done.map(|()| 0)
 }
@@ -84,7 +84,7 @@ async fn run(options: &cli::Mcp, config: &Config) -> Result<()> {
     let served = atoll_front_mcp::serve_stdio(face, who, end).await;
     engine.end().await;
     let _ = fs::remove_file(serve::pid_file(&config.data_dir));
-    // The sandboxes were this client's. The supervisor does this too; it may have been killed.
+    // The sandboxes belonged to this client. The supervisor purges them too, but it may have been killed.
     let purged = LauncherClient::new(&Layout::new(&config.data_dir)).ask(Request::Purge).await;
     if let Err(error) = purged {
         tracing::debug!(%error, "the launcher is gone already");

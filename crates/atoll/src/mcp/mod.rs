@@ -1,6 +1,6 @@
-//! `atoll mcp`: the tools for a client that starts programs and speaks MCP over stdin and stdout. With a server
-//! named, messages are carried to it. Without one there is an engine of its own: the process that was started
-//! keeps house ([`supervisor`]), and a second one that holds no privilege serves ([`inside`]).
+//! `atoll mcp`: the tools for a client that starts programs and speaks MCP over stdin and stdout. With
+//! `--server`, messages are carried to that server. Without it the process has an engine of its own: it
+//! becomes the supervisor ([`supervisor`]), and a second process without privilege serves ([`inside`]).
 
 mod inside;
 mod print;
@@ -10,7 +10,7 @@ mod thread;
 use crate::{alone, cli};
 use atoll_types::Result;
 
-/// Serves until the client goes away.
+/// Serves until the client disconnects.
 pub(crate) fn start(options: &cli::Mcp) -> Result<u8> {
     if let Some(client) = options.print_config {
         println!("{}", print::config(client, options)?);

@@ -1,10 +1,10 @@
-//! What to put into a client's configuration so that it starts this program.
+//! The configuration of MCP clients that makes them start this program.
 
 use crate::cli::{self, McpClient};
 use atoll_types::{Error, Result};
 use serde_json::{Map, Value, json};
 
-/// The block of a client, for the server that was named or for an engine of its own.
+/// The configuration block of a client, for the given server or for an engine of its own.
 pub(super) fn config(client: McpClient, options: &cli::Mcp) -> Result<String> {
     let program =
         std::env::current_exe().map_err(|e| Error::internal(format!("where is this program? {e}")))?;
@@ -32,7 +32,7 @@ fn block(client: McpClient, program: &str, root: bool, options: &cli::Mcp) -> St
     about.insert("command".into(), words.remove(0));
     about.insert("args".into(), words.into());
     if server.is_some() {
-        // A key belongs into a file that others cannot read; VS Code can ask for it.
+        // A key belongs into a file that others cannot read; VS Code can prompt for it.
         let key = if client == McpClient::Vscode { "${input:atoll-key}" } else { "your key" };
         about.insert("env".into(), json!({ "ATOLL_API_KEY": key }));
     }

@@ -1,6 +1,6 @@
-//! The process that a client starts. It makes a data folder that is nobody else's, sees that a launcher runs,
-//! starts the one that serves, as an ordinary user, and waits for it. Whatever happens to that one, and
-//! whatever this one is told, nothing is left at the end; what a killed one left is swept by the next.
+//! The process that a client starts. It makes a data folder of its own, starts a launcher, starts the process
+//! that serves as an ordinary user, and waits for it. Whether that process crashes or this one gets a signal,
+//! it removes everything at the end; the next run sweeps what a killed supervisor left.
 
 use super::{inside, thread};
 use crate::{
@@ -19,13 +19,13 @@ use tokio::{
     time::timeout,
 };
 
-/// How long the one that serves may take to end.
+/// How long the serving process may take to end.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long the launcher may take by itself.
+/// How long to wait for the launcher's end.
 const TRIES: u32 = 150;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Keeps house for one that serves, until the client goes away.
+/// Supervises the serving process, until the client disconnects.
 pub(super) fn keep(options: &cli::Mcp) -> Result<u8> {
     let config = Config::load(&options.as_serve(options.base()))?;
     let thread = thread::remembered(options)?;
@@ -48,7 +48,7 @@ pub(super) fn keep(options: &cli::Mcp) -> Result<u8> {
     done
 }
 
-/// Waits for the end of the launcher, which mostly was told so by the one that serves and needs a moment.
+/// Waits for the end of the launcher, which the serving process usually requested and which takes a moment.
 async fn wait_for_launcher(folder: &Path) {
     let run = Layout::new(&folder.canonicalize().unwrap_or_else(|_| folder.to_owned())).run();
     for _ in 0..TRIES {
@@ -59,7 +59,7 @@ async fn wait_for_launcher(folder: &Path) {
     }
 }
 
-/// Says what would help where there is no root.
+/// Adds the remedy where there is no root.
 fn without_root(error: Error) -> Error {
     let message = format!(
         "{}\natoll mcp starts sandboxes of its own and needs root for it, as `sudo -n` gives it; or name a server with --server URL",
@@ -99,7 +99,7 @@ async fn serve_in(own: &Own, options: &cli::Mcp, config: &Config, thread: &str) 
     wait(child, end).await
 }
 
-/// Waits for it; when this is told to end, so is that.
+/// Waits for the child; a signal to end this process ends the child too.
 async fn wait(mut child: Child, end: impl Future<Output = ()>) -> Result<u8> {
     let status = tokio::select! {
         status = child.wait() => status,

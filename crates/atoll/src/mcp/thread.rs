@@ -1,5 +1,5 @@
-//! The conversation of a client that starts this program again and again: one id, remembered in the user's
-//! state folder, so that what was exported keeps its address.
+//! The thread of a client that starts this program again and again: one id, stored in the user's state
+//! folder, so that exports keep their URLs.
 
 use crate::cli;
 use atoll_tool_sessions::ThreadId;
@@ -14,14 +14,14 @@ struct Remembered {
     thread_id: String,
 }
 
-/// The thread that was named, or the one that is remembered.
+/// The given thread, or the stored one.
 pub(super) fn remembered(options: &cli::Mcp) -> Result<ThreadId> {
     if let Some(named) = options.thread.as_deref().filter(|name| !name.is_empty()) {
         return named.parse();
     }
     let Some(folder) = atoll_cli::state_dir() else { return Ok(ThreadId::random()) };
     recall(&folder).or_else(|error| {
-        // A home that cannot be written to is no reason to serve nobody.
+        // A home that cannot be written is no reason not to serve.
         eprintln!("atoll: the thread cannot be remembered: {}", error.message);
         Ok(ThreadId::random())
     })
@@ -43,7 +43,7 @@ fn recall(folder: &Path) -> Result<ThreadId> {
     let text = serde_json::to_string(&Remembered { thread_id: thread.to_string() }).unwrap_or_default();
     let fresh = folder.join(format!("{NAME}.{}", std::process::id()));
     fs::write(&fresh, text).map_err(fault)?;
-    // Of two that begin at once, both must know the same; what cannot be read is replaced.
+    // Two concurrent starts must agree on one; a file that cannot be parsed is replaced.
     let linked = match fs::hard_link(&fresh, &path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && read(&path).is_some() => Ok(()),
         Err(_) => fs::rename(&fresh, &path),

@@ -1,12 +1,12 @@
-//! How many files and connections the server may have open. What a login shell allows, often 1024, is less
-//! than the connections of one sandbox need, and whoever uses up the rest would end the API.
+//! The limit on the server's open files and connections. A login shell's, often 1024, is less than the
+//! connections of one sandbox need, and a sandbox that used up the rest would take the API down.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the server needs besides connections of sandboxes, where it can have that many.
+/// What the server reserves besides connections of sandboxes, where the limit is high enough.
 const OTHERS: u64 = 1024;
 
-/// As many as the server may have.
+/// Raises the limit as far as the server may.
 pub(super) fn raise() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
@@ -14,12 +14,12 @@ pub(super) fn raise() {
     }
 }
 
-/// The connections of sandboxes that there is room for; none where there is no limit.
+/// How many connections of sandboxes fit; none where there is no limit.
 pub(super) fn for_connections() -> Option<u64> {
     getrlimit(Resource::Nofile).current.map(room)
 }
 
-/// Each takes two. What is scarce is shared with everything else by halves.
+/// Each takes two. A low limit is divided in halves between connections and everything else.
 fn room(limit: u64) -> u64 {
     (limit - OTHERS.min(limit / 2)) / 2
 }

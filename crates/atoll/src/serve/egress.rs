@@ -1,6 +1,6 @@
-//! Putting the way out of sandboxes together: the operator's settings, the authority of the data folder,
-//! what package managers of the machine say, and this machine's own addresses, which nobody reaches by
-//! accident.
+//! Assembles egress: the operator's settings, the certificate authority of the data folder, the settings of
+//! the machine's package managers, and this machine's own addresses, which are out of reach unless an entry
+//! names them.
 
 use crate::config::EgressConfig;
 use atoll_core::{Core, EgressParts};
@@ -19,19 +19,18 @@ use std::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// How what root found reaches the ordinary user that it becomes.
+/// The variable in which root passes what it found to the ordinary user that it becomes.
 pub(crate) const FOUND: &str = "ATOLL_EGRESS_FOUND";
 /// More does not fit into a variable.
 const LARGEST: usize = 100 << 10;
 
-/// What package managers of the machine say, for [`FOUND`]: an operator's settings are not for every user
-/// to read.
+/// The settings of the machine's package managers, for [`FOUND`]: not every user may read them.
 pub(crate) fn find() -> Option<String> {
     let found = ToolLocation::machine().ok().map(|place| presets::learn(&place))?;
     serde_json::to_string(&found).ok().filter(|text| text.len() <= LARGEST)
 }
 
-/// What the machine's package managers are set to use, as far as this process may read it.
+/// The settings of the machine's package managers, as far as this process may read them.
 pub(crate) fn found() -> Findings {
     let passed = std::env::var(FOUND).ok().and_then(|text| serde_json::from_str(&text).ok());
     let look = || match ToolLocation::machine() {
@@ -44,7 +43,7 @@ pub(crate) fn found() -> Findings {
     passed.unwrap_or_else(look)
 }
 
-/// The proxy and what it goes by.
+/// The proxy and its rules.
 pub(super) async fn parts(
     config: &EgressConfig,
     ceilings: Tiers,
@@ -79,7 +78,7 @@ pub(super) async fn parts(
     })
 }
 
-/// What sandboxes may reach at all: neither what the operator says, nor this machine.
+/// What sandboxes may reach at all: neither the operator's denied addresses, nor this machine's.
 pub(crate) fn reach(config: &EgressConfig, more: impl IntoIterator<Item = IpAddr>) -> Reach {
     let own = own_addresses().into_iter().chain(more);
     own.fold(config.reach(), |reach, address| match address.to_string().parse::<Net>() {
@@ -102,7 +101,7 @@ pub(super) async fn listen(core: &Core, address: Option<SocketAddr>) -> Result<J
     }))
 }
 
-/// Tells new containers whom to trust, and says whether they do.
+/// Installs the proxy's certificate in new containers, and returns whether the provider can.
 async fn tell(provider: &dyn Provider, certificate: &str) -> Result<bool> {
     match provider.trust() {
         Some(power) => power.trust(certificate).await.map(|()| true),
@@ -110,12 +109,12 @@ async fn tell(provider: &dyn Provider, certificate: &str) -> Result<bool> {
     }
 }
 
-/// A tier that could never be obeyed is a mistake of the configuration.
+/// A tier whose policy can never be obeyed is an error of the configuration.
 fn check_tiers(config: &EgressConfig, book: &PresetRegistry, reach: &Arc<Reach>) -> Result<()> {
     let known = book.presets(None);
     for (name, policy) in &config.tiers {
         let mut policy = policy.clone();
-        // What is empty on this machine is not the operator's mistake.
+        // A preset that is empty on this machine is not the operator's mistake.
         let empty = |preset: &String| known.0.get(preset).is_some_and(Vec::is_empty);
         let named = policy.presets.len();
         policy.presets.retain(|preset| !empty(preset));

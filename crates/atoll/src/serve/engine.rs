@@ -1,5 +1,5 @@
-//! The parts of a server behind its fronts, put together: the database, the audit trail, the way out, the core,
-//! and what it does by itself. `atoll serve` and `atoll mcp` both stand on it.
+//! The parts of a server behind its fronts, assembled: the database, the audit trail, egress, the core, and
+//! its background tasks. Both `atoll serve` and `atoll mcp` use it.
 
 use super::{audit_head, claim, database, egress, folder, secret, secret_key};
 use crate::config::Config;
@@ -12,7 +12,7 @@ use atoll_types::{Error, Result};
 use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 use tokio::task::JoinHandle;
 
-/// What lies in the data folder, opened; nobody else has it open.
+/// The opened data folder; no other process has it open.
 pub(crate) struct Ground {
     store: Arc<SqliteStore>,
     ledger: Ledger,
@@ -20,7 +20,7 @@ pub(crate) struct Ground {
     _only: fs::File,
 }
 
-/// A core that runs.
+/// A running core.
 pub(crate) struct Engine {
     pub(crate) core: Core,
     pub(crate) sessions: Sessions,
@@ -32,14 +32,14 @@ pub(crate) struct Engine {
 }
 
 impl Ground {
-    /// Opens it, if nobody else has.
+    /// Opens it, unless another process has.
     pub(crate) async fn open(data_dir: &Path) -> Result<Self> {
         let own = folder(data_dir);
         fs::create_dir_all(&own)
             .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
         let only = claim(&own)?;
         let store = SqliteStore::open(&database(data_dir)).await.map_err(|e| {
-            // The operator may know what the caller may not.
+            // The operator may see the details that the caller may not.
             tracing::error!(error = %e, "the database");
             Error::internal(e.to_string())
         })?;
@@ -57,7 +57,7 @@ impl Ground {
         Ok(Self { store, ledger, secret, _only: only })
     }
 
-    /// Makes an admin key without a server, and closes what was opened.
+    /// Makes an admin key without a server, and closes the data folder.
     pub(crate) async fn recover_admin(self) -> Result<IssuedKey> {
         let issued = atoll_core::recover_admin(&*self.store, &self.ledger).await;
         self.ledger.close().await;
@@ -65,7 +65,7 @@ impl Ground {
         issued
     }
 
-    /// Puts the parts together. `address` is where the API listens.
+    /// Assembles the parts. `address` is where the API listens.
     pub(crate) async fn build(
         self,
         config: &Config,
@@ -106,7 +106,7 @@ impl Ground {
 }
 
 impl Engine {
-    /// Begins what the core does by itself.
+    /// Starts the core's background tasks.
     pub(crate) async fn run(&mut self, config: &Config) -> Result<()> {
         let core = self.core.clone();
         self.helpers.push(tokio::spawn(async move { core.sample_usage().await }));
@@ -120,7 +120,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends it. Sandboxes live on, unless they were set to stop.
+    /// Shuts it down. Sandboxes live on, unless the settings stop them.
     pub(crate) async fn end(self) {
         for helper in &self.helpers {
             helper.abort();

@@ -1,7 +1,7 @@
-//! Whom a server that was started as root becomes.
+//! The user that a server started as root becomes.
 //!
-//! A process image that faces the network never was root: the server starts itself anew as that user, under
-//! the same process id, after it started the launcher.
+//! The process image that faces the network never was root: after it started the launcher, the server
+//! executes itself again as that user, under the same process id.
 
 use atoll_types::{Error, Result};
 use std::{
@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-/// Used where no user was named and there is no `atoll`: an id that no distribution gives to anybody.
+/// Used where no user was named and there is no `atoll`: an id that no distribution assigns.
 const NOBODYS: u32 = 65_530;
 const USUAL: &str = "atoll";
 
@@ -34,7 +34,7 @@ fn in_passwd(passwd: &str, wanted: &str) -> Option<Identity> {
     })
 }
 
-/// The user of this name or number; without one, the usual.
+/// The user of this name or number; without one, the default.
 pub(crate) fn find(wanted: Option<&str>) -> Result<Identity> {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     choose(&passwd, wanted)
@@ -55,7 +55,7 @@ fn choose(passwd: &str, wanted: Option<&str>) -> Result<Identity> {
     Ok(identity)
 }
 
-/// Makes the server's folder the user's, with what is in it.
+/// Makes the user the owner of the server's folder, and of what is in it.
 pub(crate) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
     let fault = |e: io::Error| Error::internal(format!("the server's folder cannot be prepared: {e}"));
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -64,7 +64,7 @@ pub(crate) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
     }
     let give = |path: &Path| std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid));
     chown(folder, Some(identity.uid), Some(identity.gid)).map_err(fault)?;
-    // Files only: the server makes no folders here, and whoever owned this before may have.
+    // Files only: the server makes no folders here, but a former owner of this folder may have.
     for entry in fs::read_dir(folder).map_err(fault)?.flatten() {
         if entry.file_type().is_ok_and(|t| t.is_file()) {
             give(&entry.path()).map_err(fault)?;
@@ -73,8 +73,8 @@ pub(crate) fn prepare(folder: &Path, identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-/// Starts this program anew as the user, in place of itself, on the same data folder: the usual one of
-/// that user would be another, and with what only root could find out. Returns only when that failed.
+/// Executes this program again as the user, in place of itself, on the same data folder (that user's default
+/// would be another), with what only root could read. Returns only when that failed.
 pub(crate) fn become_user(
     identity: &Identity,
     data_dir: &Path,

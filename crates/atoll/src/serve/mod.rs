@@ -1,6 +1,6 @@
-//! `atoll serve`. Started as root, it sees that the launcher runs and then becomes an ordinary user by
-//! starting itself anew, under the same process id; started by an ordinary user, only the launcher is
-//! started by sudo. Either way what faces the network holds no privilege.
+//! `atoll serve`. Started as root, it starts the launcher and then becomes an ordinary user by executing
+//! itself again, under the same process id; started by an ordinary user, it starts only the launcher by sudo.
+//! Either way the process that faces the network holds no privilege.
 
 mod descriptors;
 pub(crate) mod egress;
@@ -28,7 +28,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Where the server keeps its own things.
+/// The folder of the server's own files.
 pub(crate) fn folder(data_dir: &Path) -> PathBuf {
     data_dir.join("server")
 }
@@ -43,7 +43,7 @@ pub(crate) fn secret_key(data_dir: &Path) -> PathBuf {
     folder(data_dir).join("secret.key")
 }
 
-/// Where the audit trail ends.
+/// The head of the audit trail.
 pub(crate) fn audit_head(data_dir: &Path) -> PathBuf {
     folder(data_dir).join("audit.head")
 }
@@ -77,7 +77,7 @@ pub(crate) fn start(options: &cli::Serve) -> Result<u8> {
     runtime.block_on(serve(&config)).map(|()| 0)
 }
 
-/// Says to the server that root became that root has just started the launcher.
+/// The variable that says to the unprivileged server that root has just started the launcher.
 const NEW_LAUNCHER: &str = "ATOLL_NEW_LAUNCHER";
 
 /// The launcher of the data folder, started where there is none.
@@ -91,7 +91,7 @@ pub(crate) async fn launcher(config: &Config, client_uids: Vec<u32>) -> Result<S
     Ok(Started { client, new: new || std::env::var_os(NEW_LAUNCHER).is_some() })
 }
 
-/// Ends a launcher that was started for a server that could not start, unless it found containers that live.
+/// Ends a launcher that was started for a server that could not start, unless it found live containers.
 async fn end_new(Started { client, new }: &Started) {
     if *new
         && matches!(client.ask(Request::List).await, Ok(LauncherReply::Containers(found)) if found.is_empty())
@@ -102,7 +102,7 @@ async fn end_new(Started { client, new }: &Started) {
 
 async fn serve(config: &Config) -> Result<()> {
     log_to_stderr("info,sqlx=warn,rmcp=error");
-    // Before the launcher does: a folder that root made would be closed to an ordinary user.
+    // Before the launcher does: a folder that root made would not be writable for an ordinary user.
     fs::create_dir_all(&config.data_dir).map_err(|e| {
         Error::internal(format!("the data folder {} cannot be made: {e}", config.data_dir.display()))
     })?;
@@ -123,7 +123,7 @@ async fn serve_with(config: &Config, provider: Arc<NativeProvider>) -> Result<()
     let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
     let mut engine = ground.build(config, provider, address).await?;
     let given = std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty());
-    // The operator has what it gave, and standard output may end in a log.
+    // The operator knows a key that it gave, and standard output may end in a log.
     let shown = given.is_none();
     let first = engine.core.create_first_key(given).await?.filter(|_| shown);
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
@@ -143,7 +143,7 @@ async fn serve_with(config: &Config, provider: Arc<NativeProvider>) -> Result<()
     );
     let end = async {
         end.await;
-        // Clients that only listen would stay for ever.
+        // Clients with open event streams would stay for ever.
         ending.cancel();
     };
     let core = engine.core.clone();
@@ -159,15 +159,15 @@ fn mcp(engine: &Engine, config: &Config, address: SocketAddr, ending: Cancellati
     Mount::new(atoll_front_mcp::PATH, "mcp", Http::new(face, address.ip().is_loopback(), ending))
 }
 
-/// What is logged goes to stderr, from the levels on that are usual or that the operator wants.
+/// Logs to stderr, at the default levels or the operator's.
 pub(crate) fn log_to_stderr(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("ATOLL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
-/// Makes this the only server of its data folder, until it ends: two would each answer for sandboxes
-/// that the other changes.
+/// Makes this the only server of its data folder, until it ends: two would overwrite each other's changes of
+/// the same sandboxes.
 pub(crate) fn claim(own: &Path) -> Result<fs::File> {
     let cannot = |e: std::io::Error| Error::internal(format!("the server's folder cannot be locked: {e}"));
     let path = own.join("server.lock");
@@ -183,8 +183,8 @@ pub(crate) fn claim(own: &Path) -> Result<fs::File> {
     }
 }
 
-/// Comes about when the server is told to end. From this call on, not from the first look: whoever hears
-/// that the server listens may end it at once.
+/// Completes at a signal to end. The handlers are installed by this call, not by the first poll: a parent
+/// that sees the server listen may send the signal at once.
 pub(crate) fn told_to_end() -> Result<impl Future<Output = ()>> {
     let listen = |kind| signal(kind).map_err(|e| Error::internal(format!("signals cannot be heard: {e}")));
     let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
@@ -194,7 +194,7 @@ pub(crate) fn told_to_end() -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// What a person wants to see first.
+/// The first lines that a person sees.
 fn greet(address: SocketAddr, config: &Config, first: Option<&IssuedKey>, alive: usize) {
     say!("Atoll listens on http://{address} (docs: http://{address}/docs, MCP: http://{address}/mcp)");
     say!("data folder: {}; sandboxes that live: {alive}", config.data_dir.display());

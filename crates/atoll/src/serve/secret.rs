@@ -1,4 +1,5 @@
-//! The key that environments are sealed with and the audit trail's keys are derived from: a file that only the server can read, made once.
+//! The key that environments are encrypted with and the audit trail's keys are derived from: a file that only
+//! the server can read, made once.
 
 use atoll_core::Vault;
 use atoll_types::{Error, Result};
