@@ -1,5 +1,5 @@
-//! `atoll cp`: one file, of any size, streamed; folders are `copy_folder`'s. A file that does not arrive whole does not arrive: here
-//! it is written beside its place and renamed, and inside the server does the same.
+//! `atoll cp`: one file, of any size, streamed; folders are in `copy_folder`. An incomplete file never
+//! appears: here it is written to a temporary name and renamed, and inside the server does the same.
 
 use crate::{Failure, args::Cp, copy_end::CopyEnd, copy_folder, progress, resolve};
 use atoll_client::{Client, Uuid};
@@ -36,7 +36,7 @@ pub(crate) async fn run(options: Cp) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What is missing is named with its path; everything else is about the sandbox.
+/// A missing file is named with its path; every other error is about the sandbox.
 fn about(failure: Failure, id: &str, path: &str) -> Failure {
     match failure.is_missing() && !path.is_empty() {
         true => failure.about(&format!("{id}:{path}")),
@@ -66,8 +66,8 @@ async fn upload(client: &Client, id: Uuid, from: CopyEnd, path: &str, json: bool
     send(client, id, &target, file, progress::bar(&target, total, json)).await
 }
 
-/// Where a file goes: the path itself, or below it under its own name when that is a folder. Asking first
-/// also finds out what would refuse the file before all of it is on its way.
+/// The path of the copy: the path itself, or below it under its own name when that is a folder. Looking it up
+/// first also finds errors before all of the file is sent.
 async fn target(client: &Client, id: Uuid, path: &str, name: Option<&str>) -> Result<String, Failure> {
     let probe = if path.is_empty() { "/workspace" } else { path };
     let is_folder = match client.stat(id, probe, true).await.map_err(Failure::from) {
@@ -161,7 +161,7 @@ async fn receive_file(
         let mut file = File::options().write(true).open(to).await.map_err(failed)?;
         return receive(client, id, path, &mut file, bar, failed).await;
     }
-    // A link stays, and what it leads to is replaced.
+    // A link stays, and its target is replaced.
     let to =
         if existing.is_some() { tokio::fs::canonicalize(to).await.map_err(failed)? } else { to.to_owned() };
     let mut name = to.file_name().unwrap_or_default().to_owned();

@@ -31,7 +31,7 @@ fn parse(text: OsString) -> CopyEnd {
     }
 }
 
-/// Reads a place, whatever bytes a file's name here has.
+/// Parses one end; a file's name here may be any bytes.
 pub(crate) fn parser() -> impl TypedValueParser<Value = CopyEnd> {
     OsStringValueParser::new().map(parse)
 }

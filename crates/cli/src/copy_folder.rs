@@ -1,8 +1,8 @@
-//! `atoll cp` of folders, as tar archives that are never whole in memory. A folder goes into one that is
-//! there, and becomes one that is not; `folder/.` means what is in it.
+//! `atoll cp` of folders, as tar archives that are never whole in memory. A folder is copied into an existing
+//! one, or becomes a new one; `folder/.` means its contents.
 //!
-//! What comes from a sandbox is hostile: nothing is written outside of the target, and links that lead
-//! out of it are left out and named.
+//! An archive from a sandbox is hostile: nothing is written outside of the target, and links that lead out of
+//! it are left out and named.
 
 use crate::{Failure, copy_end::CopyEnd, progress, terminal::note};
 use atoll_client::{Client, Uuid};
@@ -26,11 +26,11 @@ use tokio::{
     sync::mpsc::{Receiver, Sender, channel},
 };
 
-/// Pieces that wait between the two sides.
+/// Pieces buffered between the blocking thread and the task.
 const PIECES: usize = 4;
 const PIECE: usize = 256 << 10;
 
-/// Whether a path means what is in a folder and not the folder.
+/// Whether a path means the contents of a folder and not the folder.
 fn contents_only(path: &OsStr) -> bool {
     let bytes = path.as_encoded_bytes();
     bytes == b"." || bytes.ends_with(b"/.")
@@ -67,7 +67,7 @@ pub(crate) async fn upload(
         let out = BufWriter::with_capacity(PIECE, Outlet { sender: sender.clone(), bar: counted });
         let result = archive::pack(folder, b"", out);
         if result.is_err() {
-            // The server must not take what came so far for all of it.
+            // The server must not take the bytes so far for all of it.
             let _ = sender.blocking_send(Err(io::Error::other("the folder cannot be read")));
         }
         result
@@ -78,7 +78,7 @@ pub(crate) async fn upload(
     let sent = client.unpack(id, &target, body).await;
     bar.finish_and_clear();
     match (sent, packing.await) {
-        // What was wrong here is why it was cut off there, unless it was cut off there first.
+        // The local error is the reason why the request broke off, unless the server broke it off first.
         (_, Ok(Err(error))) if error.code != ErrorCode::Unavailable => Err(error.into()),
         (Err(error), _) => Err(error.into()),
         (Ok(_), Ok(result)) => Ok(result?),
@@ -86,7 +86,7 @@ pub(crate) async fn upload(
     }
 }
 
-/// Where a folder goes, and whether that is a folder already.
+/// The path of the copy, and whether that is a folder already.
 async fn folder_inside(client: &Client, id: Uuid, path: &str) -> Result<(String, bool), Failure> {
     let path = if path.is_empty() { "/workspace" } else { path };
     match client.stat(id, path, true).await.map_err(Failure::from) {
@@ -129,7 +129,7 @@ async fn print(client: &Client, id: Uuid, path: &str, bar: &ProgressBar) -> Resu
     Ok(Vec::new())
 }
 
-/// The folder that is filled, and whether it is new.
+/// The folder to fill, and whether it is new.
 fn folder_here(path: &str, to: &Path) -> Result<(PathBuf, bool), Failure> {
     let failed = |e: io::Error| Failure::file(to, &e);
     let mut target = to.to_owned();
@@ -141,7 +141,7 @@ fn folder_here(path: &str, to: &Path) -> Result<(PathBuf, bool), Failure> {
     }
     match fs::create_dir(&target) {
         Ok(()) => Ok((target, true)),
-        // A link in its place is not followed: whoever made it may not have meant this.
+        // A link in its place is not followed: its author may not have meant this.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             let is_folder = target == to || target.symlink_metadata().is_ok_and(|m| m.is_dir());
             if is_folder { Ok((target, false)) } else { Err(failed(io::ErrorKind::NotADirectory.into())) }
@@ -157,7 +157,7 @@ async fn receive(
     to: &Path,
     bar: &ProgressBar,
 ) -> Result<Vec<String>, Failure> {
-    // Asked first, so that nothing is made for a folder that cannot be read.
+    // Requested first, so that nothing is made for a folder that cannot be read.
     let mut archive = client.pack(id, path).await?;
     let (target, new) = folder_here(path, to)?;
     let folder: OwnedFd = fs::File::open(&target).map_err(|e| Failure::file(&target, &e))?.into();
@@ -172,7 +172,7 @@ async fn receive(
         match archive.next().await {
             Ok(Some(bytes)) => {
                 bar.inc(bytes.len() as u64);
-                // Whoever unpacks has given up, and says why.
+                // The unpacking thread has given up, and reports why.
                 if sender.send(bytes).await.is_err() {
                     break;
                 }
@@ -193,7 +193,7 @@ async fn receive(
     }
 }
 
-/// Bytes on their way to a task that sends them.
+/// The blocking end that writes to a task.
 struct Outlet {
     sender: Sender<io::Result<Bytes>>,
     bar: ProgressBar,
@@ -212,7 +212,7 @@ impl Write for Outlet {
     }
 }
 
-/// Bytes as a task receives them.
+/// The blocking end that reads from a task.
 struct Inlet {
     receiver: Receiver<Bytes>,
     piece: Bytes,

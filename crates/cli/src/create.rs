@@ -61,7 +61,7 @@ pub(crate) async fn run(options: Create) -> Result<u8, Failure> {
     if json {
         terminal::print_json(&sandbox.json)?;
     } else {
-        // Whole, because scripts keep it.
+        // The whole id, because scripts keep it.
         terminal::print(&format!("{}\n", sandbox.id))?;
     }
     Ok(0)

@@ -1,4 +1,4 @@
-//! `atoll events`. A connection that breaks is made again, and goes on after the last event that came.
+//! `atoll events`. A broken connection is made again, and continues after the last event.
 
 use crate::{
     Failure,
@@ -11,10 +11,10 @@ use atoll_types::ErrorCode;
 use serde_json::Value;
 use std::time::Duration;
 
-/// How often in a row no connection may come about before it is given up, and how long is waited between.
+/// How many attempts to connect may fail in a row, and the pause between them.
 const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most that a server gives at once.
+/// The largest page of the server.
 const PAGE: u32 = 1000;
 
 pub(crate) async fn run(options: Events) -> Result<u8, Failure> {
@@ -54,7 +54,7 @@ async fn listen(client: &Client, query: &ListEvents, json: bool) -> Result<u8, F
         let reason = match hear(client, query, json, &mut resume, &mut tries).await {
             Ok(reason) => reason,
             Err(Heard::Fatal(failure)) => return Err(failure),
-            // Somebody who never was there is no connection that broke.
+            // Before the first connection it is an error, not a connection that broke.
             Err(Heard::Unreachable(error)) if !connected && resume.is_none() => return Err(error.into()),
             Err(Heard::Unreachable(error)) => error.to_string(),
         };
@@ -82,7 +82,7 @@ impl From<Failure> for Heard {
     }
 }
 
-/// Listens on one connection, and says why it ended.
+/// Follows events over one connection, and returns why it ended.
 async fn hear(
     client: &Client,
     query: &ListEvents,

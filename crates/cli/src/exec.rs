@@ -1,5 +1,5 @@
-//! `atoll exec`: the command's output passes through as it is, and its exit code becomes ours. Standard input
-//! passes too where it is no terminal, or where `-i` says so; with `-t` the command has a terminal.
+//! `atoll exec`: the command's output is passed through, and its exit code becomes ours. Standard input is
+//! passed too where it is no terminal, or with `-i`; with `-t` the command has a terminal.
 
 use crate::{
     Failure,
@@ -11,7 +11,7 @@ use crate::{
 use atoll_client::{Client, ExecRequest, ExecResult, Uuid};
 use std::io::{self, Read, Write};
 
-/// What the server takes in one request, less room for the rest of it.
+/// The server's largest request, less room for the rest of it.
 const LARGEST_STDIN: u64 = (4 << 20) - (64 << 10);
 
 /// What a shell shows for a command that Ctrl-C ended.
@@ -42,7 +42,7 @@ enum Input {
 }
 
 fn input(options: &Exec) -> Input {
-    // One piece of JSON is printed after the command, so nothing else of it happens before.
+    // The one JSON result is printed after the command, so nothing is printed or sent before.
     let one_piece = options.server.json && !options.stream;
     match (options.interactive, one_piece || options.detach) {
         (true, _) if one_piece && !options.detach => Input::Whole,
@@ -105,7 +105,7 @@ pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
     Ok(u8::try_from(result.exit_code).unwrap_or(u8::MAX))
 }
 
-/// The same command as a terminal runs it, which takes a line for the shell.
+/// The same command at a terminal, as a line for the shell.
 fn at_terminal(options: Exec) -> Shell {
     let Exec { id, env, workdir, user, shell, command, server, .. } = options;
     let set = env.iter().map(|pair| format!("export {}={}; ", pair.name, quoted(&pair.value)));
@@ -117,7 +117,7 @@ fn at_terminal(options: Exec) -> Shell {
     Shell { id, command: Some(line), attach: None, cwd: workdir, user, server }
 }
 
-/// One word of a shell, whatever is in it.
+/// One word of a shell, quoted.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -126,8 +126,8 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Prints while the command runs. Ctrl-C ends the command; a connection that breaks does so too, unless the
-/// server itself is gone.
+/// Prints while the command runs. Ctrl-C kills the command; so does a broken connection, unless the server
+/// itself is gone.
 async fn stream(client: &Client, id: Uuid, request: &ExecRequest, json: bool) -> Result<u8, Failure> {
     let mut events = client.exec_stream(id, request).await?;
     let mut printer = Printer::new(0, json);
@@ -146,7 +146,8 @@ async fn stream(client: &Client, id: Uuid, request: &ExecRequest, json: bool) ->
         let step = printer.print(event)?;
         if let (None, true, Some(exec)) = (&feeding, request.stdin_open, printer.exec()) {
             let client = client.clone();
-            // A command that ends or closes its input before all of it is read is no fault; the events tell.
+            // A command that ends or closes its input before all of it is read is no fault; the events show
+            // its end.
             feeding = Some(tokio::spawn(async move { client.exec_stdin(id, exec, input::pieces()).await }));
         }
         match step {
@@ -164,7 +165,7 @@ fn exit_code(exec: &atoll_client::Exec) -> u8 {
     exec.exit_code.map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX))
 }
 
-/// A closed output does not change how the command went.
+/// A closed output does not change the command's result.
 fn quietly(printed: Result<(), Failure>) -> Result<(), Failure> {
     match printed {
         Err(failure) if failure.is_broken_pipe() => Ok(()),
@@ -172,7 +173,7 @@ fn quietly(printed: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-/// Says what the exit code alone does not.
+/// Explains what the exit code alone does not.
 fn explain(result: &ExecResult) {
     if result.oom_killed {
         terminal::note("the memory limit ended the command");

@@ -1,4 +1,4 @@
-//! What is said when something goes wrong: the reason, what to do about it, and the exit code.
+//! Errors as they are printed: the reason, a remedy, and the exit code.
 
 use crate::terminal::{plain, plain_json};
 use atoll_client::{ApiError, Error as ClientError};
@@ -6,14 +6,14 @@ use atoll_types::{Error, ErrorCode};
 use serde_json::json;
 use std::io::{self, Write};
 
-/// The server says no.
+/// The server refused.
 const REFUSED: u8 = 1;
-/// What was asked cannot be right.
+/// The command line is invalid.
 const USAGE: u8 = 2;
 /// No server answers.
 const NO_SERVER: u8 = 125;
 
-/// Why a command did not do what it should.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -41,17 +41,17 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// Our own output cannot be written.
+    /// Standard output cannot be written.
     pub(crate) fn output(error: io::Error) -> Self {
         Self { kind: Kind::Output(error), subject: None }
     }
 
-    /// What was asked cannot be right.
+    /// The command line is invalid.
     pub(crate) fn usage(field: &str, message: impl Into<String>) -> Self {
         Error::invalid(field, message).into()
     }
 
-    /// A file of this machine.
+    /// The error of a file of this machine.
     pub(crate) fn file(path: &std::path::Path, error: &io::Error) -> Self {
         Error::new(ErrorCode::Unavailable, format!("{}: {error}", path.display())).into()
     }
@@ -61,7 +61,7 @@ impl Failure {
         Self { subject: Some(sandbox.to_owned()), ..self }
     }
 
-    /// The server's code, where it said no.
+    /// The server's error code, where it refused.
     pub(crate) fn code(&self) -> Option<&str> {
         match &self.kind {
             Kind::Client(ClientError::Api(error)) => Some(&error.code),
@@ -69,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// Whether nobody reads our output any more, as in `atoll ls | head`.
+    /// Whether the reader of our output has gone, as in `atoll ls | head`.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(&self.kind, Kind::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -79,12 +79,12 @@ impl Failure {
         self.exit_code() == NO_SERVER || self.code() == Some("unauthorized")
     }
 
-    /// Whether what was asked about is not there.
+    /// Whether the subject does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         self.code() == Some("not_found")
     }
 
-    /// Says it, and returns the exit code.
+    /// Prints it, and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> u8 {
         if self.is_broken_pipe() {
             return 0;
@@ -115,7 +115,7 @@ impl Failure {
             Some(hint) if !message.contains(&hint) => format!("{message}; {hint}"),
             _ => message,
         };
-        // One of several sandboxes must say which it is.
+        // With several sandboxes the message names the one.
         match &self.subject {
             Some(subject) if !sentence.contains(subject.as_str()) => format!("{subject}: {sentence}"),
             _ => sentence,
@@ -141,7 +141,7 @@ impl Failure {
         }
     }
 
-    /// The server's own words where there are some, and its shape in any case.
+    /// The server's own JSON where there is some, and its shape in any case.
     fn json(&self) -> String {
         if let Kind::Client(ClientError::Api(error)) = &self.kind
             && let Some(json) = &error.json

@@ -1,5 +1,5 @@
-//! `atoll port-forward` and `atoll preview`: servers inside a sandbox, on this machine's own ports or by
-//! an address for a browser.
+//! `atoll port-forward` and `atoll preview`: servers inside a sandbox, on this machine's own ports or by a
+//! URL for a browser.
 
 use crate::{
     Failure,
@@ -20,10 +20,10 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What is read of a connection at a time.
+/// The size of one read.
 const PIECE: usize = 64 * 1024;
 
-/// A port of this machine, and the sandbox's port that it stands for.
+/// A port of this machine, and the sandbox's port that it forwards to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapping {
     local: u16,
@@ -40,7 +40,7 @@ pub(crate) fn mapping(text: &str) -> Result<Mapping, String> {
     if remote == 0 { Err("the sandbox's port is 1 to 65535".into()) } else { Ok(Mapping { local, remote }) }
 }
 
-/// Prints the address of a port's page.
+/// Prints the URL of a port's page.
 pub(crate) async fn preview(options: Preview) -> Result<u8, Failure> {
     let client = options.server.client()?;
     let id = resolve::sandbox(&client, &options.id).await?;
@@ -58,7 +58,7 @@ pub(crate) async fn preview(options: Preview) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Listens on this machine until it is told to end; each connection is one to the sandbox.
+/// Listens on this machine until it is interrupted; each connection is one to the sandbox.
 pub(crate) async fn run(options: PortForward) -> Result<u8, Failure> {
     let client = options.server.client()?;
     let id = resolve::sandbox(&client, &options.id).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn run(options: PortForward) -> Result<u8, Failure> {
         let address = listener.local_addr().map_err(taken)?;
         bound.push((listener, *mapping, address));
     }
-    // Whether the sandbox is there is worth knowing before the first connection.
+    // Checked before the first connection, so that a missing sandbox is reported at once.
     let inspected = client.get(id).await.map_err(|e| Failure::from(e).about(&options.id))?;
     drop(inspected);
     for (listener, mapping, address) in bound {
@@ -125,7 +125,7 @@ async fn carry(mut stream: TcpStream, socket: Forward) -> Result<(), tungstenite
         let mut buffer = BytesMut::with_capacity(PIECE);
         loop {
             let read = from.read_buf(&mut buffer).await?;
-            // An empty message is the end of what is sent; the answer may still come.
+            // An empty message is the end of this direction; the other may continue.
             sink.send(Message::Binary(buffer.split().freeze())).await?;
             if read == 0 {
                 return Ok::<_, tungstenite::Error>(());
@@ -154,7 +154,7 @@ async fn carry(mut stream: TcpStream, socket: Forward) -> Result<(), tungstenite
         },
     };
     match carried {
-        // Who closed first is no mistake.
+        // Either side may close first.
         Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed) => Ok(()),
         Err(tungstenite::Error::Io(e))
             if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) =>

@@ -1,4 +1,4 @@
-//! Standard input as it is passed on to a command in a sandbox.
+//! Standard input as it is sent to a command in a sandbox.
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
@@ -7,8 +7,8 @@ use tokio::io::AsyncReadExt;
 
 const PIECE: usize = 64 << 10;
 
-/// Whether something was given on standard input: a pipe, a file or a socket, and neither a terminal, which a
-/// command would read for ever, nor a device such as /dev/null.
+/// Whether standard input is a pipe, a file or a socket, and neither a terminal, which a command would read
+/// for ever, nor a device such as /dev/null.
 pub(crate) fn is_given() -> bool {
     let kind =
         rustix::fs::fstat(rustix::stdio::stdin()).map(|s| rustix::fs::FileType::from_raw_mode(s.st_mode));

@@ -1,6 +1,6 @@
-//! The commands of `atoll` that talk to a server. Everything goes through the REST client; nothing here
-//! knows the core, a store or a provider. What a server or a sandbox wrote is escaped before it is
-//! shown, except a command's own output and a file's own bytes.
+//! The commands of `atoll` that call a server. All of them use the REST client; nothing here knows the core,
+//! a store or a provider. Text of a server or a sandbox is escaped before it is shown, except a command's own
+//! output and a file's own bytes.
 
 mod args;
 mod audit;
@@ -50,9 +50,9 @@ pub use mcp::bridge as bridge_mcp;
 pub use server::Secret;
 pub use state::state_dir;
 
-/// Carries out a command and returns the exit code: 0, 1 when the server says no, 2 for what cannot be
-/// asked, 125 when no server answers, and for
-/// `exec` and `shell` the command's own. Errors are already printed.
+/// Carries out a command and returns the exit code: 0, 1 when the server refuses, 2 for an invalid command
+/// line, 125 when no server answers, and for `exec` and `shell` the command's own. Errors are already
+/// printed.
 pub async fn run(command: Remote) -> u8 {
     let json = command.json();
     match dispatch(command).await {

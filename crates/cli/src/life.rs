@@ -1,9 +1,9 @@
-//! `atoll stop`, `pause`, `resume` and `rm`. One that fails does not keep the others from their turn.
+//! `atoll stop`, `pause`, `resume` and `rm`. One that fails does not stop the others.
 
 use crate::{Failure, args::Several, resolve, terminal};
 use atoll_client::Client;
 
-/// What to do to each.
+/// The action on each.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LifecycleVerb {
     Stop,
@@ -22,7 +22,7 @@ async fn one(client: &Client, verb: LifecycleVerb, typed: &str, json: bool) -> R
     };
     match (reply.map_err(|e| Failure::from(e).about(typed))?, json) {
         (Some(reply), true) => terminal::print_json(&reply.json),
-        // The server says nothing about what is gone.
+        // The server's response to a destroy is empty.
         (None, true) => Ok(()),
         (_, false) => terminal::print(&format!("{}\n", resolve::short(id))),
     }

@@ -5,7 +5,7 @@ use atoll_client::{Client, ListSandboxes, Sandbox, SandboxPage, ServerReply};
 use clap::ValueEnum;
 use std::{collections::HashSet, str::FromStr};
 
-/// What a sandbox can be.
+/// The statuses of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs)]
 pub(crate) enum Status {
@@ -102,7 +102,7 @@ pub(crate) async fn run(options: Ls) -> Result<u8, Failure> {
         pages.iter().try_for_each(|page| terminal::print_json(&page.json))?;
         return Ok(0);
     }
-    // One that was made meanwhile moves another to the next page.
+    // A sandbox that was created meanwhile moves another to the next page.
     let mut seen = HashSet::new();
     let items: Vec<&Sandbox> = pages.iter().flat_map(|p| &p.items).filter(|s| seen.insert(s.id)).collect();
     terminal::print(&rendered(&items))?;

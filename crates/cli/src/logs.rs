@@ -1,4 +1,4 @@
-//! `atoll logs`. A connection that breaks is made again, and goes on where the last one ended.
+//! `atoll logs`. A broken connection is made again, and continues where the last one ended.
 
 use crate::{
     Failure,
@@ -9,11 +9,11 @@ use crate::{
 use atoll_client::{Client, Error, Uuid};
 use std::time::Duration;
 
-/// How often in a row nothing may come before it is given up, and how long is waited between.
+/// How many attempts may fail in a row, and the pause between them.
 const TRIES: u32 = 60;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Reads until the end or the connection's; the reason of the latter.
+/// Reads until the end of the output or of the connection; returns the reason of the latter.
 async fn read(
     client: &Client,
     (id, exec): (Uuid, Uuid),
@@ -58,7 +58,7 @@ pub(crate) async fn run(options: Logs) -> Result<u8, Failure> {
         else {
             return Ok(0);
         };
-        // Somebody who never was there is no connection that broke.
+        // Before the first event it is an error, not a connection that broke.
         if tries >= TRIES || printer.exec().is_none() {
             return Err(Error::Unexpected(reason).into());
         }

@@ -1,4 +1,4 @@
-//! `atoll pool`: the sandboxes that are kept ready.
+//! `atoll pool`: the pool of ready containers.
 
 use crate::{Failure, server::Server, table, terminal};
 use atoll_client::{PatchPool, Pool, PoolSize};
@@ -40,10 +40,10 @@ pub(crate) struct Drain {
 pub(crate) struct Resize {
     /// The image
     pub(crate) image: String,
-    /// How many, even when nobody asks
+    /// How many, even without any demand
     #[arg(long, required_unless_present_any = ["max", "reset"])]
     pub(crate) min: Option<u32>,
-    /// How many, when many ask
+    /// How many, at most, with much demand
     #[arg(long)]
     pub(crate) max: Option<u32>,
     /// Take back what was set for this image

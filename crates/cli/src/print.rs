@@ -1,15 +1,15 @@
-//! Printing a command's events: its output as it is, and what else there is to say beside it.
+//! Printing a command's events: its output as it is, and remarks on stderr.
 
 use crate::{Failure, terminal};
 use atoll_client::{Event, Exec, ExecEvent, OutputStream, Uuid};
 use std::io::{self, Write};
 
-/// What is to be done after an event.
+/// The next step after an event.
 pub(crate) enum Step {
     More,
-    /// The command ended so.
+    /// The command ended.
     Exit(Box<Exec>),
-    /// Nothing more comes on this connection.
+    /// The connection ended.
     Broken(String),
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Printer {
     json: bool,
     exec: Option<Uuid>,
     resume: u64,
-    /// Beyond the last byte that was printed, of each output.
+    /// The offset after the last printed byte, of each output.
     printed: [u64; 2],
 }
 
@@ -33,19 +33,19 @@ impl Printer {
         self.exec
     }
 
-    /// Where another connection goes on.
+    /// The offset at which another connection continues.
     pub(crate) fn resume(&self) -> u64 {
         self.resume
     }
 
-    /// Prints what came; none is the end of the connection.
+    /// Prints an event; none is the end of the connection.
     pub(crate) fn print(&mut self, event: Option<Event>) -> Result<Step, Failure> {
         let Some(Event { resume, event, json }) = event else {
             return Ok(Step::Broken("the answer ended before the command".into()));
         };
         self.resume = resume.unwrap_or(self.resume);
         let again = matches!(event, ExecEvent::Started(_)) && self.exec.is_some();
-        // Reconnecting is our own affair, and what it repeats is no news.
+        // With --json neither the events of a reconnection nor its repetitions are printed.
         if self.json && !again && !matches!(event, ExecEvent::Failed(_)) {
             terminal::print_json(&json)?;
         }
@@ -94,7 +94,7 @@ impl Printer {
     }
 }
 
-/// Says what the exit code alone does not.
+/// Explains what the exit code alone does not.
 fn explain(exec: &Exec) {
     if let Some(failure) = &exec.failure {
         terminal::note(&failure.message);

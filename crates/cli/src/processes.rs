@@ -50,7 +50,7 @@ pub(crate) async fn kill(options: Kill) -> Result<u8, Failure> {
     };
     match (reply.map_err(|e| about(e.into()))?, server.json) {
         (Some(reply), true) => terminal::print_json(&reply.json)?,
-        // The server says nothing about a signal.
+        // The server's response to a signal is empty.
         (None, true) => {}
         (_, false) => terminal::print(&format!("{}\n", resolve::short(exec)))?,
     }

@@ -1,4 +1,4 @@
-//! How far a copy is, for people who watch: drawn on standard error, and only when that is a terminal.
+//! The progress of a copy: drawn on standard error, and only when that is a terminal.
 
 use crate::terminal::plain;
 use indicatif::{ProgressBar, ProgressStyle};

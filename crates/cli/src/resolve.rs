@@ -1,5 +1,5 @@
-//! From what people type to an id: a whole id, the start of one, or a name. What could mean two things
-//! means neither, so that `rm` never guesses.
+//! Resolves what people type to an id: a whole id, the start of one, or a name. An ambiguous text is an
+//! error, so that `rm` never guesses.
 
 use crate::{Failure, when};
 use atoll_client::{Checkpoint, Client, Exec, Kernel, Key, ListSandboxes, Sandbox, Uuid};
@@ -19,7 +19,7 @@ pub(crate) fn short(id: Uuid) -> String {
 struct Candidate {
     id: Uuid,
     names: Vec<String>,
-    /// What tells it from others.
+    /// Its description in the list.
     about: String,
 }
 
@@ -89,7 +89,7 @@ async fn gather(client: &Client, which: ListSandboxes) -> Result<Vec<Candidate>,
 
 /// The sandbox that the text means.
 pub(crate) async fn sandbox(client: &Client, text: &str) -> Result<Uuid, Failure> {
-    // A whole id needs no looking up; whether it is there is seen soon enough.
+    // A whole id needs no lookup; the request itself finds out whether it exists.
     if let Ok(id) = Uuid::try_parse(text) {
         return Ok(id);
     }

@@ -1,4 +1,4 @@
-//! `atoll find` and `atoll grep`: one line for each thing found, which other programs can read.
+//! `atoll find` and `atoll grep`: one line for each result, which other programs can read.
 
 use crate::{
     Failure,

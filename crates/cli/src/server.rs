@@ -1,4 +1,4 @@
-//! Which server, and who asks.
+//! The server, and the key for it.
 
 use crate::Failure;
 use atoll_client::Client;
@@ -22,7 +22,7 @@ pub(crate) struct Server {
 
 const DEFAULT_URL: &str = "http://127.0.0.1:7300";
 
-/// Text that is not shown.
+/// A secret text.
 #[derive(Clone)]
 pub struct Secret(String);
 
@@ -40,14 +40,14 @@ impl FromStr for Secret {
 }
 
 impl Secret {
-    /// What it is; none where it is nothing.
+    /// Its value; none where it is empty.
     pub(crate) fn value(&self) -> Option<&str> {
         Some(self.0.trim()).filter(|key| !key.is_empty())
     }
 }
 
 impl Server {
-    /// A client of it. A variable that is set to nothing counts as not set.
+    /// A client of it. An empty variable counts as not set.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
         let url = if self.url.is_empty() { DEFAULT_URL } else { &self.url };
         let key = self.api_key.as_ref().and_then(Secret::value);

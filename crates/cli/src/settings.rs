@@ -1,10 +1,10 @@
-//! `atoll settings`. The server says which settings there are; here is only how they are typed and shown.
+//! `atoll settings`. The server defines the settings; here is only how they are typed and shown.
 
 use crate::{Failure, server::Server, table, terminal};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
-/// Where settings of Atoll's own are on the wire.
+/// The object of Atoll's own settings on the wire.
 const OWN: &str = "atoll";
 
 /// `settings`.
@@ -56,7 +56,7 @@ fn pair(text: &str) -> Result<(String, Value), String> {
     }
 }
 
-/// Where a setting is on the wire.
+/// The path of a setting on the wire.
 fn path(name: &str) -> Vec<&str> {
     match name.split_once('.') {
         Some((group, last)) => vec![OWN, group, last],
@@ -65,13 +65,13 @@ fn path(name: &str) -> Vec<&str> {
     }
 }
 
-/// The names as typed, in their places on the wire.
+/// The changes as JSON, in their places on the wire.
 fn placed(changes: Vec<(String, Value)>) -> Map<String, Value> {
     let mut all = Value::Object(Map::new());
     for (name, value) in changes {
         let mut at = &mut all;
         for step in path(&name) {
-            // What was typed before may be in the way; the server sees the last word.
+            // An earlier change may be in the way; the last one counts.
             if !at.is_object() {
                 *at = Value::Object(Map::new());
             }

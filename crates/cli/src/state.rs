@@ -1,12 +1,13 @@
-//! Where what this program remembers for its user lies.
+//! The folder of the state that this program keeps for its user.
 
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-/// The user's state folder for Atoll, `$XDG_STATE_HOME/atoll` or `~/.local/state/atoll`; none where it would lie in
-/// another user's home, as after `sudo` with the caller's variables: what root makes there would be root's.
+/// The user's state folder for Atoll, `$XDG_STATE_HOME/atoll` or `~/.local/state/atoll`; none where it would
+/// be in another user's home, as after `sudo` with the caller's variables: files that root makes there would
+/// be root's.
 #[must_use]
 pub fn state_dir() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
@@ -15,8 +16,8 @@ pub fn state_dir() -> Option<PathBuf> {
     is_own(&state, rustix::process::geteuid().as_raw()).then(|| state.join("atoll"))
 }
 
-/// Whether what is made below a path becomes part of this user's own files. An ordinary user cannot make
-/// anything elsewhere, so only root has to look whose the nearest folder is.
+/// Whether files below a path become this user's own. An ordinary user cannot make any elsewhere, so only
+/// root has to check the owner of the nearest folder.
 fn is_own(path: &Path, uid: u32) -> bool {
     let owner = path.ancestors().find_map(|folder| Some(std::fs::metadata(folder).ok()?.uid()));
     uid != 0 || owner == Some(0)

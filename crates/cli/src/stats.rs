@@ -1,4 +1,4 @@
-//! `atoll stats`: a line for each sandbox. On a terminal it is drawn anew until it is interrupted.
+//! `atoll stats`: a line for each sandbox. On a terminal it is redrawn until it is interrupted.
 
 use crate::{
     Failure,
@@ -15,11 +15,11 @@ use std::{
 
 /// Between two drawings.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Questions at one time.
+/// Concurrent requests.
 const AT_ONCE: usize = 8;
 const PAGE: u32 = 200;
 
-/// What to show: what was asked for, or whatever runs at the moment.
+/// Which sandboxes to show: the given ones, or those that run at the moment.
 enum Which {
     Named(Vec<(String, Uuid)>),
     Running,
@@ -51,7 +51,7 @@ impl Which {
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(reply) => found.push(reply),
-                // One that was removed since it was listed is simply not there.
+                // One that was destroyed since it was listed is left out.
                 Err(failure) if matches!(self, Self::Running) && failure.is_missing() => {}
                 Err(failure) => return Err(failure),
             }
@@ -71,7 +71,7 @@ async fn running(client: &Client) -> Result<Vec<Uuid>, Failure> {
             break;
         }
     }
-    // One that was made meanwhile moves another to the next page.
+    // A sandbox that was created meanwhile moves another to the next page.
     let mut seen = std::collections::HashSet::new();
     found.retain(|id| seen.insert(*id));
     Ok(found)

@@ -1,5 +1,5 @@
-//! Showing text of others. A sandbox chooses file names, labels and messages, and a terminal obeys
-//! control characters, so none of them reaches it unescaped.
+//! Showing untrusted text. A sandbox chooses file names, labels and messages, and a terminal obeys control
+//! characters, so none of them reaches it unescaped.
 
 use crate::Failure;
 use std::{
@@ -14,7 +14,7 @@ fn steers(c: char) -> bool {
         || matches!(c, '\u{e0000}'..='\u{e007f}')
 }
 
-/// Text in one line that does nothing but show itself.
+/// Text in one line, with control characters escaped.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -63,7 +63,7 @@ pub(crate) fn print_json(json: &str) -> Result<(), Failure> {
     print(&format!("{}\n", plain_json(json.trim_end())))
 }
 
-/// Says something beside the output. That nobody listens is no fault.
+/// Prints a remark to standard error. That standard error is closed is no fault.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "atoll: {}", plain(text));
 }

@@ -1,4 +1,4 @@
-//! `atoll watch`: a line for each thing that happens, until it is interrupted.
+//! `atoll watch`: a line for each change, until it is interrupted.
 
 use crate::{
     Failure,

@@ -1,4 +1,4 @@
-//! Times as people say them.
+//! Times as people type and read them.
 
 use atoll_types::time::{now_s, parse_rfc3339};
 
@@ -29,7 +29,7 @@ pub(crate) fn since(text: &str) -> String {
     relative(text, now())
 }
 
-/// A time for the server: `2h` is two hours ago (s, m, h, d), and anything else goes as it is.
+/// A time for the server: `2h` is two hours ago (s, m, h, d), and any other text is sent as it is.
 pub(crate) fn moment(text: &str) -> Result<String, String> {
     let count = text.strip_suffix(['s', 'm', 'h', 'd']).and_then(|digits| digits.parse::<u32>().ok());
     let Some(count) = count else {

@@ -1,4 +1,4 @@
-//! What can be typed about files and folders.
+//! The command line of files and folders.
 
 use crate::{
     copy_end::{self, CopyEnd},

@@ -1,4 +1,4 @@
-//! What can be typed after `atoll audit`.
+//! The command line of `atoll audit`.
 
 use crate::{server::Server, when};
 use clap::{Args, Subcommand};
@@ -130,7 +130,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Whether the server is asked.
+    /// Whether the server verifies.
     #[must_use]
     pub fn remote(&self) -> bool {
         self.remote

@@ -1,4 +1,4 @@
-//! `atoll audit`, as far as it asks a server.
+//! `atoll audit`, as far as it calls a server.
 
 pub(crate) mod args;
 
@@ -11,11 +11,11 @@ use atoll_client::{
 use atoll_types::{Error, ErrorCode};
 use std::io::{self, Write};
 
-/// The most that a server gives at once.
+/// The largest page of the server.
 const PAGE: usize = 500;
-/// A row was touched.
+/// A row was tampered with.
 const FAULTY: u8 = 1;
-/// Whether one was cannot be told.
+/// Verification was not possible.
 const UNSURE: u8 = 2;
 
 /// Carries out a command and returns the exit code. Errors are already printed.
@@ -32,7 +32,8 @@ pub async fn run(command: Audit) -> u8 {
     done.unwrap_or_else(|failure| failure.report(json))
 }
 
-/// Lets the server check the trail: 0 when all is well, 1 when it is not, 2 when it cannot be told.
+/// Makes the server verify the trail: 0 when it is sound, 1 when it is not, 2 when verification was not
+/// possible.
 pub async fn verify(ask: &Ask, expect: Option<&str>) -> u8 {
     match verified(ask, expect).await {
         Ok(code) => code,
@@ -88,7 +89,7 @@ async fn list(options: Ls) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// An owner's id is as long as any; its start tells it from others.
+/// An owner's id is a UUID; its start distinguishes it from others.
 fn owner(text: &str) -> String {
     Uuid::try_parse(text).map_or_else(|_| text.to_owned(), resolve::short)
 }
@@ -217,7 +218,7 @@ async fn output(options: One) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// What is kept, with a line where something is missing.
+/// The stored output, with a line where something is missing.
 fn whole(kept: &AuditKept) -> Result<Vec<u8>, Failure> {
     let wrong = || atoll_client::Error::Unexpected("it sent what is no output".into());
     let (mut head, tail) = kept.bytes().ok_or_else(wrong)?;
@@ -328,7 +329,7 @@ fn told(verdict: &AuditVerdict) -> String {
             lines.push(format!("to compare later: --expect {last}:{mac}"));
         }
         AuditVerdict { unsure: Some(why), .. } => {
-            lines.push(format!("it cannot be told: {}", terminal::plain(why)));
+            lines.push(format!("it cannot be verified: {}", terminal::plain(why)));
         }
         AuditVerdict { first_fault, noted, .. } => {
             let first = first_fault.as_ref().map(fault).unwrap_or_default();

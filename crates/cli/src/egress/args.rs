@@ -1,4 +1,4 @@
-//! What can be typed after `atoll egress`, and of it after `atoll create`.
+//! The command line of `atoll egress`, and its options of `atoll create`.
 
 use crate::server::Server;
 use clap::{Args, Subcommand};

@@ -11,9 +11,9 @@ use atoll_client::{
 use serde_json::Value;
 use std::{io::Read, time::Duration};
 
-/// The most that a server gives at once.
+/// The largest page of the server.
 const PAGE: usize = 500;
-/// How often a follower looks.
+/// How often `--follow` polls.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(command: EgressCommand) -> Result<u8, Failure> {
@@ -25,7 +25,7 @@ pub(crate) async fn run(command: EgressCommand) -> Result<u8, Failure> {
     }
 }
 
-/// A policy of what was typed; none when nothing was.
+/// The policy of the options; none when none was given.
 pub(crate) fn policy(mode: Option<String>, lists: Lists) -> Option<EgressPolicy> {
     let Lists { preset, allow, deny, limit } = lists;
     let listed = !(preset.is_empty() && allow.is_empty());
@@ -180,7 +180,7 @@ async fn log(options: Log) -> Result<u8, Failure> {
     if follow { stay(&client, id, &fresh, last, server.json).await } else { Ok(0) }
 }
 
-/// Prints what comes, until it is interrupted.
+/// Prints decisions as they come, until it is interrupted.
 async fn stay(
     client: &Client,
     id: Uuid,

@@ -1,4 +1,4 @@
-//! What can be typed about kernels.
+//! The command line of kernels.
 
 use crate::{server::Server, size};
 use clap::{Args, Subcommand};

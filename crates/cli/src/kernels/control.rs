@@ -1,4 +1,4 @@
-//! Listing kernels and acting on them.
+//! Listing and controlling kernels.
 
 use super::args::{
     KernelCheckpoint, KernelCommand, KernelFork, KernelOptions, KernelRollback, KernelStart, Kernels,
@@ -78,14 +78,14 @@ async fn checkpoint(client: &Client, sandbox: Uuid, kernel: Uuid, text: &str) ->
 fn told(json: bool, reply: &str, id: Uuid) -> Result<u8, Failure> {
     match json {
         true => terminal::print_json(reply)?,
-        // Whole, because scripts keep it.
+        // The whole id, because scripts keep it.
         false => terminal::print(&format!("{}\n", id.simple()))?,
     }
     Ok(0)
 }
 
 fn done(json: bool, id: Uuid) -> Result<u8, Failure> {
-    // The server says nothing about it.
+    // The server's response is empty.
     if !json {
         terminal::print(&format!("{}\n", resolve::short(id)))?;
     }

@@ -1,5 +1,5 @@
-//! Lines that a person types: edited, remembered and completed. The editor waits for keys, so it has a thread of its
-//! own; what it asks of the kernel is answered by the runtime of the thread that waits for its lines.
+//! The line editor: editing, history and completion. It blocks on keys, so it has a thread of its own; the
+//! runtime of the thread that waits for its lines sends its requests to the kernel.
 
 use crate::{state_dir, terminal};
 use atoll_client::{Client, Completion, Uuid};
@@ -10,13 +10,13 @@ use rustyline::{
 use std::{path::PathBuf, time::Duration};
 use tokio::{runtime::Handle, sync::mpsc};
 
-/// How long the kernel may think before a person goes on without its answer.
+/// How long the kernel may take to complete before the editor gives up.
 const PATIENCE: Duration = Duration::from_secs(3);
 const REMEMBERED: usize = 10_000;
-/// What the tabulator inserts where a line begins.
+/// What the Tab key inserts at the beginning of a line.
 const INDENT: &str = "    ";
 
-/// What was typed.
+/// The result of reading a line.
 pub(super) enum Read {
     Line(String),
     Interrupted,
@@ -37,7 +37,7 @@ impl Kernel {
     }
 }
 
-/// The prompts that each interpreter has itself: of the first line, and of those that follow.
+/// The prompts of each interpreter: of the first line, and of those that follow.
 fn prompts(language: &str) -> (&'static str, &'static str) {
     match language {
         "node" => ("> ", "... "),
@@ -50,7 +50,7 @@ fn prompts(language: &str) -> (&'static str, &'static str) {
 /// A line editor at the user's terminal.
 pub(super) struct Editor {
     kernel: Kernel,
-    /// What was typed before the line that is wanted now.
+    /// Sends the code before the requested line.
     wanted: std::sync::mpsc::Sender<String>,
     lines: mpsc::Receiver<Read>,
 }
@@ -66,7 +66,7 @@ impl Editor {
         Self { kernel, wanted, lines }
     }
 
-    /// The next line, after what was typed before it.
+    /// The next line, after the code before it.
     pub(super) async fn line(&mut self, before: &str) -> Read {
         match self.wanted.send(before.to_owned()) {
             Ok(()) => self.lines.recv().await.unwrap_or(Read::End),
@@ -74,7 +74,7 @@ impl Editor {
         }
     }
 
-    /// Whether the interpreter takes the code for whole; none where it does not say.
+    /// Whether the interpreter considers the code complete; none where it does not say.
     pub(super) async fn status(&self, code: &str) -> Option<String> {
         self.kernel.ask(code).await.map(|found| found.status)
     }
@@ -103,7 +103,7 @@ fn edit(
             Err(ReadlineError::Interrupted) => Read::Interrupted,
             Err(_) => Read::End,
         };
-        // After each line: a program that is ended has forgotten nothing.
+        // Saved after each line, so that a killed program loses nothing.
         if let Some(history) = &history {
             let _ = editor.append_history(history);
         }
@@ -124,7 +124,7 @@ fn editor(helper: Typing, history: Option<&PathBuf>) -> Option<LineEditor> {
     Some(editor)
 }
 
-/// Knows what was typed before, and whom to ask how it could go on.
+/// The code so far, and the kernel that completes it.
 struct Typing {
     kernel: Kernel,
     runtime: Handle,

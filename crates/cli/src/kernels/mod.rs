@@ -15,9 +15,9 @@ use atoll_client::{CellEvent, Client, RunCode, Uuid};
 use show::Shown;
 use std::io::{self, Read};
 
-/// What the server takes in one request, less room for the rest of it.
+/// The server's largest request, less room for the rest of it.
 const LARGEST_CODE: u64 = 1 << 20;
-/// What a shell shows for something that Ctrl-C ended.
+/// The exit code of a shell for a program that Ctrl-C ended.
 const INTERRUPTED: u8 = 130;
 
 /// Reads code to its end.
@@ -65,8 +65,8 @@ pub(crate) async fn run_code(options: RunCodeOptions) -> Result<u8, Failure> {
     }
 }
 
-/// Runs a cell and shows it: whether it went well; none when Ctrl-C interrupted it. Whoever lets go of its
-/// events interrupts it, so the second Ctrl-C does not wait.
+/// Runs a cell and shows it: whether it succeeded; none when Ctrl-C interrupted it. Dropping its events
+/// interrupts it, so the second Ctrl-C does not wait.
 async fn follow(
     client: &Client,
     id: Uuid,
@@ -100,7 +100,7 @@ async fn follow(
     }
 }
 
-/// Interrupts what runs. That it has just ended is no fault.
+/// Interrupts the running cell. That it has just ended is no fault.
 async fn interrupt(client: &Client, id: Uuid, request: &RunCode) {
     let kernel = match request.kernel {
         Some(kernel) => Some(kernel),

@@ -1,5 +1,5 @@
-//! `atoll repl`: lines from a terminal, a cell for each piece of code that is whole. The kernel keeps its
-//! variables when it is left.
+//! `atoll repl`: lines from a terminal, a cell for each complete piece of code. The kernel keeps its
+//! variables after the repl ends.
 
 use super::{
     args::Repl,
@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 /// The longest that a cell of it may run.
 const SECONDS: f64 = 24.0 * 3600.0;
 
-/// Whether more lines belong to what was typed. Only what nobody could take for whole is not: an open
-/// bracket or quote of three, a line that ends with what needs another, or a block that has not ended.
+/// Whether more lines belong to the code. Only code that is certainly incomplete does: an open bracket or
+/// triple quote, a line that ends with an operator that needs another, or an open block.
 fn is_open(language: &str, code: &str) -> bool {
     let last = code.rsplit('\n').next().unwrap_or_default();
     if last.trim_end().ends_with('\\') {
@@ -41,7 +41,7 @@ fn is_open(language: &str, code: &str) -> bool {
 fn brackets(code: &str, comment: char) -> i32 {
     let (mut open, mut quote, mut skip) = (0, None, false);
     for line in code.lines() {
-        // A text of one quote ends with its line.
+        // A string of one quote ends with its line.
         quote = quote.filter(|c| *c == '`');
         for c in line.chars() {
             match (quote, c) {
@@ -61,7 +61,7 @@ fn brackets(code: &str, comment: char) -> i32 {
     open
 }
 
-/// Whether a shell would ask for more: a loop, a condition or a quote that has not ended.
+/// Whether a shell would prompt for more: a loop, a condition or a quote that has not ended.
 fn unfinished_shell(code: &str) -> bool {
     let words: Vec<&str> = code.split(|c: char| c.is_whitespace() || c == ';').collect();
     let count = |all: &[&str]| words.iter().filter(|word| all.contains(word)).count();
@@ -74,7 +74,7 @@ fn unfinished_shell(code: &str) -> bool {
         || quotes('\'')
 }
 
-/// Where lines come from.
+/// The source of lines.
 enum Lines {
     /// A person at a terminal.
     Typed(Box<Editor>),
@@ -156,11 +156,11 @@ pub(crate) async fn run(options: Repl) -> Result<u8, Failure> {
     if !code.trim().is_empty() {
         well = cell(&client, id, &request(code), &mut shown, &options.id).await?;
     }
-    // Of a script the last cell counts; a person has seen it.
+    // The last cell of a script sets the exit code; a person has seen it.
     Ok(u8::from(!well && !interactive))
 }
 
-/// Whether more lines belong to the code: the interpreter knows, where it can be asked.
+/// Whether more lines belong to the code, by the interpreter where it can tell.
 async fn is_open_at(lines: &Lines, language: &str, code: &str) -> bool {
     let status = match lines {
         Lines::Typed(editor) => editor.status(code).await,
@@ -173,7 +173,7 @@ async fn is_open_at(lines: &Lines, language: &str, code: &str) -> bool {
     }
 }
 
-/// One cell. What the server refuses is said, and the next may be better.
+/// One cell. An error of the server is printed, and the repl continues.
 async fn cell(
     client: &atoll_client::Client,
     id: atoll_client::Uuid,

@@ -1,5 +1,4 @@
-//! What a cell prints passes through as it is, as a command's output does. What it shows is written into
-//! files, or named.
+//! The output of a cell is passed through, as a command's is. Its displays are written into files, or named.
 
 use crate::{Failure, terminal};
 use atoll_client::{CellEvent, CellResult, Display};
@@ -9,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-/// Where a cell goes.
+/// The output of cells.
 pub(super) struct Shown {
     folder: Option<PathBuf>,
     json: bool,
@@ -62,7 +61,7 @@ impl Shown {
         Self { folder, json, count: 0, displays: 0 }
     }
 
-    /// Shows an event; at the end says whether the cell went well.
+    /// Shows an event; at the end returns whether the cell succeeded.
     pub(super) fn add(&mut self, event: CellEvent, json: &str) -> Result<Option<bool>, Failure> {
         if self.json {
             terminal::print_json(json)?;
@@ -106,7 +105,7 @@ impl Shown {
     }
 }
 
-/// Says how a cell ended: its value, or what went wrong.
+/// Prints how a cell ended: its value, or its error.
 fn ended(result: &CellResult) -> Result<(), Failure> {
     if let Some(text) = result.result.as_ref().and_then(|result| result.get("text/plain")) {
         terminal::print(&format!("{}\n", text.trim_end_matches('\n')))?;

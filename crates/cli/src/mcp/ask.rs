@@ -1,11 +1,11 @@
-//! What of a message matters on its way: what it is called, whether it wants an answer, and what the server
-//! wants to be told of it in headers.
+//! What the bridge needs of a message: its method, whether it expects a response, and the headers that the
+//! server requires.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// The first version of the protocol without sessions. From then on each request says which version it speaks.
+/// The first version of the protocol without sessions. From then on each request names its version.
 const WITHOUT_SESSIONS: &str = "2026-07-28";
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
@@ -16,21 +16,21 @@ pub(super) struct Message {
     pub(super) method: Option<String>,
     /// Of a request.
     pub(super) id: Option<Value>,
-    /// The version that it says it speaks.
+    /// The version that it names.
     pub(super) version: Option<String>,
-    /// What it is about: a tool, a resource.
+    /// Its subject: a tool, a resource.
     pub(super) name: Option<String>,
-    /// The request that it calls off.
+    /// The request that it cancels.
     pub(super) cancels: Option<Value>,
 }
 
 impl Message {
-    /// Whether it is passed on before anything after it is looked at.
+    /// Whether it must be sent before the next message is read.
     pub(super) fn waits(&self) -> bool {
         self.begins() || self.id.is_none()
     }
 
-    /// Whether it begins a session.
+    /// Whether it starts a session.
     pub(super) fn begins(&self) -> bool {
         self.method.as_deref() == Some("initialize")
     }
@@ -40,7 +40,7 @@ impl Message {
         self.version.as_deref().is_some_and(|version| version >= WITHOUT_SESSIONS)
     }
 
-    /// What is said of it in headers, where that is wanted.
+    /// Its headers, where the version requires them.
     pub(super) fn routing(&self) -> Option<(String, Option<String>)> {
         let method = self.method.clone().filter(|_| self.stands_alone())?;
         Some((method, self.name.as_deref().map(header)))
@@ -55,7 +55,7 @@ fn header(text: &str) -> String {
     if plain { text.to_owned() } else { format!("=?base64?{}?=", STANDARD.encode(text)) }
 }
 
-/// Looks at a line; none where it is no message.
+/// Parses a line; none where it is no message.
 pub(super) fn look(bytes: Bytes) -> Option<Message> {
     let value: Value = serde_json::from_slice(&bytes).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -67,7 +67,7 @@ pub(super) fn look(bytes: Bytes) -> Option<Message> {
         _ => None,
     };
     let cancels = (method.as_deref() == Some("notifications/cancelled")).then(|| params["requestId"].clone());
-    // An answer has an id too; it wants none.
+    // A response has an id too, but expects none.
     let id = value.get("id").filter(|id| method.is_some() && !id.is_null()).cloned();
     value.is_object().then(|| Message {
         id,
@@ -79,7 +79,7 @@ pub(super) fn look(bytes: Bytes) -> Option<Message> {
     })
 }
 
-/// What a client is told whose request has no answer.
+/// The error response of a failed request.
 pub(super) fn failed(id: &Value, why: &str) -> Bytes {
     let error = json!({ "code": -32_000, "message": why });
     Bytes::from(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string())

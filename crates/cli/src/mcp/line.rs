@@ -6,21 +6,21 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The longest line.
 const LONGEST: usize = 16 << 20;
-/// What is read at once.
+/// The size of one read.
 const PIECE: usize = 64 << 10;
 
-/// What comes.
+/// The next line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// A whole line, without its end.
     Message(Bytes),
-    /// One that is too long, which is left out.
+    /// One that is too long, which is skipped.
     TooLong,
-    /// No more; or only part of a line.
+    /// The end of input, also within a line.
     End,
 }
 
-/// Reads lines. What was read of one is kept when a read is given up.
+/// Reads lines. Cancelling a read loses nothing.
 pub(super) struct Lines<R> {
     from: R,
     piece: Vec<u8>,

@@ -1,5 +1,5 @@
-//! One client's link to the server: its MCP session, which is begun anew where the server has forgotten it,
-//! and the answers that are under way. A client whose request has no answer is told why.
+//! One client's link to the server: its MCP session, which is renewed where the server has forgotten it, and
+//! the responses under way. A failed request gets an error response.
 
 use super::ask::{Message, failed};
 use atoll_client::{Client, McpAnswer, McpHeaders, Method};
@@ -16,24 +16,24 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often an answer that broke off is asked for again.
+/// How often a response that broke off is resumed.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long the end may take.
+/// How long ending the session may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was agreed on.
+/// The negotiated session.
 #[derive(Debug, Clone, Default)]
 struct Agreed {
     session: Option<String>,
     version: Option<String>,
-    /// How it was asked for.
+    /// The `initialize` request.
     asked: Option<Bytes>,
 }
 
-/// Why a message came to nothing.
+/// Why a message failed.
 enum Lost {
-    /// The server says so, in a message for the client.
+    /// The server's error, as a message for the client.
     Said(Bytes),
     /// Something else.
     Because(String),
@@ -51,10 +51,10 @@ pub(super) struct Link {
     thread: String,
     out: mpsc::Sender<Bytes>,
     agreed: Mutex<Agreed>,
-    /// Held while a session is begun anew.
+    /// Held while a session is renewed.
     renewing: tokio::sync::Mutex<()>,
     listening: Mutex<Option<JoinHandle<()>>>,
-    /// Requests that are ended by going away, by their ids.
+    /// Requests without a session, by their ids: dropping them cancels them.
     alone: Mutex<HashMap<String, AbortHandle>>,
 }
 
@@ -62,7 +62,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether an answer brought what the request with this id waits for.
+/// Whether a message is the response to the request with this id.
 fn answers(data: &str, id: &Value) -> bool {
     let message: Value = serde_json::from_str(data).unwrap_or_default();
     message["id"] == *id && message.get("method").is_none()
@@ -98,12 +98,12 @@ impl Link {
         }
     }
 
-    /// Carries one message there, and what comes of it back.
+    /// Sends one message, and returns the responses to the client.
     pub(super) async fn carry(self: &Arc<Self>, message: Message) {
         if let Some(handle) =
             message.cancels.as_ref().and_then(|id| locked(&self.alone).remove(&id.to_string()))
         {
-            // Without sessions, who goes away calls off.
+            // Without sessions, closing the connection cancels the request.
             handle.abort();
             return;
         }
@@ -132,11 +132,11 @@ impl Link {
     }
 
     async fn give(&self, message: Bytes) {
-        // Who does not read any more has gone.
+        // A send fails only when the client has gone.
         let _ = self.out.send(message).await;
     }
 
-    /// Sends a request and gives back all that comes of it.
+    /// Sends a request and passes on its responses.
     async fn request(self: &Arc<Self>, message: Message, id: &Value) -> Result<(), Lost> {
         let answer = self.ask(&message).await?;
         if message.begins() {
@@ -149,14 +149,14 @@ impl Link {
             if message.begins() {
                 self.note_version(&whole);
             }
-            // White space before it is a sign of life, and no line of its own.
+            // White space before it is a keep-alive, and no line of its own.
             self.give(Bytes::copy_from_slice(whole.trim_ascii())).await;
             return Ok(());
         }
         self.follow(answer, &message, id).await
     }
 
-    /// Gives back the events of an answer, and asks for the rest where it breaks off.
+    /// Passes on the events of a response, and resumes it where it breaks off.
     async fn follow(
         self: &Arc<Self>,
         mut answer: McpAnswer,
@@ -195,7 +195,7 @@ impl Link {
         locked(&self.agreed).version = message["result"]["protocolVersion"].as_str().map(str::to_owned);
     }
 
-    /// Asks; where the session is forgotten, as after a restart, once more in a new one.
+    /// Sends a message; where the session is unknown, as after a restart, once more in a new one.
     async fn ask(self: &Arc<Self>, message: &Message) -> Result<McpAnswer, Lost> {
         let headers = self.headers(Some(message));
         let send = |headers: McpHeaders| async move {
@@ -209,7 +209,7 @@ impl Link {
         self.good(answer).await
     }
 
-    /// An answer, or why there is none.
+    /// A successful response, or the error.
     async fn good(&self, answer: McpAnswer) -> Result<McpAnswer, Lost> {
         let status = answer.status;
         if (200..300).contains(&status) {
@@ -217,7 +217,7 @@ impl Link {
         }
         let body = answer.whole().await.unwrap_or_default();
         let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-        // A refusal of this very request, in the protocol's own words.
+        // An error response to this very request.
         if said["jsonrpc"] == "2.0" && !said["id"].is_null() {
             return Err(Lost::Said(Bytes::from(body)));
         }
@@ -231,7 +231,7 @@ impl Link {
         Err(Lost::Because(format!("{} answered {status}: {why}{hint}", self.client.url())))
     }
 
-    /// Begins a session anew, unless somebody has just done so.
+    /// Renews the session, unless another request has just done so.
     async fn renew(self: &Arc<Self>, old: Option<String>) -> Result<(), Lost> {
         let _turn = self.renewing.lock().await;
         let Agreed { session, asked, .. } = locked(&self.agreed).clone();
@@ -240,7 +240,7 @@ impl Link {
         let answer = self.client.mcp(Method::POST, &headers, Some(asked)).await?;
         let answer = self.good(answer).await?;
         locked(&self.agreed).session.clone_from(&answer.session);
-        // Its client knows what it says.
+        // The client has the response to its own `initialize` already.
         drop(answer);
         let told = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
         let told = self.client.mcp(Method::POST, &self.headers(None), Some(Bytes::from(told))).await;
@@ -249,7 +249,7 @@ impl Link {
         Ok(())
     }
 
-    /// Hears what the server says by itself, from now on.
+    /// Follows the server's own messages, from now on.
     fn listen(self: &Arc<Self>) {
         let link = Arc::clone(self);
         let task = tokio::spawn(async move {

@@ -1,6 +1,6 @@
-//! `atoll mcp --server`: a client that starts programs and speaks MCP with them over stdin and stdout, and a
-//! server elsewhere that speaks it over HTTP, joined. Messages are passed on as they are; what is looked at is
-//! which of them begin and end something.
+//! `atoll mcp --server`: a bridge between a client that starts programs and speaks MCP over stdin and stdout,
+//! and a server that speaks it over HTTP. Messages are passed on as they are; the bridge only looks at which
+//! of them start and end something.
 
 mod ask;
 mod line;
@@ -14,10 +14,10 @@ use link::Link;
 use std::sync::Arc;
 use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinSet};
 
-/// Messages on their way to a client that reads slowly.
+/// Messages queued for a client that reads slowly.
 const WAITING: usize = 64;
 
-/// Joins stdin and stdout with a server, until stdin ends. Returns the exit code; errors are printed.
+/// Bridges stdin and stdout to a server, until stdin ends. Returns the exit code; errors are printed.
 pub async fn bridge(url: &str, key: Option<&Secret>, thread: String) -> u8 {
     match run(url, key, thread).await {
         Ok(()) => 0,
@@ -50,7 +50,7 @@ async fn run(url: &str, key: Option<&Secret>, thread: String) -> Result<(), Fail
     }
 }
 
-/// Passes on what comes from stdin.
+/// Passes on the messages of stdin.
 async fn pass(link: &Arc<Link>) {
     let mut lines = Lines::new(tokio::io::stdin());
     let mut under_way = JoinSet::new();

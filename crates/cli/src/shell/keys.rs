@@ -1,5 +1,5 @@
-//! What is typed here: read by a thread of its own, since nothing else can wait for a terminal, and
-//! searched for the two keys that detach.
+//! Keys typed here: read by a thread of its own, since reading a terminal blocks, and searched for the two
+//! keys that detach.
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 const CONTROL_C: u8 = 3;
 const CONTROL_P: u8 = 16;
 const CONTROL_Q: u8 = 17;
-/// How long the first of the two keys waits for the second before it is sent. The second detaches also later,
-/// as long as nothing else is typed between them.
+/// How long the first of the two keys is held before it is sent. The second detaches also later, as long as
+/// no other key is typed between them.
 const HOLD: Duration = Duration::from_millis(500);
 const READ: usize = 64 * 1024;
 
-/// What to do about what was typed.
+/// The action for what was typed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Typed {
     Input(Bytes),
@@ -23,7 +23,7 @@ pub(super) enum Typed {
     End,
 }
 
-/// What became of the first of the two keys.
+/// The state of the first of the two keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum First {
     /// It was not typed last.
@@ -35,12 +35,12 @@ enum First {
 
 pub(super) struct Keys {
     input: mpsc::Receiver<Bytes>,
-    /// Only a person's keys mean something here; other input passes as it is.
+    /// Only a terminal's keys are searched; other input passes as it is.
     person: bool,
     first: First,
-    /// Both keys came, and what was typed before them is on its way.
+    /// Both keys came, and the keys before them are being sent.
     leaving: bool,
-    /// Typed while there was nobody to send it to.
+    /// Typed while there was no connection.
     waiting: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Keys {
         }
     }
 
-    /// What is left when the keys that detach are taken out; nothing if that is only a held one.
+    /// The input without the keys that detach; none if that is only a held one.
     fn search(&mut self, bytes: Bytes) -> Option<Typed> {
         if !self.person {
             return Some(Typed::Input(bytes));
@@ -98,7 +98,7 @@ impl Keys {
         (!out.is_empty()).then(|| Typed::Input(out.into()))
     }
 
-    /// Waits for a person to give up, and keeps what else is typed meanwhile, within bounds.
+    /// Waits for Ctrl-C, and keeps other input meanwhile, within bounds.
     pub(super) async fn gives_up(&mut self) {
         while let Some(bytes) = self.input.recv().await {
             if self.person && bytes.contains(&CONTROL_C) {

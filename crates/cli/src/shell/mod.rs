@@ -1,5 +1,5 @@
-//! `atoll shell`: a terminal in a sandbox, at the user's own. It outlives the connection: a server that
-//! goes away and comes back is found again, and the output goes on where it was.
+//! `atoll shell`: a terminal in a sandbox, at the user's own. It outlives the connection: after a restart of
+//! the server it attaches again, and the output continues where it was.
 
 mod keys;
 mod tty;
@@ -23,25 +23,25 @@ use tokio::{
 };
 use tty::{Raw, Screen};
 
-/// How long a server that went away is looked for.
+/// How long to try to reach a server that went away.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A connection that lasted this long is not one of a row of failures.
+/// A connection that lasted this long resets the count of failures.
 const LASTING: Duration = Duration::from_secs(5);
-/// How often whoever reads is told again that standard input is over.
+/// How often the end of standard input is sent again.
 const REMIND: Duration = Duration::from_secs(1);
 
-/// How it ends.
+/// Why the session ends.
 enum End {
     Exit(i32),
     Detached,
-    /// We were told to end.
+    /// A signal ended this process.
     Signal(i32),
     Failed(Failure),
 }
 
-/// The user's side of it.
+/// The user's side of a terminal.
 struct ShellSession {
     client: Client,
     sandbox: Uuid,
@@ -73,7 +73,7 @@ pub(crate) async fn run(options: Shell) -> Result<u8, Failure> {
         }
     };
     let opened = opened.map_err(about)?;
-    // Before the terminal is raw: who ends us then must not leave it so.
+    // Before the terminal is raw, so that a signal cannot leave it so.
     let mut ends = Ends::new();
     let person = rustix::termios::isatty(rustix::stdio::stdin());
     let mut session = ShellSession {
@@ -93,7 +93,7 @@ pub(crate) async fn run(options: Shell) -> Result<u8, Failure> {
     session.leave(&typed, end)
 }
 
-/// The signals that tell us to end.
+/// The signals that end this process.
 struct Ends(Vec<(SignalKind, tokio::signal::unix::Signal)>);
 
 impl Ends {
@@ -115,7 +115,7 @@ impl Ends {
     }
 }
 
-/// What became of one connection.
+/// Why a connection ended.
 enum Broken {
     Over(End),
     Lost,
@@ -139,14 +139,14 @@ impl ShellSession {
         }
     }
 
-    /// Stays at a terminal until it ends, the user leaves, or the connection breaks.
+    /// Serves a terminal until it ends, the user detaches, or the connection breaks.
     async fn follow(&mut self, terminal: Terminal) -> Broken {
         let Terminal { exec_id: _, offset: _, mut output, mut input } = terminal;
         let Self { keys, screen, offset, raw, .. } = self;
         tokio::select! {
             broken = show(&mut output, screen, offset) => broken,
             () = type_on(&mut input, keys, raw) => {
-                // What was typed before must have arrived when we are gone.
+                // Input that was typed before must arrive before this process ends.
                 let _ = input.close().await;
                 let _ = tokio::time::timeout(LONGEST_PAUSE, async { while output.next().await.is_ok() {} }).await;
                 Broken::Over(End::Detached)
@@ -193,12 +193,12 @@ impl ShellSession {
         }
     }
 
-    /// Says something on a terminal that is raw.
+    /// Prints a remark on a raw terminal.
     fn say(&self, text: &str) {
         let _ = write!(io::stderr(), "\r\natoll: {text}\r\n");
     }
 
-    /// Gives the user's terminal back and says how it went.
+    /// Restores the user's terminal and prints why the session ended.
     fn leave(self, typed: &str, end: End) -> Result<u8, Failure> {
         if !matches!(end, End::Exit(_)) && rustix::termios::isatty(rustix::stdio::stdout()) {
             let _ = io::stdout().write_all(&self.screen.calm()).and_then(|()| io::stdout().flush());
@@ -230,7 +230,7 @@ impl ShellSession {
     }
 }
 
-/// Prints what the terminal prints.
+/// Prints the terminal's output.
 async fn show(output: &mut TerminalOutput, screen: &mut Screen, offset: &mut u64) -> Broken {
     let mut stdout = tokio::io::stdout();
     loop {
@@ -253,7 +253,7 @@ async fn show(output: &mut TerminalOutput, screen: &mut Screen, offset: &mut u64
     }
 }
 
-/// Sends what is typed, and the size when it changes. Returns when the user leaves.
+/// Sends input, and the size when it changes. Returns when the user detaches.
 async fn type_on(input: &mut TerminalInput, keys: &mut Keys, raw: &Raw<rustix::fd::BorrowedFd<'static>>) {
     let mut resized = signal(SignalKind::window_change()).ok();
     let mut stopped = signal(SignalKind::from_raw(Signal::TSTP.as_raw())).ok();
@@ -268,7 +268,7 @@ async fn type_on(input: &mut TerminalInput, keys: &mut Keys, raw: &Raw<rustix::f
                     input.end().await
                 }
             },
-            // A program that was not yet reading when it was told reads on for ever otherwise.
+            // A program that was not yet reading at the first end of input would read on for ever otherwise.
             () = sleep(REMIND), if over => input.end().await,
             () = next(&mut resized) => resize(input).await,
             () = next(&mut stopped) => {
@@ -279,7 +279,7 @@ async fn type_on(input: &mut TerminalInput, keys: &mut Keys, raw: &Raw<rustix::f
             }
         };
         if sent.is_err() {
-            // Whoever reads finds out what became of the connection.
+            // The receiving half finds out why the connection ended.
             pending::<()>().await;
         }
     }

@@ -1,5 +1,5 @@
-//! The user's own terminal: made raw, so that every key reaches the sandbox, and given back as it was,
-//! whatever happens. Where standard input is no terminal, nothing is changed.
+//! The user's own terminal: made raw, so that every key reaches the sandbox, and always restored. Where
+//! standard input is no terminal, nothing is changed.
 
 use atoll_client::TerminalSize;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -11,7 +11,7 @@ const CALM: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?100
 const ALTERNATE_ON: &[u8] = b"\x1b[?1049h";
 const ALTERNATE_OFF: &[u8] = b"\x1b[?1049l";
 
-/// The user's terminal while it is raw; as it was when this is dropped, by a panic too.
+/// The user's terminal while it is raw; restored when this is dropped, by a panic too.
 pub(super) struct Raw<F: AsFd> {
     fd: F,
     before: Option<Termios>,
@@ -35,7 +35,7 @@ impl<F: AsFd> Raw<F> {
         }
     }
 
-    /// As it was. A terminal that is gone needs nothing.
+    /// Restores it. A terminal that is gone needs nothing.
     pub(super) fn leave(&self) {
         if let Some(before) = &self.before {
             let _ = tcsetattr(&self.fd, OptionalActions::Now, before);
@@ -49,7 +49,7 @@ impl<F: AsFd> Drop for Raw<F> {
     }
 }
 
-/// The size of the user's terminal, if there is one that says it.
+/// The size of the user's terminal, if it reports one.
 pub(super) fn size() -> Option<TerminalSize> {
     let size =
         tcgetwinsize(rustix::stdio::stdout()).or_else(|_| tcgetwinsize(rustix::stdio::stdin())).ok()?;
@@ -61,7 +61,7 @@ pub(super) fn size() -> Option<TerminalSize> {
 #[derive(Default)]
 pub(super) struct Screen {
     alternate: bool,
-    /// The end of what was printed, where a switch may have begun.
+    /// The end of the output, where an escape sequence may have begun.
     tail: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ impl Screen {
         self.tail = all[all.len().saturating_sub(ALTERNATE_ON.len() - 1)..].to_vec();
     }
 
-    /// What makes the user's terminal usable again when a program inside is left in the middle.
+    /// The sequences that make the user's terminal usable again when a program inside is left in the middle.
     pub(super) fn calm(&self) -> Vec<u8> {
         let mut bytes = if self.alternate { ALTERNATE_OFF.to_vec() } else { Vec::new() };
         bytes.extend_from_slice(CALM);
