@@ -1,4 +1,4 @@
-//! What the same machine does without Atoll.
+//! The baselines: the same work on the same machine without Atoll.
 
 use crate::Result;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -41,7 +41,7 @@ pub(crate) fn unshare() -> Result<()> {
     spawn(UNSHARE)
 }
 
-/// Does that so many times at once.
+/// The same so many times at once.
 pub(crate) fn unshare_at_once(count: usize) -> Result<()> {
     at_once(count, UNSHARE)
 }
@@ -61,12 +61,12 @@ pub(crate) fn piped(arguments: &[&str]) -> Result<Child> {
     Ok(command(arguments).stdout(Stdio::piped()).spawn()?)
 }
 
-/// The same for one that goes on until its input ends.
+/// The same for one that runs until its input ends.
 pub(crate) fn held(arguments: &[&str]) -> Result<Child> {
     Ok(command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
 }
 
-/// Children that sleep, in one process group. They go with the value.
+/// Children that sleep, in one process group. They are killed when the value is dropped.
 pub(crate) struct Sleepers(Vec<Child>);
 
 impl Sleepers {

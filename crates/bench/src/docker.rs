@@ -1,5 +1,6 @@
-//! Docker's own daemon, where it is installed, with everything of it below one temporary folder: what the
-//! same takes by its API. No bridge, no rules of the firewall, and cgroups below a folder of ours.
+//! Docker's own daemon, where it is installed, with everything of it below one temporary folder: the baseline
+//! of the same work by its API. It has no bridge and no firewall rules, and its cgroups are below a folder of
+//! ours.
 
 use crate::{Result, pace::timed};
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const IMAGE: &str = "atoll-bench";
 const CGROUPS: &str = "atoll-bench-docker";
 
-/// A running one. It goes with the value, and what it ran too.
+/// A running daemon. It is ended when the value is dropped, with its containers.
 pub(crate) struct Docker {
     child: Child,
     folder: tempfile::TempDir,
@@ -75,7 +76,7 @@ impl Docker {
         self.folder.path().join(name)
     }
 
-    /// An image of this machine's `true` and `sleep`, with what they are linked to.
+    /// Imports an image of this machine's `true` and `sleep`, with the libraries that they are linked to.
     fn import(&self) -> Result<()> {
         let mut files = vec!["/usr/bin/true".to_owned(), "/usr/bin/sleep".to_owned()];
         let linked = Command::new("ldd").args(&files).output()?;
@@ -168,7 +169,7 @@ impl Docker {
     }
 }
 
-/// The id in a small answer, chunked or not.
+/// The id in a small response, chunked or not.
 fn id_of(answer: &[u8]) -> Result<String> {
     let text = String::from_utf8_lossy(answer);
     let json = text.find('{').zip(text.rfind('}')).map(|(from, to)| &text[from..=to]);
@@ -195,7 +196,7 @@ impl Drop for Docker {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What it leaves: a mount for each namespace that it kept open, and empty cgroups.
+        // What the daemon leaves: a mount for each namespace that it kept open, and empty cgroups.
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let below = self.folder.path().display().to_string();
         for mount in

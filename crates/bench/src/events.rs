@@ -1,5 +1,5 @@
-//! Reading a command's events. Output is the bulk of them, so it is not decoded: it is looked through for
-//! how long it would be, which takes the least from the machine that is measured.
+//! Reading a command's events. Output is the bulk of them, so it is not decoded: only its length is computed,
+//! which costs the measured machine the least.
 
 use crate::Result;
 use serde::Deserialize;
@@ -9,10 +9,10 @@ use std::{io, time::Instant};
 const DATA: &[u8] = b"\"data\":\"";
 const BASE64: &[u8] = b"\"encoding\":\"base64\",";
 
-/// What came so far.
+/// The events so far.
 #[derive(Default)]
 pub(crate) struct Events {
-    /// The start of a line.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
     /// When the first output came.
     pub(crate) first: Option<Instant>,
@@ -40,7 +40,7 @@ enum Last {
 }
 
 impl Events {
-    /// Takes what came.
+    /// Takes the next bytes.
     pub(crate) fn take(&mut self, piece: &[u8]) -> io::Result<()> {
         let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') else {
             self.rest.extend_from_slice(piece);
@@ -75,7 +75,7 @@ impl Events {
         Ok(())
     }
 
-    /// Whether the command ended well, and nothing of its output is missing.
+    /// Whether the command succeeded, and none of its output is missing.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.last {
             Some(Last::Exit(0)) if self.lost == 0 => Ok(()),
@@ -87,14 +87,14 @@ impl Events {
     }
 }
 
-/// How much an event of output is worth.
+/// The size of an output event.
 struct Printed {
     bytes: u64,
     base64: bool,
 }
 
 fn printed(fields: &[u8]) -> Option<Printed> {
-    // All before the output is short.
+    // The fields before the output are short.
     let head = &fields[..fields.len().min(160)];
     let begin = head.windows(DATA.len()).position(|window| window == DATA)? + DATA.len();
     let data = fields[begin..].strip_suffix(b"\"}")?;
@@ -108,7 +108,7 @@ fn base64_length(data: &[u8]) -> usize {
     (data.len() / 4 * 3).saturating_sub(padding)
 }
 
-/// How long the text of a JSON string is. Only control characters are written by their number, each of
+/// The length of the text of a JSON string. Only control characters are escaped by their number, each of
 /// which is a byte.
 fn text_length(data: &[u8]) -> usize {
     let (mut at, mut saved) = (0, 0);

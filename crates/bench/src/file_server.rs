@@ -1,6 +1,5 @@
-//! The plain file server that uploads and downloads stand beside: PUT writes a file, GET streams one,
-//! and nothing else. It has a thread of its own, so its calls to the file system may block, as they
-//! would in a server that does nothing but this.
+//! The plain file server that uploads and downloads are compared with: PUT writes a file, GET streams one,
+//! and nothing else. It has a thread of its own, so its calls to the file system may block.
 
 use crate::{
     Result,
@@ -14,7 +13,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// What is read from a file at once.
+/// The size of one read.
 const PIECE: usize = 256 << 10;
 
 /// Starts a server for the files of a folder and connects to it. It ends with the connection.
@@ -24,7 +23,7 @@ pub(crate) async fn start(folder: &Path) -> Result<Client> {
     let (address, folder) = (listener.local_addr()?, folder.to_owned());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     thread::spawn(move || {
-        // The client sees a closed connection and says so.
+        // The client sees a closed connection and reports it.
         if let Err(error) = runtime.block_on(serve(listener, &folder)) {
             eprintln!("atoll-bench: the plain file server: {error}");
         }

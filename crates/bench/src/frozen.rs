@@ -1,5 +1,5 @@
-//! A bare sleep in a cgroup of its own, which the kernel lets stand still and go on: the least that pausing
-//! can cost on this machine. It goes with the value.
+//! A bare sleep in a cgroup of its own, which the kernel freezes and thaws: the least that pausing can cost
+//! on this machine. It is killed when the value is dropped.
 
 use crate::{Result, baseline::Sleepers};
 use std::{

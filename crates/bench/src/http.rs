@@ -1,6 +1,5 @@
-//! Just enough HTTP/1.1 for the figures: one connection that stays open, a client at one end of it, and
-//! what the plain file server needs at the other. A client library would add work of its own to every
-//! measurement.
+//! Just enough HTTP/1.1 for the figures: one connection that stays open, a client at one end of it, and the
+//! plain file server at the other. A client library would add work of its own to every measurement.
 
 use crate::Result;
 use bytes::{Buf, BytesMut};
@@ -15,13 +14,13 @@ const ROOM: usize = 256 << 10;
 /// No head is longer.
 const LONGEST_HEAD: usize = 64 << 10;
 
-/// One end of a connection, and what was read of it too early.
+/// One end of a connection, and bytes that were read ahead.
 pub(crate) struct Wire {
     stream: TcpStream,
     buffer: BytesMut,
 }
 
-/// The first lines of a request or an answer.
+/// The head of a request or a response.
 pub(crate) struct Head(String);
 
 /// How the end of a body is known.
@@ -32,7 +31,7 @@ enum Length {
 }
 
 impl Head {
-    /// The word at this place of the first line.
+    /// This word of the first line.
     pub(crate) fn word(&self, place: usize) -> &str {
         self.0.lines().next().and_then(|line| line.split(' ').nth(place)).unwrap_or_default()
     }
@@ -42,7 +41,7 @@ impl Head {
         headers.into_iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 
-    /// How many bytes follow, where the other end has said so.
+    /// The `Content-Length`.
     pub(crate) fn length(&self) -> Result<u64> {
         Ok(self.header("content-length").map_or(Ok(0), str::parse)?)
     }
@@ -70,13 +69,13 @@ impl Wire {
         self.stream.write_all(bytes).await
     }
 
-    /// Reads more; whether there was more.
+    /// Reads more; returns whether there was more.
     async fn fill(&mut self) -> io::Result<bool> {
         self.buffer.reserve(if self.buffer.is_empty() { ROOM } else { 1 });
         Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
     }
 
-    /// The bytes up to a mark, which is passed over. None where the other end has closed before.
+    /// The bytes up to a mark, which is skipped. None where the other end has closed before.
     async fn until(&mut self, mark: &[u8]) -> Result<Option<String>> {
         loop {
             if let Some(end) = find(&self.buffer, mark) {
@@ -98,7 +97,7 @@ impl Wire {
         Ok(self.until(b"\r\n\r\n").await?.map(Head))
     }
 
-    /// Hands so many bytes on as they come.
+    /// Passes so many bytes on as they come.
     pub(crate) async fn pass(
         &mut self,
         mut left: u64,
@@ -149,17 +148,17 @@ impl Wire {
     }
 }
 
-/// A small answer.
+/// A small response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    /// The MCP session that begins with it.
+    /// The MCP session that it starts.
     pub(crate) session: Option<String>,
 }
 
 impl Answer {
-    /// The body of an answer with this status.
+    /// The body of a response with this status.
     pub(crate) fn expect(self, status: u16) -> Result<Vec<u8>> {
         if self.status == status {
             return Ok(self.body);
@@ -171,12 +170,12 @@ impl Answer {
 /// A client's end.
 pub(crate) struct Client {
     wire: Wire,
-    /// What every request says after its first line.
+    /// The headers of every request.
     headers: String,
 }
 
 impl Client {
-    /// Connects. The key, if any, goes with every request.
+    /// Connects. The key, if any, is sent with every request.
     pub(crate) async fn connect(address: SocketAddr, key: Option<&str>) -> Result<Self> {
         let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
         let headers = format!("Host: {address}\r\n{key}");
@@ -187,7 +186,7 @@ impl Client {
         format!("{method} {path} HTTP/1.1\r\n{}Content-Length: {length}\r\n\r\n", self.headers)
     }
 
-    /// Says something more with every request from now on.
+    /// Adds a header to every request from now on.
     pub(crate) fn say(&mut self, header: &str) {
         self.headers.push_str(header);
         self.headers.push_str("\r\n");
@@ -216,14 +215,14 @@ impl Client {
         Ok(Answer { status, body, session })
     }
 
-    /// A request and its answer, both small.
+    /// A request and its response, both small.
     pub(crate) async fn ask(&mut self, method: &str, path: &str, body: &str) -> Result<Answer> {
         let request = self.head(method, path, body.len() as u64) + body;
         self.wire.send(request.as_bytes()).await?;
         self.small_answer().await
     }
 
-    /// A request whose answer is handed on as it comes.
+    /// A request whose response is passed on as it comes.
     pub(crate) async fn follow(
         &mut self,
         (path, body): (&str, &str),
@@ -236,7 +235,7 @@ impl Client {
         if status == 200 { Ok(()) } else { Err(format!("the server answered {status}").into()) }
     }
 
-    /// A request of whose answer only the beginning is waited for.
+    /// A request of whose response only the beginning is read.
     pub(crate) async fn open(&mut self, path: &str) -> Result<()> {
         let head = self.head("GET", path, 0);
         self.wire.send(head.as_bytes()).await?;
@@ -246,7 +245,7 @@ impl Client {
         }
     }
 
-    /// Asks for another protocol, and leaves the connection to it.
+    /// Upgrades to another protocol, and leaves the connection to it.
     pub(crate) async fn upgrade(mut self, path: &str, headers: &str) -> Result<Wire> {
         let request = format!("GET {path} HTTP/1.1\r\n{}{headers}\r\n", self.headers);
         self.wire.send(request.as_bytes()).await?;
@@ -287,7 +286,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// What a client makes of an answer that comes in two parts.
+    /// How a client parses a response that comes in two parts.
     fn told(first: &'static [u8], second: &'static [u8]) -> Result<Answer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -1,5 +1,5 @@
-//! An instance of Atoll for one run: a data folder of its own, a launcher, and at the end nothing of
-//! either.
+//! An instance of Atoll for one run: a data folder of its own and a launcher, of which nothing is left at the
+//! end.
 
 use crate::Result;
 use atoll_launch_proto::{ContainerStatus, LauncherReply, Layout, Request};
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the last of an instance may take to go.
+/// How long the last of an instance may take to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running instance.
@@ -34,7 +34,7 @@ pub(crate) fn spec() -> Result<ContainerSpec> {
     Ok(ContainerSpec::throw_away(profile))
 }
 
-/// One of many: disk is promised and not shared, and a small machine has not that much.
+/// One of many: disk limits are reserved, and a small machine has too little for the default one.
 pub(crate) fn small_spec() -> Result<ContainerSpec> {
     let limits = Limits { disk_bytes: 16 << 20, ..Limits::default() };
     Ok(ContainerSpec { limits, ..spec()? })
@@ -52,7 +52,7 @@ impl Instance {
         Ok(Self { provider, client: started.client, layout, folder })
     }
 
-    /// What the launcher knows of a container.
+    /// The launcher's status of a container.
     pub(crate) async fn status(&self, id: ContainerId) -> Result<ContainerStatus> {
         match self.client.ask(Request::Inspect(id)).await? {
             LauncherReply::Container(status) => Ok(*status),
@@ -60,7 +60,7 @@ impl Instance {
         }
     }
 
-    /// Where a container's own files lie on this machine.
+    /// The folder of a container's own files on this machine.
     pub(crate) fn scratch(&self, id: ContainerId) -> Result<PathBuf> {
         tree(&self.layout, "scratch", &id.to_string())
     }
@@ -82,13 +82,13 @@ impl Instance {
     }
 }
 
-/// Leaves the data folder of an instance that could not be ended: without it nothing could end the rest.
+/// Keeps the data folder of an instance that could not be ended: `atoll down` needs it to end the rest.
 pub(crate) fn keep(folder: &mut tempfile::TempDir) {
     folder.disable_cleanup(true);
     eprintln!("atoll-bench: {} is kept, for atoll down --purge --data-dir", folder.path().display());
 }
 
-/// Where the files of a volume or of a container lie on this machine.
+/// The folder of the files of a volume or of a container on this machine.
 pub(crate) fn tree(layout: &Layout, kind: &str, id: &str) -> Result<PathBuf> {
     let storage = layout.data().join("storage");
     let roots = [layout.run().join("pool"), storage.join("subvolumes"), storage.join("dir")];
@@ -96,7 +96,7 @@ pub(crate) fn tree(layout: &Layout, kind: &str, id: &str) -> Result<PathBuf> {
     trees.find(|tree| tree.is_dir()).ok_or_else(|| format!("no files of {kind} {id} are to be found").into())
 }
 
-/// Waits for the last of an instance that was told to end.
+/// Waits for the end of an instance that was purged.
 pub(crate) async fn wait_until_gone(layout: &Layout) -> Result<()> {
     let began = Instant::now();
     let mut left = leftovers(layout);

@@ -1,4 +1,4 @@
-//! What the figures were taken on.
+//! The machine that the figures were taken on.
 
 use crate::{Result, instance::Instance};
 use atoll_launch_proto::Report;
@@ -15,13 +15,13 @@ pub(crate) struct Machine {
     pub(crate) storage: String,
     pub(crate) quota: String,
     pub(crate) load: [f64; 3],
-    /// Whether others were at work.
+    /// Whether other processes were busy.
     pub(crate) loaded: bool,
     pub(crate) optimised: bool,
     pub(crate) notes: Vec<String>,
 }
 
-/// Looks at the machine before anything is measured.
+/// Reads the machine's facts before any measurement.
 pub(crate) async fn look(instance: &Instance) -> Result<Machine> {
     let Report { cgroup, storage, quota, notes, .. } = instance.provider.report().await?;
     let cores = thread::available_parallelism()?.get();

@@ -54,11 +54,11 @@ fn main() -> ExitCode {
 /// Whether every figure was taken and nothing is left.
 async fn run(options: &Options) -> Result<bool> {
     if let Some(path) = &options.json {
-        // A wrong path is better known now than after minutes.
+        // Fails early: a wrong path is better reported now than after minutes.
         fs::write(path, "").map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }
     let instance = Instance::start().await?;
-    // Whatever happens in between, the launcher must end.
+    // The launcher must end even after a panic or a signal.
     let taken = AssertUnwindSafe(take_until_signal(options, &instance)).catch_unwind().await;
     let ended = instance.end().await;
     if let Err(error) = &ended {

@@ -1,6 +1,6 @@
-//! A bare sleep that the kernel moves into cgroups, as every container's first process has to be: what a
-//! start costs at the least here, whoever starts it. On cgroup v1 each hierarchy is a move of its own, and
-//! on a quiet machine each waits for the kernel's grace period. It goes with the value.
+//! A bare sleep that the kernel moves into cgroups, as every container's first process has to be: the least
+//! that any start costs on this machine. On cgroup v1 each hierarchy is a move of its own, and on a quiet
+//! machine each waits for the kernel's grace period. It is killed when the value is dropped.
 
 use crate::{Result, baseline::Sleepers};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 const HIERARCHIES: &[&str] = &["memory", "pids", "cpu", "cpuset", "freezer", "devices"];
 
 pub(crate) struct MovedSleep {
-    /// From where and to where, of each hierarchy.
+    /// The source and the target, of each hierarchy.
     folders: Vec<(PathBuf, PathBuf)>,
     sleeper: Sleepers,
 }
@@ -30,7 +30,7 @@ impl MovedSleep {
             let folder = root.join(format!("atoll-bench-moved-{}", std::process::id()));
             fs::create_dir(&folder)?;
             this.folders.push((root, folder.clone()));
-            // A group without processors or memory takes nobody.
+            // A cpuset without processors or memory takes no process.
             for name in ["cpuset.cpus", "cpuset.mems"] {
                 if let (Some(parent), true) = (folder.parent(), folder.join(name).exists())
                     && let Ok(value) = fs::read_to_string(parent.join(name))

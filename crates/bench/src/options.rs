@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line.
 
 use crate::{figures::Figure, pace::Scale};
 use clap::Parser;

@@ -47,7 +47,7 @@ impl Pace {
         Self { name: "paused", rounds, pause: PAUSE }
     }
 
-    /// Lets the machine grow quiet, where the pace wants that.
+    /// Lets the machine become idle, where the pace wants that.
     pub(crate) async fn wait(&self) {
         if !self.pause.is_zero() {
             tokio::time::sleep(self.pause).await;
@@ -66,7 +66,7 @@ impl Pace {
     }
 }
 
-/// Milliseconds of a piece of work, and what came of it.
+/// Milliseconds of a piece of work, and its result.
 pub(crate) async fn timed<T, E: Into<crate::Error>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<(f64, T)> {

@@ -1,5 +1,5 @@
-//! What is promised, of the figures that are taken here. A promise that no row can be held against
-//! makes its figure fail, so none is dropped by a renaming.
+//! The promises about the figures that are taken here. A promise without a row makes its figure fail, so none
+//! is dropped by a renaming.
 
 use crate::{
     figures::Figure,
@@ -7,7 +7,7 @@ use crate::{
 };
 use serde::Serialize;
 
-/// What a row's median keeps to.
+/// The bound of a row's median.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bound {
@@ -19,13 +19,13 @@ pub(crate) enum Bound {
     LeastPart(f64),
 }
 
-/// What a row is held against.
+/// The promise of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Promise {
     pub(crate) figure: Figure,
     pub(crate) row: &'static str,
     bound: Bound,
-    /// Whether the row is there at every scale.
+    /// Whether the row exists at every scale.
     pub(crate) always: bool,
 }
 
@@ -34,7 +34,7 @@ impl Promise {
         Self { figure, row, bound, always: true }
     }
 
-    /// Of a row that a smaller scale has not.
+    /// Of a row that a smaller scale does not have.
     const fn in_full(figure: Figure, row: &'static str, bound: Bound) -> Self {
         Self { figure, row, bound, always: false }
     }
@@ -66,7 +66,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     Promise::in_full(Figure::RestBurst, "rest 100 creates at once", Bound::Most(2000.0)),
 ];
 
-/// A promise held against a row.
+/// A promise compared with a row.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Judgement {
     pub(crate) bound: Bound,
@@ -75,7 +75,7 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
-    /// What is promised of a row, if anything is.
+    /// The promise of a row, if there is one.
     pub(crate) fn of(row: &Row) -> Option<Self> {
         let bound = PROMISES.iter().find(|p| p.row == row.name)?.bound;
         let own = row.samples.median();

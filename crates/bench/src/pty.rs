@@ -1,4 +1,4 @@
-//! A program at a terminal of this machine's own, which gives back each key that is pressed.
+//! A program at a terminal of this machine's own, which echoes each key.
 
 use crate::Result;
 use rustix::{
@@ -12,7 +12,7 @@ use std::{
     process::{Child, Command},
 };
 
-/// A terminal with `cat` at it. It goes with the value.
+/// A terminal with `cat` at it. It ends when the value is dropped.
 pub(crate) struct Pty {
     master: File,
     cat: Child,
@@ -25,7 +25,7 @@ impl Pty {
         unlockpt(&master)?;
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let slave = rustix::fs::open(ptsname(&master, Vec::new())?, flags, Mode::empty())?;
-        // Nothing but cat gives a key back.
+        // Only `cat` echoes a key.
         let mut modes = tcgetattr(&slave)?;
         modes.make_raw();
         tcsetattr(&slave, OptionalActions::Now, &modes)?;
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn a_key_comes_back_as_it_was() {
         let mut pty = Pty::start().unwrap();
-        // A terminal in its usual mode would make something else of some of these.
+        // A terminal in its usual mode would translate some of these.
         for key in [b'a', b'\r', 3, 0xff] {
             pty.press(key).unwrap();
         }

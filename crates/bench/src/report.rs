@@ -1,10 +1,10 @@
-//! What a run found: rows of figures with their baselines, and what could not be taken.
+//! The result of a run: rows of figures with their baselines, and the figures that failed.
 
 use crate::{Result, figures::Figure, machine::Machine, promises::Judgement, stats::Samples};
 use serde::Serialize;
 use std::{fs, path::Path};
 
-/// What is counted.
+/// The unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum Unit {
     #[serde(rename = "ms")]
@@ -26,17 +26,17 @@ impl Unit {
     }
 }
 
-/// How a figure is set against its baselines.
+/// How a figure is compared with its baselines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Compare {
-    /// So many times as much.
+    /// As a multiple.
     Ratio,
-    /// So much more.
+    /// As a difference.
     Difference,
 }
 
-/// What a figure is set against.
+/// A baseline of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Baseline {
     pub(crate) name: &'static str,
@@ -73,7 +73,7 @@ impl Row {
         Self { name: name.into(), pace, unit, compare, samples, baselines }
     }
 
-    /// The same, by how much it is more.
+    /// The same, compared by its difference.
     pub(crate) fn by_difference(self) -> Self {
         Self { compare: Compare::Difference, ..self }
     }
@@ -96,7 +96,7 @@ impl Row {
         Self { name, pace: "tight", unit, compare: Compare::Ratio, samples, baselines: vec![baseline] }
     }
 
-    /// The same, also beside what the other one is beside.
+    /// The same, with the baselines of the other one as well.
     pub(crate) fn beside_also(mut self, other: Self) -> Self {
         self.baselines.extend(other.baselines);
         self
@@ -115,12 +115,12 @@ impl Row {
         Self { unit: Unit::Kibibytes, pace: "open", ..Self::memory(name, samples.map(kibibytes), baseline) }
     }
 
-    /// What 95 of 100 are as good as: of a rate the low end, of all else the high one.
+    /// The 95th percentile: of a rate the low end, of all else the high one.
     pub(crate) fn p95(&self) -> f64 {
         self.samples.quantile(if self.unit.is_rate() { 0.05 } else { 0.95 })
     }
 
-    /// The median beside that of a baseline.
+    /// The median compared with that of a baseline.
     pub(crate) fn beside(&self, baseline: &Baseline) -> f64 {
         let (own, other) = (self.samples.median(), baseline.samples.median());
         match self.compare {
@@ -129,7 +129,7 @@ impl Row {
         }
     }
 
-    /// Whether all that it stands for was measured.
+    /// Whether all of its series were measured.
     pub(crate) fn sound(&self) -> bool {
         let baselines = !self.baselines.is_empty() && self.baselines.iter().all(|b| b.samples.sound());
         self.samples.sound() && baselines

@@ -13,7 +13,7 @@ use std::{
 use tempfile::TempDir;
 
 const PROGRAMS: &[&str] = &["/usr/local/sbin/runc", "/usr/sbin/runc", "/usr/local/bin/runc", "/usr/bin/runc"];
-/// Ids that nobody has.
+/// User ids that are not in use.
 const FIRST_ID: u32 = 1_900_000_000;
 
 /// A bundle and the runc to run it with.
@@ -28,7 +28,7 @@ impl Runc {
     pub(crate) fn find() -> Result<Option<Self>> {
         let Some(program) = PROGRAMS.iter().map(Path::new).find(|p| p.is_file()) else { return Ok(None) };
         let folder = tempfile::Builder::new().prefix("atoll-bench-runc-").tempdir()?;
-        // The container's root must be able to walk there.
+        // The container's root must be able to traverse to it.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let root = folder.path().join("rootfs");
         fs::create_dir(&root)?;
@@ -69,7 +69,7 @@ impl Runc {
 
 impl Drop for Runc {
     fn drop(&mut self) {
-        // Only a run that was cut off leaves something to delete.
+        // Only a run that was cut off leaves a container to delete.
         let _ = self.command().args(["delete", "--force", &self.id()]).output();
     }
 }

@@ -1,5 +1,5 @@
-//! An `atoll serve` for one figure: a data folder of its own, and at the end, however that comes,
-//! `atoll down --purge`.
+//! An `atoll serve` for one figure: a data folder of its own, and at the end, also after a failure, `atoll
+//! down --purge`.
 
 use crate::{
     Result,
@@ -23,19 +23,19 @@ use tokio::{
 
 /// The first key of every server here.
 const KEY: &str = "bootstrap-key-of-a-benchmark";
-/// How long the server may take to say its address, and to answer at all.
+/// How long the server may take to print its address, and to answer at all.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running server.
 pub(crate) struct Server {
     address: SocketAddr,
-    // A reader must be there, or the server could not print.
+    // The reader must stay open, or the server could not print.
     _stdout: BufReader<ChildStdout>,
     settings: Vec<String>,
     end: End,
 }
 
-/// A sandbox, as far as it matters here.
+/// The fields of a sandbox that the figures need.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Sandbox {
     id: String,
@@ -43,7 +43,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Its path, with what is below it.
+    /// Its path, with a resource below it.
     pub(crate) fn path(&self, below: &str) -> String {
         format!("/api/v1/sandboxes/{}{below}", self.id)
     }
@@ -63,7 +63,7 @@ impl End {
         self.folder.path().join("server.log")
     }
 
-    /// Where a server that was just started listens.
+    /// The address of a server that was just started.
     async fn address(&mut self) -> Result<(SocketAddr, BufReader<ChildStdout>)> {
         let mut stdout = BufReader::new(self.child.stdout.take().ok_or("the server has no output")?);
         let mut first = String::new();
@@ -84,7 +84,7 @@ impl End {
             .args(["down", "--purge", "--data-dir"])
             .arg(self.layout.data())
             .output()?;
-        // Where it could not be ended in peace.
+        // Where it could not be ended by `atoll down`.
         let _ = self.child.start_kill();
         if down.status.success() {
             return Ok(());
@@ -133,14 +133,14 @@ fn spawn(
     command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data);
     command.args(settings.iter().flat_map(|setting| ["--set", setting.as_str()]));
     command.env("ATOLL_BOOTSTRAP_KEY", KEY).env("ATOLL_LOG", "warn");
-    // Nobody out there is asked by a benchmark.
+    // A benchmark makes no connection to the outside.
     command.env("ATOLL_EGRESS_ASK_INDEXES", "false").envs(variables.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
     Ok(command.spawn()?)
 }
 
 impl Server {
-    /// One with these settings.
+    /// Starts one with these settings.
     pub(crate) async fn start(settings: &[String]) -> Result<Self> {
         Self::start_with(settings, &[]).await
     }
@@ -157,12 +157,12 @@ impl Server {
         Ok(Self { address, _stdout: stdout, settings: settings.to_vec(), end })
     }
 
-    /// Kills the server itself; what it started lives on.
+    /// Kills the server itself; its launcher and sandboxes live on.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         Ok(self.end.child.kill().await?)
     }
 
-    /// Starts it again where it was killed.
+    /// Starts it again after a kill.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         let log = File::options().append(true).open(self.end.log())?;
         self.end.child = spawn(&self.end.program, self.end.layout.data(), log, &self.settings, &[])?;
@@ -177,7 +177,7 @@ impl Server {
         Ok(client)
     }
 
-    /// A connection on which nothing was asked.
+    /// A connection without any request.
     pub(crate) async fn connect_only(&self) -> Result<Client> {
         Client::connect(self.address, Some(KEY)).await
     }
@@ -187,7 +187,7 @@ impl Server {
         Ok(self.end.child.id().ok_or("the server has ended")?)
     }
 
-    /// Where the files of a sandbox's volume lie on this machine.
+    /// The folder of a sandbox's volume on this machine.
     pub(crate) fn volume(&self, sandbox: &Sandbox) -> Result<PathBuf> {
         tree(&self.end.layout, "volumes", &sandbox.volume_name)
     }
@@ -200,7 +200,7 @@ impl Server {
         if self.end.layout.data().exists() {
             return Err("atoll down --purge left the data folder".into());
         }
-        // The rest is a log, which goes with the value.
+        // The log is dropped with the value.
         Ok(())
     }
 }
@@ -221,7 +221,7 @@ pub(crate) async fn exec(client: &mut Client, sandbox: &Sandbox, body: &str) -> 
     output(client, sandbox, body).await.map(drop)
 }
 
-/// The same, and what it printed.
+/// The same, with its output.
 pub(crate) async fn output(client: &mut Client, sandbox: &Sandbox, body: &str) -> Result<String> {
     #[derive(Deserialize)]
     struct Ended {
@@ -235,11 +235,11 @@ pub(crate) async fn output(client: &mut Client, sandbox: &Sandbox, body: &str) -
     }
 }
 
-/// A command, as far as it matters here.
+/// The fields of a command that the figures need.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Exec {
     pub(crate) exec_id: String,
-    /// When it has ended.
+    /// None until it has ended.
     pub(crate) exit_code: Option<i32>,
 }
 

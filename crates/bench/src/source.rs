@@ -1,5 +1,5 @@
-//! What sandboxes fetch from: a server on loopback that is told a number and answers with as many bytes, and
-//! a server of names that knows one, which is this machine. They end with the program.
+//! What sandboxes fetch from: a server on loopback that reads a number and answers with as many bytes, and a
+//! DNS server that knows one name, which is this machine. They end with the program.
 
 use crate::Result;
 use std::{
@@ -10,10 +10,10 @@ use std::{
 
 /// The one name that there is.
 pub(crate) const NAME: &str = "source.test";
-/// Connections that only wait need no more.
+/// Idle connections need no more.
 const STACK: usize = 128 << 10;
 
-/// Where they are.
+/// Their addresses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
     pub(crate) bytes: SocketAddr,
@@ -28,7 +28,7 @@ impl Source {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let serve = move || drop(give(stream));
-                // Who asks sees a closed connection and says so.
+                // The client sees a closed connection and reports it.
                 let _ = thread::Builder::new().stack_size(STACK).spawn(serve);
             }
         });
@@ -58,7 +58,7 @@ fn give(mut stream: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whatever is asked for is this machine, in IPv4, for a minute.
+/// Every query resolves to this machine, in IPv4, for a minute.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     let end = 12 + question.get(12..)?.iter().position(|byte| *byte == 0)? + 5;
     let (asked, kind) = (question.get(12..end)?, question.get(end - 4..end - 2)?);

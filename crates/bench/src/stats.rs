@@ -1,4 +1,4 @@
-//! Measurements and what is said about many of them.
+//! Measurements and their statistics.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// Whether there is something, and all of it can be a measurement.
+    /// Whether there are any, and all of them are valid.
     pub(crate) fn sound(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|v| v.is_finite())
     }

@@ -1,4 +1,4 @@
-//! The table, a row at a time: a run takes minutes, and its first figures should be there at once.
+//! The table, printed a row at a time: a run takes minutes, and its first figures should show at once.
 
 use crate::{
     machine::Machine,
@@ -6,7 +6,7 @@ use crate::{
     report::{Compare, Report, Row, Unit},
 };
 
-/// What the run is on.
+/// The machine of the run.
 pub(crate) fn print_machine(machine: &Machine) {
     let Machine { kernel, cores, memory_mib, cgroup, storage, quota, load, loaded, optimised, notes } =
         machine;
@@ -96,7 +96,7 @@ fn promise(judgement: Judgement) -> String {
     format!("promise: {bound}, {kept}")
 }
 
-/// What is left to say.
+/// The remarks after the table.
 pub(crate) fn print_tail(report: &Report) {
     println!();
     println!(

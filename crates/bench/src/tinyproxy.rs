@@ -1,4 +1,4 @@
-//! tinyproxy, where it is installed: what a plain proxy takes for the same.
+//! tinyproxy, where it is installed: the baseline of a plain proxy.
 
 use crate::Result;
 use std::{
@@ -13,7 +13,7 @@ const PROGRAM: &str = "/usr/bin/tinyproxy";
 /// How long it may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A running one. It goes with the value.
+/// A running tinyproxy. It is killed when the value is dropped.
 pub(crate) struct Tinyproxy {
     child: Child,
     pub(crate) port: u16,

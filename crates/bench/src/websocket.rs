@@ -6,7 +6,7 @@ use crate::{
 };
 use bytes::BytesMut;
 
-/// The server checks that there is a key, and a benchmark believes the answer to it.
+/// The server checks that there is a key; the benchmark does not check the response to it.
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
 /// The longest message whose length fits into its second byte.
@@ -20,7 +20,7 @@ const CLOSE: u8 = 8;
 /// A client's end.
 pub(crate) struct Socket(Wire);
 
-/// How long a message is: of the second byte, and of what follows it.
+/// The length of a message, from the second byte and those that follow it.
 fn length(second: u8, more: &[u8]) -> u64 {
     match second {
         126 | 127 => more.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
@@ -42,7 +42,7 @@ impl Socket {
         Ok(self.0.send(&frame).await?)
     }
 
-    /// The next bytes from the other end. What it says in text, and its pings, are passed over.
+    /// The next bytes from the other end. Text messages and pings are skipped.
     pub(crate) async fn next(&mut self) -> Result<BytesMut> {
         loop {
             let head = self.0.take(2).await?;

@@ -1,5 +1,5 @@
-//! What the audit trail adds to an operation, beside as many plain transactions in the same database; and a
-//! page of operations found by owner, exit code and text among many, beside one found by its id.
+//! The cost of the audit trail per operation, compared with as many plain transactions in the same database;
+//! and a page of operations found by owner, exit code and text among many, compared with one found by its id.
 
 use super::Bench;
 use crate::{
@@ -39,7 +39,7 @@ pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
 }
 
 fn begin(number: u64) -> Begin {
-    // Numbers that look random and are the same in every run.
+    // Pseudo-random numbers that are the same in every run.
     let dice = (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11;
     Begin {
         front: "rest".into(),

@@ -1,4 +1,4 @@
-//! Many containers asked for at once, until the last one can run commands, beside as many `unshare`.
+//! Many containers created at once, until the last one can run commands, compared with as many `unshare`.
 
 use super::Bench;
 use crate::{
@@ -29,7 +29,7 @@ async fn round(bench: &Bench<'_>, pace: Pace, count: usize) -> Result<Vec<f64>> 
     let ids: Vec<_> = specs.iter().map(|spec| spec.id).collect();
     pace.wait().await;
     let made = timed(try_join_all(specs.into_iter().map(|spec| provider.create(spec)))).await;
-    // Also after a failure: what was still being made would come into being after it.
+    // Also after a failure: containers that were still being made would appear after it.
     let gone = join_all(ids.into_iter().map(|id| provider.destroy(id))).await;
     let (own, _) = made?;
     gone.into_iter().collect::<atoll_types::Result<Vec<()>>>()?;

@@ -1,5 +1,5 @@
-//! A container from the request until PID 1 has greeted and can run commands, and its end. `runc run`
-//! makes and deletes, so it stands beside both as well.
+//! A container from the request until PID 1 has completed its handshake and can run commands, and its end.
+//! `runc run` makes and deletes, so both are compared with it as well.
 
 use super::Bench;
 use crate::{

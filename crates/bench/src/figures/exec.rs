@@ -1,4 +1,4 @@
-//! A command in a container that is there already, beside the same program spawned bare.
+//! A command in an existing container, compared with the same program spawned bare.
 
 use super::Bench;
 use crate::{

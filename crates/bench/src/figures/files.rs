@@ -1,4 +1,4 @@
-//! A large file into a container and out again, beside the same bytes written and read on the same
+//! A large file into a container and out again, compared with the same bytes written and read on the same
 //! file system without it. Neither side waits for the disk: the guest does not, so the copy does not.
 
 use super::Bench;
@@ -54,7 +54,7 @@ async fn round(guest: &Guest, folder: &Path, size: u64) -> Result<Vec<f64>> {
     Ok(vec![write, plain_write, read, plain_read])
 }
 
-/// Bytes that no file system can make fewer of.
+/// Incompressible bytes.
 pub(super) fn noise() -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -74,7 +74,7 @@ fn body(
     stream::iter((0..size / PIECE as u64).map(move |_| Ok(piece.clone())))
 }
 
-/// Waits until earlier writes are on the disk, so that nobody pays for another's.
+/// Waits until earlier writes are on the disk, so that no measurement pays for another's.
 pub(super) fn settle(folder: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(File::open(folder)?)?)
 }

@@ -1,6 +1,6 @@
-//! The end of a command whose 63 processes have all left it: each in a session of its own and without
-//! its parent. The baseline never left: 63 children in one process group, killed by one call and
-//! waited for, which is the least that the kernel must do for as many.
+//! The end of a command whose 63 processes have all detached from it: each in a session of its own and
+//! without its parent. The baseline has 63 children in one process group, killed by one call and waited for,
+//! which is the least that the kernel must do for as many.
 
 use super::Bench;
 use crate::{
@@ -41,7 +41,7 @@ async fn round(guest: &Guest, pace: Pace) -> Result<Vec<f64>> {
     Ok(vec![own, bare])
 }
 
-/// Starts the tree and returns when each of its processes has said that it is there.
+/// Starts the tree and returns when each of its processes has reported that it runs.
 async fn start_tree(guest: &Guest) -> Result<ExecId> {
     let line = format!(
         "i=0; while [ $i -lt {COUNT} ]; do \

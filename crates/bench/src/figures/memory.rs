@@ -1,6 +1,6 @@
-//! What an idle container takes, counted by its cgroup, which has the kernel's share and charges in
-//! batches, so it says too much; by PID 1's pages; and as a check by what the whole machine has more in
-//! use and less to give, which has everything, everybody else's doings too.
+//! The memory of an idle container, counted by its cgroup, which includes the kernel's share and charges in
+//! batches, so it says too much; by PID 1's pages; and as a check by how much the whole machine's memory in
+//! use grows, which includes other processes too.
 
 use super::Bench;
 use crate::{
@@ -38,7 +38,7 @@ struct Counted {
 pub(super) async fn take(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let count = bench.scale.pick(3, 20, 20);
     let mut counted = Counted::default();
-    // The first one pays for what all share.
+    // The first one allocates what all share.
     bench.destroy(&bench.container().await?).await?;
     for _ in 0..bench.scale.pick(1, 3, 10) {
         containers(bench, count, &mut counted).await?;
@@ -99,14 +99,14 @@ fn mebibytes(bytes: u64) -> f64 {
 
 /// The whole machine's memory, in mebibytes.
 pub(super) struct Machine {
-    /// What somebody could still have.
+    /// Memory that a new process could have.
     available: f64,
-    /// What processes and the kernel hold and cannot be made to give back.
+    /// Memory that processes and the kernel hold and that cannot be reclaimed.
     pub(super) in_use: f64,
 }
 
 impl Machine {
-    /// Looks once things have settled.
+    /// Reads it after a pause.
     pub(super) async fn look() -> Result<Self> {
         tokio::time::sleep(SETTLE).await;
         let mut in_use = 0;

@@ -174,7 +174,7 @@ impl Figure {
         }
     }
 
-    /// Refuses a figure of which something is missing.
+    /// Refuses a figure with missing rows.
     pub(crate) fn check(self, rows: Vec<Row>) -> Result<Vec<Row>> {
         if let Some(row) = rows.iter().find(|row| !row.sound()) {
             return Err(format!("{} has no sound measurement", row.name).into());
@@ -189,7 +189,7 @@ impl Figure {
     }
 }
 
-/// What every figure needs.
+/// The context of every figure.
 pub(crate) struct Bench<'a> {
     pub(crate) instance: &'a Instance,
     pub(crate) scale: Scale,
@@ -202,7 +202,7 @@ impl<'a> Bench<'a> {
         Ok(Self { instance, scale, runc: Runc::find()? })
     }
 
-    /// What is missing from the figures for want of something on this machine.
+    /// The figures that this machine lacks something for.
     pub(crate) fn notes(&self) -> Vec<String> {
         let missing = [
             (self.runc.is_none(), "runc is not installed, so there is no baseline of it"),

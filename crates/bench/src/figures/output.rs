@@ -1,5 +1,5 @@
-//! A command that prints much, followed to its end without losing a byte, beside the same program
-//! behind a plain pipe.
+//! A command that prints much, followed to its end without losing a byte, compared with the same program on a
+//! plain pipe.
 
 use super::Bench;
 use crate::{

@@ -1,5 +1,5 @@
-//! A container that stands still and goes on, and the memory that it gives back: that of a file which it
-//! wrote and read. Resuming is taken up to the answer; beside it stands the same up to the first output.
+//! Pausing and resuming a container, and the memory that a pause frees: that of a file which it wrote and
+//! read. Resuming is measured up to the reply, and also up to the first output.
 
 use super::Bench;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 use atoll_provider::{Command, Container, Pause, Provider};
 use std::{sync::Arc, time::Duration};
 
-/// How long the kernel gets to take memory away, which happens beside the answer.
+/// How long the kernel gets to reclaim memory, which happens after the reply.
 const SETTLE: Duration = Duration::from_millis(500);
 const FILE: &str = "head -c 32M /dev/zero > /workspace/big; sync; cat /workspace/big > /dev/null";
 

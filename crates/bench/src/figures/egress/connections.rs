@@ -1,6 +1,6 @@
-//! Many connections of one sandbox that are open at once: how long until all are, and what they take of the
-//! server's memory. Beside the same number that a bare program opens directly, and what that takes of its
-//! own memory, and beside tinyproxy's.
+//! Many open connections of one sandbox: how long until all are open, and how much the server's memory grows.
+//! Compared with the same number that a bare program opens directly, and the growth of its own memory, and
+//! with tinyproxy's.
 
 use super::{Baseline, Bench, Fetch, Row, Samples, Way, Ways};
 use crate::{Result, baseline, machine, server};
@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-/// Long enough for what was freed to be counted as such.
+/// Long enough for freed memory to be counted as such.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// How long it took until all were open, and the memory that somebody had more then.
+/// How long it took until all were open, and the growth of the carrying process's memory.
 #[derive(Default)]
 struct Taken {
     opening: Samples,
@@ -32,7 +32,7 @@ pub(super) async fn take(bench: &Bench<'_>, ways: &mut Ways<'_>) -> Result<Vec<R
     let count = bench.scale.pick(50, 1000, 1000);
     let fetch = Fetch { size: 0, count, pause: None };
     let (mut own, mut direct, mut plain) = (Taken::default(), Taken::default(), Taken::default());
-    // The first round makes what is made once, and does not count.
+    // The first round allocates what all rounds share, and does not count.
     for round in 0..=bench.scale.pick(1, 5, 15) {
         let values = (inside(ways, fetch).await?, outside(ways, Way::Direct, fetch).await?);
         let third = match &ways.tinyproxy {
@@ -67,7 +67,7 @@ fn resident(pid: u32) -> Result<f64> {
     Ok(machine::resident(pid)? as f64 / f64::from(1 << 20))
 }
 
-/// Opens them in the sandbox, and looks at the server.
+/// Opens them in the sandbox, and measures the server.
 async fn inside(ways: &mut Ways<'_>, fetch: Fetch) -> Result<(f64, f64)> {
     tokio::time::sleep(SETTLE).await;
     let (pid, before) = (ways.server.pid()?, resident(ways.server.pid()?)?);
@@ -102,7 +102,7 @@ async fn open(ways: &mut Ways<'_>) -> Result<u64> {
     Ok(serde_json::from_slice::<Shown>(&answer)?.connections_open)
 }
 
-/// Opens them on this machine, and looks at who carries them.
+/// Opens them on this machine, and measures the process that carries them.
 async fn outside(ways: &Ways<'_>, way: Way, fetch: Fetch) -> Result<(f64, f64)> {
     let arguments = ways.arguments(way, fetch);
     let proxy = ways.tinyproxy.as_ref().filter(|_| way == Way::Tinyproxy);
@@ -120,7 +120,7 @@ async fn outside(ways: &Ways<'_>, way: Way, fetch: Fetch) -> Result<(f64, f64)> 
     Ok((opening, after - before))
 }
 
-/// A program that holds connections, until this goes.
+/// A program that holds connections, until this is dropped.
 struct Holding(Child);
 
 impl Drop for Holding {

@@ -1,5 +1,5 @@
-//! A small fetch over a new connection. One program makes some of them in one way, and then it is the turn of
-//! the next way; the median of those counts once.
+//! A small fetch over a new connection. One program makes some of them in one way, and then the next way has
+//! its turn; the median of those counts once.
 
 use super::{Bench, Fetch, Row, Way, Ways, beside};
 use crate::{Result, pace::Pace};

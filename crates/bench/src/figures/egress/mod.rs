@@ -1,5 +1,5 @@
-//! The way out: what a sandbox fetches through its proxy, beside the same program without a sandbox that
-//! connects directly, and beside tinyproxy where it is installed. Everything stays on loopback.
+//! Egress: a sandbox's fetches through its proxy, compared with the same program without a sandbox that
+//! connects directly, and with tinyproxy where it is installed. Everything stays on loopback.
 
 mod connections;
 mod latency;
@@ -22,7 +22,7 @@ const PROGRAM: &str = include_str!("client.py");
 const PYTHON: &str = "/usr/bin/python3";
 const DIRECT: &str = "direct, bare";
 const TINYPROXY: &str = "tinyproxy, bare";
-/// Where a sandbox's proxy is.
+/// The port of a sandbox's proxy.
 const GATE: u16 = 3128;
 
 pub(super) async fn throughput(bench: &Bench<'_>) -> Result<Vec<Row>> {
@@ -37,16 +37,16 @@ pub(super) async fn connections(bench: &Bench<'_>) -> Result<Vec<Row>> {
     with_ways(async |ways| connections::take(bench, ways).await).await
 }
 
-/// How something is fetched.
+/// How a fetch is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// In a sandbox, by asking its proxy.
+    /// In a sandbox, through its proxy.
     Proxy,
-    /// In a sandbox, by a program that knows of no proxy.
+    /// In a sandbox, by a program that knows no proxy.
     Transparent,
     /// On this machine, directly.
     Direct,
-    /// On this machine, by tinyproxy.
+    /// On this machine, through tinyproxy.
     Tinyproxy,
 }
 
@@ -59,7 +59,7 @@ struct Fetch {
     pause: Option<f64>,
 }
 
-/// Everything there is to compare.
+/// Everything that is compared.
 struct Ways<'a> {
     server: &'a Server,
     client: Client,
@@ -69,7 +69,7 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// The ways on this machine that stand beside a sandbox's, and their names.
+    /// The ways on this machine that a sandbox's are compared with, and their names.
     fn bare(&self) -> Vec<(Way, &'static str)> {
         let tinyproxy = self.tinyproxy.as_ref().map(|_| (Way::Tinyproxy, TINYPROXY));
         [(Way::Direct, DIRECT)].into_iter().chain(tinyproxy).collect()
@@ -105,7 +105,7 @@ impl Ways<'_> {
     }
 }
 
-/// Runs a program of this machine to its end, and returns what it printed.
+/// Runs a program of this machine to its end, and returns its output.
 fn bare(arguments: &[String]) -> Result<String> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut child = baseline::piped(&arguments)?;
@@ -116,7 +116,7 @@ fn bare(arguments: &[String]) -> Result<String> {
     if status.success() { Ok(said) } else { Err(format!("the client went wrong: {status}").into()) }
 }
 
-/// The series of a round, with those beside it.
+/// The series of a round, with their baselines.
 fn beside(series: impl Iterator<Item = Samples>, bare: &[(Way, &'static str)]) -> Vec<Baseline> {
     bare.iter().zip(series).map(|((_, name), samples)| Baseline::new(name, samples)).collect()
 }
@@ -126,7 +126,7 @@ async fn with_ways(work: impl AsyncFnOnce(&mut Ways<'_>) -> Result<Vec<Row>>) ->
     let nameservers = [("ATOLL_EGRESS_NAMESERVERS", source.names.to_string())];
     let server = Server::start_with(&[], &nameservers).await?;
     let taken = with_server(&server, source, work).await;
-    // Also after a failure, which says more than what the end says then.
+    // Also after a failure, whose error is more useful than that of the end.
     let ended = server.end().await;
     let rows = taken?;
     ended?;
@@ -139,7 +139,7 @@ async fn with_server(
     work: impl AsyncFnOnce(&mut Ways<'_>) -> Result<Vec<Row>>,
 ) -> Result<Vec<Row>> {
     let mut client = server.connect().await?;
-    // The limits of how much and how fast are not what is measured.
+    // The policy's limits must not be what is measured.
     let limits = json!({ "connections": 4096, "connections_per_second": 100_000 });
     let policy = json!({ "mode": "allowlist", "allow": [NAME, source.bytes.to_string()], "limits": limits });
     let sandbox = server::create(&mut client, &json!({ "egress": policy }).to_string()).await?;

@@ -1,4 +1,4 @@
-//! The tools through MCP. What is beside it is a bare interpreter on a pipe, which answers as fast as an
+//! The tools through MCP. The baseline is a bare interpreter on a pipe, which answers as fast as an
 //! interpreter can, and for many sessions as many interpreters started at once.
 
 pub(super) mod speak;
@@ -16,7 +16,7 @@ use speak::{Bare, Piped, Speaks, Web};
 const BARE: &str = "bare python3 on a pipe";
 const CODE: &str = "1+1";
 
-/// `1+1`, asked for and answered.
+/// A call of `1+1`, until its result.
 pub(super) async fn round_trip(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let mut piped = Piped::start().await?;
     let mut rows = one(bench, "mcp 1+1, stdio", &mut piped).await?;
@@ -53,7 +53,7 @@ async fn one(bench: &Bench<'_>, name: &str, client: &mut impl Speaks) -> Result<
 
 /// Many sessions at once, each made, used and stopped by a client of its own.
 pub(super) async fn sessions(bench: &Bench<'_>) -> Result<Vec<Row>> {
-    // Limits of a small machine must not be in the way.
+    // A small machine's limits must not be what is measured.
     let settings = [
         "warm_pool_enabled=false",
         "tool_sessions.max=1000",
@@ -76,7 +76,7 @@ pub(super) async fn sessions(bench: &Bench<'_>) -> Result<Vec<Row>> {
     let variables = [("ATOLL_MCP_SESSIONS_PER_KEY", "1000".to_owned())];
     let server = Server::start_with(&settings.map(str::to_owned), &variables).await?;
     let taken: Result<Vec<Row>> = work(&server).await;
-    // Also after a failure, which says more than what the end says then.
+    // Also after a failure, whose error is more useful than that of the end.
     let ended = server.end().await;
     let rows = taken?;
     ended?;
@@ -91,7 +91,7 @@ async fn at_once(clients: &mut [Web]) -> Result<Vec<f64>> {
             client.execute(&session, CODE).await?;
             client.stop(&session).await
         });
-        // One that fails does not stop the others: they would go on, unseen.
+        // One that fails does not cancel the others, which would go on unobserved.
         join_all(each).await.into_iter().collect::<Result<Vec<()>>>()
     };
     let (own, _) = timed(all).await?;

@@ -1,4 +1,4 @@
-//! Clients of MCP, as small as can be: over a pipe and over HTTP; and the bare interpreter beside them.
+//! Minimal MCP clients: over a pipe and over HTTP; and the bare interpreter as the baseline.
 
 use crate::{
     Result,

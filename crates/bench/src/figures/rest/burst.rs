@@ -1,5 +1,5 @@
-//! Many sandboxes asked for at once, each over a connection of its own, until the last answer, beside as
-//! many `unshare`.
+//! Many sandboxes created at once, each over a connection of its own, until the last response, compared with
+//! as many `unshare`.
 
 use super::Bench;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 use futures_util::future::{join_all, try_join_all};
 
-/// Disk is promised and not shared, and a small machine has not that much.
+/// Disk limits are reserved, and a small machine has too little for the default one.
 const SMALL: &str = r#"{"disk_mb":16}"#;
 
 pub(super) async fn take(bench: &Bench<'_>, server: &Server) -> Result<Vec<Row>> {
@@ -30,7 +30,7 @@ pub(super) async fn take(bench: &Bench<'_>, server: &Server) -> Result<Vec<Row>>
 
 async fn round(clients: &mut [Client], pace: Pace) -> Result<Vec<f64>> {
     pace.wait().await;
-    // One that fails does not stop the others: they would go on, unseen.
+    // One that fails does not cancel the others, which would go on unobserved.
     let making = async {
         let made = join_all(clients.iter_mut().map(|client| server::create(client, SMALL))).await;
         made.into_iter().collect::<Result<Vec<Sandbox>>>()

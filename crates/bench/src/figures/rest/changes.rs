@@ -1,4 +1,4 @@
-//! What it costs to say which files a command changed: the same command, which writes one file, in a
+//! The cost of reporting which files a command changed: the same command, which writes one file, in a
 //! workspace of many files and in an empty one.
 
 use super::Bench;
@@ -18,7 +18,7 @@ pub(super) async fn take(bench: &Bench<'_>, server: &Server) -> Result<Vec<Row>>
     let mut client = server.connect().await?;
     let empty = server::create(&mut client, "{}").await?;
     let mut rows = Vec::new();
-    // The smoke run has no patience for a hundred thousand files, and its rows no promise to keep.
+    // The quick run skips a hundred thousand files, and its rows have no promise.
     for (name, files) in [
         ("rest exec, 1,000 files", bench.scale.pick(100, 1000, 1000)),
         ("rest exec, 100,000 files", bench.scale.pick(1000, 100_000, 100_000)),
@@ -34,7 +34,7 @@ pub(super) async fn take(bench: &Bench<'_>, server: &Server) -> Result<Vec<Row>>
     Ok(rows)
 }
 
-/// Makes files in folders of a thousand, and lets the observer tell them once.
+/// Makes files in folders of a thousand, and lets the observer report them once.
 async fn fill(client: &mut Client, sandbox: &Sandbox, files: usize) -> Result<()> {
     let program = format!(
         "import os\nfor n in range({files}):\n  d=str(n//1000)\n  os.makedirs(d,exist_ok=True)\n  open(d+'/'+str(n),'w').write('x')"

@@ -1,6 +1,6 @@
-//! A sandbox that was ready before it was asked for: from the request until the answer, and until the first
-//! output of a program in it, one after the other and many at once, beside the same without a pool and
-//! without a sandbox. Every claim that is measured got a container of the pool, or the figure fails.
+//! A sandbox from the pool: from the request until the response, and until the first output of a program in
+//! it, one after the other and many at once, compared with the same without a pool and without a sandbox.
+//! Every measured claim got a container of the pool, or the figure fails.
 
 use super::Bench;
 use crate::{
@@ -14,10 +14,10 @@ use futures_util::future::{join_all, try_join_all};
 use serde::Deserialize;
 use std::time::{Duration, Instant};
 
-/// How many are kept ready, and how many of them are taken before it is waited for more.
+/// How many are kept ready, and how many of them are claimed before the pool is refilled.
 const READY: usize = 24;
 const BATCH: usize = 20;
-/// Disk is promised and not shared, and a small machine has not that much for a hundred.
+/// Disk limits are reserved, and a small machine has too little for a hundred of the default one.
 const SMALL: &str = r#"{"disk_mb":16}"#;
 const PYTHON: &[&str] = &["/usr/bin/python3", "-c", "print(1)"];
 const FIRST: &str = r#"{"arguments":["/usr/bin/python3","-c","print(1)"]}"#;
@@ -55,12 +55,12 @@ async fn filled(client: &mut Client, count: usize) -> Result<()> {
     }
 }
 
-/// Sandboxes one after the other, with more of them made ready in between, outside of what is measured.
+/// Sandboxes one after the other; the pool is refilled in between, outside of the measurement.
 pub(super) struct Line {
     client: Client,
     made: Vec<Sandbox>,
     ready: usize,
-    /// How many are taken before it is waited for more.
+    /// How many are claimed before the pool is refilled.
     batch: usize,
 }
 
@@ -78,7 +78,7 @@ impl Line {
         self.take(first).await
     }
 
-    /// How long a sandbox and the first thing in it take.
+    /// How long a sandbox and the first command in it take.
     pub(super) async fn take(
         &mut self,
         first: impl AsyncFnOnce(&mut Client, &Sandbox) -> Result<()>,
@@ -153,7 +153,7 @@ pub(super) async fn burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
             let mut clients = try_join_all((0..count).map(|_| server.connect())).await?;
             let mut rows = Vec::new();
             for (what, first) in [("", false), (" + first outputs", true)] {
-                // Without a pool the creates alone are a figure already.
+                // Without a pool the creates alone are another figure already.
                 if (ready == 0 && !first) || (first && !crate::figures::exec::has_python()) {
                     continue;
                 }

@@ -1,5 +1,5 @@
-//! What one open connection of each kind takes of the server's memory, beside one on which nothing was asked.
-//! Each kind has a server of its own: memory that a server has freed is there for the next connection.
+//! The server's memory for one open connection of each kind, compared with one without any request. Each kind
+//! has a server of its own: memory that a server has freed is reused for the next connection.
 
 use super::{Bench, with_server_of};
 use crate::{
@@ -15,12 +15,12 @@ use crate::{
 use std::time::Duration;
 
 const IDLE: &str = "without a request";
-/// Long enough for what opening took to be freed.
+/// Long enough for the memory of opening to be freed.
 const SETTLE: Duration = Duration::from_millis(500);
 const SLEEP: &str = r#"{"arguments":["sleep","600"],"background":true,"timeout_seconds":600}"#;
 const TERMINAL: &str = "/terminal?command=cat";
 
-/// What a connection is there for.
+/// The kind of a connection.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Idle,
@@ -86,7 +86,7 @@ async fn one(server: &Server, kind: Kind, count: usize) -> Result<f64> {
     let mut client = server.connect().await?;
     let sandbox = server::create(&mut client, r#"{"disk_mb":64}"#).await?;
     let exec = server::background(&mut client, &sandbox, SLEEP).await?.exec_id;
-    // The first one pays for what all share.
+    // The first one allocates what all share.
     let first = open(server, kind, (&sandbox, &exec)).await?;
     tokio::time::sleep(SETTLE).await;
     let before = resident(server.pid()?)?;

@@ -1,5 +1,5 @@
-//! A sandbox from the request until the answer, when it can run commands, and its end. The baselines
-//! are those of a container without the server.
+//! A sandbox from the request until the response, when it can run commands, and its end. The baselines are
+//! those of a container without the server.
 
 use super::Bench;
 use crate::{

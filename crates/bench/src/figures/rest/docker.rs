@@ -1,5 +1,5 @@
-//! A sandbox through REST beside a container through Docker's API, turn by turn: made, used, paused,
-//! resumed and ended.
+//! A sandbox through REST compared with a container through Docker's API, in turn: made, used, paused,
+//! resumed and destroyed.
 
 use super::Bench;
 use crate::{

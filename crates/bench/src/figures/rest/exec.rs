@@ -1,5 +1,5 @@
-//! A command in a sandbox that is there already, as a program with arguments and as a line for the
-//! shell, beside the same spawned bare. A sandbox's shell is bash where there is one.
+//! A command in an existing sandbox, as a program with arguments and as a line for the shell, compared with
+//! the same spawned bare. A sandbox's shell is bash where there is one.
 
 use super::Bench;
 use crate::{

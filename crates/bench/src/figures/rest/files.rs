@@ -1,4 +1,4 @@
-//! A large file into a sandbox and out again, beside a plain file server that writes to and reads from
+//! A large file into a sandbox and out again, compared with a plain file server that writes to and reads from
 //! the same volume. One client does both, and neither server waits for the disk.
 
 use super::Bench;
@@ -13,7 +13,7 @@ use crate::{
 };
 use std::{fs, path::Path};
 
-/// Where the plain server's file lies in the volume.
+/// The path of the plain server's file in the volume.
 const PLAIN: &str = "/plain";
 
 pub(super) async fn take(bench: &Bench<'_>, server: &Server) -> Result<Vec<Row>> {
@@ -56,7 +56,7 @@ async fn round(
     if [bytes, plain_bytes] != [size; 2] {
         return Err(format!("{size} bytes became {bytes} and {plain_bytes}").into());
     }
-    // Each round makes its file anew: to write over one costs more.
+    // Each round makes its file anew: overwriting one costs more.
     let remove = r#"{"path":"large"}"#;
     client.ask("POST", &file.replace("/files/large", "/fs/remove"), remove).await?.expect(204)?;
     fs::remove_file(folder.join(&PLAIN[1..]))?;

@@ -1,5 +1,5 @@
-//! Live interpreters: a cell in one that is warm, the start of one, and its copies, beside the same in a
-//! bare interpreter that is spoken to over a pipe.
+//! Live interpreters: a cell in a warm one, the start of one, and its copies, compared with the same in a
+//! bare interpreter on a pipe.
 
 use super::{Bench, claim::Line};
 use crate::{
@@ -18,7 +18,7 @@ use std::{
 
 const PYTHON: &str = "/usr/bin/python3";
 const CELL: &str = r#"{"code":"1+1"}"#;
-/// Evaluates a line, and says so.
+/// Evaluates a line, and answers with a line.
 const PLAIN: &str = "import sys
 for line in sys.stdin:
     repr(eval(line)); print('done', flush=True)";
@@ -41,7 +41,7 @@ for line in sys.stdin:
 /// As much in a kernel.
 const FILL: &str = r#"{"code":"data = bytes(range(250)) * 400000"}"#;
 
-/// An interpreter without a sandbox, asked by lines. It ends with the value.
+/// An interpreter without a sandbox, driven by lines. It ends when the value is dropped.
 struct Bare {
     name: &'static str,
     child: Child,
@@ -55,7 +55,7 @@ impl Bare {
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().ok_or("a bare interpreter has no output")?);
         let mut bare = Self { name, child, input, output };
-        // Until it answers it still starts.
+        // Until it answers it is still starting.
         bare.ask()?;
         Ok(bare)
     }
@@ -82,7 +82,7 @@ impl Drop for Bare {
     }
 }
 
-/// Asks for a cell that must succeed.
+/// Runs a cell that must succeed.
 async fn run(client: &mut Client, sandbox: &Sandbox, body: &str) -> Result<()> {
     #[derive(Deserialize)]
     struct Ended {

@@ -1,5 +1,5 @@
-//! Many sandboxes that live and do nothing: what each takes of the machine's memory, and how long a server
-//! needs that was killed and finds them again.
+//! Many idle sandboxes: the machine's memory for each, and how long a server needs after it was killed until
+//! it serves them again.
 
 use super::{super::memory::Machine, Bench};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     stats::Samples,
 };
 
-/// Disk is promised and not shared, and a small machine has not that much for hundreds.
+/// Disk limits are reserved, and a small machine has too little for hundreds of the default one.
 const SMALL: &str = r#"{"disk_mb":16}"#;
 const TRUE: &str = r#"{"arguments":["true"]}"#;
 
@@ -27,7 +27,7 @@ async fn of(bench: &Bench<'_>, count: usize) -> Result<Vec<Row>> {
     let settings = ["warm_pool_enabled=false", "default_max_per_user=100000", "plan.sandboxes=100000"];
     let mut server = Server::start(&settings.map(str::to_owned)).await?;
     let mut client = server.connect().await?;
-    // The first one pays for what all share.
+    // The first one allocates what all share.
     let first = server::create(&mut client, SMALL).await?;
     let (mut empty, mut full) = (Samples::default(), Samples::default());
     let rounds = bench.scale.pick(1, 3, 5);
@@ -65,7 +65,8 @@ async fn of(bench: &Bench<'_>, count: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// Kills the server; how long it is until another answers, and runs a command in a sandbox that was there.
+/// Kills the server; returns how long it takes until another answers, and runs a command in an earlier
+/// sandbox.
 async fn again(server: &mut Server, sandbox: &Sandbox) -> Result<f64> {
     server.kill().await?;
     let (took, ()) = timed(async {

@@ -1,5 +1,5 @@
-//! The same through the REST API, over loopback and a connection that stays open. Each figure has a
-//! server of its own, so that none finds what another left.
+//! The same through the REST API, over loopback and a connection that stays open. Each figure has a server of
+//! its own, so that none finds what another left.
 
 mod burst;
 mod changes;
@@ -92,7 +92,7 @@ pub(super) async fn claim_burst(bench: &Bench<'_>) -> Result<Vec<Row>> {
     claim::burst(bench).await
 }
 
-/// A server without a pool, which would be in the way of every other figure.
+/// A server without a pool, whose refills would disturb every other figure.
 async fn with_server(work: impl AsyncFnOnce(&Server) -> Result<Vec<Row>>) -> Result<Vec<Row>> {
     with_server_of(&["warm_pool_enabled=false".to_owned()], work).await
 }
@@ -103,7 +103,7 @@ pub(super) async fn with_server_of(
 ) -> Result<Vec<Row>> {
     let server = Server::start(settings).await?;
     let taken = work(&server).await;
-    // Also after a failure, which says more than what the end says then.
+    // Also after a failure, whose error is more useful than that of the end.
     let ended = server.end().await;
     let rows = taken?;
     ended?;

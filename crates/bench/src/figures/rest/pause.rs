@@ -1,4 +1,4 @@
-//! A sandbox that stands still and goes on. The baselines are those of a container without the server.
+//! Pausing and resuming a sandbox. The baselines are those of a container without the server.
 
 use super::{super::pause, Bench};
 use crate::{

@@ -1,5 +1,6 @@
-//! Small requests to a server inside a sandbox, one after the other and eight at a time, beside the same
-//! server run bare and asked directly. It keeps its connections open, and answers as fast as Python can.
+//! Small requests to a server inside a sandbox, one after the other and eight at a time, compared with the
+//! same server run bare and called directly. It keeps its connections open, and answers as fast as Python
+//! can.
 
 use super::Bench;
 use crate::{
@@ -40,12 +41,12 @@ const PYTHON: &str = "/usr/bin/python3";
 const PORT: u16 = 8000;
 /// How long the servers may take to answer at all.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Asked for in a round, and the pause that an owner then owes: 500 a second are allowed in the long run.
+/// Requests of a round, and the pause that an owner then owes: 500 a second are allowed in the long run.
 const REQUESTS: usize = 480;
 const REFILL: Duration = Duration::from_secs(1);
 const BARE: &str = "the same server, bare";
 
-/// The server without a sandbox. It goes with the value.
+/// The server without a sandbox. It ends when the value is dropped.
 struct Bare {
     child: Child,
     address: SocketAddr,

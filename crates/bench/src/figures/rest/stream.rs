@@ -1,6 +1,6 @@
-//! Output that is followed while a command prints it, as text and as base64, and what a command in the
-//! background has printed, as bytes alone; beside the same program behind a plain pipe. And how soon the
-//! first byte of a command comes.
+//! Output that is followed while a command prints it, as text and as base64, and the output of a command in
+//! the background, as bytes alone; compared with the same program on a plain pipe. And the time to the first
+//! byte of a command.
 
 use super::Bench;
 use crate::{
@@ -84,7 +84,7 @@ async fn streamed(
         let (own, events) = timed(follow(client, sandbox, &body)).await?;
         let (beside, bytes) = bare(file)?;
         expect(size, [events.bytes, bytes])?;
-        // A piece of noise that happens to be text would be a miracle.
+        // A piece of noise is never valid text.
         if (events.as_base64 > 0) != (inside == "bytes") {
             return Err(format!("{} bytes came as base64", events.as_base64).into());
         }

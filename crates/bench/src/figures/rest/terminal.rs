@@ -1,5 +1,5 @@
-//! A key pressed at a terminal until it comes back, beside the same at a terminal of this machine. Both
-//! are raw, so that it is `cat` that gives it back and not the kernel.
+//! A key pressed at a terminal until it comes back, compared with the same at a terminal of this machine.
+//! Both are raw, so that `cat` echoes it and not the kernel.
 
 use super::Bench;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     websocket::Socket,
 };
 
-/// What runs there: it says when the terminal is raw.
+/// The command there: it prints when the terminal is raw.
 const CAT: &str = "/terminal?command=stty%20raw%20-echo;printf%20raw;exec%20cat";
 const KEY: u8 = b'x';
 
