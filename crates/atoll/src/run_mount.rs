@@ -43,7 +43,7 @@ fn find(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-/// A launcher's data folder and options for one run, and its mounts in the profile. None where nothing is mounted.
+/// A launcher's data folder and options for one run, and its mounts in the profile. None without mounts.
 pub(crate) fn prepare(
     options: &cli::Run,
     profile: &mut Profile,

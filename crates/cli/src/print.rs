@@ -45,7 +45,7 @@ impl Printer {
         };
         self.resume = resume.unwrap_or(self.resume);
         let again = matches!(event, ExecEvent::Started(_)) && self.exec.is_some();
-        // With --json neither the events of a reconnection nor its repetitions are printed.
+        // With --json a reconnection is not printed: neither its repeated start nor the failure before it.
         if self.json && !again && !matches!(event, ExecEvent::Failed(_)) {
             terminal::print_json(&json)?;
         }

@@ -92,9 +92,9 @@ impl Caller {
         self.scope == Scope::Admin || self.owner == owner
     }
 
-    /// Whether a key is the caller's own or not above it: of an owner that it may see, with no wider scope, no
-    /// higher tier and no later expiry. Only such keys are shown to the caller, and only such it may make or
-    /// revoke.
+    /// Whether a key is the caller's own or not above it: of an owner that it may see, with no wider scope,
+    /// no higher tier and no later expiry. Only such keys are shown to the caller, and only such it may make
+    /// or revoke.
     pub(crate) fn covers(&self, key: &ApiKey) -> bool {
         let other = Self::of(key);
         let ceiling = |caller: &Self| caller.tier.unwrap_or(Tier::Unrestricted);

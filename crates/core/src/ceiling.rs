@@ -21,12 +21,12 @@ pub(crate) struct ExplicitFields {
 }
 
 impl TierCeiling {
-    /// The limits where the request names none.
+    /// The default limits, clamped to the ceiling.
     pub(crate) fn usual(self) -> Limits {
         self.clamp(Limits::default())
     }
 
-    /// The limits where the request names none and others are usual.
+    /// These default limits, clamped to the ceiling.
     pub(crate) fn clamp(self, limits: Limits) -> Limits {
         self.0.map_or(limits, |(_, ceiling)| ceiling.clamp(limits))
     }

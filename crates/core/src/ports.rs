@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 #[derive(Clone)]
 pub struct Port {
     container: Arc<dyn Container>,
-    /// Whose sandbox it is.
+    /// The sandbox's owner.
     pub owner: String,
     /// Which port.
     pub number: u16,

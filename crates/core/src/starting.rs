@@ -61,7 +61,8 @@ impl Core {
         }
     }
 
-    /// Records a new sandbox that has a reservation and starts it, in a container of the pool where there is one.
+    /// Records a new sandbox that has a reservation and starts it, in a container of the pool if there is
+    /// one.
     async fn make(
         &self,
         mut new: NewSandbox,

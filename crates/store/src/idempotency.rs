@@ -37,8 +37,8 @@ pub struct Ticket {
 pub struct StoredReply {
     /// Its status.
     pub status: u16,
-    /// Its body; `None` when it was larger than [`REPLY_BYTES`], or newer ones needed its room: the work is done,
-    /// the answer lost.
+    /// Its body; `None` when it was larger than [`REPLY_BYTES`], or newer ones needed its room: the work is
+    /// done, the reply lost.
     pub body: Option<Vec<u8>>,
 }
 

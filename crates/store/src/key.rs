@@ -33,7 +33,7 @@ pub struct ApiKey {
     pub id: KeyId,
     /// What its owner calls it.
     pub name: String,
-    /// Whose it is.
+    /// Its owner.
     pub owner: String,
     /// The owner's display name.
     pub owner_name: String,

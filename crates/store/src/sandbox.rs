@@ -29,7 +29,7 @@ names!(
 pub struct NewSandbox {
     /// Chosen by the caller, so that it can look the sandbox up after a lost reply.
     pub id: SandboxId,
-    /// Whose it is.
+    /// Its owner.
     pub owner: String,
     /// The owner's display name.
     pub owner_name: String,

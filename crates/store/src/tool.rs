@@ -49,7 +49,7 @@ names!(
 pub struct ToolSession {
     /// Which.
     pub id: ToolSessionId,
-    /// Whose.
+    /// Its owner.
     pub owner: String,
     /// The owner's display name.
     pub owner_name: String,
@@ -76,7 +76,7 @@ pub struct ToolSession {
 /// A conversation of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolThread {
-    /// Whose.
+    /// Its owner.
     pub owner: String,
     /// Which.
     pub thread: String,

@@ -51,7 +51,8 @@ impl Sessions {
         self.core.carry_out(&caller, operation, ending).await
     }
 
-    /// Ends all sessions of a thread, with their exports and the thread's uploads. Returns how many there were.
+    /// Ends all sessions of a thread, with their exports and the thread's uploads. Returns how many there
+    /// were.
     pub async fn delete_thread(&self, who: &ToolCaller, reason: &str) -> Result<usize> {
         let operation = ExtensionOperation::new(Operation::ThreadDelete)
             .with(who.thread.to_string())

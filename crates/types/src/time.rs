@@ -48,7 +48,7 @@ pub fn moment(text: &str) -> Option<i64> {
     parse_rfc3339(text)
 }
 
-/// Milliseconds since 1970 of an RFC 3339 time with any offset; digits beyond the third of a second are dropped.
+/// Milliseconds since 1970 of an RFC 3339 time with any offset; digits beyond the milliseconds are dropped.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     let (date, time) = text.split_once(['T', 't'])?;
     let (time, offset) = match time.strip_suffix(['Z', 'z']) {

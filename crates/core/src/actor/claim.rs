@@ -65,7 +65,7 @@ impl SandboxActor {
     }
 
     /// Ends any container that uses a volume of this sandbox. Its record names none, so a former server, or
-    /// one whose launcher died, asked for that container and gave up before it was made.
+    /// one whose launcher died, requested that container and gave up before it was made.
     pub(super) async fn free_volume(&self, volume: Option<VolumeId>) -> Result<()> {
         for listed in self.shared.provider.list().await? {
             if volume.is_some() && listed.volume == volume {

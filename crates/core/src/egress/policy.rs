@@ -195,7 +195,8 @@ impl EgressSessions {
         }
         let policy = network.within(most.clone())?;
         self.rules(&policy, image)?;
-        // A key may not set some entries of its tier's ceiling itself, so the whole ceiling is `network_enabled`.
+        // A key may not set every entry of its tier's ceiling itself, so the whole ceiling is
+        // `network_enabled`.
         match policy == most && policy.mode != Mode::None && caller.tier.is_some() {
             true => Ok((Some(true), None)),
             false => Ok((None, Some(policy))),

@@ -23,7 +23,7 @@ pub(super) fn system() -> Caller {
     Caller::lifecycle(&owner_id(SYSTEM), SYSTEM)
 }
 
-/// Those with one of these statuses, the least recently changed first.
+/// Those with one of these statuses, the least recently active first.
 fn oldest(statuses: Vec<Status>, limit: u32) -> ListQuery {
     ListQuery { statuses, sort_by: SortBy::LastActivityAt, descending: false, limit, ..ListQuery::default() }
 }
@@ -54,7 +54,7 @@ impl Core {
     pub(super) async fn finish_destroying(&self, look: &Look<'_>) -> Result<()> {
         let mut steps = Vec::new();
         for record in self.store.live_sandboxes().await? {
-            // It is being destroyed at this moment.
+            // Not being destroyed at all, or at this moment.
             if record.destroyed_at.is_none_or(|at| look.clock.age(at) < BEGUN) {
                 continue;
             }

@@ -45,7 +45,7 @@ pub struct PoolKey {
 /// The shortest and the longest pause after a failure.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// How long the pool makes nothing after a request found no room.
+/// How long the pool makes nothing where the machine has no room.
 const REST: Duration = Duration::from_secs(5);
 
 /// The containers of one profile.

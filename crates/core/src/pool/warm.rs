@@ -29,7 +29,7 @@ pub(crate) struct PooledContainer {
     dying: Dying,
     made: Instant,
     whose: Whose,
-    /// The languages that were asked for, and those whose interpreters wait.
+    /// The requested languages, and those with a waiting interpreter.
     kernels: (Vec<Language>, Vec<Language>),
 }
 
@@ -70,12 +70,12 @@ impl PooledContainer {
         Ok(())
     }
 
-    /// The languages that were asked for.
+    /// The requested languages.
     pub(super) fn asked(&self) -> &[Language] {
         &self.kernels.0
     }
 
-    /// The languages whose interpreters wait.
+    /// The languages with a waiting interpreter.
     pub(crate) fn kernels(&self) -> &[Language] {
         &self.kernels.1
     }

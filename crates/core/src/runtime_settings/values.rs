@@ -118,7 +118,8 @@ runtime_settings! {
     "admission.cpu_ratio" admission_cpu_ratio: f64 = 256.0, within(RATIO);
     /// How many times the machine's memory may be promised.
     "admission.memory_ratio" admission_memory_ratio: f64 = 16.0, within(RATIO);
-    /// How many times what the machine's volumes can hold may be promised. What is really free is guarded apart.
+    /// How many times the capacity of the machine's volumes may be promised. The provider guards the free
+    /// space.
     "admission.disk_ratio" admission_disk_ratio: f64 = 20.0, within(RATIO);
     /// How many times the machine's processes may be promised.
     "admission.process_ratio" admission_process_ratio: f64 = 16.0, within(RATIO);
@@ -163,8 +164,9 @@ runtime_settings! {
     "lifecycle.settle_seconds" lifecycle_settle_seconds: u32 = 300, within(0..=86_400);
     /// What the server does with sandboxes at its shutdown.
     "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, |_: &OnShutdown| Ok(());
-    /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that the two
-    /// below allow; a plan (3 sandboxes at a time) and the machine's room bind most owners before it does.
+    /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that
+    /// the two below allow; a plan (3 sandboxes at a time) and the machine's room bind most owners before it
+    /// does.
     "tool_sessions.max" tool_sessions_max: u32 = 30, within(1..=MILLION);
     /// Tool sessions of one thread.
     "tool_sessions.max_per_thread" tool_sessions_max_per_thread: u32 = 3, within(1..=MILLION);

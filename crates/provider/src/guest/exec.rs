@@ -84,8 +84,8 @@ pub struct ExecReport {
 }
 
 impl ExecReport {
-    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal, 127 for a
-    /// program that is not there and 126 for one that cannot be started.
+    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal, 127
+    /// for a program that is not there and 126 for one that cannot be started.
     #[must_use]
     pub fn shell_code(&self) -> ExitCode {
         match &self.failure {

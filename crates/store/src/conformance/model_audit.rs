@@ -29,7 +29,7 @@ pub fn expected_operations(all: &[OperationRow], query: &OperationQuery) -> Vec<
     found.into_iter().take(query.limit.min(500) as usize).cloned().collect()
 }
 
-/// The summary that it must give; of sandboxes that are equally busy, the one with the smaller id comes first.
+/// The summary that it must give; of equally busy sandboxes the one with the smaller id comes first.
 #[must_use]
 pub fn expected_summary(all: &[OperationRow], query: &OperationQuery) -> Summary {
     let mut total = Tally::default();
