@@ -7,7 +7,7 @@ use atoll_types::{Ceiling, Error, ErrorCode, Limits, Result, Tier};
 
 const MIB: u64 = 1 << 20;
 
-/// The most that a caller may ask for; nothing bounds an admin.
+/// The ceiling of a caller's requests; an admin has none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TierCeiling(Option<(Tier, Ceiling)>);
 
@@ -85,7 +85,7 @@ impl TierCeiling {
     }
 }
 
-/// The shortest that a command or a cell may ask for.
+/// The shortest timeout of a command or a cell.
 const LEAST_TIMEOUT: f64 = 0.001;
 
 /// Refuses a timeout that is none, or longer than anything may run.

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const MIB: u64 = 1 << 20;
 /// The shortest and the longest that a sandbox may be idle.
 const IDLE_SECONDS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
-/// The shortest and the longest that a sandbox may ask to live.
+/// The shortest and the longest lifetime that a request may name.
 const LIFETIME_SECONDS: std::ops::RangeInclusive<u32> = 1..=365 * 24 * 3600;
 
 /// A request for a new sandbox; what is left out has its default.

@@ -13,7 +13,7 @@ pub struct CoreSettings {
     pub default_image: String,
     /// How often it is sampled what sandboxes use.
     pub metrics_interval_seconds: u32,
-    /// What keys of each tier may ask for.
+    /// The ceilings of the tiers.
     pub tiers: Tiers,
     /// What of the settings that apply without a restart was set before it.
     pub preset: Preset,

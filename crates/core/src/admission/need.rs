@@ -24,7 +24,7 @@ pub(crate) enum Resource {
 impl Resource {
     pub(crate) const ALL: [Resource; 3] = [Self::Memory, Self::Cpu, Self::Processes];
 
-    /// The field of a request that asks for it.
+    /// The field of a request that names it.
     pub(crate) fn field(self) -> &'static str {
         match self {
             Self::Memory => "memory_mb",

@@ -33,7 +33,7 @@ pub struct EgressParts {
     pub book: Arc<PresetRegistry>,
     /// The addresses that are out of reach unless an entry names them.
     pub reach: Arc<Reach>,
-    /// What keys of each tier may ask for; of it the network.
+    /// The ceilings of the tiers; only their network is used.
     pub ceilings: Tiers,
     /// The policy ceiling of a tier, where the operator set more than `ceilings` can express.
     pub tiers: BTreeMap<Tier, Policy>,

@@ -330,7 +330,7 @@ pub struct Evidence {
 pub struct Checkpoint {
     /// The last of them.
     pub removed_to: u64,
-    /// Its code: the first row that is left goes on from there.
+    /// Its MAC: the first row that is left continues the chain from there.
     pub mac: Mac,
     /// The cutoff: rows older than this were to be removed.
     pub before: Millis,

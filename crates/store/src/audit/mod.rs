@@ -144,7 +144,7 @@ pub trait Audits: Send + Sync {
     async fn audit_rows(&self, from: u64, limit: u32) -> Result<Vec<RawRow>>;
     /// The latest notes or checkpoints first, without a projection.
     async fn audit_marks(&self, part: Part, limit: u32) -> Result<Vec<RawRow>>;
-    /// The operations that a query asks for, the last begun first.
+    /// The operations that match a query, the last begun first.
     async fn audit_operations(&self, query: &OperationQuery) -> Result<Vec<OperationRow>>;
     /// One operation.
     async fn audit_operation(&self, id: OperationId) -> Result<Option<OperationRow>>;
@@ -152,7 +152,7 @@ pub trait Audits: Send + Sync {
     async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>>;
     /// The totals of a query's operations.
     async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary>;
-    /// The decisions that a query asks for, the latest first.
+    /// The decisions that match a query, the latest first.
     async fn audit_egress(&self, query: &EgressQuery) -> Result<Vec<EgressRow>>;
     /// The totals of a sandbox's decisions, as far as their rows are kept.
     async fn egress_totals(&self, sandbox: SandboxId) -> Result<EgressTotals>;
