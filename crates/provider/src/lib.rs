@@ -11,10 +11,14 @@ mod guest;
 use async_trait::async_trait;
 pub use atoll_guest_proto::{FEATURE_KERNELS, FEATURE_TOOLS};
 use atoll_types::{ContainerId, Death, Limits, Profile, Result, Usage, VolumeId};
+pub use atoll_types::{
+    ExecReport, OutputStream, StartFailure, TerminalSize,
+    files::{Changed, Entry, EntryKind, FileAction, FileChange, WriteOptions},
+};
 use futures_util::future::BoxFuture;
 pub use guest::{
-    Command, Dial, Entry, EntryKind, ExecEvent, ExecReport, ExecStream, FileReader, Finished, Guest,
-    GuestChange, Lost, OutputStream, Program, Spool, StartFailure, TerminalSize, WriteOptions, about_path,
+    Command, Dial, ExecEvent, ExecStream, FileReader, Finished, Guest, GuestChange, Lost, Program, Spool,
+    about_path,
 };
 use std::{collections::BTreeMap, os::fd::OwnedFd, pin::Pin, sync::Arc};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -134,38 +138,7 @@ pub trait Container: Send + Sync {
     fn egress_endpoint(&self) -> Option<&dyn EgressEndpoint>;
 }
 
-/// The change of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileAction {
-    /// It did not exist before.
-    Created,
-    /// It was changed.
-    Modified,
-    /// It does not exist any more.
-    Deleted,
-}
-
-/// One file of /workspace that changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileChange {
-    /// Relative to /workspace.
-    pub path: String,
-    /// Its change.
-    pub action: FileAction,
-    /// Its size now; zero when it is gone.
-    pub size_bytes: u64,
-}
-
-/// The changes between two calls.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Changed {
-    /// By path.
-    pub files: Vec<FileChange>,
-    /// There may be more.
-    pub truncated: bool,
-}
-
-/// Finds which files changed, without a call to anything inside.
+/// The power to find which files changed, without asking anything inside.
 #[async_trait]
 pub trait FileChanges: Send + Sync {
     /// The changes in /workspace since the last call, or since the container started. Each change is returned

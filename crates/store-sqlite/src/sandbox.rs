@@ -75,7 +75,7 @@ async fn update(
     let seq = row::get(&found, "seq")?;
     let record = row::sandbox(&found)?;
     let was = record.status;
-    let record = record.changed(expected_revision, change)?;
+    let record = change.apply(record, expected_revision)?;
     write::update(conn, seq, &record).await?;
     if relabelled {
         write::labels(conn, seq, &record.labels).await?;
@@ -121,7 +121,7 @@ async fn purge(conn: &mut SqliteConnection, before: Millis, most: u32) -> Result
 #[async_trait]
 impl Sandboxes for SqliteStore {
     async fn insert_sandbox(&self, new: NewSandbox) -> Result<Inserted> {
-        let record = SandboxRecord::new(new);
+        let record = SandboxRecord::from(new);
         let (inserted, newest) =
             self.writer.write("adding a sandbox", |conn| Box::pin(insert(conn, record))).await?;
         self.tell(newest);

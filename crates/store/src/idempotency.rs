@@ -1,10 +1,8 @@
-//! Idempotent requests: the first one is carried out, its repetitions get the stored reply. A ticket
-//! identifies the attempt that carries it out, so that an attempt that was given up cannot reply for the one
-//! that took over.
+//! Keeping the answers of requests that a client may repeat.
 
 use crate::{Millis, Result};
 use async_trait::async_trait;
-use uuid::Uuid;
+use atoll_types::{ReplyState, StoredReply, Ticket};
 
 /// How long an answer is kept, from the beginning of the request.
 pub const EXPIRES_AFTER_MS: Millis = 24 * 3600 * 1000;
@@ -12,58 +10,13 @@ pub const EXPIRES_AFTER_MS: Millis = 24 * 3600 * 1000;
 /// How long an attempt may take before it counts as lost in a crash.
 pub const GIVEN_UP_AFTER_MS: Millis = 3600 * 1000;
 
-/// The largest answer that is kept.
-pub const REPLY_BYTES: usize = 1024 * 1024;
-
 /// Answers that are kept of one owner.
 pub const REPLIES_PER_OWNER: u32 = 10_000;
 
 /// What the answers of one owner may have together.
 pub const REPLY_BYTES_PER_OWNER: usize = 32 * 1024 * 1024;
 
-/// The right to reply to a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ticket {
-    /// The request's owner.
-    pub owner: String,
-    /// The client's key for it.
-    pub key: String,
-    /// Which attempt at it.
-    pub attempt: Uuid,
-}
-
-/// The answer to a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredReply {
-    /// Its status.
-    pub status: u16,
-    /// Its body; `None` when it was larger than [`REPLY_BYTES`], or newer ones needed its room: the work is
-    /// done, the reply lost.
-    pub body: Option<Vec<u8>>,
-}
-
-/// The state of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReplyState {
-    /// The caller must carry it out, and then finish or abandon it.
-    New(Ticket),
-    /// Another attempt carries it out.
-    InProgress,
-    /// It was carried out.
-    Done(StoredReply),
-    /// The key was used for another request.
-    Mismatch,
-}
-
-impl StoredReply {
-    /// The reply as it is stored.
-    #[must_use]
-    pub fn kept(self) -> Self {
-        Self { status: self.status, body: self.body.filter(|body| body.len() <= REPLY_BYTES) }
-    }
-}
-
-/// A begun request as it is stored.
+/// What a store keeps of a request that was begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// The hash of the request.

@@ -1,67 +1,9 @@
-//! API keys. The key itself is never stored, only its hash: a copy of the database holds no usable key.
+//! Keeping API keys.
 
-use crate::{KeyId, Millis, Result, names::names};
+use crate::{KeyId, Millis, Result};
 use async_trait::async_trait;
-use std::{collections::BTreeMap, fmt};
-
-names!(
-    /// What a key may do.
-    Scope {
-        /// Everything, for all owners.
-        Admin = "admin",
-        /// Everything with its owner's sandboxes.
-        User = "user",
-        /// Look at its owner's sandboxes.
-        ReadOnly = "read_only",
-    }
-);
-
-/// The hash of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyHash(pub [u8; 32]);
-
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyHash(..)")
-    }
-}
-
-/// One API key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApiKey {
-    /// Which.
-    pub id: KeyId,
-    /// What its owner calls it.
-    pub name: String,
-    /// Its owner.
-    pub owner: String,
-    /// The owner's display name.
-    pub owner_name: String,
-    /// What it may do.
-    pub scope: Scope,
-    /// The name of its tier.
-    pub tier: String,
-    /// Its first characters, for lists.
-    pub prefix: String,
-    /// Its hash; unique.
-    pub hash: KeyHash,
-    /// When it was made.
-    pub created_at: Millis,
-    /// When it expires.
-    pub expires_at: Option<Millis>,
-    /// When it was revoked.
-    pub revoked_at: Option<Millis>,
-    /// When it was last seen, more or less.
-    pub last_used_at: Option<Millis>,
-}
-
-impl ApiKey {
-    /// Whether it is usable now.
-    #[must_use]
-    pub fn is_usable(&self, now: Millis) -> bool {
-        self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
-    }
-}
+use atoll_types::{ApiKey, KeyHash};
+use std::collections::BTreeMap;
 
 /// The treatment of an installation's last admin key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

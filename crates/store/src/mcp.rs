@@ -1,27 +1,8 @@
-//! Sessions of MCP clients over HTTP: their owners and their `initialize` parameters, so that a restarted
-//! server knows them. Their requests are not stored.
+//! Keeping the sessions of MCP clients.
 
 use crate::{Millis, Result};
 use async_trait::async_trait;
-
-/// A session of an MCP client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct McpSession {
-    /// The id that the client sends.
-    pub id: String,
-    /// The key that began it, which alone may use it.
-    pub holder: String,
-    /// The owner of that key.
-    pub owner: String,
-    /// What the owner is called.
-    pub owner_name: String,
-    /// The thread that was named when it began.
-    pub thread: Option<String>,
-    /// The parameters of its `initialize`, as JSON.
-    pub params: String,
-    /// When it was last used.
-    pub active_at: Millis,
-}
+use atoll_types::McpSession;
 
 /// Sessions of MCP clients.
 #[async_trait]

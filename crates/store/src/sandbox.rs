@@ -1,30 +1,14 @@
-//! The record of a sandbox, and the rules of inserting and changing one. The core decides which status may
-//! follow which; here only `destroyed` is special: it is final.
+//! The rules of making and changing the record of a sandbox. Which status may follow which is
+//! the core's business; here only `destroyed` is special: it is final.
 
-use crate::{Activity, Clash, ListQuery, Millis, Page, Result, SandboxId, Sealed, StoreError, names::names};
+use crate::{Clash, Millis, Result, SandboxId, StoreError};
 use async_trait::async_trait;
-use atoll_types::{ContainerId, Limits, Profile, VolumeId};
+use atoll_types::{
+    Activity, ContainerId, Limits, ListQuery, Page, Profile, SandboxRecord, Sealed, Status, VolumeId,
+};
 use std::collections::BTreeMap;
 
-names!(
-    /// The status of a sandbox.
-    Status {
-        /// It is being made.
-        Provisioning = "provisioning",
-        /// Its container runs.
-        Ready = "ready",
-        /// Its container is frozen.
-        Paused = "paused",
-        /// Its container was stopped; its volume is kept.
-        Stopped = "stopped",
-        /// Its container died; its volume is kept.
-        Dead = "dead",
-        /// It is destroyed with its volume.
-        Destroyed = "destroyed",
-    }
-);
-
-/// A sandbox to be inserted.
+/// A sandbox as it is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSandbox {
     /// Chosen by the caller, so that it can look the sandbox up after a lost reply.
@@ -63,42 +47,7 @@ pub struct NewSandbox {
     pub created_at: Millis,
 }
 
-/// A sandbox as it is stored. Counters and `last_activity_at` move without a new revision.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct SandboxRecord {
-    pub id: SandboxId,
-    pub owner: String,
-    pub owner_name: String,
-    pub status: Status,
-    /// Why it has that status, where that needs saying.
-    pub status_reason: Option<String>,
-    pub image: String,
-    pub profile: Profile,
-    pub container: Option<ContainerId>,
-    pub volume: VolumeId,
-    pub limits: Limits,
-    pub idle_timeout_seconds: u32,
-    pub max_lifetime_seconds: Option<u32>,
-    pub network_enabled: bool,
-    pub egress: String,
-    pub session_key: Option<String>,
-    pub labels: BTreeMap<String, String>,
-    pub environment: Sealed,
-    pub created_at: Millis,
-    pub last_activity_at: Millis,
-    pub stopped_at: Option<Millis>,
-    /// When its destruction was begun; it is over when the status says so.
-    pub destroyed_at: Option<Millis>,
-    pub exec_count: u64,
-    pub exec_total_ms: u64,
-    pub bytes_uploaded: u64,
-    pub bytes_downloaded: u64,
-    /// Starts at 1 and grows by one with every [`Change`].
-    pub revision: u64,
-}
-
-/// The result of an insert.
+/// What became of an insert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inserted {
     /// It was inserted.
@@ -145,12 +94,52 @@ impl Change {
     pub fn status(status: Status) -> Self {
         Self { status: Some(StatusChange { status, reason: None }), ..Self::default() }
     }
+
+    /// The record after a change, where one may be made: every store's compare-and-set.
+    pub fn apply(self, mut record: SandboxRecord, expected_revision: u64) -> Result<SandboxRecord> {
+        // Before the revision: whoever reads again would only find it destroyed.
+        if record.status == Status::Destroyed {
+            return Err(StoreError::Conflict(Clash::Destroyed));
+        }
+        if record.revision != expected_revision {
+            return Err(StoreError::Conflict(Clash::Revision));
+        }
+        let Change {
+            status,
+            container,
+            limits,
+            labels,
+            environment,
+            idle_timeout_seconds,
+            network_enabled,
+            egress,
+            last_activity_at,
+            stopped_at,
+            destroyed_at,
+            activity,
+        } = self;
+        let active = last_activity_at.max(activity.map(|activity| activity.at));
+        if let Some(StatusChange { status, reason }) = status {
+            (record.status, record.status_reason) = (status, reason);
+        }
+        record.container = container.unwrap_or(record.container);
+        record.limits = limits.unwrap_or(record.limits);
+        record.labels = labels.unwrap_or(record.labels);
+        record.environment = environment.unwrap_or(record.environment);
+        record.idle_timeout_seconds = idle_timeout_seconds.unwrap_or(record.idle_timeout_seconds);
+        record.network_enabled = network_enabled.unwrap_or(record.network_enabled);
+        record.egress = egress.unwrap_or(record.egress);
+        record.last_activity_at = record.last_activity_at.max(active.unwrap_or(Millis::MIN));
+        record.stopped_at = stopped_at.unwrap_or(record.stopped_at);
+        record.destroyed_at = destroyed_at.or(record.destroyed_at);
+        record.revision += 1;
+        Ok(record)
+    }
 }
 
-impl SandboxRecord {
+impl From<NewSandbox> for SandboxRecord {
     /// The record of a sandbox that was just made.
-    #[must_use]
-    pub fn new(new: NewSandbox) -> Self {
+    fn from(new: NewSandbox) -> Self {
         let NewSandbox {
             id,
             owner,
@@ -198,47 +187,6 @@ impl SandboxRecord {
             bytes_downloaded: 0,
             revision: 1,
         }
-    }
-
-    /// The record after a change, where it is allowed: every store's compare-and-set.
-    pub fn changed(mut self, expected_revision: u64, change: Change) -> Result<Self> {
-        // Checked before the revision: a caller that reads again would only find it destroyed.
-        if self.status == Status::Destroyed {
-            return Err(StoreError::Conflict(Clash::Destroyed));
-        }
-        if self.revision != expected_revision {
-            return Err(StoreError::Conflict(Clash::Revision));
-        }
-        let Change {
-            status,
-            container,
-            limits,
-            labels,
-            environment,
-            idle_timeout_seconds,
-            network_enabled,
-            egress,
-            last_activity_at,
-            stopped_at,
-            destroyed_at,
-            activity,
-        } = change;
-        let active = last_activity_at.max(activity.map(|activity| activity.at));
-        if let Some(StatusChange { status, reason }) = status {
-            (self.status, self.status_reason) = (status, reason);
-        }
-        self.container = container.unwrap_or(self.container);
-        self.limits = limits.unwrap_or(self.limits);
-        self.labels = labels.unwrap_or(self.labels);
-        self.environment = environment.unwrap_or(self.environment);
-        self.idle_timeout_seconds = idle_timeout_seconds.unwrap_or(self.idle_timeout_seconds);
-        self.network_enabled = network_enabled.unwrap_or(self.network_enabled);
-        self.egress = egress.unwrap_or(self.egress);
-        self.last_activity_at = self.last_activity_at.max(active.unwrap_or(Millis::MIN));
-        self.stopped_at = stopped_at.unwrap_or(self.stopped_at);
-        self.destroyed_at = destroyed_at.or(self.destroyed_at);
-        self.revision += 1;
-        Ok(self)
     }
 }
 

@@ -45,15 +45,6 @@ impl Needle {
     }
 }
 
-/// At most so many bytes of a text, cut between letters.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
 fn fold(text: &str) -> String {
     // The separator inside a field would let a needle be found across two.
     text.chars().map(|c| if c == SEPARATOR { '\u{1e}' } else { c }).flat_map(char::to_lowercase).collect()

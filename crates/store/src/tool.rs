@@ -2,9 +2,9 @@
 //! `tool-sessions` decides when a session ends; here it is stored, and the limit on their number is checked
 //! in the same transaction that adds one.
 
-use crate::{Millis, Result, SandboxId, names::names};
+use crate::{Millis, Result, SandboxId};
 use async_trait::async_trait;
-use atoll_types::KernelId;
+use atoll_types::{KernelId, names};
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 /// A tool session, known by eight hexadecimal digits.
@@ -161,6 +161,13 @@ pub trait ToolSessions: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spellings_lead_back() {
+        for status in ToolStatus::ALL {
+            assert_eq!(ToolStatus::from_name(status.as_str()), Some(*status));
+        }
+    }
 
     #[test]
     fn an_id_has_eight_digits() {

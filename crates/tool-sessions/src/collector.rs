@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn sandbox(status: Status) -> SandboxRecord {
-        SandboxRecord::new(NewSandbox {
+        SandboxRecord::from(NewSandbox {
             id: SandboxId::random(),
             owner: "owner".into(),
             owner_name: "Ada".into(),

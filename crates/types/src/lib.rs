@@ -1,41 +1,67 @@
-//! The vocabulary that every part of Atoll shares: ids, profiles, limits, errors.
+//! The vocabulary that every part of Atoll shares: ids, profiles, limits, errors, and the records that the core hands to
+//! its fronts. A record is never what a front sends: fronts have their own types.
 //!
 //! Nothing here does I/O, knows HTTP or gRPC, or starts a runtime. A type that comes from outside
 //! validates itself when it is parsed, so that holding one means that it is well formed.
 
+mod activity;
+pub mod audit;
 mod bucket;
 mod death;
 pub mod egress_address;
 mod error;
+mod event;
+mod exec;
 mod exit_code;
+pub mod files;
 mod id;
+mod key;
 mod limits;
 pub mod lines;
+mod list;
 #[cfg(feature = "mac")]
 mod mac;
+mod mcp;
+mod names;
 mod operation;
 mod profile;
 mod refusal;
+mod reply;
+mod sandbox;
+mod sealed;
 pub mod sse;
+pub mod text;
 mod tier;
 pub mod time;
 mod usage;
 
+pub use activity::{Activity, ActivityEntry, ActivityKind, Counted, DETAIL_BYTES};
 pub use bucket::{Rate, TokenBucket};
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
+pub use event::{EventPage, EventQuery, EventRow, NewEvent};
+pub use exec::{ExecReport, OutputStream, StartFailure, TerminalSize};
 pub use exit_code::ExitCode;
 pub use id::{
     CellId, CheckpointId, ContainerId, ExecId, IdError, KernelId, KeyId, OperationId, SandboxId, VolumeId,
 };
+pub use key::{ApiKey, KeyHash, Scope};
 pub use limits::Limits;
+pub use list::{ListQuery, Page, SortBy};
 #[cfg(feature = "mac")]
 pub use mac::MacKey;
+pub use mcp::McpSession;
 pub use operation::{Effect, Operation, Permission, Target};
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, Profiles, RootMode, Seccomp, ShareMount, Storage,
     TmpfsSizes,
 };
 pub use refusal::Refusal;
+pub use reply::{REPLY_BYTES, ReplyState, StoredReply, Ticket};
+pub use sandbox::{SandboxRecord, Status};
+pub use sealed::Sealed;
 pub use tier::{Ceiling, Network, Tier, TierError, Tiers};
 pub use usage::Usage;
+
+/// Milliseconds since 1970.
+pub type Millis = i64;

@@ -46,7 +46,7 @@ fn used(admission: &Admission) -> u64 {
 
 fn record(limits: Limits, status: Status) -> SandboxRecord {
     let id = SandboxId::random();
-    SandboxRecord::new(atoll_store::NewSandbox {
+    SandboxRecord::from(atoll_store::NewSandbox {
         id,
         owner: "ann".into(),
         owner_name: "ann".into(),

@@ -173,7 +173,7 @@ mod tests {
             environment: Sealed::default(),
             created_at: 0,
         };
-        SandboxRecord { status_reason: reason.map(str::to_owned), ..SandboxRecord::new(new) }
+        SandboxRecord { status_reason: reason.map(str::to_owned), ..SandboxRecord::from(new) }
     }
 
     fn seconds(n: u64) -> Duration {

@@ -2,7 +2,7 @@
 
 use super::exec::hostile;
 use atoll_guest_proto::v1;
-use atoll_types::{ExecId, Result};
+use atoll_types::{ExecId, Result, TerminalSize};
 use std::{collections::BTreeMap, time::Duration};
 
 /// What to run.
@@ -21,14 +21,6 @@ pub enum Program {
         /// Whether it starts with the sandbox's variables, as a command does; else with none.
         environment: bool,
     },
-}
-
-/// The size of a terminal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct TerminalSize {
-    pub rows: u16,
-    pub columns: u16,
 }
 
 /// A command and how to run it.
@@ -128,19 +120,18 @@ impl Command {
             timeout_ms,
             output_limit: output_limit.unwrap_or(0),
             lossless,
-            terminal: terminal.map(TerminalSize::message),
+            terminal: terminal.map(terminal_message),
             keep_newest,
         }
     }
 }
 
-impl TerminalSize {
-    pub(super) fn message(self) -> v1::Terminal {
-        v1::Terminal { rows: self.rows.into(), columns: self.columns.into() }
-    }
+pub(super) fn terminal_message(size: TerminalSize) -> v1::Terminal {
+    v1::Terminal { rows: size.rows.into(), columns: size.columns.into() }
+}
 
-    pub(super) fn read(terminal: v1::Terminal) -> Result<Self> {
-        let side = |n: u32| u16::try_from(n).map_err(|_| hostile("a terminal's size"));
-        Ok(Self { rows: side(terminal.rows)?, columns: side(terminal.columns)? })
-    }
+/// What PID 1 says of a terminal.
+pub(super) fn terminal_size(terminal: v1::Terminal) -> Result<TerminalSize> {
+    let side = |n: u32| u16::try_from(n).map_err(|_| hostile("a terminal's size"));
+    Ok(TerminalSize { rows: side(terminal.rows)?, columns: side(terminal.columns)? })
 }

@@ -3,10 +3,10 @@
 
 use super::{
     Guest,
-    command::{Command, Program, TerminalSize},
+    command::{Command, Program, terminal_message, terminal_size},
 };
 use atoll_guest_proto::v1;
-use atoll_types::{Error, ErrorCode, ExecId, ExitCode, Result};
+use atoll_types::{Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, StartFailure, TerminalSize};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -15,137 +15,58 @@ use std::{
 };
 use tonic::Streaming;
 
-/// Which of the two outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum OutputStream {
-    Stdout,
-    Stderr,
-}
-
-/// Why a command never ran.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartFailure {
-    /// The stage that failed: user, workdir, limits, privileges, exec, spawn, spool.
-    pub stage: String,
-    /// The kernel's error number.
-    pub errno: i32,
-    /// The same for a person.
-    pub message: String,
-}
-
-/// The state of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecReport {
-    /// Which.
-    pub id: ExecId,
-    /// Whether it has ended.
-    pub ended: bool,
-    /// Its own exit code, if it had one.
-    pub exit_code: Option<i32>,
-    /// The signal that ended it, if one did.
-    pub signal: Option<i32>,
-    /// Its timeout expired.
-    pub timed_out: bool,
-    /// A client killed it.
-    pub killed: bool,
-    /// The memory limit ended it.
-    pub oom_killed: bool,
-    /// How many processes of the sandbox the memory limit killed meanwhile.
-    pub oom_kills: u64,
-    /// Why it never ran.
-    pub failure: Option<StartFailure>,
-    /// Bytes of output that were stored, at least for a while.
-    pub output_bytes: u64,
-    /// Bytes beyond the cap.
-    pub dropped_bytes: u64,
-    /// When it began.
-    pub started_unix_ms: u64,
-    /// How long it ran.
-    pub duration: Duration,
-    /// Processor time of its own.
-    pub cpu_user: Duration,
-    /// Processor time that the kernel spent for it.
-    pub cpu_system: Duration,
-    /// The most memory that it had.
-    pub max_rss_bytes: u64,
-    /// Its process id inside.
-    pub pid: u32,
-    /// The command as a person would type it.
-    pub command: String,
-    /// Whether something that it started still runs.
-    pub descendants_alive: bool,
-    /// Its terminal, where it has one.
-    pub terminal: Option<TerminalSize>,
-    /// The first byte of output that is still there.
-    pub first_offset: u64,
-    /// It is one of PID 1's own programs.
-    pub tool: bool,
-}
-
-impl ExecReport {
-    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal, 127
-    /// for a program that is not there and 126 for one that cannot be started.
-    #[must_use]
-    pub fn shell_code(&self) -> ExitCode {
-        match &self.failure {
-            Some(failure) => ExitCode::not_started(failure.errno),
-            None => ExitCode::ended(self.timed_out, self.exit_code, self.signal),
-        }
-    }
-
-    fn read(info: v1::ExecInfo) -> Result<Self> {
-        let v1::ExecInfo {
-            exec_id,
-            state,
-            exit_code,
-            signal,
-            timed_out,
-            killed,
-            oom_killed,
-            oom_kills,
-            failure,
-            output_bytes,
-            dropped_bytes,
-            started_unix_ms,
-            duration_us,
-            cpu_user_us,
-            cpu_system_us,
-            max_rss_bytes,
-            pid,
-            command,
-            descendants_alive,
-            terminal,
-            first_offset,
-            tool,
-        } = info;
-        let failure =
-            failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
-        Ok(Self {
-            id: exec_id.parse().map_err(|_| hostile("an exec id"))?,
-            ended: state == v1::ExecState::Ended as i32,
-            exit_code: exit_code.filter(|c| (0..=255).contains(c)),
-            signal: signal.filter(|s| (1..=64).contains(s)),
-            timed_out,
-            killed,
-            oom_killed,
-            oom_kills,
-            failure,
-            output_bytes,
-            dropped_bytes,
-            started_unix_ms,
-            duration: Duration::from_micros(duration_us),
-            cpu_user: Duration::from_micros(cpu_user_us),
-            cpu_system: Duration::from_micros(cpu_system_us),
-            max_rss_bytes,
-            pid,
-            command,
-            descendants_alive,
-            terminal: terminal.map(TerminalSize::read).transpose()?,
-            first_offset,
-            tool,
-        })
-    }
+/// What PID 1 says of a command.
+fn report(info: v1::ExecInfo) -> Result<ExecReport> {
+    let v1::ExecInfo {
+        exec_id,
+        state,
+        exit_code,
+        signal,
+        timed_out,
+        killed,
+        oom_killed,
+        oom_kills,
+        failure,
+        output_bytes,
+        dropped_bytes,
+        started_unix_ms,
+        duration_us,
+        cpu_user_us,
+        cpu_system_us,
+        max_rss_bytes,
+        pid,
+        command,
+        descendants_alive,
+        terminal,
+        first_offset,
+        tool,
+    } = info;
+    let failure =
+        failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
+    Ok(ExecReport {
+        id: exec_id.parse().map_err(|_| hostile("an exec id"))?,
+        ended: state == v1::ExecState::Ended as i32,
+        exit_code: exit_code.filter(|c| (0..=255).contains(c)),
+        signal: signal.filter(|s| (1..=64).contains(s)),
+        timed_out,
+        killed,
+        oom_killed,
+        oom_kills,
+        failure,
+        output_bytes,
+        dropped_bytes,
+        started_unix_ms,
+        duration: Duration::from_micros(duration_us),
+        cpu_user: Duration::from_micros(cpu_user_us),
+        cpu_system: Duration::from_micros(cpu_system_us),
+        max_rss_bytes,
+        pid,
+        command,
+        descendants_alive,
+        terminal: terminal.map(terminal_size).transpose()?,
+        first_offset,
+        tool,
+    })
 }
 
 pub(super) fn hostile(what: &str) -> Error {
@@ -190,8 +111,8 @@ impl ExecStream {
 
     fn read(&mut self, event: v1::exec_event::Event) -> Result<ExecEvent> {
         match event {
-            v1::exec_event::Event::Started(info) => ExecReport::read(info).map(ExecEvent::Started),
-            v1::exec_event::Event::Ended(info) => ExecReport::read(info).map(ExecEvent::Ended),
+            v1::exec_event::Event::Started(info) => report(info).map(ExecEvent::Started),
+            v1::exec_event::Event::Ended(info) => report(info).map(ExecEvent::Ended),
             v1::exec_event::Event::Output(v1::Output { stream, offset, data }) => {
                 let stream = match v1::Stream::try_from(stream) {
                     Ok(v1::Stream::Stdout) => OutputStream::Stdout,
@@ -246,7 +167,7 @@ impl Guest {
     /// Starts a command and does not wait for it.
     pub async fn start(&self, id: ExecId, command: &Command) -> Result<ExecReport> {
         let reply = self.client().start_exec(self.checked(id, command)?).await;
-        ExecReport::read(self.check(reply).await?.into_inner())
+        report(self.check(reply).await?.into_inner())
     }
 
     /// Joins a command's output at an offset, and follows it to its end if asked.
@@ -323,7 +244,7 @@ impl Guest {
 
     /// Sets the size of a command's terminal.
     pub async fn resize(&self, id: ExecId, size: TerminalSize) -> Result<()> {
-        let request = v1::ResizeRequest { exec_id: id.to_string(), terminal: Some(size.message()) };
+        let request = v1::ResizeRequest { exec_id: id.to_string(), terminal: Some(terminal_message(size)) };
         let reply = self.client().resize_exec(request).await;
         self.check(reply).await.map(|_| ())
     }
@@ -331,19 +252,19 @@ impl Guest {
     /// Kills a command and everything that it started; returns when none of it is left.
     pub async fn kill(&self, id: ExecId) -> Result<ExecReport> {
         let reply = self.client().kill_exec(v1::ExecRef { exec_id: id.to_string() }).await;
-        ExecReport::read(self.check(reply).await?.into_inner())
+        report(self.check(reply).await?.into_inner())
     }
 
     /// The state of a command.
     pub async fn get_exec(&self, id: ExecId) -> Result<ExecReport> {
         let reply = self.client().get_exec(v1::ExecRef { exec_id: id.to_string() }).await;
-        ExecReport::read(self.check(reply).await?.into_inner())
+        report(self.check(reply).await?.into_inner())
     }
 
     /// Every command that PID 1 remembers.
     pub async fn list_execs(&self) -> Result<Vec<ExecReport>> {
         let reply = self.client().list_execs(v1::ListExecsRequest {}).await;
-        self.check(reply).await?.into_inner().execs.into_iter().map(ExecReport::read).collect()
+        self.check(reply).await?.into_inner().execs.into_iter().map(report).collect()
     }
 
     /// The command that has the socket with this address of the container's own network; none where no

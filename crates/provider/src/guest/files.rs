@@ -4,7 +4,10 @@
 
 use super::{Guest, descriptors::Reading, exec::hostile};
 use atoll_guest_proto::v1;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{
+    Error, ErrorCode, Result,
+    files::{Entry, EntryKind, WriteOptions},
+};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use rustix::process::{Resource, getrlimit};
@@ -15,68 +18,21 @@ use tonic::{Status, Streaming};
 /// Characters of a path in a message.
 const LONGEST_SHOWN: usize = 300;
 
-/// The type of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum EntryKind {
-    File,
-    Directory,
-    Symlink,
-    Other,
-}
-
-/// A file, folder or link.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name, without its folder.
-    pub name: String,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Bytes of a file.
-    pub size: u64,
-    /// Permission bits.
-    pub mode: u32,
-    /// Its owner inside.
-    pub uid: u32,
-    /// Its group inside.
-    pub gid: u32,
-    /// When it was last changed.
-    pub modified_unix_ns: i64,
-    /// Where a link leads.
-    pub target: Option<String>,
-}
-
-impl Entry {
-    pub(super) fn read(entry: v1::FileEntry) -> Result<Self> {
-        let v1::FileEntry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
-        let kind = match v1::FileKind::try_from(kind) {
-            Ok(v1::FileKind::File) => EntryKind::File,
-            Ok(v1::FileKind::Directory) => EntryKind::Directory,
-            Ok(v1::FileKind::Symlink) => EntryKind::Symlink,
-            _ => EntryKind::Other,
-        };
-        // A name with a slash could make a client that copies a folder out write elsewhere.
-        if name.is_empty() || matches!(name.as_str(), "." | "..") || (name.contains('/') && name != "/") {
-            return Err(hostile("a file name"));
-        }
-        let target = (kind == EntryKind::Symlink).then_some(target);
-        Ok(Self { name, kind, size, mode: mode & 0o7777, uid, gid, modified_unix_ns, target })
+/// What PID 1 says of a file.
+pub(super) fn entry_of(entry: v1::FileEntry) -> Result<Entry> {
+    let v1::FileEntry { name, kind, size, mode, uid, gid, modified_unix_ns, target } = entry;
+    let kind = match v1::FileKind::try_from(kind) {
+        Ok(v1::FileKind::File) => EntryKind::File,
+        Ok(v1::FileKind::Directory) => EntryKind::Directory,
+        Ok(v1::FileKind::Symlink) => EntryKind::Symlink,
+        _ => EntryKind::Other,
+    };
+    // A name that is a path could lead a program that copies a folder out astray.
+    if name.is_empty() || matches!(name.as_str(), "." | "..") || (name.contains('/') && name != "/") {
+        return Err(hostile("a file name"));
     }
-}
-
-/// How to write a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct WriteOptions {
-    /// Permission bits; without them those of the file it replaces, else 0644.
-    pub mode: Option<u32>,
-    /// Whether to make the folders above it.
-    pub create_parents: bool,
-    /// Whether to add to its end.
-    pub append: bool,
-    /// Whether to fail where something has that name.
-    pub exclusive: bool,
-    /// Whether to replace a file that the sandbox's user may not write.
-    pub force: bool,
+    let target = (kind == EntryKind::Symlink).then_some(target);
+    Ok(Entry { name, kind, size, mode: mode & 0o7777, uid, gid, modified_unix_ns, target })
 }
 
 /// A file's bytes as they come.
@@ -144,7 +100,7 @@ impl Guest {
     /// The metadata of a path.
     pub async fn stat(&self, path: &str, follow: bool) -> Result<Entry> {
         let reply = self.client().stat(v1::StatRequest { path: path.into(), follow }).await;
-        Entry::read(self.check_at(path, reply).await?.into_inner())
+        entry_of(self.check_at(path, reply).await?.into_inner())
     }
 
     /// The entries of a folder.
@@ -168,7 +124,7 @@ impl Guest {
             let Some(entry) = self.check_at(path, message).await? else {
                 return Ok((entries.into_values().collect(), more));
             };
-            let entry = Entry::read(entry)?;
+            let entry = entry_of(entry)?;
             if after.is_some_and(|after| entry.name.as_str() <= after) {
                 continue;
             }
@@ -196,7 +152,7 @@ impl Guest {
         match self.check_at(path, first).await?.and_then(|m| m.part) {
             Some(v1::file_chunk::Part::Head(entry)) => {
                 let source = Source::Sent(Box::new((inner, self.clone())));
-                Ok(FileReader { entry: Entry::read(entry)?, source })
+                Ok(FileReader { entry: entry_of(entry)?, source })
             }
             _ => Err(hostile("a file without a head")),
         }
@@ -224,8 +180,8 @@ impl Guest {
         let mut client = self.client();
         let call = client.write_file(futures_util::stream::once(async { head }).chain(body));
         tokio::select! {
-            reply = call => Entry::read(self.check_at(path, reply).await?.into_inner()),
-            // Dropping the call resets the stream, which PID 1 distinguishes from its end.
+            reply = call => entry_of(self.check_at(path, reply).await?.into_inner()),
+            // Dropping the call breaks the stream, which PID 1 tells from its end.
             Ok(error) = failure => Err(error),
         }
     }
@@ -239,7 +195,7 @@ impl Guest {
     /// Makes a folder.
     pub async fn make_dir(&self, path: &str, parents: bool) -> Result<Entry> {
         let reply = self.client().make_dir(v1::MakeDirRequest { path: path.into(), parents, mode: 0 }).await;
-        Entry::read(self.check_at(path, reply).await?.into_inner())
+        entry_of(self.check_at(path, reply).await?.into_inner())
     }
 
     /// Gives a file or folder another name.
@@ -250,7 +206,7 @@ impl Guest {
             let path = if e.field.as_deref() == Some("to") { to } else { from };
             about_path(e, path)
         };
-        Entry::read(self.check(reply).await.map_err(named)?.into_inner())
+        entry_of(self.check(reply).await.map_err(named)?.into_inner())
     }
 
     async fn check_at<T>(&self, path: &str, reply: Result<T, Status>) -> Result<T> {

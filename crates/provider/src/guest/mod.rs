@@ -12,10 +12,10 @@ use atoll_guest_proto::{
     v1::{ConfigureRequest, HelloReply, HelloRequest, guest_client::GuestClient},
 };
 use atoll_types::{Death, Error, ErrorCode, Result};
-pub use command::{Command, Program, TerminalSize};
+pub use command::{Command, Program};
 pub use descriptors::Dial;
-pub use exec::{ExecEvent, ExecReport, ExecStream, Finished, OutputStream, StartFailure};
-pub use files::{Entry, EntryKind, FileReader, WriteOptions, about_path};
+pub use exec::{ExecEvent, ExecStream, Finished};
+pub use files::{FileReader, about_path};
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},

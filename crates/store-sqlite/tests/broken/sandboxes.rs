@@ -32,7 +32,7 @@ impl Sandboxes for Broken {
         }
         match (self.inner.insert_sandbox(new.clone()).await, self.fault) {
             (Ok(Inserted::Existing(record)), Fault::CallsEveryoneNew) => Ok(Inserted::New(record)),
-            (Err(_), Fault::AllowsWhatIsTaken) => Ok(Inserted::New(SandboxRecord::new(new))),
+            (Err(_), Fault::AllowsWhatIsTaken) => Ok(Inserted::New(SandboxRecord::from(new))),
             (result, _) => result,
         }
     }

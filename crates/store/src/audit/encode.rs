@@ -2,8 +2,8 @@
 //! the same bytes; the bytes are stored and MACed as written, never encoded again. Outputs are stored beside
 //! it, because lists do not read them.
 
-use super::{Begin, Checkpoint, Egress, End, Note, Output, Part};
 use crate::{Millis, OperationId, Result, StoreError};
+use atoll_types::audit::{Begin, Checkpoint, Egress, End, Note, Output, Part};
 use serde::{Deserialize, Serialize};
 
 /// The version of the encoding.

@@ -1,30 +1,23 @@
-//! The audit trail: rows in a chain. Here are the content of a row, its encoding, and what a database does
-//! with rows: it keeps them in order, joins a beginning with its end, and finds them. Linking the rows is the
-//! ledger's task; no key is known here.
+//! The audit trail: rows in a chain. Here is how a row becomes bytes, and what a database
+//! does with rows: it keeps them in order, joins a beginning with its end, and finds them. What links the
+//! rows, and who may, is the ledger's business; no key is known here.
 //!
 //! A row is stored as the bytes that were MACed, and again as columns for queries. Verification compares the
 //! two, so reading rows for it returns what is there unchecked.
 
-mod egress;
 mod encode;
-mod facts;
-mod hash;
-mod query;
 
-pub use egress::{EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals};
 pub use encode::{BadRow, Decoded, Encoded, Entry, Facts};
-pub use facts::{
-    Begin, Checkpoint, DETAIL_KEPT, Detail, End, Evidence, FILES_KEPT, FileChanged, Note, NoteKind, Outcome,
-    Output, Part, Problem,
-};
-pub use hash::{HashError, Mac, Sha256};
-pub use query::{
-    AuditOutput, OPERATIONS_PER_PAGE, OpenOperation, OperationEnd, OperationQuery, OperationRow, Summary,
-    Tally, search_detail,
-};
 
-use crate::{Activity, Millis, NewEvent, OperationId, Result, SandboxId};
+use crate::{Millis, OperationId, Result, SandboxId};
 use async_trait::async_trait;
+use atoll_types::{
+    Activity, NewEvent,
+    audit::{
+        AuditOutput, Begin, EgressQuery, EgressRow, EgressTotals, End, Mac, OpenOperation, OperationQuery,
+        OperationRow, Part, Summary, search_detail,
+    },
+};
 
 /// A row to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]

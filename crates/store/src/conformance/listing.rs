@@ -147,7 +147,7 @@ pub(super) async fn labels_are_found_as_they_are_now(store: Shared) -> Outcome {
         add(&store, NewSandbox { labels: labels(&[("old", "one"), ("kept", "k")]), ..sandbox() }).await?;
     let change = Change { labels: Some(labels(&[("new", "two"), ("kept", "k")])), ..Change::default() };
     store.update_sandbox(made.id, 1, change.clone()).await?;
-    let records = [made.changed(1, change)?];
+    let records = [change.apply(made, 1)?];
     for pair in [("old", "one"), ("new", "two"), ("kept", "k")] {
         agrees(&store, &records, &ListQuery { labels: labels(&[pair]), ..ListQuery::default() }).await?;
         agrees(&store, &records, &ListQuery { text: Some(pair.1.into()), ..ListQuery::default() }).await?;

@@ -23,7 +23,7 @@ pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome 
         created_at: -1,
         ..sandbox()
     };
-    let wanted = SandboxRecord::new(new.clone());
+    let wanted = SandboxRecord::from(new.clone());
     same("the answer", add(&store, new).await?, wanted.clone())?;
     same("by id", read(&store, wanted.id).await?, wanted.clone())?;
     same("by container", store.sandbox_by_container(container).await?, Some(wanted))?;

@@ -43,7 +43,7 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
     ];
     for change in changes {
         let revision = wanted.revision;
-        wanted = wanted.changed(revision, change.clone())?;
+        wanted = change.clone().apply(wanted, revision)?;
         let got = store.update_sandbox(id, revision, change).await?;
         same("the answer", &got, &wanted)?;
         same("read again", &read(&store, id).await?, &wanted)?;

@@ -8,13 +8,13 @@ mod jobs;
 mod read;
 mod write;
 
-use super::{Entry, Guest, exec::hostile};
+use super::{Guest, exec::hostile, files::entry_of};
 use async_trait::async_trait;
 use atoll_guest_proto::{
     FEATURE_DESCRIPTORS, from_failure,
     v1::{Abandon, Commit, ReadFileRequest, WriteHead, descriptor_reply::Reply, descriptor_request::Request},
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, files::Entry};
 use bytes::Bytes;
 use check::{Passed, Purpose};
 use connection::{Broken, Connection};
@@ -125,7 +125,7 @@ impl Guest {
         let jobs = passage.descriptors.jobs.clone();
         passage.keep();
         let (entry, file) = answer?;
-        let mut entry = Entry::read(entry)?;
+        let mut entry = entry_of(entry)?;
         let reading = Reading::open(jobs, file, offset, length).await?;
         // The kernel's size of the file, not PID 1's.
         entry.size = reading.size;
@@ -168,7 +168,7 @@ impl Guest {
             (Err(error), Ok(())) => return Err(error),
         };
         passage.keep();
-        answer.and_then(Entry::read)
+        answer.and_then(entry_of)
     }
 
     /// PID 1's reply, or why there is none: where the container died, that is the reason.

@@ -2,7 +2,7 @@
 //! field is optional, and left out where it is not set: older rows keep their bytes.
 
 use super::{Mac, Sha256};
-use crate::{KeyId, Millis, SandboxId, names::names, search::cut};
+use crate::{KeyId, Millis, SandboxId, names, text::cut};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -175,8 +175,8 @@ pub struct Problem {
     pub message: String,
 }
 
-impl From<&atoll_types::Error> for Problem {
-    fn from(error: &atoll_types::Error) -> Self {
+impl From<&crate::Error> for Problem {
+    fn from(error: &crate::Error) -> Self {
         Self { code: error.code.as_str().to_owned(), message: error.message.clone() }
     }
 }

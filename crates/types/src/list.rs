@@ -1,7 +1,7 @@
 //! Lists: which records, in which order, and how many. The order is total, so that paging through a set
 //! that does not change shows each record once.
 
-use crate::{SandboxRecord, Status, names::names};
+use crate::{SandboxRecord, Status, names};
 use std::collections::BTreeMap;
 
 names!(

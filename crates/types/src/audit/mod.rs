@@ -1,0 +1,18 @@
+//! What the audit trail tells: rows about operations and about what sandboxes asked of the network. How a row becomes
+//! bytes is the store's business, and what links the rows is the ledger's.
+
+mod egress;
+mod facts;
+mod hash;
+mod query;
+
+pub use egress::{EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals};
+pub use facts::{
+    Begin, Checkpoint, DETAIL_KEPT, Detail, End, Evidence, FILES_KEPT, FileChanged, Note, NoteKind, Outcome,
+    Output, Part, Problem,
+};
+pub use hash::{HashError, Mac, Sha256};
+pub use query::{
+    AuditOutput, OPERATIONS_PER_PAGE, OpenOperation, OperationEnd, OperationQuery, OperationRow, Summary,
+    Tally, search_detail,
+};

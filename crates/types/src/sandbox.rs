@@ -1,0 +1,57 @@
+//! The record of a sandbox. Which status may follow which is the core's business.
+
+use crate::{ContainerId, Limits, Millis, Profile, SandboxId, Sealed, VolumeId, names};
+use std::collections::BTreeMap;
+
+names!(
+    /// Where a sandbox is in its life.
+    Status {
+        /// It is being made.
+        Provisioning = "provisioning",
+        /// Its container lives.
+        Ready = "ready",
+        /// Its container is frozen.
+        Paused = "paused",
+        /// Its container was ended; its volume waits.
+        Stopped = "stopped",
+        /// Its container died; its volume waits.
+        Dead = "dead",
+        /// It is gone with its volume.
+        Destroyed = "destroyed",
+    }
+);
+
+/// A sandbox as it is kept. Counters and `last_activity_at` move without a new revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct SandboxRecord {
+    pub id: SandboxId,
+    pub owner: String,
+    pub owner_name: String,
+    pub status: Status,
+    /// Why it has that status, where that needs saying.
+    pub status_reason: Option<String>,
+    pub image: String,
+    pub profile: Profile,
+    pub container: Option<ContainerId>,
+    pub volume: VolumeId,
+    pub limits: Limits,
+    pub idle_timeout_seconds: u32,
+    pub max_lifetime_seconds: Option<u32>,
+    pub network_enabled: bool,
+    pub egress: String,
+    pub session_key: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub environment: Sealed,
+    pub created_at: Millis,
+    pub last_activity_at: Millis,
+    pub stopped_at: Option<Millis>,
+    /// When its end was begun; it is over when the status says so.
+    pub destroyed_at: Option<Millis>,
+    pub exec_count: u64,
+    pub exec_total_ms: u64,
+    pub bytes_uploaded: u64,
+    pub bytes_downloaded: u64,
+    /// Starts at 1 and grows by one with every change.
+    pub revision: u64,
+}
