@@ -79,9 +79,40 @@ pub struct Terminal {
     /// The offset of the first byte of output to come.
     pub offset: u64,
     /// What comes.
-    pub events: ExecStream,
+    pub events: TerminalStream,
     /// For typing, and the rest.
     pub keyboard: Keyboard,
+}
+
+/// What a terminal shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerminalEvent {
+    /// It printed something; its first byte has this offset.
+    Output {
+        /// The offset of the first byte.
+        offset: u64,
+        /// What.
+        data: Bytes,
+    },
+    /// Its command ended. Nothing comes after this.
+    Ended(ExecReport),
+}
+
+/// The events of a terminal. Dropping it leaves the terminal as it is.
+pub struct TerminalStream(ExecStream);
+
+impl TerminalStream {
+    /// The next event; `None` where the output broke off. A caller may stop waiting and ask again.
+    pub async fn next(&mut self) -> Result<Option<TerminalEvent>> {
+        loop {
+            return Ok(Some(match self.0.next().await? {
+                Some(ExecEvent::Started(_)) => continue,
+                Some(ExecEvent::Output { stream: _, offset, data }) => TerminalEvent::Output { offset, data },
+                Some(ExecEvent::Ended(report)) => TerminalEvent::Ended(report),
+                None => return Ok(None),
+            }));
+        }
+    }
 }
 
 /// What can be done to a terminal, beside looking. Cheap to clone.
@@ -183,7 +214,7 @@ impl Core {
         }
         leash.release();
         let keyboard = self.keyboard(audited, caller, &container, exec, activity_guard)?;
-        Ok((Terminal { report, offset: 0, events, keyboard }, container))
+        Ok((Terminal { report, offset: 0, events: TerminalStream(events), keyboard }, container))
     }
 
     /// Takes a place at a terminal that is there, at an offset of its output or at the oldest that is
@@ -234,7 +265,7 @@ impl Core {
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
         let keyboard = self.keyboard(audited, caller, &container, exec, activity_guard)?;
-        Ok(Terminal { report, offset, events, keyboard })
+        Ok(Terminal { report, offset, events: TerminalStream(events), keyboard })
     }
 }
 

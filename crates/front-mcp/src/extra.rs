@@ -3,12 +3,11 @@
 
 use crate::tools::tool;
 use atoll_core::{Core, ExecCommand, ExecUpdate};
-use atoll_provider::{ExecReport, OutputStream};
 use atoll_tool_sessions::{
     Hints, Sessions, ToolCaller, ToolReply,
     tools::check::{Checked, InputProblem, parse},
 };
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{Error, ErrorCode, ExecId, ExecReport, OutputStream, Result};
 use rmcp::model::Tool;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
@@ -273,7 +272,7 @@ impl Extra {
 
     async fn preview(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
         let Preview { session_id, port, ttl_seconds } = parse(arguments)?;
-        let work = |sandbox: atoll_store::SandboxId| async move {
+        let work = |sandbox: atoll_types::SandboxId| async move {
             let nowhere =
                 "this server listens nowhere, so nothing of it has an address; it is one for a single client";
             let base = who.address.as_ref().ok_or_else(|| Error::new(ErrorCode::Unsupported, nowhere))?;

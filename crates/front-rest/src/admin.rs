@@ -2,15 +2,13 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Params, Raw, required_json},
     sandboxes::{ListParams, labels_of, page_of},
     shapes::{SandboxPage, statuses_of},
 };
 use atoll_core::{BulkAction, BulkOutcome, BulkTarget};
-use atoll_store::{ListQuery, SandboxId};
-use atoll_types::{Error, ErrorCode};
+use atoll_http::{Failure, Who};
+use atoll_types::{Error, ErrorCode, ListQuery, SandboxId};
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -2,13 +2,15 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Params, Raw, json, required_json, sandbox_id, seconds},
 };
 use atoll_core::{EgressEntry, EgressPreset, EgressView, ListedEntry, Policy, Refusals};
-use atoll_store::{Egress, EgressQuery, EgressRow, EgressTotals};
-use atoll_types::{Error, time::rfc3339};
+use atoll_http::{Failure, Who};
+use atoll_types::{
+    Error,
+    audit::{Egress, EgressQuery, EgressRow, EgressTotals},
+    time::rfc3339,
+};
 use axum::{
     Json,
     extract::{Path, State},

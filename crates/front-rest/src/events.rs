@@ -5,12 +5,10 @@
 //! narrow filter does not return with an id that is long gone; the same tick checks whether the key is still
 //! valid.
 
-use crate::{
-    App, audit::uuid, auth::Who, error::Failure, event_stream::event_stream, listen::Ending, parse::Params,
-};
+use crate::{App, audit::uuid, parse::Params};
 use atoll_core::{EventFollow, EventUpdate};
-use atoll_store::{EventQuery, EventRow, NewEvent, SandboxId};
-use atoll_types::{Error, sse, time::rfc3339};
+use atoll_http::{Ending, Failure, Who, event_stream};
+use atoll_types::{Error, EventQuery, EventRow, NewEvent, SandboxId, sse, time::rfc3339};
 use axum::{
     Json,
     extract::State,

@@ -3,14 +3,12 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Params, Raw, json, sandbox_id},
     shapes::FileItem,
 };
 use atoll_core::{Download, FILES_PER_PAGE};
-use atoll_provider::WriteOptions;
-use atoll_types::{Error, ErrorCode};
+use atoll_http::{Failure, Who};
+use atoll_types::{Error, ErrorCode, files::WriteOptions};
 use axum::{
     Json,
     body::Body,

@@ -3,8 +3,6 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     files::steady,
     parse::{Params, Raw, json, sandbox_id},
 };
@@ -12,25 +10,20 @@ use atoll_core::{Archive, Findings, Matches, WatchStream};
 use atoll_guest_tools::{
     EntryKind, EventKind, Find, Found, Grep, KindFilter, Match, Pack, Unpack, Unpacked, Watch, WatchEvent,
 };
-use atoll_types::{Error, time::rfc3339};
+use atoll_http::{Failure, Who, event_stream, keep_alive};
+use atoll_types::{Error, sse, time::rfc3339};
 use axum::{
     Json,
     body::Body,
     extract::{Path, State},
     http::header,
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    response::{IntoResponse, Response},
 };
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
-use std::{convert::Infallible, time::Duration};
 use utoipa::{IntoParams, ToSchema};
 
 const WORKSPACE: &str = "/workspace";
-/// How often a silent stream shows that it lives.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// What to look for.
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
@@ -406,10 +399,10 @@ pub(crate) async fn watch(
     let path = path.unwrap_or_else(|| WORKSPACE.into());
     let request = Watch { path, recursive: recursive.unwrap_or(true) };
     let stream = app.core.watch(&caller, sandbox_id(&id)?, &request).await.map_err(Failure::in_query)?;
-    Ok(Sse::new(events(stream)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    Ok(event_stream(keep_alive(events(stream))))
 }
 
-fn events(stream: WatchStream) -> impl Stream<Item = Result<Event, Infallible>> {
+fn events(stream: WatchStream) -> impl Stream<Item = String> {
     futures_util::stream::unfold(Some(stream), |stream| async {
         let mut stream = stream?;
         let (item, rest) = match stream.next().await {
@@ -418,6 +411,8 @@ fn events(stream: WatchStream) -> impl Stream<Item = Result<Event, Infallible>> 
             Err(error) => (WatchItem::from(error), None),
         };
         let data = serde_json::to_string(&item).unwrap_or_default();
-        Some((Ok(Event::default().data(data)), rest))
+        let mut out = String::new();
+        sse::write(&mut out, None, None, |out| out.push_str(&data));
+        Some((out, rest))
     })
 }

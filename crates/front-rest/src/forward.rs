@@ -4,14 +4,10 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
-    guard,
-    listen::Life,
     parse::{Params, sandbox_id},
 };
 use atoll_core::Port;
-use atoll_provider::PortStream;
+use atoll_http::{Failure, Life, RequestOrigin, Who};
 use atoll_types::{Error, ErrorCode};
 use axum::{
     Extension,
@@ -19,7 +15,6 @@ use axum::{
         Path, State,
         ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code},
     },
-    http::HeaderMap,
     response::Response,
 };
 use bytes::{Bytes, BytesMut};
@@ -27,7 +22,7 @@ use futures_util::{SinkExt, StreamExt, stream::SplitSink, stream::SplitStream};
 use serde::Deserialize;
 use std::time::Duration;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     sync::oneshot,
 };
 use utoipa::IntoParams;
@@ -58,11 +53,11 @@ pub(crate) async fn forward(
     Path(id): Path<String>,
     Params(params): Params<ForwardParams>,
     hold: Option<Extension<Life>>,
-    headers: HeaderMap,
+    asked: RequestOrigin,
     socket: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
     // A browser says which page asks, and asks for any page.
-    if !guard::is_own_page(&headers) {
+    if !asked.is_own_page() {
         let message = "this is for programs; a page of another origin may not open it";
         return Err(Error::new(ErrorCode::PermissionDenied, message).into());
     }
@@ -81,7 +76,7 @@ pub(crate) async fn forward(
 }
 
 /// Carries bytes until both directions are done, or the sandbox or the server ends.
-async fn carry(socket: WebSocket, stream: PortStream, port: Port, hold: Option<Life>) {
+async fn carry(socket: WebSocket, stream: impl AsyncRead + AsyncWrite, port: Port, hold: Option<Life>) {
     let Ok(closed) = port.closed() else { return };
     drop(port);
     let (mut to_client, mut from_client) = socket.split();
@@ -109,8 +104,8 @@ type CloseReason = (u16, &'static str);
 async fn both(
     to_client: &mut SplitSink<WebSocket, Message>,
     from_client: &mut SplitStream<WebSocket>,
-    from_port: ReadHalf<PortStream>,
-    to_port: WriteHalf<PortStream>,
+    from_port: impl AsyncRead + Unpin,
+    to_port: impl AsyncWrite + Unpin,
 ) -> CloseReason {
     let (said, client_is_done) = oneshot::channel();
     let out = async {
@@ -130,7 +125,7 @@ async fn both(
 /// Reads the client until it closes: after the end of what it sends, too, for it may go.
 async fn inward(
     client: &mut SplitStream<WebSocket>,
-    mut port: WriteHalf<PortStream>,
+    mut port: impl AsyncWrite + Unpin,
     done: oneshot::Sender<()>,
 ) -> CloseReason {
     let mut done = Some(done);
@@ -160,7 +155,7 @@ async fn inward(
 
 async fn outward(
     client: &mut SplitSink<WebSocket, Message>,
-    mut port: ReadHalf<PortStream>,
+    mut port: impl AsyncRead + Unpin,
 ) -> Result<(), CloseReason> {
     let mut buffer = BytesMut::with_capacity(PIECE);
     loop {

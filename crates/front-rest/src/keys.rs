@@ -2,14 +2,12 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Raw, json, key_id, seconds},
     shapes::KeyItem,
 };
 use atoll_core::NewKey;
-use atoll_store::Scope;
-use atoll_types::{Error, time::now_ms};
+use atoll_http::{Failure, Who};
+use atoll_types::{Error, Scope, time::now_ms};
 use axum::{
     Json,
     extract::{Path, State},

@@ -1,30 +1,21 @@
 //! The REST API of `/api/v1`. Handlers parse into operations of the core and render what comes back;
-//! they decide nothing. Every error goes through one table ([`error`]).
+//! they decide nothing. Who asks, and what an error looks like, is the HTTP floor's.
 
 mod admin;
 mod audit;
-mod auth;
 mod describe;
 mod docs;
 mod egress;
-mod error;
-mod event_stream;
 mod events;
 mod exec;
 mod files;
 mod folders;
 mod forward;
-mod guard;
-mod idempotency;
 mod kernels;
 mod keys;
-mod linger;
-mod listen;
 mod meta;
 mod metrics;
-mod mount;
 mod parse;
-mod peers;
 mod pool;
 mod preview;
 mod sandboxes;
@@ -32,23 +23,16 @@ mod settings;
 mod shapes;
 mod terminal;
 mod threads;
-mod unsent;
 mod usage;
 
-use atoll_core::{Core, Rates};
+use atoll_core::Core;
+use atoll_http::HttpContext;
 use atoll_tool_sessions::Sessions;
-use atoll_types::Rate;
-pub use auth::Access;
-use axum::{Router, extract::DefaultBodyLimit, middleware, routing::any};
+use axum::{Router, extract::FromRef, middleware, routing::any};
 use docs::Bearer;
-pub use error::ERROR_TABLE;
-pub use listen::serve;
-use metrics::Metrics;
-pub use mount::Mount;
 use preview::Preview;
 pub use preview::{Domain as PreviewDomain, PreviewSettings};
 use std::sync::Arc;
-use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -57,24 +41,15 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub(crate) struct App {
     pub(crate) core: Core,
     pub(crate) sessions: Sessions,
-    pub(crate) access: Access,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) rates: Arc<Rates>,
+    pub(crate) http: HttpContext,
     pub(crate) preview: Arc<Preview>,
 }
 
-/// How often an owner may ask.
-const ASKING: Rate = Rate { per_second: 500.0, burst: 2000.0 };
-
-impl App {
-    /// Counts one more request of an owner, unless there were too many.
-    pub(crate) fn may_ask(&self, owner: &str) -> bool {
-        self.rates.take(owner, ASKING).is_ok()
+impl FromRef<App> for HttpContext {
+    fn from_ref(app: &App) -> Self {
+        app.http.clone()
     }
 }
-
-/// The largest body that is not a file.
-const LARGEST_BODY: usize = 4 << 20;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -170,29 +145,25 @@ pub fn openapi() -> String {
     serde_json::to_string_pretty(&describe::finish(&document)).unwrap_or_default()
 }
 
-/// The whole API over a core, with whatever else is served beside it.
-pub fn router(
-    core: Core,
-    sessions: Sessions,
-    access: Access,
-    preview: PreviewSettings,
-    beside: Vec<Mount>,
-) -> Router {
-    let preview = Arc::new(Preview::new(preview));
-    let app = App { core, sessions, access, metrics: Arc::default(), rates: Arc::default(), preview };
-    let (router, document) = routes().split_for_parts();
-    let document = describe::finish(&document).to_string();
-    let router = beside.into_iter().fold(router, |router, mount| router.merge(mount.router()));
-    router
-        .merge(docs::router(document))
-        .fallback(error::no_such_route)
-        .method_not_allowed_fallback(error::no_such_method)
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .layer(middleware::from_fn_with_state(app.clone(), unsent::count))
-        .layer(middleware::from_fn_with_state(app.clone(), guard::check))
-        .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
-        // Outside of all that is the API's.
-        .layer(middleware::from_fn_with_state(app.clone(), preview::route))
-        .layer(CatchPanicLayer::custom(error::panicked))
-        .with_state(app)
+/// The REST API over a core.
+pub struct Rest(App);
+
+impl Rest {
+    /// Of a server whose fronts share this.
+    #[must_use]
+    pub fn new(http: HttpContext, sessions: Sessions, preview: PreviewSettings) -> Self {
+        let preview = Arc::new(Preview::new(preview));
+        Self(App { core: http.core.clone(), sessions, http, preview })
+    }
+
+    /// Its routes.
+    pub fn routes(&self) -> Router {
+        let (router, document) = routes().split_for_parts();
+        router.merge(docs::router(describe::finish(&document).to_string())).with_state(self.0.clone())
+    }
+
+    /// Serves previews that have names of their own; nothing else of that name comes to `router`.
+    pub fn around(&self, router: Router) -> Router {
+        router.layer(middleware::from_fn_with_state(self.0.clone(), preview::route))
+    }
 }

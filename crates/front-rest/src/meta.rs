@@ -1,6 +1,7 @@
 //! About the server itself.
 
-use crate::{App, auth::Who, error::Failure, guard};
+use crate::{App, metrics};
+use atoll_http::{Failure, RequestOrigin, Who};
 use atoll_types::Error;
 use axum::{
     Json,
@@ -95,7 +96,7 @@ fn asked_here(request: &Request) -> bool {
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|c| c.0);
     let forwarded = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
     peer.is_some_and(|p| p.ip().is_loopback())
-        && guard::has_local_host(request)
+        && RequestOrigin::read(request.uri(), request.headers()).is_ok_and(|asked| asked.is_local())
         && !forwarded.iter().any(|name| request.headers().contains_key(*name))
 }
 
@@ -108,9 +109,8 @@ pub(crate) async fn metrics(State(app): State<App>, request: Request) -> Result<
     }
     let counts = app.core.status_counts().await?;
     let used = app.core.usage_totals();
-    let text = app
-        .metrics
-        .render(&counts, &used, &app.core.pool_figures())
+    let text = metrics::render(&counts, &used, &app.core.pool_figures())
+        .and_then(|mut page| app.http.render_requests(&mut page).map(|()| page))
         .map_err(|_| Error::internal("metrics cannot be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }

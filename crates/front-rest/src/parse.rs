@@ -1,20 +1,15 @@
 //! Reading bodies, queries and ids strictly: an unknown field, a wrong type or a number too large is the
 //! caller's mistake and is answered with the field's name.
 
-use crate::error::Failure;
-use atoll_store::{KeyId, OperationId, SandboxId};
-use atoll_types::{Error, ErrorCode, ExecId};
+use atoll_http::{Failure, LARGEST_BODY, read_body};
+use atoll_types::{Error, ErrorCode, ExecId, KeyId, OperationId, SandboxId};
 use axum::{
-    extract::{FromRequest, FromRequestParts, Query, Request, rejection::BytesRejection},
+    extract::{FromRequest, FromRequestParts, Query, Request},
     http::request::Parts,
 };
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use std::time::Duration;
 use uuid::Uuid;
-
-/// How long a body that is not a file may take.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A body as it came, within the limit.
 pub(crate) struct Raw(pub(crate) Bytes);
@@ -22,17 +17,8 @@ pub(crate) struct Raw(pub(crate) Bytes);
 impl<S: Send + Sync> FromRequest<S> for Raw {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let Ok(read) = tokio::time::timeout(PATIENCE, Bytes::from_request(request, state)).await else {
-            return Err(Error::invalid("body", "the body took too long").into());
-        };
-        match read {
-            Ok(bytes) => Ok(Self(bytes)),
-            Err(BytesRejection::FailedToBufferBody(e)) if e.status() == 413 => {
-                Err(Error::new(ErrorCode::TooLarge, "the body is larger than 4 MiB").into())
-            }
-            Err(_) => Err(Error::invalid("body", "the body was cut off").into()),
-        }
+    async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+        Ok(Self(read_body(request.into_body(), LARGEST_BODY).await?))
     }
 }
 

@@ -2,11 +2,10 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Raw, json},
 };
 use atoll_core::{Language, PoolBounds, PoolChange, PoolFailure, PoolKey, PoolSize, PoolView};
+use atoll_http::{Failure, Who};
 use atoll_types::time::rfc3339;
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};

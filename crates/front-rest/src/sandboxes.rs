@@ -2,14 +2,11 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
-    idempotency::{Busy, Repeat, once},
     parse::{Params, Raw, json, sandbox_id},
     shapes::{ActivityItem, CreateBody, PatchBody, Sandbox, SandboxPage, status_name, statuses_of},
 };
-use atoll_store::{ListQuery, Page, SortBy};
-use atoll_types::Error;
+use atoll_http::{Busy, Failure, Repeat, Who, once};
+use atoll_types::{Error, ListQuery, Page, SortBy};
 use axum::{
     Json,
     extract::{Path, State},
@@ -42,7 +39,7 @@ pub(crate) async fn create(
         let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
         Ok((status, Sandbox::created(created)))
     };
-    once(&app, &caller, repeat, Busy::Refuse, work).await
+    once(&app.core, &caller, repeat, Busy::Refuse, work).await
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -3,11 +3,10 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Raw, json},
 };
 use atoll_core::{OnShutdown, RuntimeSettings, SettingsView};
+use atoll_http::{Failure, Who};
 use atoll_types::{Ceiling, Error, Tier};
 use axum::{Json, extract::State};
 use serde::Serialize;

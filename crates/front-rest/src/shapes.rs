@@ -5,9 +5,11 @@ mod exec;
 
 use crate::{egress::EgressPolicy, parse::seconds};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
-use atoll_provider::{Entry, EntryKind};
-use atoll_store::{ActivityEntry, ApiKey, SandboxRecord, Status};
-use atoll_types::time::rfc3339;
+use atoll_types::{
+    ActivityEntry, ApiKey, SandboxRecord, Status,
+    files::{Entry, EntryKind},
+    time::rfc3339,
+};
 pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -314,7 +316,7 @@ pub(crate) struct ActivityItem {
 impl From<ActivityEntry> for ActivityItem {
     fn from(entry: ActivityEntry) -> Self {
         let ActivityEntry { number, activity } = entry;
-        let atoll_store::Activity { sandbox: _, kind, at, detail, exit_code, duration_ms, bytes } = activity;
+        let atoll_types::Activity { sandbox: _, kind, at, detail, exit_code, duration_ms, bytes } = activity;
         Self { number, kind: kind.as_str(), at: rfc3339(at), detail, exit_code, duration_ms, bytes }
     }
 }

@@ -1,8 +1,9 @@
 //! Conversations: the six tools by plain HTTP, what their sessions export, and what people upload for them.
 //! A tool answers 200 whatever comes of it: what went wrong is for the model, in the answer.
 
-use crate::{App, auth::Who, error::Failure, parse::Params};
+use crate::{App, parse::Params};
 use atoll_core::Caller;
+use atoll_http::{Failure, LARGEST_CALL, Who, read_body};
 use atoll_tool_sessions::{
     Export, ExportBody, ThreadId, Uploaded,
     tools::output::{ActiveSession, SessionStatus},
@@ -25,11 +26,9 @@ use serde_json::Value;
 use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
-/// The largest call of a tool: a file of 8 MiB in base64 fits into it.
-const LARGEST_CALL: usize = 16 << 20;
 /// Most files of one upload.
 const MOST_FILES: usize = 100;
-/// How long an upload may stand still, and how long a call may take to arrive.
+/// How long an upload may make no progress.
 const STILL: Duration = Duration::from_secs(60);
 
 fn who(caller: Caller, thread: &str) -> Result<atoll_tool_sessions::ToolCaller, Failure> {
@@ -75,20 +74,11 @@ pub(crate) async fn call(
     State(app): State<App>,
     Who(caller): Who,
     Path((thread, tool)): Path<(String, String)>,
-    mut request: Request,
+    request: Request,
 ) -> Result<Json<Value>, Failure> {
     let mut who = who(caller, &thread)?;
     who.address = address(request.headers());
-    DefaultBodyLimit::max(LARGEST_CALL).apply(&mut request);
-    let read = tokio::time::timeout(STILL, Bytes::from_request(request, &())).await;
-    let large = || Error::new(ErrorCode::TooLarge, "a call of a tool may have 16 MiB");
-    let body = match read {
-        Ok(Ok(body)) => body,
-        Ok(Err(rejected)) if rejected.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            return Err(large().into());
-        }
-        _ => return Err(Error::invalid("body", "the body was cut off").into()),
-    };
+    let body = read_body(request.into_body(), LARGEST_CALL).await?;
     let arguments = match body.trim_ascii() {
         b"" => Value::Null,
         text => serde_json::from_slice(text).map_err(|e| Error::invalid("body", e.to_string()))?,

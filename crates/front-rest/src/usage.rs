@@ -2,11 +2,10 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Params, sandbox_id},
 };
 use atoll_core::{SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample};
+use atoll_http::{Failure, Who};
 use atoll_types::{
     Error,
     time::{moment, rfc3339},

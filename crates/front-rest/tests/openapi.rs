@@ -18,6 +18,6 @@ fn the_committed_document_is_current() {
 #[test]
 fn the_error_table_is_as_it_was() {
     let lines: Vec<String> =
-        atoll_front_rest::ERROR_TABLE.iter().map(|(code, status)| format!("{status} {code}")).collect();
+        atoll_http::ERROR_TABLE.iter().map(|(code, status)| format!("{status} {code}")).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }

@@ -6,16 +6,12 @@ use crate::{
     failure::ToolResult,
     paths::{covers, name_of, normalised},
     reply::kind,
-    tools::{
-        input::ExportFiles,
-        output::{FileExported, FilesExported},
-    },
+    tools::{input::ExportFiles, output::FileExported, output::FilesExported},
 };
 use atoll_core::{Archive, Download, ExtensionOperation};
 use atoll_guest_tools::Pack;
-use atoll_provider::EntryKind;
 use atoll_store::{ToolExport, ToolSession, ToolStatus};
-use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, files::EntryKind, time::now_ms};
 use bytes::Bytes;
 
 /// Most exports of one session.

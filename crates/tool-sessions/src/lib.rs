@@ -127,12 +127,6 @@ impl Sessions {
         }
     }
 
-    /// The store of sessions.
-    #[must_use]
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
     /// The sessions of a thread, the oldest first.
     pub async fn sessions(&self, who: &ToolCaller) -> Result<Vec<ActiveSession>> {
         let all = self.store.tool_sessions(Some((&who.caller.owner, who.thread.as_str()))).await?;

@@ -1,7 +1,8 @@
 //! `[mcp]`: tools for agents, over HTTP. In variables, lists are separated by commas.
 
 use super::{variable, wrong};
-use atoll_front_mcp::{McpSettings, Origin, SESSIONS_PER_KEY, VANISHED_SECONDS};
+use atoll_front_mcp::{McpSettings, SESSIONS_PER_KEY, VANISHED_SECONDS};
+use atoll_http::Origin;
 use atoll_types::Result;
 use serde::Deserialize;
 

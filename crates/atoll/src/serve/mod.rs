@@ -11,7 +11,8 @@ pub(crate) mod secret;
 use crate::{cli, config::Config};
 use atoll_core::IssuedKey;
 use atoll_front_mcp::{Http, ServerContext};
-use atoll_front_rest::{Access, Mount};
+use atoll_front_rest::Rest;
+use atoll_http::{Access, HttpContext, Mount, OriginCheck};
 use atoll_launch_proto::{LauncherReply, Request};
 use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_tool_sessions::CancellationToken;
@@ -133,30 +134,29 @@ async fn serve_with(config: &Config, provider: Arc<NativeProvider>) -> Result<()
     let access = if config.no_auth { Access::Open } else { Access::Keys };
     engine.run(config).await?;
     let ending = CancellationToken::new();
-    let mcp = mcp(&engine, config, address, ending.clone());
-    let app = atoll_front_rest::router(
-        engine.core.clone(),
-        engine.sessions.clone(),
-        access,
-        config.preview.clone(),
-        vec![mcp],
-    );
+    let settings = &config.mcp;
+    let loopback = address.ip().is_loopback();
+    let origins = OriginCheck::new(access, loopback, &settings.allowed_hosts, &settings.allowed_origins);
+    let context = HttpContext::new(engine.core.clone(), access, origins);
+    let mcp = mcp(&engine, config, &context, ending.clone());
+    let rest = Rest::new(context.clone(), engine.sessions.clone(), config.preview.clone());
+    let app = atoll_http::router(&context, rest.routes(), vec![mcp], |router| rest.around(router));
     let end = async {
         end.await;
         // Clients with open event streams would stay for ever.
         ending.cancel();
     };
     let core = engine.core.clone();
-    atoll_front_rest::serve(listener, app, move || core.connection_limits(), end).await;
+    atoll_http::serve(listener, app, move || core.connection_limits(), end).await;
     engine.end().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())
 }
 
 /// The tools, for clients that speak MCP over HTTP.
-fn mcp(engine: &Engine, config: &Config, address: SocketAddr, ending: CancellationToken) -> Mount {
+fn mcp(engine: &Engine, config: &Config, context: &HttpContext, ending: CancellationToken) -> Mount {
     let face = ServerContext::new(engine.core.clone(), engine.sessions.clone(), config.mcp.clone());
-    Mount::new(atoll_front_mcp::PATH, "mcp", Http::new(face, address.ip().is_loopback(), ending))
+    Mount::new(atoll_front_mcp::PATH, "mcp", Http::new(face, context, ending))
 }
 
 /// Logs to stderr, at the default levels or the operator's.

@@ -1,11 +1,10 @@
 //! The server over Streamable HTTP. Before the SDK sees a request it is known that the page that asks may
-//! ([`origin_check`]), who asks (by whoever mounts this), that the body is within the limits, whose MCP session is
+//! ([`atoll_http::OriginCheck`]), who asks (by the HTTP floor), that the body is within the limits, whose MCP session is
 //! meant ([`owners`]), and in which thread.
 //!
 //! The thread is what the header `X-Thread-Id` names; without it, that of the MCP session, and for clients of
 //! protocol 2026-07-28, which knows no sessions, one thread for all that the key's owner does so.
 
-mod origin_check;
 mod owners;
 mod presence;
 mod reply;
@@ -13,13 +12,12 @@ mod single;
 
 use crate::server::{Asked, Server, ServerContext};
 use atoll_core::Caller;
-use atoll_store::McpSession;
+use atoll_http::{BodyError, HttpContext, LARGEST_CALL, OriginCheck, RequestOrigin, read_body};
 use atoll_tool_sessions::{CancellationToken, ThreadId, ToolCaller};
-use atoll_types::Result;
+use atoll_types::{McpSession, Result};
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode, header::HeaderName, request::Parts};
-use http_body_util::{BodyExt, Full, Limited};
-use origin_check::{OriginCheck, Page};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header::HeaderName, request::Parts};
+use http_body_util::Full;
 use owners::SessionOwners;
 use presence::{Left, Presence};
 use reply::{HttpAnswer, Refusal, allow, ended, preflight};
@@ -42,10 +40,6 @@ use std::{
 
 /// Where it is served.
 pub const PATH: &str = "/mcp";
-/// The largest body, as everywhere in the API.
-const LARGEST_BODY: usize = 4 << 20;
-/// How long a body may take, as everywhere in the API.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// An MCP session that nobody used for this long is ended; its client is told to begin anew.
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// The thread of those who name none and have no session.
@@ -60,7 +54,7 @@ pub struct Http(Arc<Inner>);
 
 struct Inner {
     face: Arc<ServerContext>,
-    origin_check: OriginCheck,
+    origins: Arc<OriginCheck>,
     owners: SessionOwners,
     presence: Arc<Presence>,
     /// What is done when a client may have vanished.
@@ -70,29 +64,28 @@ struct Inner {
 }
 
 impl Http {
-    /// Serves the tools. `loopback` says whether only this machine can reach the listener; `end` ends what
-    /// would not end by itself.
+    /// Serves the tools. `end` ends what would not end by itself.
     #[must_use]
-    pub fn new(face: Arc<ServerContext>, loopback: bool, end: CancellationToken) -> Self {
+    pub fn new(face: Arc<ServerContext>, context: &HttpContext, end: CancellationToken) -> Self {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(IDLE);
         let manager = Arc::new(manager);
-        let owners = SessionOwners::new(Arc::clone(face.sessions.store()), face.settings.sessions_per_key);
+        let owners = SessionOwners::new(context.core.clone(), face.settings.sessions_per_key);
         // What the SDK would check itself was checked before.
         let mut config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_json_response(true)
-            .with_max_request_body_bytes(LARGEST_BODY)
+            .with_max_request_body_bytes(LARGEST_CALL)
             .with_cancellation_token(end);
         config.session_store = Some(Arc::new(owners.clone()));
-        let origin_check = OriginCheck::new(&face.settings, loopback);
+        let origins = Arc::clone(&context.origins);
         let shared = Arc::clone(&face);
         let make = move || Ok(Server::shared(Arc::clone(&shared)));
         let sdk = StreamableHttpService::new(make, Arc::clone(&manager), config);
         Self(Arc::new_cyclic(|inner: &Weak<Inner>| {
             let left = left(inner.clone(), Duration::from_secs(face.settings.vanished_seconds.into()));
-            Inner { face, origin_check, owners, presence: Arc::default(), left, manager, sdk }
+            Inner { face, origins, owners, presence: Arc::default(), left, manager, sdk }
         }))
     }
 }
@@ -198,21 +191,24 @@ fn base(headers: &HeaderMap) -> Option<String> {
     ToolCaller::address_of(host, https)
 }
 
+/// A body, which is mostly the call of a tool.
 async fn read<B>(body: B) -> Result<Bytes, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let limited = Limited::new(body, LARGEST_BODY).collect();
-    match tokio::time::timeout(PATIENCE, limited).await {
-        Ok(Ok(read)) => Ok(read.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 4 MiB"))
-        }
-        Ok(Err(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "the body was cut off")),
-        Err(_) => Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
-    }
+    read_body(body, LARGEST_CALL).await.map_err(|error| {
+        let status = match error {
+            BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::CutOff => StatusCode::BAD_REQUEST,
+            BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+        };
+        Refusal::new(status, error.to_string())
+    })
 }
+
+/// The page that asks, where it is one that may.
+type Page = Option<HeaderValue>;
 
 impl Inner {
     async fn answer<B>(&self, request: Request<B>) -> HttpAnswer
@@ -220,19 +216,27 @@ impl Inner {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let page = match self.origin_check.check(request.uri(), request.headers()) {
+        let page = match self.page(request.uri(), request.headers()) {
             Ok(page) => page,
-            Err(why) => return Refusal::new(StatusCode::FORBIDDEN, why).answer(),
+            Err(refusal) => return refusal.answer(),
         };
         if request.method() == Method::OPTIONS {
-            return preflight(&page);
+            return preflight(page);
         }
         let answer = self.known(request).await.unwrap_or_else(Refusal::answer);
-        let Page(origin) = page;
-        allow(answer, origin)
+        allow(answer, page)
     }
 
-    /// Answers whoever may ask.
+    /// The page that asks, if this server may be asked by this name and from that page.
+    fn page(&self, uri: &Uri, headers: &HeaderMap) -> Result<Page, Refusal> {
+        let twice =
+            |_| Refusal::new(StatusCode::BAD_REQUEST, "the header host or origin is there more than once");
+        let asked = RequestOrigin::read(uri, headers).map_err(twice)?;
+        self.origins.check(&asked).map_err(|why| Refusal::new(StatusCode::FORBIDDEN, why))?;
+        Ok(headers.get(http::header::ORIGIN).cloned())
+    }
+
+    /// Answers a caller that may ask.
     async fn known<B>(&self, request: Request<B>) -> Result<HttpAnswer, Refusal>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,

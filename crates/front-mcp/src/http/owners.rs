@@ -3,10 +3,9 @@
 
 use super::IDLE;
 use async_trait::async_trait;
-use atoll_core::Caller;
-use atoll_store::{McpSession, Millis, Store};
+use atoll_core::{Caller, Core};
 use atoll_tool_sessions::ThreadId;
-use atoll_types::{Result, time::now_ms};
+use atoll_types::{McpSession, Millis, Result, time::now_ms};
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde_json::Value;
 use std::sync::Arc;
@@ -31,23 +30,23 @@ fn oldest() -> Millis {
 /// All of them.
 #[derive(Clone)]
 pub(super) struct SessionOwners {
-    store: Arc<dyn Store>,
+    core: Core,
     per_key: u64,
     /// One begins at a time, so that no key gets more than the limit by asking often at once.
     opening: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl SessionOwners {
-    pub(super) fn new(store: Arc<dyn Store>, per_key: usize) -> Self {
-        Self { store, per_key: per_key as u64, opening: Arc::default() }
+    pub(super) fn new(core: Core, per_key: usize) -> Self {
+        Self { core, per_key: per_key as u64, opening: Arc::default() }
     }
 
     /// The session of this id, if it is the caller's and was used not too long ago; it is used now.
     pub(super) async fn find(&self, id: &str, caller: &Caller) -> Result<Option<McpSession>> {
-        let found = self.store.mcp_session(id).await?.filter(|session| session.holder == holder(caller));
+        let found = self.core.mcp_session(id).await?.filter(|session| session.holder == holder(caller));
         let Some(session) = found.filter(|session| session.active_at >= oldest()) else { return Ok(None) };
         if session.active_at + STALE < now_ms() {
-            self.store.touch_mcp_session(id, now_ms()).await?;
+            self.core.touch_mcp_session(id, now_ms()).await?;
         }
         Ok(Some(session))
     }
@@ -59,13 +58,12 @@ impl SessionOwners {
 
     /// The session of this id, of any key.
     pub(super) async fn get(&self, id: &str) -> Result<Option<McpSession>> {
-        Ok(self.store.mcp_session(id).await?)
+        self.core.mcp_session(id).await
     }
 
     /// Forgets one.
     pub(super) async fn remove(&self, id: &str) -> Result<()> {
-        self.store.remove_mcp_session(id).await?;
-        Ok(())
+        self.core.remove_mcp_session(id).await
     }
 }
 
@@ -78,7 +76,7 @@ pub(super) struct Opening<'a> {
 impl Opening<'_> {
     /// Whether the caller may have another, after those are forgotten that are no more.
     pub(super) async fn has_room(&self, caller: &Caller) -> Result<bool> {
-        let (own, all) = self.owners.store.count_mcp_sessions(&holder(caller), oldest()).await?;
+        let (own, all) = self.owners.core.count_mcp_sessions(&holder(caller), oldest()).await?;
         Ok(own < self.owners.per_key && all < MOST)
     }
 
@@ -99,7 +97,7 @@ impl Opening<'_> {
             params: params.to_string(),
             active_at: now_ms(),
         };
-        Ok(self.owners.store.put_mcp_session(session).await?)
+        self.owners.core.put_mcp_session(session).await
     }
 }
 
@@ -107,7 +105,7 @@ impl Opening<'_> {
 #[async_trait]
 impl SessionStore for SessionOwners {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let Some(session) = self.store.mcp_session(id).await? else { return Ok(None) };
+        let Some(session) = self.core.mcp_session(id).await? else { return Ok(None) };
         Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))
     }
 

@@ -1,6 +1,6 @@
 //! Answers that the SDK has no part in: refusals, in the shape of the protocol, and what browsers ask for.
 
-use super::origin_check::Page;
+use super::Page;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
@@ -50,11 +50,11 @@ pub(super) fn ended() -> HttpAnswer {
 }
 
 /// What a browser asks before it lets a page ask.
-pub(super) fn preflight(page: &Page) -> HttpAnswer {
+pub(super) fn preflight(page: Page) -> HttpAnswer {
     let mut answer = answer(StatusCode::NO_CONTENT, String::new());
     let headers = answer.headers_mut();
     headers.insert(header::ALLOW, HeaderValue::from_static("GET, POST, DELETE, OPTIONS"));
-    if page.0.is_some() {
+    if page.is_some() {
         let methods = HeaderValue::from_static("GET, POST, DELETE");
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
         let known = "accept, authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, \
@@ -62,11 +62,11 @@ pub(super) fn preflight(page: &Page) -> HttpAnswer {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(known));
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     }
-    allow(answer, page.0.clone())
+    allow(answer, page)
 }
 
 /// Lets the page that asked see the answer.
-pub(super) fn allow(mut answer: HttpAnswer, origin: Option<HeaderValue>) -> HttpAnswer {
+pub(super) fn allow(mut answer: HttpAnswer, origin: Page) -> HttpAnswer {
     let headers = answer.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     if let Some(origin) = origin {

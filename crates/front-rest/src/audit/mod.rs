@@ -5,13 +5,15 @@ pub(crate) mod trail;
 
 use crate::{
     App,
-    auth::Who,
     egress::EgressItem,
-    error::Failure,
     parse::{Params, operation_id},
 };
-use atoll_store::{KeyId, OperationQuery, Outcome, SandboxId};
-use atoll_types::{Error, time::moment};
+use atoll_http::{Failure, Who};
+use atoll_types::{
+    Error, KeyId, SandboxId,
+    audit::{OperationQuery, Outcome},
+    time::moment,
+};
 use axum::{
     Json,
     extract::{Path, State},

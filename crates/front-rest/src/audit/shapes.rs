@@ -2,11 +2,13 @@
 
 use crate::egress::EgressItem;
 use atoll_core::{KeptOutput, KeptOutputs};
-use atoll_store::{
-    Begin, Detail, End, FileChanged, OperationEnd, OperationRow, Outcome, Output, Problem, SandboxId,
-    Summary, Tally,
+use atoll_types::{
+    SandboxId,
+    audit::{
+        Begin, Detail, End, FileChanged, OperationEnd, OperationRow, Outcome, Output, Problem, Summary, Tally,
+    },
+    time::{day, rfc3339},
 };
-use atoll_types::time::{day, rfc3339};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -2,15 +2,13 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
-    listen::Ending,
     parse::{Params, Raw, json},
 };
 use atoll_core::{AuditExport, Cleaned, Fault, Report, Verdict};
-use atoll_store::Mac;
+use atoll_http::{Ending, Failure, Who};
 use atoll_types::{
     Error,
+    audit::Mac,
     time::{moment, now_ms},
 };
 use axum::{

@@ -3,8 +3,7 @@
 
 use crate::shapes::status_name;
 use atoll_core::Language;
-use atoll_store::{ActivityKind, Outcome, Scope, SortBy, Status};
-use atoll_types::{Profile, Tier};
+use atoll_types::{ActivityKind, Profile, Scope, SortBy, Status, Tier, audit::Outcome};
 use serde_json::{Map, Value, json};
 
 type Names = fn() -> Vec<&'static str>;

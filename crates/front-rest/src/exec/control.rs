@@ -3,11 +3,10 @@
 use super::{shapes::ExecItem, signals::SignalBody};
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     files::steady,
     parse::{Params, Raw, exec_id, json, sandbox_id},
 };
+use atoll_http::{Failure, Who};
 use axum::{
     Json,
     body::Body,

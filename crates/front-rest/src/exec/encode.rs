@@ -7,8 +7,7 @@
 
 use super::shapes::ExecItem;
 use crate::shapes::ChangedFile;
-use atoll_provider::{Changed, ExecReport, OutputStream};
-use atoll_types::{Error, ErrorCode, sse};
+use atoll_types::{Error, ErrorCode, ExecReport, OutputStream, files::Changed, sse};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use futures_util::{Stream, StreamExt, stream};
 use serde::Serialize;

@@ -2,10 +2,9 @@
 //! fits into one buffer here, and slows nobody.
 
 use super::encode::Encoder;
-use crate::{event_stream::event_stream, listen::Ending};
 use atoll_core::{ExecFollow, ExecUpdate};
-use atoll_provider::OutputStream;
-use atoll_types::{Error, ErrorCode, Result, sse};
+use atoll_http::{Ending, event_stream};
+use atoll_types::{Error, ErrorCode, OutputStream, Result, sse};
 use axum::response::Response;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use std::{pin::Pin, time::Duration};
@@ -54,7 +53,7 @@ struct Sender {
     follow: bool,
     grip: atoll_core::ExecGrip,
     ending: Ending,
-    started: Option<Box<atoll_provider::ExecReport>>,
+    started: Option<Box<atoll_types::ExecReport>>,
     done: bool,
 }
 

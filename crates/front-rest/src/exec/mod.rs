@@ -9,16 +9,12 @@ pub(crate) mod signals;
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
-    idempotency::{Busy, Repeat, once, once_streamed},
-    listen::Ending,
     parse::{Raw, json, sandbox_id},
     shapes::{ExecAnswer, ExecBody, ExecResult},
 };
 use atoll_core::{Caller, Core, ExecCommand, ExecMode};
-use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId};
+use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
+use atoll_types::{Error, ErrorCode, ExecId, SandboxId};
 use axum::{
     extract::{Path, State},
     http::{HeaderMap, StatusCode},
@@ -70,13 +66,13 @@ pub(crate) async fn exec(
             let report = core.exec_background(&asker, sandbox, &command).await?;
             Ok((StatusCode::ACCEPTED, ExecItem::from(report)))
         };
-        return once(&app, &caller, repeat, Busy::Join, work).await;
+        return once(&app.core, &caller, repeat, Busy::Join, work).await;
     }
     let work = async move {
         let outcome = core.exec(&asker, sandbox, &command).await?;
         Ok((StatusCode::OK, ExecAnswer::from(outcome)))
     };
-    once(&app, &caller, repeat, Busy::Join, work).await
+    once(&app.core, &caller, repeat, Busy::Join, work).await
 }
 
 async fn streamed(
@@ -92,7 +88,7 @@ async fn streamed(
         let follow = app.core.exec_stream(caller, sandbox, command, mode).await?;
         Ok((follow.report.id.to_string(), follow))
     };
-    let follow = once_streamed(app, caller, repeat, known, work).await?;
+    let follow = once_streamed(&app.core, caller, repeat, known, work).await?;
     Ok(events::respond(follow, events::OutputRequest::whole(), ending))
 }
 

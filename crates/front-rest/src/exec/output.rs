@@ -3,14 +3,11 @@
 use super::events::{self, OutputRequest, Updates, server_ends, updates};
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
-    listen::Ending,
     parse::{Params, exec_id, sandbox_id},
 };
 use atoll_core::{ExecFollow, ExecUpdate};
-use atoll_provider::OutputStream;
-use atoll_types::{Error, Result};
+use atoll_http::{Ending, Failure, Who};
+use atoll_types::{Error, OutputStream, Result};
 use axum::{
     body::Body,
     extract::{Path, State},

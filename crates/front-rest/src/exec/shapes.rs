@@ -1,7 +1,6 @@
 //! A command on the wire.
 
-use atoll_provider::{ExecReport, StartFailure, TerminalSize};
-use atoll_types::time::rfc3339;
+use atoll_types::{ExecReport, StartFailure, TerminalSize, time::rfc3339};
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -3,10 +3,9 @@
 use super::{HandlerResult, KernelItem, checkpoint_id, kernel_id, shapes::CheckpointItem};
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Raw, json, sandbox_id},
 };
+use atoll_http::{Failure, Who};
 use axum::{
     Json,
     extract::{Path, State},

@@ -3,10 +3,10 @@
 use super::{HandlerResult, Ids, kernel_id};
 use crate::{
     App,
-    auth::Who,
     parse::{Raw, json, sandbox_id},
 };
 use atoll_core::{CodeStatus, Completion};
+use atoll_http::Who;
 use atoll_types::Error;
 use axum::{
     Json,

@@ -3,10 +3,10 @@
 use super::{HandlerResult, language};
 use crate::{
     App,
-    auth::Who,
     parse::{Raw, json, sandbox_id},
 };
 use atoll_core::{Dependencies, Installed};
+use atoll_http::Who;
 use axum::{
     Json,
     extract::{Path, State},

@@ -7,15 +7,11 @@ use super::{
 };
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
-    idempotency::{Busy, Repeat, once, once_streamed},
-    listen::Ending,
     parse::{Raw, json, sandbox_id},
 };
 use atoll_core::{Caller, CellRequest, CellTarget, Core, OutputLimits};
-use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode};
+use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
+use atoll_types::{Error, ErrorCode, SandboxId};
 use axum::{
     extract::{Path, State},
     http::{HeaderMap, StatusCode},
@@ -139,7 +135,7 @@ async fn answer(
         let outcome = core.execute(&asker, sandbox, &request).await?;
         Ok((StatusCode::OK, CellAnswer::from(outcome)))
     };
-    once(app, caller, repeat, Busy::Join, work).await
+    once(&app.core, caller, repeat, Busy::Join, work).await
 }
 
 async fn streamed(
@@ -155,7 +151,7 @@ async fn streamed(
         let follow = app.core.execute_stream(caller, sandbox, request).await?;
         Ok((follow.cell.to_string(), follow))
     };
-    Ok(stream::respond(once_streamed(app, caller, repeat, known, work).await?, ending))
+    Ok(stream::respond(once_streamed(&app.core, caller, repeat, known, work).await?, ending))
 }
 
 /// A cell that was run and is forgotten must not be run again.

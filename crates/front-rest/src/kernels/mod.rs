@@ -10,11 +10,10 @@ mod stream;
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Raw, json, sandbox_id},
 };
 use atoll_core::{ForkKernel, KernelRequest, Language};
+use atoll_http::{Failure, Who};
 use atoll_types::{CheckpointId, Error, ErrorCode, KernelId};
 use axum::{
     Json,

@@ -1,11 +1,11 @@
 //! Kernels and cells on the wire.
 
-use crate::{idempotency::Rendered, shapes::ChangedFile};
+use crate::shapes::ChangedFile;
 use atoll_core::{
     CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus, Redactor,
 };
-use atoll_provider::Changed;
-use atoll_types::{CellId, time::rfc3339};
+use atoll_http::Rendered;
+use atoll_types::{CellId, files::Changed, time::rfc3339};
 use axum::{http::StatusCode, response::Response};
 use serde::Serialize;
 use serde_json::Value;

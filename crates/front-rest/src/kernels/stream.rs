@@ -2,8 +2,8 @@
 //! does not read holds what the core keeps of the cell, and slows nobody.
 
 use super::shapes::{CellResult, DisplayItem};
-use crate::{event_stream::event_stream, listen::Ending};
 use atoll_core::{CellEvent, CellFollow, CellStream};
+use atoll_http::{Ending, event_stream};
 use atoll_types::{Error, ErrorCode, Result, sse};
 use axum::response::Response;
 use futures_util::stream;

@@ -2,14 +2,10 @@
 //! those with a token only: there any page in the user's browser could ask, and a request that it may
 //! not read the answer to can still do something inside.
 
-use crate::{
-    Access, App,
-    auth::{caller_of, presented},
-    error::Failure,
-};
+use crate::App;
 use atoll_core::Port;
-use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode};
+use atoll_http::{Access, Failure, caller_of, presented};
+use atoll_types::{Error, ErrorCode, SandboxId};
 use axum::http::HeaderMap;
 
 /// The header of a token.
@@ -45,18 +41,18 @@ pub(super) async fn by_key(
     number: u16,
 ) -> Result<Granted, Failure> {
     let Some(key) = presented(headers) else {
-        return Err(Failure::unauthorized(match app.access {
+        return Err(Failure::unauthorized(match app.http.access {
             Access::Keys => "send a key, or a preview token",
             Access::Open => "a preview needs a token, also where nothing else needs a key",
         }));
     };
-    let caller = caller_of(app, key).await?;
+    let caller = caller_of(&app.http, key).await?;
     let port = app.core.port(&caller, id, number).await?;
     within_rate(app, Granted { port, by_token: false, until: 0 })
 }
 
 fn within_rate(app: &App, granted: Granted) -> Result<Granted, Failure> {
-    if app.may_ask(&granted.port.owner) { Ok(granted) } else { Err(Failure::too_many()) }
+    if app.http.may_ask(&granted.port.owner) { Ok(granted) } else { Err(Failure::too_many()) }
 }
 
 /// The token of the header that is for it.

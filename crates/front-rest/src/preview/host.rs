@@ -4,11 +4,12 @@
 use super::{
     access::{self, Granted, port_number},
     headers::PreviewLocation,
+    path::passed_on,
     proxy::{Exchange, exchange},
 };
-use crate::{App, error::Failure};
-use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, time::now_s};
+use crate::App;
+use atoll_http::Failure;
+use atoll_types::{Error, ErrorCode, SandboxId, time::now_s};
 use axum::{
     extract::{Request, State},
     http::{
@@ -109,7 +110,10 @@ impl Domain {
 }
 
 /// Serves what is asked by a name below the domain, and lets nothing of it near the API.
-pub(crate) async fn route(State(app): State<App>, request: Request, next: Next) -> Response {
+pub(crate) async fn route(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    if let Some(passed_on) = passed_on(request.uri().path()) {
+        request.extensions_mut().insert(passed_on);
+    }
     let Some(domain) = app.preview.domain.clone() else { return next.run(request).await };
     let named = request.headers().get_all(header::HOST).iter().map(|v| v.to_str().unwrap_or_default());
     let hosts: Vec<&str> = named.chain(request.uri().authority().map(|a| a.as_str())).collect();

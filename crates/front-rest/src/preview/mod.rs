@@ -17,7 +17,7 @@ use atoll_types::Result;
 pub use host::Domain;
 pub(crate) use host::route;
 pub(crate) use path::__path_open;
-pub(crate) use path::{is_app_path, is_tokened, open, redirect};
+pub(crate) use path::{open, redirect};
 use std::time::Duration;
 pub(crate) use tokens::{__path_create, __path_ports, create, ports};
 use upstream::Upstream;

@@ -9,7 +9,8 @@ use super::{
     headers::{self, PreviewLocation},
     proxy::{Exchange, exchange},
 };
-use crate::{App, error::Failure, parse::sandbox_id};
+use crate::{App, parse::sandbox_id};
+use atoll_http::{Failure, PassedOn};
 use atoll_types::{Error, ErrorCode};
 use axum::{
     extract::{Request, State},
@@ -45,15 +46,13 @@ fn address(path: &str) -> Option<Address<'_>> {
     Some(Address { port, token, prefix, path })
 }
 
-/// Whether a path has a token in it, of whatever worth. Such a request may come from a page of any
-/// origin: it is the token that lets it in.
-pub(crate) fn is_tokened(path: &str) -> bool {
+fn is_tokened(path: &str) -> bool {
     address(path).is_some_and(|a| a.token.is_some())
 }
 
-/// Whether a path leads to a server inside a sandbox.
-pub(crate) fn is_app_path(path: &str) -> bool {
-    address(path).is_some()
+/// Whether a path leads to a server inside a sandbox, and by what.
+pub(super) fn passed_on(path: &str) -> Option<PassedOn> {
+    address(path).map(|address| PassedOn { by_token: address.token.is_some() })
 }
 
 /// The page of a port lies below it, so that its relative links do.

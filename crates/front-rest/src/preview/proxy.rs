@@ -5,8 +5,9 @@ use super::{
     access::{self, Granted},
     headers::{self, ForwardedHeaders, PreviewLocation, ReturnedHeaders},
 };
-use crate::{App, error::Failure, listen::Life};
+use crate::App;
 use atoll_core::Port;
+use atoll_http::{Failure, Life};
 use atoll_types::{Error, ErrorCode};
 use axum::{
     body::Body,

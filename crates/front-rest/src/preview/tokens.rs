@@ -2,10 +2,9 @@
 
 use crate::{
     App,
-    auth::Who,
-    error::Failure,
     parse::{Raw, json, sandbox_id, seconds},
 };
+use atoll_http::{Failure, Who};
 use atoll_types::{Error, time::rfc3339};
 use axum::{
     Json,

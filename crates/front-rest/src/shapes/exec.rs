@@ -1,9 +1,10 @@
 //! A command and what came of it.
 
 use super::Map;
-use crate::{exec::json_pieces, idempotency::Rendered};
+use crate::exec::json_pieces;
 use atoll_core::{ExecCommand, ExecOutcome};
-use atoll_provider::{Changed, FileAction, FileChange};
+use atoll_http::Rendered;
+use atoll_types::files::{Changed, FileAction, FileChange};
 use axum::{
     body::Body,
     http::{StatusCode, header},
@@ -186,7 +187,7 @@ impl From<ExecOutcome> for ExecAnswer {
 impl Rendered for ExecAnswer {
     fn kept(&self) -> Option<Vec<u8>> {
         let ExecOutcome { stdout, stderr, redactor, .. } = &self.0;
-        if stdout.len() + stderr.len() > atoll_store::REPLY_BYTES {
+        if stdout.len() + stderr.len() > atoll_types::REPLY_BYTES {
             return None;
         }
         let text = |bytes: &[u8]| redactor.text(&String::from_utf8_lossy(bytes));

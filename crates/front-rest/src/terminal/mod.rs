@@ -6,23 +6,17 @@ mod session;
 
 use crate::{
     App,
-    auth::SocketWho,
-    error::Failure,
-    guard,
-    listen::Life,
     parse::{Params, sandbox_id},
 };
 use atoll_core::{Caller, Terminal, TerminalRequest};
-use atoll_provider::TerminalSize;
-use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId};
+use atoll_http::{Access, Failure, Life, RequestOrigin, SocketWho};
+use atoll_types::{Error, ErrorCode, ExecId, SandboxId, TerminalSize};
 use axum::{
     Extension,
     extract::{
         Path, State,
         ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
-    http::HeaderMap,
     response::Response,
 };
 use serde::Deserialize;
@@ -114,10 +108,10 @@ pub(crate) async fn terminal(
     Path(id): Path<String>,
     Params(params): Params<TerminalParams>,
     life: Option<Extension<Life>>,
-    headers: HeaderMap,
+    asked: RequestOrigin,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
-    if app.access == crate::Access::Keys && !guard::is_own_page(&headers) {
+    if app.http.access == Access::Keys && !asked.is_own_page() {
         let message = "a page of another origin may not open a terminal";
         return Err(Error::new(ErrorCode::PermissionDenied, message).into());
     }

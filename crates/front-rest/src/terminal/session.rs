@@ -3,10 +3,9 @@
 //! or is read slowly slows only itself.
 
 use super::frames::{self, ClientFrame, CloseCode, ServerFrame};
-use crate::listen::Life;
-use atoll_core::{Keyboard, Terminal};
-use atoll_provider::{ExecEvent, ExecStream, TerminalSize};
-use atoll_types::{Error, ErrorCode};
+use atoll_core::{Keyboard, Terminal, TerminalEvent, TerminalStream};
+use atoll_http::Life;
+use atoll_types::{Error, ErrorCode, TerminalSize};
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;
 use futures_util::{
@@ -123,7 +122,7 @@ async fn part(
 /// Sends what the terminal prints. None when the client is gone.
 async fn print(
     sink: &mut SplitSink<WebSocket, Message>,
-    mut events: ExecStream,
+    mut events: TerminalStream,
     mut next: u64,
     mut complaints: mpsc::Receiver<CloseReason>,
     pulse: &Pulse,
@@ -140,8 +139,7 @@ async fn print(
             }
         };
         match event {
-            Ok(Some(ExecEvent::Started(_))) => {}
-            Ok(Some(ExecEvent::Output { offset, data, .. })) => {
+            Ok(Some(TerminalEvent::Output { offset, data })) => {
                 if offset > next {
                     say(sink, &ServerFrame::Dropped { bytes: offset - next }).await.ok()?;
                 }
@@ -152,7 +150,7 @@ async fn print(
                     pulse.beat();
                 }
             }
-            Ok(Some(ExecEvent::Ended(report))) => {
+            Ok(Some(TerminalEvent::Ended(report))) => {
                 let exit = ServerFrame::Exit { exit_code: report.shell_code().get(), signal: report.signal };
                 say(sink, &exit).await.ok()?;
                 return Some(CloseReason::of(CloseCode::Normal));

@@ -9,15 +9,17 @@ use crate::{
     paths::{covers, destination, name_of},
     reply::kind,
     tools::{
-        input::{Encoding, ImportFile, ImportFiles, LARGEST_INLINE},
-        output::{FileImported, FilesImported},
+        input::Encoding, input::ImportFile, input::ImportFiles, input::LARGEST_INLINE, output::FileImported,
+        output::FilesImported,
     },
 };
 use atoll_core::{Archive, Download};
 use atoll_guest_tools::{Pack, Unpack};
-use atoll_provider::{EntryKind, WriteOptions};
 use atoll_store::ToolSession;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{
+    Error, ErrorCode, Result,
+    files::{EntryKind, WriteOptions},
+};
 use base64::Engine;
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream};

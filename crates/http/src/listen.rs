@@ -5,7 +5,7 @@
 //! ended when all permits are free.
 
 use crate::{
-    error::Failure,
+    Failure,
     linger::{Lingering, TrackedBody, Unread},
     peers::{PeerConnection, Peers, Reserve},
 };
@@ -45,18 +45,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Tells answers without an end that the server's has come.
 #[derive(Debug, Clone)]
-pub(crate) struct Ending(CancellationToken);
+pub struct Ending(CancellationToken);
 
 impl Ending {
     /// Waits for it.
-    pub(crate) async fn wait(&self) {
+    pub async fn wait(&self) {
         self.0.cancelled().await;
     }
 }
 
 /// What a connection holds beyond its last request, when it has become a WebSocket.
 #[derive(Clone)]
-pub(crate) struct Life {
+pub struct Life {
     /// Its place among all connections, free when the last holder is gone.
     _place: Arc<(OwnedSemaphorePermit, PeerConnection)>,
     ending: Ending,
@@ -64,7 +64,7 @@ pub(crate) struct Life {
 
 impl Life {
     /// Returns when the server is told to end.
-    pub(crate) async fn ending(&self) {
+    pub async fn ending(&self) {
         self.ending.wait().await;
     }
 }

@@ -1,7 +1,7 @@
 //! Answers in memory that are not yet sent count for their owner, and no owner may hold more than is set. Answers that
 //! are streamed from a sandbox hold a buffer each and are not counted here.
 
-use crate::{App, error::Failure};
+use crate::{Failure, HttpContext};
 use atoll_core::HeldAnswer;
 use axum::{
     body::{Body, Bytes, HttpBody},
@@ -58,13 +58,13 @@ impl HttpBody for Counted {
 
 /// Counts what an answer holds. What only looks is refused where its owner holds too much; what was carried out is
 /// answered all the same, and its owner may begin nothing more until it has read.
-pub(crate) async fn count(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn count(State(context): State<HttpContext>, mut request: Request, next: Next) -> Response {
     let (slot, looks) = (OwnerSlot::default(), *request.method() == Method::GET);
     request.extensions_mut().insert(slot.clone());
     let response = next.run(request).await;
     let size = response.body().size_hint().exact().unwrap_or(0);
     let (Some(owner), true) = (slot.0.get(), size > SMALL) else { return response };
-    let mut held = match app.core.hold_answer(owner) {
+    let mut held = match context.core.hold_answer(owner) {
         Ok(held) => held,
         Err(error) if looks => return Failure::from(error).into_response(),
         Err(_) => return response,

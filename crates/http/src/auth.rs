@@ -1,12 +1,11 @@
-//! Who asks: the key in the request, or, where the server was started so, whoever is on this machine.
+//! Who asks: the key in the request, or, where the server was started so, any program of this machine.
 
-use crate::{App, error::Failure, unsent::OwnerSlot};
+use crate::{Failure, HttpContext, unsent::OwnerSlot};
 use atoll_core::Caller;
 use axum::{
     extract::{ConnectInfo, FromRef, FromRequestParts},
     http::{HeaderMap, header, request::Parts},
 };
-
 use std::net::SocketAddr;
 
 /// Whether keys are asked for.
@@ -19,10 +18,11 @@ pub enum Access {
 }
 
 /// The caller of a request.
-pub(crate) struct Who(pub(crate) Caller);
+pub struct Who(pub Caller);
 
 /// The key in a request's headers.
-pub(crate) fn presented(headers: &HeaderMap) -> Option<&str> {
+#[must_use]
+pub fn presented(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok());
     let bearer =
         bearer.and_then(|v| v.split_once(' ')).filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
@@ -31,8 +31,8 @@ pub(crate) fn presented(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Who sends this key.
-pub(crate) async fn caller_of(app: &App, key: &str) -> Result<Caller, Failure> {
-    app.core.authenticate(key).await.map_err(|e| match e.code {
+pub async fn caller_of(context: &HttpContext, key: &str) -> Result<Caller, Failure> {
+    context.core.authenticate(key).await.map_err(|e| match e.code {
         atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
         _ => e.into(),
     })
@@ -40,18 +40,18 @@ pub(crate) async fn caller_of(app: &App, key: &str) -> Result<Caller, Failure> {
 
 impl<S: Send + Sync> FromRequestParts<S> for Who
 where
-    App: FromRef<S>,
+    HttpContext: FromRef<S>,
 {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        identify(&App::from_ref(state), parts, presented(&parts.headers)).await.map(Self)
+        identify(&HttpContext::from_ref(state), parts, presented(&parts.headers)).await.map(Self)
     }
 }
 
 /// The caller of a WebSocket. A browser cannot set headers there, so the key may also come among the
 /// protocols that it offers, as `atoll.key.<key>`.
-pub(crate) struct SocketWho(pub(crate) Caller);
+pub struct SocketWho(pub Caller);
 
 const KEY_PROTOCOL: &str = "atoll.key.";
 
@@ -63,30 +63,34 @@ fn offered(parts: &Parts) -> Option<&str> {
 
 impl<S: Send + Sync> FromRequestParts<S> for SocketWho
 where
-    App: FromRef<S>,
+    HttpContext: FromRef<S>,
 {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let key = presented(&parts.headers).or_else(|| offered(parts));
-        identify(&App::from_ref(state), parts, key).await.map(Self)
+        identify(&HttpContext::from_ref(state), parts, key).await.map(Self)
     }
 }
 
 /// Who sends this request, with this key; counted.
-pub(crate) async fn identify(app: &App, parts: &Parts, key: Option<&str>) -> Result<Caller, Failure> {
-    let caller = match (key, app.access) {
-        (Some(key), _) => caller_of(app, key).await?,
+pub(crate) async fn identify(
+    context: &HttpContext,
+    parts: &Parts,
+    key: Option<&str>,
+) -> Result<Caller, Failure> {
+    let caller = match (key, context.access) {
+        (Some(key), _) => caller_of(context, key).await?,
         (None, Access::Open) => Caller::local(),
         (None, Access::Keys) => {
             return Err(Failure::unauthorized("send a key: Authorization: Bearer <key>"));
         }
     };
-    if !app.may_ask(&caller.owner) {
+    if !context.may_ask(&caller.owner) {
         return Err(Failure::too_many());
     }
     // An owner whose unread answers hold all that they may gets no further one.
-    drop(app.core.hold_answer(&caller.owner)?);
+    drop(context.core.hold_answer(&caller.owner)?);
     if let Some(slot) = parts.extensions.get::<OwnerSlot>() {
         slot.set(&caller.owner);
     }

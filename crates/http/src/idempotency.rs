@@ -1,11 +1,10 @@
-//! `Idempotency-Key`: a request with a key is carried out once, and whoever repeats it gets the answer
+//! `Idempotency-Key`: a request with a key is carried out once, and a repetition gets the answer
 //! of the first time. It is carried out to its end even if its caller goes away, who may come back for the
 //! answer.
 
-use crate::{App, error::Failure};
-use atoll_core::Caller;
-use atoll_store::ReplyState;
-use atoll_types::{Error, ErrorCode, Result};
+use crate::Failure;
+use atoll_core::{Caller, Core};
+use atoll_types::{Error, ErrorCode, ReplyState, Result, StoredReply};
 use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
@@ -15,10 +14,10 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 /// What an operation answers.
-pub(crate) type HandlerResult<T> = Result<(StatusCode, T), Failure>;
+pub type HandlerResult<T> = Result<(StatusCode, T), Failure>;
 
 /// What becomes an answer.
-pub(crate) trait Rendered: Send + 'static {
+pub trait Rendered: Send + 'static {
     /// The body as it is kept for a repetition, without secret values; none where it is too large to keep.
     fn kept(&self) -> Option<Vec<u8>>;
     /// The answer itself.
@@ -36,15 +35,15 @@ impl<T: Serialize + Send + 'static> Rendered for T {
 }
 
 /// A request that may be repeated.
-pub(crate) struct Repeat {
-    pub(crate) key: String,
+pub struct Repeat {
+    pub key: String,
     /// The hash of what is asked.
-    pub(crate) request: [u8; 32],
+    pub request: [u8; 32],
 }
 
-/// What to do when somebody carries the request out already, perhaps a server that is dead.
+/// What to do when the request is being carried out already, perhaps by a server that is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Busy {
+pub enum Busy {
     /// Say so.
     Refuse,
     /// Do it again: it joins what was begun.
@@ -53,7 +52,7 @@ pub(crate) enum Busy {
 
 impl Repeat {
     /// The key of a request, if it has one.
-    pub(crate) fn of(headers: &HeaderMap, operation: &str, body: &Bytes) -> Result<Option<Self>, Failure> {
+    pub fn of(headers: &HeaderMap, operation: &str, body: &Bytes) -> Result<Option<Self>, Failure> {
         let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
         let key = match value.to_str() {
             Ok(key) if (1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()) => key,
@@ -70,19 +69,19 @@ impl Repeat {
     }
 
     /// Where the request stands.
-    pub(crate) async fn begin(&self, app: &App, caller: &Caller) -> Result<ReplyState> {
-        app.core.begin_idempotent(caller, &self.key, self.request).await
+    async fn begin(&self, core: &Core, caller: &Caller) -> Result<ReplyState> {
+        core.begin_idempotent(caller, &self.key, self.request).await
     }
 
-    pub(crate) fn mismatch() -> Failure {
+    fn mismatch() -> Failure {
         Failure::in_header(Error::invalid("Idempotency-Key", "it was used for another request"))
     }
 }
 
 /// Carries a request out, or answers as the first time. Only successes are kept: what failed may be
 /// tried again.
-pub(crate) async fn once<T, F>(
-    app: &App,
+pub async fn once<T, F>(
+    core: &Core,
     caller: &Caller,
     repeat: Option<Repeat>,
     busy: Busy,
@@ -96,19 +95,19 @@ where
         let (status, value) = work.await?;
         return Ok(value.respond(status));
     };
-    let (app, caller) = (app.clone(), caller.clone());
-    let done = tokio::spawn(async move { carry_out(&app, &caller, &repeat, busy, work).await });
+    let (core, caller) = (core.clone(), caller.clone());
+    let done = tokio::spawn(async move { carry_out(&core, &caller, &repeat, busy, work).await });
     done.await.map_err(|_| Failure::from(Error::internal("the request was not carried out to its end")))?
 }
 
 async fn carry_out<T: Rendered>(
-    app: &App,
+    core: &Core,
     caller: &Caller,
     repeat: &Repeat,
     busy: Busy,
     work: impl Future<Output = HandlerResult<T>>,
 ) -> Result<Response, Failure> {
-    let ticket = match repeat.begin(app, caller).await? {
+    let ticket = match repeat.begin(core, caller).await? {
         ReplyState::New(ticket) => Some(ticket),
         ReplyState::InProgress if busy == Busy::Join => None,
         ReplyState::InProgress => {
@@ -121,13 +120,13 @@ async fn carry_out<T: Rendered>(
     match (work.await, ticket) {
         (Ok((status, value)), ticket) => {
             if let Some(ticket) = ticket {
-                app.core.finish_idempotent(&ticket, status.as_u16(), value.kept()).await;
+                core.finish_idempotent(&ticket, status.as_u16(), value.kept()).await;
             }
             Ok(value.respond(status))
         }
         (Err(failure), ticket) => {
             if let Some(ticket) = ticket {
-                app.core.abandon_idempotent(&ticket).await;
+                core.abandon_idempotent(&ticket).await;
             }
             Err(failure)
         }
@@ -136,8 +135,8 @@ async fn carry_out<T: Rendered>(
 
 /// The same for what is followed. Of it only the id is kept, which comes with the work; who repeats the
 /// request joins what was begun, if that is still `known`.
-pub(crate) async fn once_streamed<T>(
-    app: &App,
+pub async fn once_streamed<T>(
+    core: &Core,
     caller: &Caller,
     repeat: Option<Repeat>,
     known: impl Future<Output = Result<(), Failure>>,
@@ -145,7 +144,7 @@ pub(crate) async fn once_streamed<T>(
 ) -> Result<T, Failure> {
     let ticket = match &repeat {
         None => None,
-        Some(repeat) => match repeat.begin(app, caller).await? {
+        Some(repeat) => match repeat.begin(core, caller).await? {
             ReplyState::New(ticket) => Some(ticket),
             ReplyState::InProgress => None,
             ReplyState::Done(_) => {
@@ -158,20 +157,20 @@ pub(crate) async fn once_streamed<T>(
     match (work.await, ticket) {
         (Ok((id, followed)), ticket) => {
             if let Some(ticket) = ticket {
-                app.core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), Some(id.into_bytes())).await;
+                core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), Some(id.into_bytes())).await;
             }
             Ok(followed)
         }
         (Err(error), ticket) => {
             if let Some(ticket) = ticket {
-                app.core.abandon_idempotent(&ticket).await;
+                core.abandon_idempotent(&ticket).await;
             }
             Err(error.into())
         }
     }
 }
 
-fn replay(reply: atoll_store::StoredReply) -> Response {
+fn replay(reply: StoredReply) -> Response {
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
     let headers = [
         (header::CONTENT_TYPE, "application/json"),

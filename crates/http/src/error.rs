@@ -41,7 +41,7 @@ pub const ERROR_TABLE: &[(ErrorCode, u16)] = &[
 
 /// An error on its way to the caller.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     error: Error,
     /// Where the field is: in the body, the query, the path or a header.
     place: &'static str,
@@ -57,53 +57,70 @@ impl From<Error> for Failure {
 
 impl Failure {
     /// An error about the query.
-    pub(crate) fn in_query(error: Error) -> Self {
+    #[must_use]
+    pub fn in_query(error: Error) -> Self {
         Self { error, place: "query", status: None }
     }
 
     /// An error about the path.
-    pub(crate) fn in_path(error: Error) -> Self {
+    #[must_use]
+    pub fn in_path(error: Error) -> Self {
         Self { error, place: "path", status: None }
     }
 
     /// An error about a header.
-    pub(crate) fn in_header(error: Error) -> Self {
+    #[must_use]
+    pub fn in_header(error: Error) -> Self {
         Self { error, place: "header", status: None }
     }
 
     /// Whether the caller is not known.
-    pub(crate) fn is_unauthorized(&self) -> bool {
+    #[must_use]
+    pub fn is_unauthorized(&self) -> bool {
         self.status == Some(StatusCode::UNAUTHORIZED)
     }
 
     /// No key, or one that is worth nothing.
-    pub(crate) fn unauthorized(message: &str) -> Self {
+    #[must_use]
+    pub fn unauthorized(message: &str) -> Self {
         let error = Error::new(ErrorCode::PermissionDenied, message);
         Self { error, place: "header", status: Some(StatusCode::UNAUTHORIZED) }
     }
 
     /// The route speaks WebSocket and the request does not.
-    pub(crate) fn no_socket(message: String) -> Self {
+    #[must_use]
+    pub fn no_socket(message: String) -> Self {
         let error = Error::new(ErrorCode::InvalidArgument, message);
         Self { error, place: "header", status: Some(StatusCode::UPGRADE_REQUIRED) }
     }
 
     /// The caller's answers that are not yet read leave no room for this one.
-    pub(crate) fn too_large_unread() -> Self {
+    #[must_use]
+    pub fn too_large_unread() -> Self {
         let message = "your answers that are not yet read leave no room for this one; read them first";
         Self { error: Error::new(ErrorCode::LimitExceeded, message), place: "body", status: None }
     }
 
     /// Too many connections, of all clients or of this one's address.
-    pub(crate) fn too_many_connections() -> Self {
+    #[must_use]
+    pub fn too_many_connections() -> Self {
         let message = "too many connections; close some, or wait a second";
         Self { error: Error::new(ErrorCode::LimitExceeded, message), place: "body", status: None }
     }
 
     /// Too many requests.
-    pub(crate) fn too_many() -> Self {
+    #[must_use]
+    pub fn too_many() -> Self {
         let message = "too many requests; wait a second";
         Self { error: Error::new(ErrorCode::LimitExceeded, message), place: "body", status: None }
+    }
+
+    /// A header that two readers could each read otherwise is there twice.
+    #[must_use]
+    pub fn repeated(name: &header::HeaderName) -> Self {
+        let message = format!("the header {name} is there more than once");
+        let error = Error::new(ErrorCode::InvalidArgument, message);
+        Self { error, place: "header", status: Some(StatusCode::BAD_REQUEST) }
     }
 }
 

@@ -1,14 +1,14 @@
-//! What another front serves on the same listener, at a path of its own. Here it is found out who asks,
-//! how often that one may, and under which name the front is audited; what is said is the other's.
+//! What a front serves at one path of its own. Here it is found out who asks,
+//! how often that one may, and under which name the front is audited; what is said is the front's.
 
 use crate::{
-    App,
+    HttpContext,
     auth::{identify, presented},
 };
 use axum::{
     Router,
     body::{Body, Bytes, HttpBody},
-    extract::{Request, State},
+    extract::Request,
     http::{Method, Response},
     response::IntoResponse,
     routing::any,
@@ -16,7 +16,7 @@ use axum::{
 use std::convert::Infallible;
 use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 
-/// Another front.
+/// A front at one path.
 #[derive(Clone)]
 pub struct Mount {
     path: &'static str,
@@ -38,16 +38,15 @@ impl Mount {
         Self { path, front, answer }
     }
 
-    pub(crate) fn router(self) -> Router<App> {
+    pub(crate) fn router(self, context: HttpContext) -> Router {
         let path = self.path;
-        Router::new()
-            .route(path, any(move |State(app): State<App>, request: Request| self.serve(app, request)))
+        Router::new().route(path, any(move |request: Request| self.serve(context, request)))
     }
 
-    async fn serve(self, app: App, request: Request) -> Response<Body> {
+    async fn serve(self, context: HttpContext, request: Request) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
         if parts.method != Method::OPTIONS {
-            match identify(&app, &parts, presented(&parts.headers)).await {
+            match identify(&context, &parts, presented(&parts.headers)).await {
                 Ok(caller) => {
                     let address = caller.address.clone();
                     parts.extensions.insert(caller.from(self.front, address));

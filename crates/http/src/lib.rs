@@ -1,0 +1,51 @@
+//! The HTTP floor that fronts stand on: the listener and its limits, who asks and how often, by which name and from
+//! which page, what may be repeated, what an error looks like, and how large a body may be. What is asked and answered
+//! is a front's own business; no front depends on another.
+
+mod auth;
+mod body;
+mod context;
+mod error;
+mod event_stream;
+mod guard;
+mod idempotency;
+mod linger;
+mod listen;
+mod metrics;
+mod mount;
+mod origin;
+mod peers;
+mod unsent;
+
+pub use auth::{Access, SocketWho, Who, caller_of, presented};
+pub use body::{BodyError, LARGEST_BODY, LARGEST_CALL, read_body};
+pub use context::HttpContext;
+pub use error::{ERROR_TABLE, Failure};
+pub use event_stream::{event_stream, keep_alive};
+pub use guard::PassedOn;
+pub use idempotency::{Busy, HandlerResult, Rendered, Repeat, once, once_streamed};
+pub use listen::{Ending, Life, serve};
+pub use mount::Mount;
+pub use origin::{Origin, OriginCheck, RequestOrigin};
+
+use axum::{Router, extract::DefaultBodyLimit, middleware};
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// Everything that one listener serves: the routes of `api` and those of `mounts`, behind the same checks. `around` is
+/// what a front does with requests before they are looked at as the API's.
+pub fn router(
+    context: &HttpContext,
+    api: Router,
+    mounts: Vec<Mount>,
+    around: impl FnOnce(Router) -> Router,
+) -> Router {
+    let all = mounts.into_iter().fold(api, |router, mount| router.merge(mount.router(context.clone())));
+    let checked = all
+        .fallback(error::no_such_route)
+        .method_not_allowed_fallback(error::no_such_method)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(middleware::from_fn_with_state(context.clone(), unsent::count))
+        .layer(middleware::from_fn_with_state(context.clone(), guard::check))
+        .layer(middleware::from_fn_with_state(context.clone(), metrics::count));
+    around(checked).layer(middleware::from_fn(guard::read)).layer(CatchPanicLayer::custom(error::panicked))
+}
