@@ -156,6 +156,25 @@ fn without_keys_only_this_machine_by_its_own_name() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("loopback"));
 }
 
+#[test]
+fn a_host_or_origin_that_is_there_twice_is_refused_everywhere() {
+    for options in [&[][..], &["--no-auth"]] {
+        let server = Server::start_with(options);
+        let host = format!("Host: {}\r\n", server.address);
+        let origin = format!("Origin: http://{}\r\n", server.address);
+        for path in ["/health", "/api/v1/sandboxes", "/mcp", "/api/v1/sandboxes/x/ports/80~t/", "/nowhere"] {
+            let status = |lines: &str| {
+                let text =
+                    format!("GET {path} HTTP/1.1\r\nConnection: close\r\nX-API-Key: {KEY}\r\n{lines}\r\n");
+                http::send(server.address, text.as_bytes()).unwrap().status
+            };
+            assert_eq!(status(&host.repeat(2)), 400, "{path}");
+            assert_eq!(status(&(host.clone() + &origin.repeat(2))), 400, "{path}");
+            assert!(![400, 403].contains(&status(&(host.clone() + &origin))) || path == "/mcp", "{path}");
+        }
+    }
+}
+
 /// The usual data folder is another for root than for whom the server becomes; both must mean root's.
 /// In a mount namespace of its own, so that the machine's own instance is neither met nor made.
 #[test]

@@ -124,9 +124,12 @@ fn bodies_and_headers_have_limits() {
     let server = Server::start();
     let bearer = bearer();
     let key = [("Authorization", bearer.as_str())];
-    let mut large = begin();
-    large["params"]["padding"] = "x".repeat(5 << 20).into();
-    assert_eq!(post(&server, &key, &large).status, 413);
+    // As large as the call of a tool by REST.
+    for (padding, status) in [(15 << 20, 200), (16 << 20, 413)] {
+        let mut large = begin();
+        large["params"]["padding"] = "x".repeat(padding).into();
+        assert_eq!(post(&server, &key, &large).status, status, "{padding}");
+    }
     for thread in ["../x", "a b", &"x".repeat(129)] {
         let answer = post(&server, &[key[0], ("X-Thread-Id", thread)], &begin());
         assert_eq!(answer.status, 400, "{thread}");
