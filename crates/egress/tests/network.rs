@@ -85,7 +85,7 @@ async fn a_good_token_reaches_what_both_it_and_the_policy_allow() {
 }
 
 #[tokio::test]
-async fn whoever_has_no_good_token_is_nobody() {
+async fn a_client_without_a_valid_token_is_refused() {
     let network = network().await;
     let other = Tokens::new(&[2; 32]).unwrap().sign("s1", None, &["*".to_owned()], LIFETIME).unwrap();
     let expired = network.tokens.sign("s1", None, &["*".to_owned()], Duration::ZERO).unwrap();

@@ -244,7 +244,7 @@ async fn what_holds_the_terminal_does_not_hold_the_command() {
 }
 
 #[tokio::test]
-async fn a_terminal_that_nobody_reads_holds_up_only_its_writer() {
+async fn an_unread_terminal_holds_up_only_its_writer() {
     let mut seat = Seat::new(sh("stty -icanon; echo up; sleep 1000")).await;
     seat.until("up").await;
     let chunk = vec![b'x'; 1 << 20];

@@ -205,7 +205,7 @@ mod tests {
     /// A v2 cgroup as files: the kernel's own answers were recorded. A plain file keeps what was written
     /// beyond the last word, so each has room for one character.
     #[test]
-    fn a_v2_cgroup_stands_still_and_goes_on() {
+    fn a_v2_cgroup_is_paused_and_unpaused() {
         let root = tree(&[
             ("cgroup.freeze", "0"),
             ("cgroup.events", "populated 1\nfrozen 1\n"),

@@ -36,7 +36,7 @@ pub(crate) fn read(redirected: bool, fds: Vec<OwnedFd>) -> Result<EgressSockets>
 #[async_trait]
 impl EgressEndpoint for ContainerEgress {
     async fn egress_sockets(&self) -> Result<EgressSockets> {
-        if let Some(egress_sockets) = self.network.take_gate() {
+        if let Some(egress_sockets) = self.network.take_egress_sockets() {
             return Ok(egress_sockets);
         }
         let (LauncherReply::EgressSockets { redirected }, fds) =

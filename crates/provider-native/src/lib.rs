@@ -42,7 +42,7 @@ impl NativeProvider {
         fds: Vec<OwnedFd>,
     ) -> Result<NativeContainer> {
         let LauncherReply::Created { status: _, redirected } = reply else { return Err(unexpected(&reply)) };
-        self.launcher.networks.find(id).keep_gate(egress_sockets::read(redirected, fds)?);
+        self.launcher.networks.find(id).hold_egress_sockets(egress_sockets::read(redirected, fds)?);
         NativeContainer::connect(Arc::clone(&self.launcher), id).await
     }
 

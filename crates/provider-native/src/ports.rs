@@ -68,14 +68,14 @@ impl Network {
     }
 
     /// Keeps the egress sockets until the egress session takes them, under the same condition.
-    pub(crate) fn keep_gate(&self, egress_sockets: EgressSockets) {
+    pub(crate) fn hold_egress_sockets(&self, egress_sockets: EgressSockets) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.closed.is_cancelled() {
             spare.egress_sockets = Some(egress_sockets);
         }
     }
 
-    pub(crate) fn take_gate(&self) -> Option<EgressSockets> {
+    pub(crate) fn take_egress_sockets(&self) -> Option<EgressSockets> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).egress_sockets.take()
     }
 

@@ -28,7 +28,7 @@ impl Sessions {
     /// Takes a slot for a session that is to be made. Where the owner has no more of them, the call waits for
     /// one: calls of the same owner in the order in which they came, each for as long as a sandbox waits for
     /// room on the machine.
-    pub(crate) async fn take_seat(
+    pub(crate) async fn take_reservation(
         &self,
         who: &ToolCaller,
         input: &CreateSession,

@@ -108,7 +108,7 @@ impl Sessions {
         input: &CreateSession,
         listener: Listener<'_>,
     ) -> Result<SessionCreated, Failure> {
-        let session = self.take_seat(who, input).await?;
+        let session = self.take_reservation(who, input).await?;
         let (sessions, _using) = (self.clone(), self.users.begin(session.id));
         let making = SessionInProgress { sessions, session: Some(session.clone()), _using };
         self.make_sandbox(who, &session, input).await?;

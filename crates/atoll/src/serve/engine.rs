@@ -131,7 +131,7 @@ impl Engine {
             Ok(stopped) => tracing::info!(stopped, "sandboxes were stopped, as is set"),
             Err(error) => tracing::error!(%error, "sandboxes cannot be stopped"),
         }
-        self.core.close_gates().await;
+        self.core.close_egress_sessions().await;
         self.ledger.close().await;
     }
 }

@@ -112,7 +112,7 @@ async fn nothing_inside_can_change_the_network() {
 }
 
 #[tokio::test]
-async fn what_goes_to_the_block_is_nobody_elses_inside() {
+async fn connections_to_the_reserved_block_reach_no_process_inside() {
     let instance = Instance::start().await;
     let c = instance.container("root").await;
     let served = Served::new(egress_sockets_of(&c).await);

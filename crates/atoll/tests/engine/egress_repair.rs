@@ -40,18 +40,18 @@ async fn restarted(instance: &Instance) {
 }
 
 /// Waits until the launcher has a keeper other than this one.
-fn another_keeper(instance: &Instance, former: i32) -> i32 {
-    eventually("another keeper", || instance.keeper_pid().is_some_and(|pid| pid != former));
-    instance.keeper_pid().unwrap()
+fn another_socket_holder(instance: &Instance, former: i32) -> i32 {
+    eventually("another keeper", || instance.socket_holder_pid().is_some_and(|pid| pid != former));
+    instance.socket_holder_pid().unwrap()
 }
 
 #[tokio::test]
-async fn the_gate_outlives_launcher_and_monitor() {
+async fn egress_sockets_outlive_launcher_and_monitor() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
     let egress_sockets = egress_sockets_of(&c).await;
     let before = numbers(&egress_sockets);
-    let keeper = instance.keeper_pid().unwrap();
+    let keeper = instance.socket_holder_pid().unwrap();
     // Nobody but the keeper and whoever serves it: no launcher, no worker, nothing inside.
     let mut known = vec![keeper, i32::try_from(process::id()).unwrap()];
     known.sort_unstable();
@@ -76,23 +76,23 @@ async fn the_gate_outlives_launcher_and_monitor() {
     let take = "import socket\ntry: socket.create_server(('127.0.0.1',3128)); print('taken')\nexcept OSError as e: print(e.errno)";
     assert_eq!(python(&c, take).await, "98");
     restarted(&instance).await;
-    assert_eq!(instance.keeper_pid(), Some(keeper), "the next launcher takes it over");
+    assert_eq!(instance.socket_holder_pid(), Some(keeper), "the next launcher takes it over");
     let egress_sockets = egress_sockets_of(&c).await;
     assert_eq!(numbers(&egress_sockets), before);
     assert_serves(&c, &Served::new(egress_sockets)).await;
 }
 
 #[tokio::test]
-async fn a_killed_keeper_is_replaced_and_gates_are_bound_again() {
+async fn a_killed_socket_holder_is_replaced_and_sockets_are_bound_again() {
     let instance = Instance::start().await;
     let (served, idle) = (instance.container("default").await, instance.container("root").await);
     drop(egress_sockets_of(&idle).await);
     let egress_sockets = egress_sockets_of(&served).await;
     let before = numbers(&egress_sockets);
     let server = Served::new(egress_sockets);
-    let keeper = instance.keeper_pid().unwrap();
+    let keeper = instance.socket_holder_pid().unwrap();
     signal("-KILL", keeper);
-    let keeper = another_keeper(&instance, keeper);
+    let keeper = another_socket_holder(&instance, keeper);
     // Where somebody still serves it, it is the same and was never free.
     assert_eq!(numbers(&egress_sockets_of(&served).await), before);
     assert_serves(&served, &server).await;
@@ -134,11 +134,11 @@ async fn a_port_that_was_taken_meanwhile_means_no_way_out() {
     let waiting = lie_in_wait(&hostile).await;
     // Nobody is there to bind it again before it is taken.
     signal("-STOP", launcher);
-    let keeper = instance.keeper_pid().unwrap();
+    let keeper = instance.socket_holder_pid().unwrap();
     signal("-KILL", keeper);
     says_mine(&hostile, waiting).await;
     signal("-CONT", launcher);
-    another_keeper(&instance, keeper);
+    another_socket_holder(&instance, keeper);
     let error = hostile.egress_endpoint().unwrap().egress_sockets().await.unwrap_err();
     assert_eq!(error.code, ErrorCode::Conflict, "{error:?}");
     assert!(error.message.contains("127.0.0.1:3128") && error.message.contains("restart"), "{error:?}");
@@ -160,7 +160,7 @@ async fn a_destroyed_container_leaves_no_socket() {
         let numbers = numbers(&egress_sockets);
         let closed = c.egress_endpoint().unwrap().closed();
         drop(egress_sockets);
-        assert_eq!(holders(&numbers), [instance.keeper_pid().unwrap()]);
+        assert_eq!(holders(&numbers), [instance.socket_holder_pid().unwrap()]);
         between();
         restarted(&instance).await;
         instance.provider.destroy(c.id()).await.unwrap();
@@ -235,10 +235,10 @@ async fn a_destroyed_containers_network_is_gone() {
 }
 
 #[tokio::test]
-async fn the_keeper_listens_to_root_alone_and_ends_with_the_instance() {
+async fn the_socket_holder_listens_to_root_alone_and_ends_with_the_instance() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
-    let keeper = instance.keeper_pid().unwrap();
+    let keeper = instance.socket_holder_pid().unwrap();
     let socket = instance.layout.run().join("keep.sock");
     let knock = |uid: u32| {
         let program = format!(
@@ -258,8 +258,8 @@ async fn the_keeper_listens_to_root_alone_and_ends_with_the_instance() {
         stream.write_all(bytes).unwrap();
     }
     assert_serves(&c, &Served::new(egress_sockets_of(&c).await)).await;
-    assert_eq!(instance.keeper_pid(), Some(keeper));
+    assert_eq!(instance.socket_holder_pid(), Some(keeper));
     assert_eq!(fs::read_dir(format!("/proc/{keeper}/task")).unwrap().count(), 1);
     instance.client.ask(Request::Shutdown).await.unwrap();
-    eventually("its end", || instance.keeper_pid().is_none());
+    eventually("its end", || instance.socket_holder_pid().is_none());
 }

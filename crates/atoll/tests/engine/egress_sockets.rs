@@ -108,7 +108,7 @@ for options in [(), (s.SO_REUSEADDR,), (s.SO_REUSEPORT,), (s.SO_REUSEADDR, s.SO_
 ";
 
 #[tokio::test]
-async fn nobody_inside_can_have_a_place_of_the_gate() {
+async fn no_process_inside_can_bind_an_egress_port() {
     let instance = Instance::start().await;
     for profile in ["default", "tools", "root", "build"] {
         let c = instance.container(profile).await;
@@ -123,7 +123,7 @@ async fn nobody_inside_can_have_a_place_of_the_gate() {
 }
 
 #[tokio::test]
-async fn what_is_asked_at_the_gate_is_heard_outside() {
+async fn requests_to_the_egress_sockets_reach_the_server() {
     let instance = Instance::start().await;
     for profile in ["default", "root"] {
         let c = instance.container(profile).await;
@@ -133,7 +133,7 @@ async fn what_is_asked_at_the_gate_is_heard_outside() {
 }
 
 #[tokio::test]
-async fn the_gate_is_the_same_under_other_runtimes() {
+async fn egress_sockets_are_the_same_under_other_runtimes() {
     let instance = Instance::start().await;
     for runtime in ["runc", "runsc"] {
         let isolation = Isolation::Runtime(runtime.into());
@@ -190,7 +190,7 @@ fn answer(question: &[u8], address: [u8; 4]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_tool_that_knows_no_proxy_comes_to_the_gate_by_name() {
+async fn a_tool_that_knows_no_proxy_reaches_it_by_name() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
     let served = Served::new(egress_sockets_of(&c).await);
@@ -210,7 +210,7 @@ async fn a_tool_that_knows_no_proxy_comes_to_the_gate_by_name() {
 }
 
 #[tokio::test]
-async fn a_hostile_client_at_the_gate_harms_itself_only() {
+async fn a_hostile_egress_client_harms_itself_only() {
     let instance = Instance::start().await;
     let (hostile, other) = (instance.container("default").await, instance.container("default").await);
     // More connections than may wait, and nobody who takes them.
@@ -242,7 +242,7 @@ async fn a_hostile_client_at_the_gate_harms_itself_only() {
 }
 
 #[tokio::test]
-async fn the_resolver_is_the_gates() {
+async fn the_resolver_is_the_sandboxs_own() {
     let instance = Instance::start().await;
     for profile in ["default", "tools", "root"] {
         let c = instance.container(profile).await;

@@ -59,8 +59,8 @@ impl Instance {
     }
 
     /// The one that keeps the gates, which outlives launchers.
-    pub(crate) fn keeper_pid(&self) -> Option<i32> {
-        self.pids().into_iter().find(|pid| is_keeper(*pid))
+    pub(crate) fn socket_holder_pid(&self) -> Option<i32> {
+        self.pids().into_iter().find(|pid| is_socket_holder(*pid))
     }
 
     /// The processes of this instance's launcher, monitor first, without workers.
@@ -85,7 +85,7 @@ fn pids_of(layout: &Layout) -> Vec<i32> {
 
 /// The processes of an instance's launcher, monitor first, without workers.
 pub(crate) fn launchers_of(layout: &Layout) -> Vec<i32> {
-    let mut pids: Vec<i32> = pids_of(layout).into_iter().filter(|pid| !is_keeper(*pid)).collect();
+    let mut pids: Vec<i32> = pids_of(layout).into_iter().filter(|pid| !is_socket_holder(*pid)).collect();
     let all = pids.clone();
     // A worker's parent is the launcher, which leads no session; the launcher's is the monitor, which does.
     pids.retain(|pid| {
@@ -99,7 +99,7 @@ pub(crate) fn launchers_of(layout: &Layout) -> Vec<i32> {
     pids
 }
 
-fn is_keeper(pid: i32) -> bool {
+fn is_socket_holder(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-holder")
 }
 

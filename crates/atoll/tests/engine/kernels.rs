@@ -204,7 +204,7 @@ async fn a_fork_bomb_ends_with_its_kernel() {
 }
 
 #[tokio::test]
-async fn kernels_outlive_whoever_asked_for_them() {
+async fn kernels_outlive_their_clients() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
     let mut host = Host::start(&c).await;
@@ -240,7 +240,7 @@ async fn kernels_outlive_whoever_asked_for_them() {
 }
 
 #[tokio::test]
-async fn a_killed_warden_is_the_end_of_its_command() {
+async fn a_killed_kernel_manager_is_the_end_of_its_command() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
     let mut host = Host::start(&c).await;

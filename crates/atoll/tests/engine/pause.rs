@@ -82,7 +82,7 @@ async fn a_timeout_leaves_out_the_time_in_which_nothing_ran() {
 }
 
 #[tokio::test]
-async fn what_stands_still_can_be_ended() {
+async fn a_paused_container_can_be_destroyed() {
     let instance = Instance::start().await;
     for profile in ["default", "root"] {
         let c = instance.container(profile).await;
@@ -164,7 +164,7 @@ async fn a_worker_killed_while_it_pauses_leaves_what_can_go_on() {
 }
 
 #[tokio::test]
-async fn a_fork_bomb_stands_still_or_goes_on_and_can_be_ended() {
+async fn a_fork_bomb_can_be_paused_unpaused_and_killed() {
     let instance = Instance::start().await;
     let limits = Limits { processes: 64, ..Limits::default() };
     let c = instance.provider.create(ContainerSpec { limits, ..spec("default") }).await.unwrap();

@@ -214,7 +214,7 @@ async fn a_launcher_killed_while_it_works_repairs_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_nobody_is_removed_at_start() {
+async fn orphans_are_removed_at_start() {
     let instance = Instance::start().await;
     let c = instance.container("default").await;
     for pid in instance.launcher_pids() {

@@ -143,7 +143,7 @@ while True:
 
 /// What no cgroup counts is looked at, and ends the commands that hold it. The sandbox stays.
 #[tokio::test]
-async fn sockets_that_nobody_counts_end_their_commands() {
+async fn uncounted_sockets_end_their_commands() {
     let instance = Instance::start().await;
     for (name, program) in [("unaccepted", UNACCEPTED), ("netlink", NETLINK)] {
         let c = small(&instance).await;

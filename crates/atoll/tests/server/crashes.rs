@@ -122,7 +122,7 @@ fn a_dead_launcher_forgets_no_change() {
 }
 
 #[test]
-fn what_nobody_owns_is_reaped_at_start() {
+fn unowned_containers_are_reaped_at_start() {
     let mut server = Server::start();
     let kept = server.create("{}");
     server.kill();

@@ -13,7 +13,7 @@ fn stop_and_resume(server: &Server, path: &str) {
 }
 
 #[test]
-fn a_full_disk_locks_nobody_out() {
+fn a_full_disk_locks_its_owner_out_of_nothing() {
     let server = Server::start();
     let path = server.create(r#"{"disk_mb":64}"#);
     server.exec(

@@ -502,7 +502,7 @@ fn a_tool_that_is_ended_inside_is_an_error_and_never_an_end() {
 }
 
 #[test]
-fn a_download_that_nobody_reads_ends_its_tool() {
+fn an_unread_download_ends_its_tool() {
     let server = Server::start();
     let path = server.create(r#"{"disk_mb":512}"#);
     server.says(&path, "head -c 100000000 /dev/urandom > large");

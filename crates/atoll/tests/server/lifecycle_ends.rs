@@ -139,7 +139,7 @@ fn keys_that_are_over_are_closed_and_then_forgotten() {
 }
 
 #[test]
-fn what_belongs_to_nobody_is_removed_while_the_server_runs() {
+fn orphans_are_removed_while_the_server_runs() {
     let (server, _file) = looking(&["lifecycle.orphan_seconds=1"]);
     let (path, stopped) = (server.create(SMALL), server.create(SMALL));
     server.exec(&stopped, "echo kept > /workspace/x");

@@ -65,7 +65,7 @@ fn pair(kind: &str, reason: &str) -> (String, String) {
 }
 
 #[test]
-fn what_is_idle_stands_still_then_is_stopped_then_goes() {
+fn an_idle_sandbox_is_paused_then_stopped_then_destroyed() {
     let (server, _file) = looking(&["lifecycle.pause_seconds=2", "stopped_retention_seconds=2"]);
     let path = server.create(SOON);
     server.exec(&path, "echo kept > /workspace/x; (setsid sleep 7651 >/dev/null 2>&1 &)");

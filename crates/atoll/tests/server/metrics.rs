@@ -179,7 +179,7 @@ fn a_sample_is_one_request_and_none_while_nothing_runs() {
 }
 
 #[test]
-fn whoever_may_look_may_ask_and_nobody_else() {
+fn a_key_that_may_read_the_sandbox_may_read_its_metrics() {
     let server = Server::start();
     let key = |body: &str| {
         let made = server.ask("POST", "/api/v1/keys", body);

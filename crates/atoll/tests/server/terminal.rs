@@ -325,7 +325,7 @@ fn what_is_wrong_before_the_socket_is_an_ordinary_answer() {
 }
 
 #[test]
-fn a_sandbox_that_stops_tells_whoever_sits_at_its_terminals() {
+fn a_sandbox_that_stops_tells_the_clients_of_its_terminals() {
     let server = Server::start();
     let sandbox = server.create("{}");
     let mut socket = Socket::open(&server, &sandbox, "");

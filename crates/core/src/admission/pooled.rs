@@ -15,7 +15,7 @@ pub(crate) struct PoolReservation {
 
 impl Admission {
     /// A reservation for one more in the pool, where there is room and no request waits for it.
-    pub(crate) fn pool_seat(&self, need: Need) -> Option<PoolReservation> {
+    pub(crate) fn pool_reservation(&self, need: Need) -> Option<PoolReservation> {
         let inner = &*self.0;
         let capacity = inner.machine.capacity(&inner.live_settings.now());
         let mut ledger = inner.ledger();

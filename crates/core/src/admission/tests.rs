@@ -131,7 +131,7 @@ async fn what_does_not_fit_is_refused_with_figures() {
 }
 
 #[tokio::test]
-async fn who_waits_goes_in_when_somebody_leaves_and_owners_take_turns() {
+async fn a_waiting_create_starts_when_room_is_free_and_owners_take_turns() {
     let admission = admission(10, 600);
     let first = seated(&admission, "ann", 10).await.unwrap();
     let (told, mut order) = tokio::sync::mpsc::unbounded_channel();
@@ -226,9 +226,9 @@ async fn records_are_counted_as_they_are_and_once() {
 #[tokio::test]
 async fn what_the_pool_holds_moves_to_a_sandbox_without_a_gap_or_goes_first() {
     let admission = admission(100, 0);
-    let mut pooled = admission.pool_seat(need(60)).unwrap();
+    let mut pooled = admission.pool_reservation(need(60)).unwrap();
     assert_eq!(used(&admission), 60);
-    assert!(admission.pool_seat(need(60)).is_none(), "it does not fit");
+    assert!(admission.pool_reservation(need(60)).is_none(), "it does not fit");
     let reservation = admission.place(SandboxId::random(), "ann", 0, None).unwrap();
     assert!(!reservation.take_over(&mut pooled, need(101)), "more than there is");
     assert!(reservation.take_over(&mut pooled, need(100)));
@@ -240,7 +240,7 @@ async fn what_the_pool_holds_moves_to_a_sandbox_without_a_gap_or_goes_first() {
 
     // A request that does not fit beside the pool is granted when the pool has gone, however short its
     // deadline.
-    let pooled = admission.pool_seat(need(60)).unwrap();
+    let pooled = admission.pool_reservation(need(60)).unwrap();
     let gives_way = {
         let admission = admission.clone();
         tokio::spawn(async move {
@@ -252,12 +252,12 @@ async fn what_the_pool_holds_moves_to_a_sandbox_without_a_gap_or_goes_first() {
     gives_way.await.unwrap();
     assert_eq!(used(&admission), 90);
     // While a request waits, nothing is made for the pool, and a claim does not pass it.
-    let mut pooled = admission.pool_seat(need(5)).unwrap();
+    let mut pooled = admission.pool_reservation(need(5)).unwrap();
     let waiting = admission.place(SandboxId::random(), "bob", 0, None).unwrap();
     let deadline = Instant::now() + Duration::from_secs(600);
     let waits = tokio::spawn(async move { waiting.wait(need(50), deadline).await.map(|()| waiting) });
     admission.crowded().await;
-    assert!(admission.pool_seat(need(1)).is_none());
+    assert!(admission.pool_reservation(need(1)).is_none());
     let late = admission.place(SandboxId::random(), "cid", 0, None).unwrap();
     assert!(!late.take_over(&mut pooled, need(1)));
     drop(large);

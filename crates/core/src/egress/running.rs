@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_warden_asks_for_is_the_one_cells_that_runs() {
+    fn egress_of_a_kernel_manager_belongs_to_the_running_cell() {
         let (running, sandbox) = (Arc::new(Running::default()), SandboxId::random());
         running.keep(sandbox);
         let (manager, ops) = (ExecId::random(), [(); 3].map(|()| OperationId::random()));

@@ -143,7 +143,7 @@ impl Core {
     }
 
     /// Closes every egress session and writes the remaining decisions, for a server that shuts down.
-    pub async fn close_gates(&self) {
+    pub async fn close_egress_sessions(&self) {
         self.egress_sessions.end().await;
     }
 }

@@ -38,7 +38,7 @@ fn done(answer: Answer) -> Result<()> {
 
 impl Core {
     /// The kernel manager of an operation's sandbox; one that is not there has no kernels.
-    async fn wardens_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, ActivityGuard)> {
+    async fn managers_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, ActivityGuard)> {
         let (container, activity_guard) = self.registry.acquire(audited.record()?.id, "a kernel").await?;
         let link = self.managers.existing(&container).await?.ok_or_else(missing)?;
         Ok((link, activity_guard))
@@ -54,7 +54,7 @@ impl Core {
     ) -> Result<T> {
         let audited = self.audited(caller, what).await?;
         let result = async {
-            let (link, _working) = self.wardens_link(&audited).await?;
+            let (link, _working) = self.managers_link(&audited).await?;
             read(link.ask(ask).await?)
         };
         let result = result.await;
@@ -166,7 +166,7 @@ impl Core {
         let what = OperationSpec::to(Operation::KernelDelete, sandbox).and("kernel_id", kernel);
         let audited = self.audited(caller, what).await?;
         let result = async {
-            let (link, _working) = self.wardens_link(&audited).await?;
+            let (link, _working) = self.managers_link(&audited).await?;
             done(link.ask(RequestKind::Delete { kernel }).await?)?;
             link.forget_default(kernel);
             Ok(())
@@ -194,7 +194,7 @@ impl Core {
                 let message = "name may have 100 characters, none of them control characters";
                 return Err(Error::invalid("name", message));
             }
-            let (link, _working) = self.wardens_link(&audited).await?;
+            let (link, _working) = self.managers_link(&audited).await?;
             let name = name.to_owned();
             match link.ask(RequestKind::Checkpoint { kernel, checkpoint, name }).await? {
                 Answer::Checkpoint(info) => Ok(info),

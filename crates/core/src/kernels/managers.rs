@@ -18,7 +18,7 @@ type Slot = Arc<tokio::sync::Mutex<Option<Arc<Link>>>>;
 pub(crate) struct KernelManagers(Mutex<HashMap<ContainerId, Slot>>);
 
 /// The kernel manager's id among the commands of its container: the same for every server.
-pub(crate) fn warden_exec(container: ContainerId) -> ExecId {
+pub(crate) fn manager_exec(container: ContainerId) -> ExecId {
     ExecId::from_uuid(derived_id([&b"atoll kernels"[..], container.uuid().as_bytes()]))
 }
 
@@ -48,7 +48,7 @@ impl KernelManagers {
         match &*link {
             Some(link) if !link.is_over() => Ok(Arc::clone(link)),
             _ => {
-                let made = Link::make(container, warden_exec(container.id())).await?;
+                let made = Link::make(container, manager_exec(container.id())).await?;
                 *link = Some(Arc::clone(&made));
                 Ok(made)
             }
@@ -62,7 +62,7 @@ impl KernelManagers {
         {
             return Ok(Some(Arc::clone(link)));
         }
-        match container.guest().get_exec(warden_exec(container.id())).await {
+        match container.guest().get_exec(manager_exec(container.id())).await {
             Ok(report) if !report.ended => self.link(container).await.map(Some),
             Ok(_) => Ok(None),
             Err(error) if error.code == ErrorCode::NotFound => Ok(None),

@@ -146,7 +146,7 @@ impl Pool {
         let inner = &self.0;
         let limits = limits();
         let no_room = || Error::new(ErrorCode::LimitExceeded, "the machine has no room for the pool");
-        let reservation = inner.admission.pool_seat(Need::of(&limits)).ok_or_else(no_room)?;
+        let reservation = inner.admission.pool_reservation(Need::of(&limits)).ok_or_else(no_room)?;
         let (id, volume) = (ContainerId::random(), VolumeId::random());
         let known = {
             let mut state = inner.state();

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_all_leaves_as_many_for_the_next() {
+    fn an_owner_that_takes_all_leaves_as_many_for_the_next() {
         let connection_limit = ConnectionLimit::new(Some(100));
         assert_eq!((all(&connection_limit), all(&connection_limit), all(&connection_limit)), (50, 25, 13));
         (0..88).for_each(|_| connection_limit.give_back());

@@ -228,7 +228,7 @@ fn fifty_kernels_live_at_once() {
 }
 
 #[test]
-fn time_that_the_sandbox_stands_still_is_no_time_of_the_cell() {
+fn paused_time_does_not_count_towards_a_cells_timeout() {
     let mut manager = KernelManager::start();
     let kernel = manager.python();
     let code =

@@ -78,7 +78,7 @@ async fn name_is_answered(container: &Arc<dyn Container>, names: OwnedFd) -> Out
     same("answer", said?, "b'who'".into())
 }
 
-pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Provider) -> Outcome {
+pub(super) async fn requests_to_the_egress_sockets_reach_the_server(provider: &dyn Provider) -> Outcome {
     with(provider, spec(), async |container| {
         let Some(EgressSockets { proxy, redirected, names, names_tcp }) = egress_sockets(&container).await?
         else {
@@ -112,7 +112,7 @@ pub(super) async fn what_is_asked_at_the_gate_is_heard_outside(provider: &dyn Pr
     .await
 }
 
-pub(super) async fn whoever_serves_a_gate_is_told_of_its_end(provider: &dyn Provider) -> Outcome {
+pub(super) async fn the_server_of_egress_sockets_is_told_of_their_end(provider: &dyn Provider) -> Outcome {
     let mut told = None;
     with(provider, spec(), async |container| {
         let Some(power) = container.egress_endpoint() else { return Ok(()) };

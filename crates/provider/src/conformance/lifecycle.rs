@@ -67,7 +67,7 @@ pub(super) async fn destroy_ends_everything_and_may_be_repeated(provider: &dyn P
     same("attach", attached.err().map(|e| e.code), Some(ErrorCode::NotFound))
 }
 
-pub(super) async fn a_death_is_told_to_whoever_waits(provider: &dyn Provider) -> Outcome {
+pub(super) async fn a_death_reaches_every_waiting_caller(provider: &dyn Provider) -> Outcome {
     let spec = spec();
     let id = spec.id;
     let container = provider.create(spec).await.map_err(|e| format!("create: {e}"))?;

@@ -31,7 +31,7 @@ async fn listed(provider: &dyn Provider, id: ContainerId) -> Result<Option<State
 const COUNT: &str = "setsid sh -c 'n=0; while :; do n=$((n+1)); echo $n > /tmp/new; mv /tmp/new /tmp/n; \
                      sleep 0.01; done' >/dev/null 2>&1 & until [ -e /tmp/n ]; do sleep 0.01; done; cat /tmp/n";
 
-pub(super) async fn what_is_paused_stands_still_and_goes_on(provider: &dyn Provider) -> Outcome {
+pub(super) async fn a_paused_sandbox_runs_nothing_until_it_is_unpaused(provider: &dyn Provider) -> Outcome {
     with(provider, spec(), async |container| {
         let Some(power) = container.pause() else { return Ok(()) };
         let number = |text: String| text.parse::<u64>().map_err(|e| format!("{text:?}: {e}"));

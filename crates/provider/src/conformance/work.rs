@@ -134,7 +134,7 @@ pub(super) async fn limits_change_while_it_runs(provider: &dyn Provider) -> Outc
 /// More than a container with a small disk limit can hold.
 const MUCH: usize = 20 << 20;
 
-pub(super) async fn what_was_made_for_nobody_is_handed_over(provider: &dyn Provider) -> Outcome {
+pub(super) async fn a_container_made_ahead_is_handed_over(provider: &dyn Provider) -> Outcome {
     let small = Limits { disk_bytes: 16 << 20, ..Limits::default() };
     let nobodys = ContainerSpec { limits: small, environment: BTreeMap::new(), ..spec() };
     with(provider, nobodys, async |container| {

@@ -100,7 +100,7 @@ fn whatever_is_left_is_seen() {
 }
 
 #[test]
-fn a_container_that_nobody_owns_is_seen() {
+fn an_orphaned_container_is_seen() {
     let (server, world) = empty_server();
     let layout = Layout::new(&server.data().canonicalize().unwrap());
     let provider = NativeProvider::new(Arc::new(LauncherClient::new(&layout)));

@@ -134,7 +134,7 @@ fn while_nothing_can_be_told_nothing_gets_out() {
 }
 
 #[test]
-fn somebody_elses_decisions_are_not_shown() {
+fn decisions_of_another_owner_are_not_shown() {
     let server = Server::start();
     let sandbox = server.create("{}");
     let body = json!({ "name": "u", "owner": "other", "scope": "user" }).to_string();

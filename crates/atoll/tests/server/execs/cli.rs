@@ -180,7 +180,7 @@ fn logs_go_on_when_the_connection_breaks_and_when_the_server_is_another() {
 }
 
 #[test]
-fn a_stream_that_nobody_reads_ends() {
+fn an_unread_stream_ends() {
     let server = Server::start();
     let path = server.create("{}");
     let mut child = atoll(server.address, &["exec", id(&path), "--stream", "--", "yes"]).spawn().unwrap();

@@ -68,7 +68,7 @@ fn a_fork_bomb_is_ended_with_its_kernel() {
 }
 
 #[test]
-fn a_killed_warden_costs_its_kernels_and_the_next_start_begins_anew() {
+fn a_killed_kernel_manager_costs_its_kernels_and_the_next_start_begins_anew() {
     let server = Server::start();
     let sandbox = server.create("{}");
     python(&server, &sandbox, "x = 1");

@@ -88,7 +88,7 @@ fn what_a_killed_one_left_is_swept_by_the_next() {
 }
 
 #[test]
-fn the_one_that_serves_ends_with_its_keeper_and_holds_no_privilege() {
+fn the_mcp_server_ends_with_its_supervisor_and_holds_no_privilege() {
     let place = Place::new();
     let mut stdio = place.start(&[]);
     stdio.session("python");

@@ -113,7 +113,7 @@ fn files_over_stdio() {
 }
 
 #[test]
-fn whoever_listens_hears_that_exports_changed() {
+fn a_listener_hears_that_exports_changed() {
     let server = Server::start();
     let (mut one, other) =
         (Web::open_as(&server, KEY, Some("shared")), Web::open_as(&server, KEY, Some("shared")));

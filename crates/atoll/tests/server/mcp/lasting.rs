@@ -76,7 +76,7 @@ fn what_changed_is_told_before_the_answer() {
 }
 
 #[test]
-fn a_client_that_vanishes_gives_its_seat_back_and_ends_its_command() {
+fn a_client_that_vanishes_frees_its_session_and_ends_its_command() {
     let server = Server::start_in("warn", &[], &[("ATOLL_MCP_VANISHED_SECONDS", "1")]);
     let (id, session) = {
         let mut web = Web::open(&server);

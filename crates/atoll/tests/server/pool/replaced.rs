@@ -67,7 +67,7 @@ fn a_launcher_that_was_restarted_changes_nothing() {
 
 /// What the machine gives in all is what one create asks for.
 #[test]
-fn the_pool_gives_way_to_whoever_does_not_fit_beside_it() {
+fn the_pool_gives_way_to_a_sandbox_that_does_not_fit_beside_it() {
     let there = thread::available_parallelism().unwrap().get() as f64;
     let ratio = format!("admission.cpu_ratio={}", 3.0 / there);
     let server = keeping(2, &["--set", &ratio, "--set", "admission.wait_seconds=0"]);

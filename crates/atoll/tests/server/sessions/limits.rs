@@ -34,7 +34,7 @@ fn three_of_a_thread_and_a_bound_for_each_owner() {
 }
 
 #[test]
-fn a_call_waits_for_a_seat_before_it_is_refused() {
+fn a_call_waits_for_a_free_session_before_it_is_refused() {
     // By the name that another sandbox server has for `tool_sessions.max`.
     let seats = [("CONTAINER_MAX_SESSIONS", "1")];
     let server = Server::start_in("warn", &["--set", "admission.wait_seconds=60"], &seats);

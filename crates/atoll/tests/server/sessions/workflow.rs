@@ -67,7 +67,7 @@ fn r_keeps_its_variables_and_shows_plots() {
 }
 
 #[test]
-fn whoever_goes_away_leaves_no_code_behind() {
+fn a_client_that_disconnects_leaves_no_code_running() {
     let server = Server::start();
     let thread = Thread::new(&server, "t1");
     let id = thread.create(&json!({}));

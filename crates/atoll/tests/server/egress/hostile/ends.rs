@@ -83,7 +83,7 @@ fn tried(server: &Server, sandbox: &str) -> u32 {
 }
 
 #[test]
-fn without_a_server_there_is_no_network_and_its_port_is_nobodys() {
+fn without_a_server_there_is_no_network_and_its_port_is_free() {
     let mut stage = Stage::new();
     stage.world.name("public.test", &[PUBLIC]);
     let sandbox = stage.sandbox(&json!({ "mode": "full" }));
@@ -120,7 +120,7 @@ fn kill(pid: i32) {
 }
 
 #[test]
-fn killed_helpers_open_nothing_and_cost_nobody_the_way_out() {
+fn killed_helpers_open_nothing_and_egress_recovers() {
     let mut stage = Stage::new();
     stage.world.name("public.test", &[PUBLIC]);
     let port = stage.outside.port;

@@ -72,7 +72,7 @@ for f in (proxy, proxy, block, names): threading.Thread(target=f).start()
 ";
 
 #[test]
-fn a_sandbox_that_floods_its_gate_starves_nobody() {
+fn a_sandbox_that_floods_its_egress_sockets_starves_no_other() {
     let stage = Stage::new();
     stage.world.name("public.test", &[super::outside::PUBLIC]);
     let hostile = stage.sandbox(&json!({ "mode": "full" }));
@@ -141,7 +141,7 @@ fn more_connections_than_may_be_open_are_refused_and_cost_nobody_else() {
 }
 
 #[test]
-fn whoever_is_too_slow_is_let_go() {
+fn a_reader_that_is_too_slow_is_disconnected() {
     let stage = Stage::new();
     let sandbox = stage.sandbox(&stage.world.allow(&["a.test"]));
     // A byte now and then, of a head that never ends, on many connections; and others are served meanwhile.

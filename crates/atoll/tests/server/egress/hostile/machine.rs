@@ -36,7 +36,7 @@ fn the_api_is_out_of_reach_by_any_name() {
 }
 
 #[test]
-fn a_gate_is_its_own_sandboxes_alone() {
+fn egress_sockets_belong_to_one_sandbox() {
     let stage = Stage::new();
     let server = &stage.server;
     stage.world.name("public.test", &[super::outside::PUBLIC]);

@@ -68,7 +68,7 @@ fn data_in_the_labels_of_a_name_goes_nowhere() {
 }
 
 #[test]
-fn a_name_is_asked_for_only_when_somebody_connects_to_it() {
+fn a_name_is_resolved_only_for_a_connection() {
     let stage = Stage::new();
     stage.world.name("public.test", &[PUBLIC]);
     let sandbox = stage.sandbox(&json!({ "mode": "allowlist", "allow": ["public.test", "*.wide.test"] }));
