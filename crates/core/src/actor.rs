@@ -181,7 +181,7 @@ impl SandboxActor {
             SandboxRequest::Files { place, reply } => _ = reply.send(self.lend_files(place).await),
             SandboxRequest::Awake(reply) => self.awake(reply).await,
             SandboxRequest::Run { new, by, reservation, reply } => {
-                _ = reply.send(self.run(new, by, reservation).await)
+                _ = reply.send(self.run(new, by, reservation).await);
             }
             SandboxRequest::PoolClaim(claim, reply) => _ = reply.send(self.claim(*claim).await),
             SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),

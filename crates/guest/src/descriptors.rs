@@ -1,6 +1,6 @@
-//! Connections over which files pass to the host as open descriptors, so that their bytes do not go through PID
-//! 1. PID 1 opens as the user what the kernel lets the user open, and gives a new file its name; the host reads
-//! and writes.
+//! Connections over which files pass to the host as open descriptors, so that PID 1 does not copy their bytes.
+//! PID 1 opens as the user what the kernel lets the user open, and gives a new file its name; the host reads and
+//! writes.
 //!
 //! The host is trusted to send one request at a time. When a connection ends, for whatever reason, the upload
 //! that it had begun is undone.

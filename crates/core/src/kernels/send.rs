@@ -128,7 +128,7 @@ async fn send_to_default(
             // Somebody ended it meanwhile.
             ErrorCode::NotFound => context.link.forget_default(kernel),
             ErrorCode::KernelDied if !context.link.is_over() => {
-                context.anew |= revive(&context.link, kernel).await?
+                context.anew |= revive(&context.link, kernel).await?;
             }
             _ => return Err(error),
         }

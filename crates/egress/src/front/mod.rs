@@ -45,7 +45,7 @@ pub(crate) async fn proxy(caller: Arc<Caller>, stream: TcpStream) {
 async fn connect(caller: &Arc<Caller>, mut client: Client, head: &RequestHead) {
     match wanted(head) {
         Ok((host, port)) => {
-            tunnel::open(caller, client, (Via::Connect, host, port), TunnelReply::Connect).await
+            tunnel::open(caller, client, (Via::Connect, host, port), TunnelReply::Connect).await;
         }
         Err(why) => {
             caller.malformed(Via::Connect, &head.target, &format!("malformed: {why}"));
