@@ -16,7 +16,7 @@ use crate::{
     Environment, Vault,
     admission::{Admission, Need, Reservation},
     egress::EgressSessions,
-    lifecycle::{ActivityGuard, ActivityTracker},
+    lifecycle::{ActiveContainer, ActivityTracker},
     pool::{Dying, Pool, PooledContainer},
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
@@ -37,12 +37,12 @@ enum SandboxRequest {
     /// The container of a running sandbox; a paused one is resumed first.
     Use {
         by: &'static str,
-        reply: oneshot::Sender<Result<(Arc<dyn Container>, ActivityGuard)>>,
+        reply: oneshot::Sender<Result<ActiveContainer>>,
     },
     /// A container for a file request; a stopped sandbox gets a file container for it.
     Files {
         place: OwnedSemaphorePermit,
-        reply: oneshot::Sender<Result<(Arc<dyn Container>, ActivityGuard)>>,
+        reply: oneshot::Sender<Result<ActiveContainer>>,
     },
     /// The container, as soon as it runs and is not paused; the actor does not start or resume it for this.
     Awake(oneshot::Sender<Result<Arc<dyn Container>>>),

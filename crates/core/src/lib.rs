@@ -18,16 +18,18 @@ mod egress;
 mod events;
 mod exec;
 mod exec_rate;
+mod execution;
 mod extension;
 mod files;
 mod idempotency;
 mod kernels;
 mod keys;
-mod leash;
+mod kill_on_drop;
 mod lifecycle;
 mod list;
 mod mcp;
 mod operation;
+mod output_audit;
 mod pool;
 mod ports;
 mod preview;
@@ -59,15 +61,15 @@ pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use egress::{EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
 pub use events::{EventFollow, EventUpdate};
 pub use exec::{
-    ExecCommand, ExecFollow, ExecGrip, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS,
-    MAX_TIMEOUT_SECONDS, OutputTail,
+    ExecCommand, ExecFollow, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS, MAX_TIMEOUT_SECONDS,
+    OutputTail,
 };
 pub use extension::ExtensionOperation;
 pub use files::Download;
 pub use files::FILES_PER_PAGE;
 pub use kernels::{
-    CellFollow, CellGrip, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed,
-    KernelRequest, MAX_CELL_SECONDS,
+    CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
+    MAX_CELL_SECONDS,
 };
 pub use keys::{IssuedKey, NewKey, owner_id, recover_admin};
 pub use lifecycle::Clock;
@@ -102,7 +104,7 @@ pub struct Core {
     registry: Arc<SandboxRegistry>,
     pool: pool::Pool,
     pending: Arc<changes::Pending>,
-    claims: Arc<exec::Claims>,
+    exec_tasks: Arc<exec::ExecTasks>,
     running: Arc<egress::Running>,
     egress_sessions: Arc<egress::EgressSessions>,
     ledger: Ledger,
@@ -171,7 +173,7 @@ impl Core {
             registry,
             pool,
             pending: Arc::default(),
-            claims: Arc::default(),
+            exec_tasks: Arc::default(),
             running,
             egress_sessions,
             ledger,

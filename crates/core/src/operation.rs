@@ -6,16 +6,14 @@
 use crate::{
     Caller, Core,
     egress::{Entered, Secrets},
+    output_audit::OutputAudit,
     vault::Environment,
 };
-use atoll_audit::{Capture, Ledger, OperationGuard, Redactor};
-use atoll_kernels::CellReport;
-use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
+use atoll_audit::{Ledger, OperationGuard, Redactor};
 use atoll_store::{
-    Activity, Begin, Detail, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId,
-    SandboxRecord,
+    Activity, Begin, Detail, End, NewEvent, OperationId, Outcome, Problem, SandboxId, SandboxRecord,
 };
-use atoll_types::{CellId, Error, ErrorCode, ExecId, Operation, Result, Target, time::now_ms};
+use atoll_types::{Error, ErrorCode, ExecId, Operation, Result, Target};
 use std::collections::BTreeMap;
 
 /// What is to be done.
@@ -129,7 +127,7 @@ impl Core {
 }
 
 /// An error says whether anything was done.
-fn outcome_of(error: &Error) -> Outcome {
+pub(crate) fn outcome_of(error: &Error) -> Outcome {
     match error.code {
         ErrorCode::Internal
         | ErrorCode::Unavailable
@@ -140,19 +138,6 @@ fn outcome_of(error: &Error) -> Outcome {
         | ErrorCode::DiskFull => Outcome::Failed,
         _ => Outcome::Refused,
     }
-}
-
-fn files_of(changed: &Changed) -> Vec<FileChanged> {
-    let action = |action| match action {
-        FileAction::Created => "created",
-        FileAction::Modified => "modified",
-        FileAction::Deleted => "deleted",
-    };
-    let file = |f: &atoll_provider::FileChange| FileChanged {
-        path: f.path.clone(),
-        action: action(f.action).to_owned(),
-    };
-    changed.files.iter().take(atoll_store::FILES_KEPT).map(file).collect()
 }
 
 impl AuditedOperation {
@@ -180,6 +165,11 @@ impl AuditedOperation {
         self.redactor.text(text)
     }
 
+    /// What takes secret values out of texts that are kept.
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.redactor.clone()
+    }
+
     /// How much was moved.
     pub(crate) fn moved(&mut self, bytes: u64) {
         self.end.bytes = Some(bytes);
@@ -205,266 +195,9 @@ impl AuditedOperation {
         result.map_err(|error| Error { message: redactor.text(&error.message), ..error })
     }
 
-    /// Goes on as the trail of a command, which ends by itself.
+    /// Goes on as the audit of a command or a cell, whose end its task writes.
     pub(crate) fn follow(self) -> OutputAudit {
         let Self { operation, ledger, redactor, record, exec, .. } = self;
         OutputAudit::new(ledger, operation.leave(), redactor, record.ok().flatten().as_ref()).with(exec)
     }
-}
-
-/// A command on its way through the trail: what it prints, and in the end how it went.
-pub(crate) struct OutputAudit {
-    ledger: Ledger,
-    operation: OperationId,
-    redactor: Redactor,
-    /// Whose sandbox, and which.
-    about: Option<(String, SandboxId)>,
-    stdout: Capture,
-    stderr: Capture,
-    /// The first byte that was not seen yet.
-    pub(crate) next: u64,
-    /// Nothing of what is printed may be kept: it may hold what nobody knows any more to be secret.
-    mute: bool,
-    ended: bool,
-    /// What it asks for on the way out is told under this operation.
-    exec: Option<Entered>,
-}
-
-impl OutputAudit {
-    /// The trail of a command that was begun, perhaps by a server that died.
-    pub(crate) fn new(
-        ledger: Ledger,
-        operation: OperationId,
-        redactor: Redactor,
-        record: Option<&SandboxRecord>,
-    ) -> Self {
-        let (stdout, stderr) = (Capture::new(&redactor), Capture::new(&redactor));
-        let about = record.map(|record| (record.owner.clone(), record.id));
-        Self {
-            ledger,
-            operation,
-            redactor,
-            about,
-            stdout,
-            stderr,
-            next: 0,
-            mute: false,
-            ended: false,
-            exec: None,
-        }
-    }
-
-    /// What the command asks for on the way out is told under this operation from now on.
-    pub(crate) fn with(mut self, exec: Option<Entered>) -> Self {
-        self.exec = exec;
-        self
-    }
-
-    /// Keeps nothing of what is printed but how much it was.
-    pub(crate) fn mute(mut self) -> Self {
-        self.mute = true;
-        self
-    }
-
-    /// Which operation it is.
-    pub(crate) fn operation(&self) -> OperationId {
-        self.operation
-    }
-
-    /// A text as it may be kept.
-    pub(crate) fn redacted(&self, text: &str) -> String {
-        self.redactor.text(text)
-    }
-
-    /// What takes secret values out of texts that are kept.
-    pub(crate) fn redactor(&self) -> Redactor {
-        self.redactor.clone()
-    }
-
-    /// Takes what was printed.
-    pub(crate) fn take(&mut self, stream: OutputStream, offset: u64, data: &[u8]) {
-        let to = match stream {
-            OutputStream::Stdout => &mut self.stdout,
-            OutputStream::Stderr => &mut self.stderr,
-        };
-        if offset > self.next {
-            to.skip(offset - self.next);
-        }
-        if self.mute {
-            to.skip(data.len() as u64);
-        } else {
-            to.take(data);
-        }
-        self.next = offset + data.len() as u64;
-    }
-
-    /// Ends it; the row and what is noted beside it are on their way when this returns.
-    pub(crate) fn end(
-        mut self,
-        report: Option<&ExecReport>,
-        changed: Option<&Changed>,
-        activity: Option<Activity>,
-    ) -> impl Future<Output = Result<()>> + Send + use<> {
-        self.ended = true;
-        let fresh = || Capture::new(&self.redactor);
-        let (no_out, no_err) = (fresh(), fresh());
-        let mut stdout = std::mem::replace(&mut self.stdout, no_out);
-        let stderr = std::mem::replace(&mut self.stderr, no_err);
-        let mut end = End::new(Outcome::Lost, 0);
-        if let Some(report) = report {
-            let missing = report.output_bytes.saturating_add(report.dropped_bytes).saturating_sub(self.next);
-            if missing > 0 {
-                stdout.skip(missing);
-            }
-            end = told(report);
-        }
-        if let Some(changed) = changed {
-            end.files = files_of(changed);
-            end.files_count = changed.files.len() as u64;
-        }
-        (end.stdout, end.stderr) = (Some(stdout.finish()), Some(stderr.finish()));
-        let activity = activity.map(|a| Activity { detail: self.redactor.text(&a.detail), ..a });
-        let event = self.about.take().map(|(owner, sandbox)| ended_event(owner, sandbox, report));
-        self.ledger.end(self.operation, end, activity.into_iter().collect(), event.into_iter().collect())
-    }
-
-    /// Ends it for a cell. Where whoever asked went away, that is the reason.
-    pub(crate) fn end_cell(
-        mut self,
-        told: CellAudit<'_>,
-        changed: Option<&Changed>,
-        activity: Option<Activity>,
-    ) -> impl Future<Output = Result<()>> + Send + use<> {
-        self.ended = true;
-        let CellAudit { cell, report, cancelled } = told;
-        let (mut stdout, mut stderr) = (Capture::new(&self.redactor), Capture::new(&self.redactor));
-        stdout.take(report.stdout.as_bytes());
-        stderr.take(report.stderr.as_bytes());
-        let mut end = cell_end(report, cancelled);
-        end.error = end
-            .error
-            .map(|Problem { code, message }| Problem { code, message: self.redactor.text(&message) });
-        if let Some(changed) = changed {
-            end.files = files_of(changed);
-            end.files_count = changed.files.len() as u64;
-        }
-        (end.stdout, end.stderr) = (Some(stdout.finish()), Some(stderr.finish()));
-        let activity = activity.map(|a| Activity { detail: self.redactor.text(&a.detail), ..a });
-        let redactor = self.redactor.clone();
-        let event =
-            self.about.take().map(|(owner, sandbox)| cell_event(owner, sandbox, cell, report, &redactor));
-        self.ledger.end(self.operation, end, activity.into_iter().collect(), event.into_iter().collect())
-    }
-
-    /// Ends it for a command that never came to its program, or of which nothing more can be known.
-    pub(crate) async fn failed<T>(mut self, error: Error) -> Result<T> {
-        self.ended = true;
-        let Problem { code, message } = (&error).into();
-        let message = self.redactor.text(&message);
-        let end = End::new(outcome_of(&error), 0).because(Problem { code, message: message.clone() });
-        if let Err(error) = self.ledger.end(self.operation, end, Vec::new(), Vec::new()).await {
-            tracing::error!(%error, "the end of an operation waits to be written");
-        }
-        Err(Error { message, ..error })
-    }
-}
-
-/// What is told of a cell that ended.
-pub(crate) struct CellAudit<'a> {
-    pub(crate) cell: CellId,
-    pub(crate) report: &'a CellReport,
-    /// Nobody waited for it any more.
-    pub(crate) cancelled: bool,
-}
-
-/// How a cell went. An error of its own code is an outcome, as a command's exit code is.
-fn cell_end(report: &CellReport, cancelled: bool) -> End {
-    let mut end = End::new(if report.success { Outcome::Ok } else { Outcome::Failed }, report.duration_us);
-    end.exit_code = Some(i32::from(!report.success));
-    if cancelled {
-        end.outcome = Outcome::Failed;
-        let message = "whoever asked went away before it ended".to_owned();
-        return end.because(Problem { code: "cancelled".into(), message });
-    }
-    match &report.death {
-        Some(death) => end.because(Problem { code: "kernel_died".into(), message: death.reason() }),
-        None => end,
-    }
-}
-
-/// What listeners are told of a cell's end.
-fn cell_event(
-    owner: String,
-    sandbox: SandboxId,
-    cell: CellId,
-    report: &CellReport,
-    redactor: &Redactor,
-) -> NewEvent {
-    let short = |text: &str| redactor.text(&text.chars().take(200).collect::<String>());
-    let reason = match (&report.death, &report.error) {
-        (Some(death), _) => format!("its kernel died: {}", death.reason()),
-        (None, _) if report.timed_out => "its time was up".to_owned(),
-        (None, _) if report.interrupted => "it was interrupted".to_owned(),
-        (None, Some(error)) => format!("it failed with {}", short(&error.kind)),
-        (None, None) => "it ran to its end".to_owned(),
-    };
-    let data = serde_json::json!({
-        "cell_id": cell.to_string(),
-        "kernel_id": report.kernel.to_string(),
-        "success": report.success,
-        "duration_ms": report.duration_us / 1000,
-    });
-    let (kind, sandbox) = ("cell.ended".to_owned(), Some(sandbox));
-    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
-}
-
-/// What listeners are told of a command's end, and why it came.
-fn ended_event(owner: String, sandbox: SandboxId, report: Option<&ExecReport>) -> NewEvent {
-    let reason = match report {
-        None => "its sandbox ended first".to_owned(),
-        Some(report) if report.timed_out => "its time was up".to_owned(),
-        Some(report) if report.oom_killed => "the memory limit ended it".to_owned(),
-        Some(report) if report.killed => "it was killed on request".to_owned(),
-        Some(ExecReport { failure: Some(failure), .. }) => failure.message.clone(),
-        Some(ExecReport { signal: Some(signal), .. }) => format!("signal {signal} ended it"),
-        Some(report) => format!("it exited with {}", report.shell_code()),
-    };
-    let data = match report {
-        None => serde_json::json!({}),
-        Some(report) => serde_json::json!({
-            "exec_id": report.id.to_string(),
-            "exit_code": report.shell_code().get(),
-            "duration_ms": u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
-        }),
-    };
-    let (kind, sandbox) = ("exec.ended".to_owned(), Some(sandbox));
-    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
-}
-
-impl Drop for OutputAudit {
-    fn drop(&mut self) {
-        if !self.ended {
-            let message = "whoever asked went away before it ended".to_owned();
-            let end = End::new(Outcome::Failed, 0).because(Problem { code: "cancelled".into(), message });
-            // On its way though nobody waits. A server that is ending leaves it to the next.
-            drop(self.ledger.end(self.operation, end, Vec::new(), Vec::new()));
-        }
-    }
-}
-
-/// How a command went.
-fn told(report: &ExecReport) -> End {
-    let micros = |d: std::time::Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-    let mut end = End::new(Outcome::Ok, micros(report.duration));
-    end.exit_code = Some(report.shell_code().get());
-    end.signal = report.signal;
-    end.cpu_us = Some(micros(report.cpu_user).saturating_add(micros(report.cpu_system)));
-    end.peak_memory = Some(report.max_rss_bytes);
-    if let Some(failure) = &report.failure {
-        end.outcome = Outcome::Failed;
-        end = end.because(Problem { code: "exec_failed".into(), message: failure.message.clone() });
-    } else if !report.shell_code().is_success() {
-        end.outcome = Outcome::Failed;
-    }
-    end
 }

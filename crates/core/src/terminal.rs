@@ -3,9 +3,10 @@
 
 use crate::{
     Caller, Core,
-    exec::LONGEST_COMMAND,
-    leash::Leash,
-    lifecycle::ActivityGuard,
+    exec::{ExecEntry, LONGEST_COMMAND},
+    execution::Execution,
+    kill_on_drop::KillOnDrop,
+    lifecycle::ActiveContainer,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
@@ -121,10 +122,9 @@ pub struct Keyboard {
     core: Core,
     caller: Caller,
     sandbox: SandboxId,
-    container: Arc<dyn Container>,
+    /// The sandbox counts as active while a client is connected; the terminal's task alone does not count.
+    container: Arc<ActiveContainer>,
     id: ExecId,
-    /// Whoever has a place is at work; who only watches for the end is not.
-    _working: Arc<ActivityGuard>,
 }
 
 impl Keyboard {
@@ -181,8 +181,11 @@ impl Core {
         what.variables = request.env_vars.keys().cloned().collect();
         let audited = self.audited(caller, what).await?;
         match self.open_in(&audited, caller, exec, request).await {
-            Ok((terminal, container)) => {
-                self.watch_exec(id, &container, &terminal.report, shown, Some(audited.follow()));
+            Ok((terminal, entry)) => {
+                let container = Arc::clone(terminal.keyboard.container.inner());
+                let shown = Some(audited.redacted(&shown));
+                let execution = Execution::new(self, id, container, Some(audited.follow()), shown, false);
+                self.spawn_exec(entry, execution, &terminal.report, None);
                 Ok(terminal)
             }
             Err(error) => audited.done(Err(error)).await,
@@ -195,16 +198,19 @@ impl Core {
         caller: &Caller,
         exec: ExecId,
         request: TerminalRequest,
-    ) -> Result<(Terminal, Arc<dyn Container>)> {
+    ) -> Result<(Terminal, ExecEntry)> {
         let mut command = request.build()?;
         command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs_f64);
-        let (container, activity_guard) = self.registry.acquire(audited.record()?.id, "a terminal").await?;
+        let sandbox = audited.record()?.id;
+        let container = self.registry.acquire(sandbox, "a terminal").await?;
+        let known = |_| Error::internal("a terminal's new id is in use");
+        let entry = self.exec_tasks.enter(sandbox, exec).map_err(known)?;
         // A caller that goes away before it knows the id leaves nothing behind.
-        let mut leash = Leash::new(&container, exec);
+        let mut kill_on_drop = KillOnDrop::new(container.inner(), exec);
         let mut events = container.guest().exec(exec, &command).await?;
         let report = started(&mut events, exec).await?;
         if let Some(failure) = &report.failure {
-            leash.forget();
+            kill_on_drop.forget();
             let error = Error::new(ErrorCode::ExecFailed, failure.message.clone());
             return Err(match failure.stage.as_str() {
                 "workdir" => error.at("cwd"),
@@ -212,9 +218,9 @@ impl Core {
                 _ => error,
             });
         }
-        leash.release();
-        let keyboard = self.keyboard(audited, caller, &container, exec, activity_guard)?;
-        Ok((Terminal { report, offset: 0, events: TerminalStream(events), keyboard }, container))
+        kill_on_drop.disarm();
+        let keyboard = self.keyboard(sandbox, caller, container, exec);
+        Ok((Terminal { report, offset: 0, events: TerminalStream(events), keyboard }, entry))
     }
 
     /// Takes a place at a terminal that is there, at an offset of its output or at the oldest that is
@@ -235,15 +241,13 @@ impl Core {
 
     fn keyboard(
         &self,
-        audited: &AuditedOperation,
+        sandbox: SandboxId,
         caller: &Caller,
-        container: &Arc<dyn Container>,
+        container: ActiveContainer,
         id: ExecId,
-        activity_guard: ActivityGuard,
-    ) -> Result<Keyboard> {
-        let (core, caller, sandbox) = (self.clone(), caller.clone(), audited.record()?.id);
-        let (container, _working) = (Arc::clone(container), Arc::new(activity_guard));
-        Ok(Keyboard { core, caller, sandbox, container, id, _working })
+    ) -> Keyboard {
+        let (core, caller) = (self.clone(), caller.clone());
+        Keyboard { core, caller, sandbox, container: Arc::new(container), id }
     }
 
     async fn attach_in(
@@ -253,7 +257,8 @@ impl Core {
         exec: ExecId,
         from: Option<u64>,
     ) -> Result<Terminal> {
-        let (container, activity_guard) = self.registry.acquire(audited.record()?.id, "a terminal").await?;
+        let sandbox = audited.record()?.id;
+        let container = self.registry.acquire(sandbox, "a terminal").await?;
         let known = container.guest().get_exec(exec).await?;
         if known.terminal.is_none() {
             return Err(Error::new(ErrorCode::Conflict, "this command has no terminal").at("exec_id"));
@@ -264,7 +269,7 @@ impl Core {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        let keyboard = self.keyboard(audited, caller, &container, exec, activity_guard)?;
+        let keyboard = self.keyboard(sandbox, caller, container, exec);
         Ok(Terminal { report, offset, events: TerminalStream(events), keyboard })
     }
 }

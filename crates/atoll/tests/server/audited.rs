@@ -298,18 +298,32 @@ fn a_caller_that_goes_away_is_told_of() {
     use std::io::Write;
     let server = Server::start();
     let sandbox = server.create("{}");
-    let body = json!({"command":"sleep 1000"}).to_string();
-    let mut stream = std::net::TcpStream::connect(server.address).unwrap();
-    let head = format!(
-        "POST {sandbox}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    eventually("the command", || operations(&server).iter().any(|o| o.begin.kind == "exec"));
-    drop(stream);
-    eventually("its end", || last(&operations(&server), "exec").end.is_some());
-    let all = operations(&server);
-    assert_eq!(last(&all, "exec").end.as_ref().unwrap().facts.error.as_ref().unwrap().code, "cancelled");
+    for (line, streamed) in [("echo one; exec sleep 1000", false), ("echo two; exec sleep 1001", true)] {
+        let body = json!({"command":line,"stream":streamed}).to_string();
+        let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+        let head = format!(
+            "POST {sandbox}/exec HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        eventually("its first words", || {
+            let all = server.ask("GET", &format!("{sandbox}/execs"), "").json().to_string();
+            all.contains(line) && all.contains("\"output_bytes\":4")
+        });
+        drop(stream);
+        eventually("its end", || last(&operations(&server), "exec").end.is_some());
+        let all = operations(&server);
+        let told = last(&all, "exec");
+        let facts = &told.end.as_ref().unwrap().facts;
+        assert_eq!((facts.error.as_ref().unwrap().code.as_str(), facts.exit_code), ("cancelled", Some(137)));
+        assert_eq!(
+            output(&server, told).0,
+            line.as_bytes()[5..8].iter().chain(b"\n").copied().collect::<Vec<_>>()
+        );
+        // One activity for each, though caller, killer and task all saw its end.
+        let noted = super::execs::noted(&server, &sandbox);
+        assert_eq!(noted.iter().filter(|(text, _)| text == line).count(), 1, "{noted:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! ends a few seconds after the last request, and before the sandbox is started, changed or destroyed.
 
 use super::{SandboxActor, claim::is_taken};
-use crate::lifecycle::{ActivityGuard, Quiet};
+use crate::lifecycle::{ActiveContainer, Quiet};
 use atoll_provider::{Container, ContainerSpec, State};
 use atoll_store::{SandboxRecord, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -63,10 +63,7 @@ pub(super) struct FileContainer {
 
 impl SandboxActor {
     /// The container for a file request, whether the sandbox runs or is stopped.
-    pub(super) async fn lend_files(
-        &mut self,
-        place: OwnedSemaphorePermit,
-    ) -> Result<(Arc<dyn Container>, ActivityGuard)> {
+    pub(super) async fn lend_files(&mut self, place: OwnedSemaphorePermit) -> Result<ActiveContainer> {
         let record = self.whole_record().await?;
         if !matches!(record.status, Status::Stopped | Status::Dead) {
             return self.acquire("a file operation").await;
@@ -74,13 +71,13 @@ impl SandboxActor {
         let activity_guard = self.shared.activity_tracker.begin(self.id);
         if let Some(files) = &self.files {
             if matches!(files.container.state().await, Ok(State::Running)) {
-                return Ok((Arc::clone(&files.container), activity_guard));
+                return Ok(ActiveContainer::new(Arc::clone(&files.container), activity_guard));
             }
             self.end_files().await?;
         }
         let container = self.make_for_files(&record).await?;
         self.files = Some(FileContainer { container: Arc::clone(&container), _place: place });
-        Ok((container, activity_guard))
+        Ok(ActiveContainer::new(container, activity_guard))
     }
 
     async fn make_for_files(&self, record: &SandboxRecord) -> Result<Arc<dyn Container>> {

@@ -5,7 +5,7 @@
 //! provider.
 
 use super::SandboxActor;
-use crate::lifecycle::ActivityGuard;
+use crate::lifecycle::ActiveContainer;
 use atoll_provider::{Container, State};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{ContainerId, Error, ErrorCode, Result, time::now_ms};
@@ -22,10 +22,10 @@ impl SandboxActor {
         Ok(container)
     }
 
-    /// The same, with an activity guard: the sandbox is not idle while the guard lives.
-    pub(super) async fn acquire(&mut self, by: &str) -> Result<(Arc<dyn Container>, ActivityGuard)> {
+    /// The same, for somebody who works with it: nothing finds it idle before that is over.
+    pub(super) async fn acquire(&mut self, by: &str) -> Result<ActiveContainer> {
         let activity_guard = self.shared.activity_tracker.begin(self.id);
-        Ok((self.container(by).await?, activity_guard))
+        Ok(ActiveContainer::new(self.container(by).await?, activity_guard))
     }
 
     /// A handle on the container, with its egress sockets served, and whether it is paused.

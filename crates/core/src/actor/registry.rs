@@ -5,7 +5,7 @@ use crate::{
     Vault,
     admission::{Admission, Reservation},
     egress::EgressSessions,
-    lifecycle::{ActiveContainer, ActivityGuard, ActivityTracker},
+    lifecycle::{ActiveContainer, ActivityTracker},
     pool::Pool,
 };
 use atoll_egress::Policy;
@@ -54,20 +54,19 @@ impl SandboxRegistry {
     /// The container, for a command or a file. A paused sandbox is resumed first, and the event names the
     /// reason `by`. The sandbox counts as active while the handle is held.
     pub(crate) async fn container(&self, id: SandboxId, by: &'static str) -> Result<Arc<dyn Container>> {
-        let (container, activity_guard) = self.acquire(id, by).await?;
-        Ok(Arc::new(ActiveContainer::new(container, activity_guard)))
+        Ok(Arc::new(self.acquire(id, by).await?))
     }
 
     /// The container for a file request. A stopped sandbox stays stopped.
     pub(crate) async fn files(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
-        let (container, activity_guard) = match self.acquire(id, "a file operation").await {
+        let container = match self.acquire(id, "a file operation").await {
             Err(error) if error.code == ErrorCode::NotRunning => {
                 let place = self.shared.file_containers.place().await?;
                 self.ask(id, |reply| SandboxRequest::Files { place, reply }).await?
             }
             active => active?,
         };
-        Ok(Arc::new(ActiveContainer::new(container, activity_guard)))
+        Ok(Arc::new(container))
     }
 
     /// The containers that exist for file requests alone.
@@ -75,12 +74,8 @@ impl SandboxRegistry {
         self.shared.file_containers.all()
     }
 
-    /// The same, with an activity guard that may outlive the container's handle.
-    pub(crate) async fn acquire(
-        &self,
-        id: SandboxId,
-        by: &'static str,
-    ) -> Result<(Arc<dyn Container>, ActivityGuard)> {
+    /// The same as [`Self::container`], for what also needs the container without its guard.
+    pub(crate) async fn acquire(&self, id: SandboxId, by: &'static str) -> Result<ActiveContainer> {
         self.ask(id, |reply| SandboxRequest::Use { by, reply }).await
     }
 

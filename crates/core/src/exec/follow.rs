@@ -1,8 +1,11 @@
 //! Following a command's output, from its start or from any offset.
 
-use super::leash::Leash;
-use crate::{Caller, Core, operation::OutputAudit};
-use atoll_provider::{Changed, Container, ExecEvent, ExecReport, ExecStream, OutputStream};
+use super::{
+    output_channel::{OutputReceiver, Piece, Received},
+    task::{ExecEnd, ExecTask},
+};
+use crate::{Caller, Core, kill_on_drop::KillOnDrop};
+use atoll_provider::{Changed, ExecEvent, ExecReport, OutputStream};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
@@ -29,72 +32,64 @@ pub enum ExecUpdate {
     },
 }
 
-/// A command that is followed.
+/// A command that is followed. Dropped before its end, the command is killed where it is tied to its caller.
 pub struct ExecFollow {
     /// How it was when following began.
     pub report: ExecReport,
-    events: ExecStream,
-    leash: Option<Arc<Leash>>,
-    changes: Option<(Core, SandboxId, Arc<dyn Container>)>,
-    /// Where it is this follower that tells of it.
-    trail: Option<OutputAudit>,
+    output: OutputReceiver,
+    /// The task that tells its end; none where its output alone is read.
+    task: Option<Arc<ExecTask>>,
+    kill_on_drop: Option<KillOnDrop>,
+    /// All output was received.
+    ending: Option<Option<ExecReport>>,
+    done: bool,
 }
 
 impl ExecFollow {
     pub(super) fn new(
         report: ExecReport,
-        events: ExecStream,
-        leash: Option<Leash>,
-        changes: Option<(Core, SandboxId, Arc<dyn Container>)>,
-        trail: Option<OutputAudit>,
+        output: OutputReceiver,
+        task: Option<Arc<ExecTask>>,
+        kill_on_drop: Option<KillOnDrop>,
     ) -> Self {
-        Self { report, events, leash: leash.map(Arc::new), changes, trail }
+        Self { report, output, task, kill_on_drop, ending: None, done: false }
     }
 
-    /// The next update; none when there is no more.
+    /// The next update; none when there is no more. A caller that gives up waiting for it loses nothing.
     pub async fn next(&mut self) -> Result<Option<ExecUpdate>> {
-        loop {
-            match self.events.next().await? {
-                Some(ExecEvent::Started(_)) => {}
-                Some(ExecEvent::Output { stream, offset, data }) => {
-                    if let Some(trail) = &mut self.trail {
-                        trail.take(stream, offset, &data);
-                    }
+        if self.done {
+            return Ok(None);
+        }
+        if self.ending.is_none() {
+            match self.output.next().await? {
+                Received::Piece(Piece { stream, offset, data }) => {
                     return Ok(Some(ExecUpdate::Output { stream, offset, data }));
                 }
-                Some(ExecEvent::Ended(report)) => {
-                    self.grip().detach();
-                    let changed = match self.changes.take() {
-                        Some((core, sandbox, container)) => core.take_changes(sandbox, &container).await,
-                        None => None,
-                    };
-                    if let Some(trail) = self.trail.take()
-                        && let Err(error) = trail.end(Some(&report), changed.as_ref(), None).await
-                    {
-                        tracing::error!(%error, "the end of a command waits to be written");
-                    }
-                    return Ok(Some(ExecUpdate::Ended { report: Box::new(report), changed }));
-                }
-                None => return Ok(None),
+                Received::End(report) => self.ending = Some(report),
+                Received::Over => return Ok(None),
             }
         }
+        let told = match &self.task {
+            Some(task) => Some(task.end().await),
+            None => None,
+        };
+        self.done = true;
+        self.detach();
+        let read = self.ending.take().flatten();
+        let (report, changed) = match (told, read) {
+            (Some(Ok(ExecEnd { report, changed })), _) => (report, changed),
+            // The command ended, though its task could not see how.
+            (_, Some(report)) => (report, None),
+            (Some(Err(error)), None) => return Err(error),
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(ExecUpdate::Ended { report: Box::new(report), changed }))
     }
 
-    /// What holds the command to its follower.
-    #[must_use]
-    pub fn grip(&self) -> ExecGrip {
-        ExecGrip(self.leash.clone())
-    }
-}
-
-/// What holds a command to its follower.
-pub struct ExecGrip(Option<Arc<Leash>>);
-
-impl ExecGrip {
-    /// Lets the command go on without whoever follows it, as when the server ends and not the caller.
-    pub fn detach(&self) {
-        if let Some(leash) = &self.0 {
-            leash.release();
+    /// Leaves the command running when this is dropped, as when the server ends and not the caller.
+    pub fn detach(&mut self) {
+        if let Some(kill_on_drop) = &mut self.kill_on_drop {
+            kill_on_drop.disarm();
         }
     }
 }
@@ -113,7 +108,9 @@ impl Core {
         let container = self.registry.container(sandbox, "a look at a command's output").await?;
         let mut events = container.guest().attach(exec, from, follow).await?;
         match events.next().await? {
-            Some(ExecEvent::Started(report)) => Ok(ExecFollow::new(report, events, None, None, None)),
+            Some(ExecEvent::Started(report)) => {
+                Ok(ExecFollow::new(report, OutputReceiver::spool(events), None, None))
+            }
             _ => Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }
     }

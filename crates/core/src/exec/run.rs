@@ -1,16 +1,11 @@
 //! Running a command to its end, for a caller that waits.
 
-use super::{
-    ExecCommand, ExecMode,
-    leash::{Leash, Note},
-    start::{Ready, started},
-    watch::activity_of,
-};
-use crate::{Caller, Core, HeldAnswer, operation::OutputAudit};
+use super::{ExecCommand, ExecFollow, ExecMode, ExecUpdate, start::Begun};
+use crate::{Caller, Core, HeldAnswer};
 use atoll_audit::Redactor;
-use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, OutputStream};
+use atoll_provider::{Changed, ExecReport, OutputStream};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
+use atoll_types::{Error, ErrorCode, Operation, Result};
 use std::sync::Arc;
 
 /// The most of each output that is returned; what is beyond is counted.
@@ -99,19 +94,10 @@ impl Printed {
         self.next = offset + data.len() as u64;
     }
 
-    fn end(self, report: ExecReport, redactor: Redactor) -> ExecOutcome {
+    fn end(self, report: ExecReport, changed: Option<Changed>, redactor: Redactor) -> ExecOutcome {
         let Self { stdout, stderr, tails, next, truncated, held, full: _ } = self;
         let truncated = truncated || report.dropped_bytes > 0 || next < report.output_bytes;
-        ExecOutcome {
-            report,
-            stdout,
-            stderr,
-            truncated,
-            tails,
-            changed: None,
-            held: Arc::new(held),
-            redactor,
-        }
+        ExecOutcome { report, stdout, stderr, truncated, tails, changed, held: Arc::new(held), redactor }
     }
 }
 
@@ -136,72 +122,21 @@ impl Core {
         told: Option<(Operation, String)>,
         checked: Result<()>,
     ) -> Result<ExecOutcome> {
-        // Before the trail hears of it: a flood must not fill that.
+        // Before the audit trail hears of it: a flood must not fill that.
         self.take_exec(caller)?;
         let held = self.hold_answer(&caller.owner)?;
-        let id = request.id.unwrap_or_else(ExecId::random);
-        let (kind, shown) = told.unwrap_or_else(|| (Operation::Exec, request.shown()));
-        let what = request.what(kind, sandbox, ExecMode::Foreground, id).with(&shown);
-        let audited = self.audited(caller, what).await?;
-        let made = async {
-            checked?;
-            self.make_ready(&audited, caller, id, request, ExecMode::Foreground).await
-        };
-        let ready = match made.await {
-            Ok(ready) => ready,
-            Err(error) => return audited.done(Err(error)).await,
-        };
-        let container = Arc::clone(&ready.container);
-        let mut trail = audited.follow();
-        let shown = trail.redacted(&shown);
-        let (mut outcome, note) = match self.run(sandbox, ready, request, shown, (&mut trail, held)).await {
-            Ok(ran) => ran,
-            Err(error) => return trail.failed(error).await,
-        };
-        outcome.changed = self.take_changes(sandbox, &container).await;
-        if let Err(error) = started(&outcome.report) {
-            return trail.failed(error).await;
+        let mode = ExecMode::Foreground;
+        let Begun { follow, joined, redactor } =
+            self.begin_exec(caller, sandbox, request, mode, told, checked).await?;
+        let result = collect(follow, held, redactor).await;
+        match joined {
+            Some(audited) => audited.done(result).await,
+            None => result,
         }
-        let (activity, claim) = match note {
-            Some(Note { shown, claim, .. }) => {
-                (Some(activity_of(sandbox, shown, &outcome.report)), Some(claim))
-            }
-            None => (None, None),
-        };
-        let ended = trail.end(Some(&outcome.report), outcome.changed.as_ref(), activity).await;
-        drop(claim);
-        if let Err(error) = ended {
-            tracing::error!(%error, "the end of a command waits to be written");
-        }
-        Ok(outcome)
-    }
-
-    async fn run(
-        &self,
-        sandbox: SandboxId,
-        ready: Ready,
-        request: &ExecCommand,
-        shown: String,
-        (trail, held): (&mut OutputAudit, HeldAnswer),
-    ) -> Result<(ExecOutcome, Option<Note>)> {
-        let Ready { id, command, container, joined } = ready;
-        // One that was begun before is noted by whoever began it, or by the server's start.
-        let claim = if joined { None } else { self.claims.take(sandbox, id) };
-        let note = claim.map(|claim| Note { core: self.clone(), sandbox, shown, claim });
-        let mut leash = Leash::new(Arc::clone(&container), id, note);
-        if request.id.is_some() {
-            leash.release();
-        }
-        let events = container.guest().exec(id, &command).await?;
-        if !joined {
-            request.feed(container.guest(), id);
-        }
-        let outcome = collect(events, trail, held).await?;
-        Ok((outcome, leash.take_note()))
     }
 }
 
-async fn collect(mut events: ExecStream, trail: &mut OutputAudit, held: HeldAnswer) -> Result<ExecOutcome> {
+async fn collect(mut follow: ExecFollow, held: HeldAnswer, redactor: Redactor) -> Result<ExecOutcome> {
     let mut printed = Printed {
         stdout: Vec::new(),
         stderr: Vec::new(),
@@ -212,13 +147,9 @@ async fn collect(mut events: ExecStream, trail: &mut OutputAudit, held: HeldAnsw
         full: false,
     };
     loop {
-        match events.next().await? {
-            Some(ExecEvent::Started(_)) => {}
-            Some(ExecEvent::Output { stream, offset, data }) => {
-                trail.take(stream, offset, &data);
-                printed.add(stream, offset, &data);
-            }
-            Some(ExecEvent::Ended(report)) => return Ok(printed.end(report, trail.redactor())),
+        match follow.next().await? {
+            Some(ExecUpdate::Output { stream, offset, data }) => printed.add(stream, offset, &data),
+            Some(ExecUpdate::Ended { report, changed }) => return Ok(printed.end(*report, changed, redactor)),
             None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }
     }

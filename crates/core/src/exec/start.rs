@@ -1,19 +1,37 @@
 //! Starting a command, whoever waits for it.
 
-use super::{ExecCommand, ExecMode, follow::ExecFollow, leash::Leash};
-use crate::{Caller, Core, idempotency::repeatable, operation::AuditedOperation};
-use atoll_provider::{Command, Container, ExecEvent, ExecReport};
+use super::{
+    ExecCommand, ExecMode,
+    follow::ExecFollow,
+    output_channel::{OutputReceiver, output_channel},
+    task::ExecEntry,
+};
+use crate::{
+    Caller, Core, execution::Execution, idempotency::repeatable, kill_on_drop::KillOnDrop,
+    lifecycle::ActiveContainer, operation::AuditedOperation,
+};
+use atoll_audit::Redactor;
+use atoll_provider::{Container, ExecEvent, ExecReport, ExecStream};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
 use std::sync::Arc;
 
-/// A command that was checked, and the container for it.
-pub(super) struct Ready {
-    pub(super) id: ExecId,
-    pub(super) command: Command,
-    pub(super) container: Arc<dyn Container>,
-    /// It was begun before; perhaps by a server that is dead.
-    pub(super) joined: bool,
+/// A command that runs, and its caller's way to follow it.
+pub(super) struct Begun {
+    pub(super) follow: ExecFollow,
+    /// Where the command was begun by another request, which tells its end: the operation of this one.
+    pub(super) joined: Option<AuditedOperation>,
+    pub(super) redactor: Redactor,
+}
+
+/// A command that PID 1 has started, or knows.
+struct Started {
+    report: ExecReport,
+    events: ExecStream,
+    container: ActiveContainer,
+    /// None where another request began it.
+    entry: Option<ExecEntry>,
+    kill_on_drop: Option<KillOnDrop>,
 }
 
 /// A command that could not even come to its program is the caller's mistake. A program that is not
@@ -39,25 +57,75 @@ impl Core {
         ExecId::from_uuid(repeatable("exec", caller, sandbox, key, request))
     }
 
-    pub(super) async fn make_ready(
+    /// Starts a command, or joins it where its request may be repeated and was begun before. `told`: another kind of
+    /// operation, and other words for what is done. `checked`: whether something is wrong with it.
+    pub(super) async fn begin_exec(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &ExecCommand,
+        mode: ExecMode,
+        told: Option<(Operation, String)>,
+        checked: Result<()>,
+    ) -> Result<Begun> {
+        let id = request.id.unwrap_or_else(ExecId::random);
+        let (kind, shown) = told.unwrap_or_else(|| (Operation::Exec, request.shown()));
+        let audited = self.audited(caller, request.what(kind, sandbox, mode, id).with(&shown)).await?;
+        let started = async {
+            checked?;
+            self.start_in(&audited, caller, id, request, mode).await
+        };
+        let Started { report, events, container, entry, kill_on_drop } = match started.await {
+            Ok(started) => started,
+            Err(error) => return audited.done(Err(error)).await,
+        };
+        let redactor = audited.redactor();
+        let Some(entry) = entry else {
+            let task = self.exec_tasks.get(sandbox, id);
+            let follow = ExecFollow::new(report, OutputReceiver::spool(events), task, None);
+            return Ok(Begun { follow, joined: Some(audited), redactor });
+        };
+        request.feed(container.guest(), id);
+        let (sender, receiver) = output_channel(container.guest(), id, request.lossless);
+        let shown = Some(audited.redacted(&shown));
+        let takes_changes = mode != ExecMode::Background;
+        let audit = Some(audited.follow());
+        let execution = Execution::new(self, sandbox, Arc::new(container), audit, shown, takes_changes);
+        let task = self.spawn_exec(entry, execution, &report, Some((events, sender)));
+        let kill_on_drop = kill_on_drop.map(|kill_on_drop| kill_on_drop.of(&task));
+        let follow = ExecFollow::new(report, receiver, Some(task), kill_on_drop);
+        Ok(Begun { follow, joined: None, redactor })
+    }
+
+    async fn start_in(
         &self,
         audited: &AuditedOperation,
         caller: &Caller,
         id: ExecId,
         request: &ExecCommand,
         mode: ExecMode,
-    ) -> Result<Ready> {
+    ) -> Result<Started> {
         let command = request.build(mode, self.most(caller))?;
-        let container = self.registry.container(audited.record()?.id, "exec").await?;
-        let joined = match request.id {
-            None => false,
-            Some(id) => match container.guest().get_exec(id).await {
-                Ok(_) => true,
-                Err(error) if error.code == ErrorCode::NotFound => false,
-                Err(error) => return Err(error),
-            },
+        let sandbox = audited.record()?.id;
+        let container = self.registry.acquire(sandbox, "exec").await?;
+        let entry = match request.id {
+            Some(_) => self.enter_repeatable(sandbox, id, container.guest()).await?,
+            None => self.exec_tasks.enter(sandbox, id).ok(),
         };
-        Ok(Ready { id, command, container, joined })
+        let tied = mode != ExecMode::Background && request.id.is_none();
+        let mut kill_on_drop = tied.then(|| KillOnDrop::new(container.inner(), id));
+        let mut events = match entry {
+            Some(_) => container.guest().exec(id, &command).await?,
+            None => container.guest().attach(id, 0, true).await?,
+        };
+        let Some(ExecEvent::Started(report)) = events.next().await? else {
+            return Err(Error::internal("a command's events do not begin with its start"));
+        };
+        if let Err(error) = started(&report) {
+            kill_on_drop.iter_mut().for_each(KillOnDrop::disarm);
+            return Err(error);
+        }
+        Ok(Started { report, events, container, entry, kill_on_drop })
     }
 
     /// Starts a command and does not wait for it. What it writes to files is told by the next command.
@@ -67,31 +135,11 @@ impl Core {
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecReport> {
-        self.take_exec(caller)?;
-        let id = request.id.unwrap_or_else(ExecId::random);
-        let audited =
-            self.audited(caller, request.what(Operation::Exec, sandbox, ExecMode::Background, id)).await?;
-        let begun = async {
-            let ready = self.make_ready(&audited, caller, id, request, ExecMode::Background).await?;
-            let report = ready.container.guest().start(id, &ready.command).await?;
-            started(&report)?;
-            Ok((ready, report))
-        };
-        let (Ready { container, joined, .. }, report) = match begun.await {
-            Ok(begun) => begun,
-            Err(error) => return audited.done(Err(error)).await,
-        };
-        // Whoever began it has seen to all of this, or the next start of the server does.
-        if joined {
-            return audited.done(Ok(report)).await;
-        }
-        request.feed(container.guest(), id);
-        let shown = audited.redacted(&request.shown());
-        self.watch_exec(sandbox, &container, &report, shown, Some(audited.follow()));
-        Ok(report)
+        let mode = ExecMode::Background;
+        self.exec_stream(caller, sandbox, request, mode).await.map(|follow| follow.report)
     }
 
-    /// Starts a command and follows it. Who drops what comes back ends a streamed command; a background
+    /// Starts a command and follows it. A caller that drops what comes back ends a streamed command; a background
     /// one goes on.
     pub async fn exec_stream(
         &self,
@@ -101,37 +149,12 @@ impl Core {
         mode: ExecMode,
     ) -> Result<ExecFollow> {
         self.take_exec(caller)?;
-        let id = request.id.unwrap_or_else(ExecId::random);
-        let audited = self.audited(caller, request.what(Operation::Exec, sandbox, mode, id)).await?;
-        let leashed = mode != ExecMode::Background && request.id.is_none();
-        let begun = async {
-            let ready = self.make_ready(&audited, caller, id, request, mode).await?;
-            let leash = leashed.then(|| Leash::new(Arc::clone(&ready.container), id, None));
-            let mut events = ready.container.guest().exec(id, &ready.command).await?;
-            let Some(ExecEvent::Started(report)) = events.next().await? else {
-                return Err(Error::internal("a command's events do not begin with its start"));
-            };
-            started(&report).inspect_err(|_| leash.iter().for_each(Leash::release))?;
-            Ok((ready, leash, events, report))
-        };
-        let (Ready { container, joined, .. }, leash, events, report) = match begun.await {
-            Ok(begun) => begun,
-            Err(error) => return audited.done(Err(error)).await,
-        };
-        // Whoever goes with its follower is told of by it; whoever may stay behind, by who watches.
-        let mut trail = None;
-        if joined {
-            audited.done(Ok(())).await?;
-        } else {
-            request.feed(container.guest(), id);
-            let shown = audited.redacted(&request.shown());
-            let (followed, watched) =
-                if leashed { (Some(audited.follow()), None) } else { (None, Some(audited.follow())) };
-            trail = followed;
-            self.watch_exec(sandbox, &container, &report, shown, watched);
+        let Begun { follow, joined, .. } =
+            self.begin_exec(caller, sandbox, request, mode, None, Ok(())).await?;
+        match joined {
+            Some(audited) => audited.done(Ok(follow)).await,
+            None => Ok(follow),
         }
-        let changes = (mode != ExecMode::Background).then(|| (self.clone(), sandbox, container));
-        Ok(ExecFollow::new(report, events, leash, changes, trail))
     }
 }
 

@@ -1,14 +1,22 @@
-//! Noting how commands end that nobody waits for, across restarts of the server too.
+//! After a restart of the server: commands that a former server left open get a task again, which writes their
+//! ends, also of those that ended while there was no server.
 //!
-//! A note says when the command ended by the sandbox's own figures, which are the same whoever asks and
-//! whenever. So after a restart it can be told which ends were noted before.
+//! A command's activity says when it ended by the sandbox's own figures, which are the same whenever they are asked
+//! for. So after a restart it can be told which ends were written before.
 
-use super::{claim::Claim, request::OWN_SECRETS, start::started};
-use crate::{Core, egress::Secrets, kernels::LeftCell, operation::OutputAudit};
+use super::{request::OWN_SECRETS, start::started, task::ExecEntry};
+use crate::{
+    Core,
+    egress::Secrets,
+    execution::{EndFigures, Ended, Execution, reported_figures},
+    kernels::LeftCell,
+    lifecycle::ActiveContainer,
+    output_audit::OutputAudit,
+};
 use atoll_audit::Redactor;
-use atoll_provider::{Container, ExecEvent, ExecReport, State};
+use atoll_provider::{Container, ExecReport};
 use atoll_store::{ACTIVITIES_KEPT, Activity, ActivityKind, OperationId, SandboxId, SandboxRecord};
-use atoll_types::{CellId, Error, ErrorCode, ExecId, Operation, Result, time::now_ms};
+use atoll_types::{CellId, Error, ErrorCode, ExecId, Operation, Result};
 use futures_util::StreamExt;
 use std::{
     collections::HashMap,
@@ -22,8 +30,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// may be anything.
 const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// An offset that no output reaches: only the end is of interest.
-const NO_OUTPUT: u64 = u64::MAX;
 /// How far a clock is set back that is corrected and not changed.
 const CORRECTION_MS: i64 = 1000;
 /// Operations that are read together.
@@ -36,33 +42,19 @@ struct Left {
     shown: String,
     /// Whether it was given secrets that nobody knows any more.
     own_secrets: bool,
+    /// Whether its end takes the files that changed.
+    takes_changes: bool,
     /// It is a cell, whose id stands in the command's place.
     cell: bool,
 }
 
 type OpenExecs = HashMap<(SandboxId, ExecId), Left>;
 
-/// What is noted of an end, but for the command's text, which is not always known in full.
-type End = (i64, Option<u64>, Option<i32>);
-
-/// An end by the sandbox's own figures, which are the same whenever they are asked for.
-fn figures(report: &ExecReport) -> End {
-    let millis = u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX);
-    let at = i64::try_from(report.started_unix_ms.saturating_add(millis)).unwrap_or(i64::MAX);
-    (at, Some(millis), Some(report.shell_code().get()))
-}
-
-/// An end as it is noted: what the sandbox says is not to lie in the future.
-fn end_of(report: &ExecReport) -> End {
-    let (at, duration, code) = figures(report);
-    (at.min(now_ms()), duration, code)
-}
-
 /// Which of these ends were noted before. One whose time lay in the future when it was noted, because the
 /// clock was set back since the command began, has a time in its note that is a little earlier: it is known by
 /// the rest, once all that can be told exactly are.
-fn noted_before(ends: &[End], mut notes: Vec<End>) -> Vec<bool> {
-    let mut take = |fits: &dyn Fn(&End) -> bool| {
+fn noted_before(ends: &[EndFigures], mut notes: Vec<EndFigures>) -> Vec<bool> {
+    let mut take = |fits: &dyn Fn(&EndFigures) -> bool| {
         let found = notes.iter().position(fits);
         found.map(|at| notes.swap_remove(at)).is_some()
     };
@@ -74,63 +66,7 @@ fn noted_before(ends: &[End], mut notes: Vec<End>) -> Vec<bool> {
     before
 }
 
-fn activity(sandbox: SandboxId, detail: String, (at, duration_ms, exit_code): End) -> Activity {
-    Activity { sandbox, kind: ActivityKind::Exec, at, detail, exit_code, duration_ms, bytes: None }
-}
-
-/// What is noted of a command that ended.
-pub(super) fn activity_of(sandbox: SandboxId, detail: String, report: &ExecReport) -> Activity {
-    activity(sandbox, detail, end_of(report))
-}
-
 impl Core {
-    pub(super) async fn note_exec(&self, sandbox: SandboxId, shown: String, report: &ExecReport) {
-        self.note_end(sandbox, shown, end_of(report)).await;
-    }
-
-    async fn note_end(&self, sandbox: SandboxId, detail: String, end: End) {
-        if let Err(error) = self.store.record_activity(activity(sandbox, detail, end)).await {
-            tracing::warn!(%error, "cannot note a command");
-        }
-    }
-
-    /// Notes the end of a command when it comes, unless somebody else will.
-    pub(crate) fn watch_exec(
-        &self,
-        sandbox: SandboxId,
-        container: &Arc<dyn Container>,
-        report: &ExecReport,
-        shown: String,
-        mut trail: Option<OutputAudit>,
-    ) {
-        let Some(claim) = self.claims.take(sandbox, report.id) else { return };
-        let (core, container, began) = (self.clone(), Arc::clone(container), report.started_unix_ms);
-        let id = report.id;
-        // A command is work until its end; a terminal only while somebody looks at it.
-        let activity_guard = report.terminal.is_none().then(|| self.activity_tracker.begin(sandbox));
-        tokio::spawn(async move {
-            let report = wait(&container, id, &mut trail).await;
-            let end = match &report {
-                Some(report) => end_of(report),
-                // It went with its sandbox, and how is not known.
-                None => {
-                    let lasted = u64::try_from(now_ms()).unwrap_or(0).saturating_sub(began);
-                    (now_ms(), Some(lasted), None)
-                }
-            };
-            match trail {
-                None => core.note_end(sandbox, shown, end).await,
-                Some(trail) => {
-                    let note = Some(activity(sandbox, shown, end));
-                    if let Err(error) = trail.end(report.as_ref(), None, note).await {
-                        tracing::error!(%error, "the end of a command waits to be written");
-                    }
-                }
-            }
-            drop((claim, activity_guard));
-        });
-    }
-
     /// Watches over what a former server left running, and notes what ended while there was none. Of those
     /// that are paused nothing can be known before they go on.
     pub(crate) fn watch_again(&self, sandboxes: Vec<SandboxId>, paused: Vec<SandboxId>) {
@@ -191,11 +127,11 @@ impl Core {
                 tracing::debug!(%sandbox, %error, "a paused sandbox's commands are lost");
             }
             // What is left was not found in it.
+            let error = Error::new(ErrorCode::NotFound, "the sandbox ended before the command did");
+            let lost = Ended::LostCommand { error: &error, started_unix_ms: 0 };
             for left in mine.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
-                let trail = OutputAudit::new(core.ledger.clone(), left.operation, Redactor::default(), None);
-                if let Err(error) = trail.end(None, None, None).await {
-                    tracing::error!(%error, "the end of a command waits to be written");
-                }
+                let audit = OutputAudit::new(core.ledger.clone(), left.operation, Redactor::default(), None);
+                audit.end(&lost, false, None, None).await;
             }
         });
     }
@@ -219,38 +155,50 @@ impl Core {
                 let exec = operation.begin.extra.get(name).and_then(|id| id.parse().ok());
                 if let (Some(sandbox), Some(exec)) = (operation.begin.sandbox, exec) {
                     let own_secrets = operation.begin.extra.contains_key(OWN_SECRETS);
+                    let mode = operation.begin.extra.get("mode").map(String::as_str);
+                    let takes_changes = matches!(mode, Some("foreground" | "streamed"));
                     let shown = operation.begin.detail.text;
-                    let left = Left { operation: open.id, shown, own_secrets, cell };
-                    found.insert((sandbox, exec), left);
+                    let left = Left { operation: open.id, shown, own_secrets, takes_changes, cell };
+                    // Of several, the first began the command; the others joined it.
+                    found.entry((sandbox, exec)).or_insert(left);
                 }
             }
         }
     }
 
-    /// Goes on with the trail of a command that a former server began, if it is open; and how the command is
-    /// to be noted.
-    fn trail_again(
-        &self,
-        record: &SandboxRecord,
-        redactor: &Redactor,
-        report: &ExecReport,
-        open: &Mutex<OpenExecs>,
-    ) -> (Option<OutputAudit>, String) {
-        let left = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(record.id, report.id));
-        match left {
+    /// Takes a command on that a former server began. `noted`: its activity is written.
+    fn take_on(&self, left: &LeftIn<'_>, entry: ExecEntry, report: &ExecReport, noted: bool) {
+        let LeftIn { record, container, redactor, open, alive } = *left;
+        let found = open.lock().unwrap_or_else(PoisonError::into_inner).remove(&(record.id, report.id));
+        let takes_changes = found.as_ref().is_some_and(|left| left.takes_changes);
+        let (audit, shown) = match found {
             None => (None, redactor.text(&report.command)),
-            Some(Left { operation, shown, own_secrets, cell: _ }) => {
+            Some(Left { operation, shown, own_secrets, .. }) => {
+                alive.lock().unwrap_or_else(PoisonError::into_inner).push(operation);
                 let secrets = if own_secrets { Secrets::Forgotten } else { Secrets::None };
                 let exec = self.running.enter(record.id, report.id, operation, secrets);
-                let trail = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record))
+                let audit = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record))
                     .with(Some(exec));
-                (Some(if own_secrets { trail.mute() } else { trail }), shown)
+                (Some(if own_secrets { audit.mute() } else { audit }), shown)
             }
+        };
+        if noted && audit.is_none() {
+            return;
         }
+        // A command is work until its end; a terminal only while a client is connected to it.
+        let container: Arc<dyn Container> = if report.ended || report.terminal.is_some() {
+            Arc::clone(container)
+        } else {
+            let activity_guard = self.activity_tracker.begin(record.id);
+            Arc::new(ActiveContainer::new(Arc::clone(container), activity_guard))
+        };
+        let shown = (!noted).then_some(shown);
+        let execution = Execution::new(self, record.id, container, audit, shown, takes_changes);
+        self.spawn_exec(entry.keep(), execution, report, None);
     }
 
     /// The ends of commands that are noted of a sandbox.
-    async fn notes(&self, sandbox: SandboxId) -> Result<Vec<End>> {
+    async fn notes(&self, sandbox: SandboxId) -> Result<Vec<EndFigures>> {
         let most = u32::try_from(ACTIVITIES_KEPT).unwrap_or(u32::MAX);
         let all = self.store.activities(sandbox, most, None).await?.into_iter().map(|entry| entry.activity);
         let execs = all.filter(|activity| activity.kind == ActivityKind::Exec);
@@ -263,9 +211,6 @@ impl Core {
         open: &Mutex<OpenExecs>,
         alive: &Mutex<Vec<OperationId>>,
     ) -> Result<()> {
-        let keep = |trail: &OutputAudit| {
-            alive.lock().unwrap_or_else(PoisonError::into_inner).push(trail.operation());
-        };
         let Some(record) = self.store.sandbox(sandbox).await? else { return Ok(()) };
         let redactor = Redactor::new(self.environment_of(&record)?.secret_values());
         let container = self.registry.awake(sandbox).await?;
@@ -282,38 +227,30 @@ impl Core {
             let earlier = i64::try_from(report.started_unix_ms).is_ok_and(|at| at < self.began);
             earlier && !report.tool && started(report).is_ok()
         });
-        let (ended, running): (Vec<_>, Vec<_>) = before.partition(|report| report.ended);
-        for report in running {
-            let (trail, shown) = self.trail_again(&record, &redactor, &report, open);
-            trail.iter().for_each(keep);
-            self.watch_exec(sandbox, &container, &report, shown, trail);
-        }
-        let claimed: Vec<(ExecReport, Claim)> = ended
-            .into_iter()
-            .filter_map(|report| self.claims.take(sandbox, report.id).map(|claim| (report, claim)))
+        let entered: Vec<(ExecReport, ExecEntry)> = before
+            .filter_map(|report| self.exec_tasks.enter(sandbox, report.id).ok().map(|entry| (report, entry)))
             .collect();
-        if claimed.is_empty() {
-            return Ok(());
-        }
-        let ends: Vec<End> = claimed.iter().map(|(report, _)| figures(report)).collect();
-        let before = noted_before(&ends, self.notes(sandbox).await?);
-        for ((report, claim), before) in claimed.into_iter().zip(before) {
-            let (mut trail, shown) = self.trail_again(&record, &redactor, &report, open);
-            let note = (!before).then(|| activity_of(sandbox, shown, &report));
-            if trail.is_some() {
-                trail.iter().for_each(keep);
-                // What it printed is still there, or is told to be missing.
-                let _ = wait_once(&container, report.id, &mut trail).await;
-            }
-            match (trail, note) {
-                (Some(trail), note) => trail.end(Some(&report), None, note).await?,
-                (None, Some(note)) => self.store.record_activity(note).await?,
-                (None, None) => {}
-            }
-            drop(claim);
+        let ended = entered.iter().filter(|(report, _)| report.ended);
+        let ends: Vec<EndFigures> = ended.map(|(report, _)| reported_figures(report)).collect();
+        let noted = if ends.is_empty() { Vec::new() } else { self.notes(sandbox).await? };
+        let mut noted = noted_before(&ends, noted).into_iter();
+        let left = LeftIn { record: &record, container: &container, redactor: &redactor, open, alive };
+        for (report, entry) in entered {
+            let noted = report.ended && noted.next().unwrap_or(false);
+            self.take_on(&left, entry, &report, noted);
         }
         Ok(())
     }
+}
+
+/// What a former server left in one sandbox.
+struct LeftIn<'a> {
+    record: &'a SandboxRecord,
+    container: &'a Arc<dyn Container>,
+    redactor: &'a Redactor,
+    open: &'a Mutex<OpenExecs>,
+    /// Operations that go on.
+    alive: &'a Mutex<Vec<OperationId>>,
 }
 
 /// The cells of a sandbox that a former server left open. What is not found of them is lost.
@@ -326,47 +263,6 @@ fn left_cells(open: &Mutex<OpenExecs>, sandbox: SandboxId) -> Vec<LeftCell> {
         shown: left.shown.clone(),
     };
     mine.map(cell).collect()
-}
-
-/// Waits for a command's end; none when its container ended first, or it was forgotten.
-async fn wait(
-    container: &Arc<dyn Container>,
-    id: ExecId,
-    trail: &mut Option<OutputAudit>,
-) -> Option<ExecReport> {
-    loop {
-        match wait_once(container, id, trail).await {
-            Ok(Some(report)) => return Some(report),
-            Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
-                return None;
-            }
-            Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "cannot wait for a command"),
-        }
-        tokio::time::sleep(PAUSE).await;
-        match container.state().await {
-            Ok(State::Dead(_)) => return None,
-            Err(error) if error.code == ErrorCode::NotFound => return None,
-            _ => {}
-        }
-    }
-}
-
-async fn wait_once(
-    container: &Arc<dyn Container>,
-    id: ExecId,
-    trail: &mut Option<OutputAudit>,
-) -> Result<Option<ExecReport>> {
-    let from = trail.as_ref().map_or(NO_OUTPUT, |trail| trail.next);
-    let mut events = container.guest().attach(id, from, true).await?;
-    while let Some(event) = events.next().await? {
-        match (event, trail.as_mut()) {
-            (ExecEvent::Ended(report), _) => return Ok(Some(report)),
-            (ExecEvent::Output { stream, offset, data }, Some(trail)) => trail.take(stream, offset, &data),
-            _ => {}
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Caller, Core,
-    lifecycle::ActivityGuard,
+    lifecycle::ActiveContainer,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_kernels::{Answer, CheckpointInfo, Completion, Fork, KernelInfo, RequestKind, Start};
@@ -38,10 +38,10 @@ fn done(answer: Answer) -> Result<()> {
 
 impl Core {
     /// The kernel manager of an operation's sandbox; one that is not there has no kernels.
-    async fn managers_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, ActivityGuard)> {
-        let (container, activity_guard) = self.registry.acquire(audited.record()?.id, "a kernel").await?;
-        let link = self.managers.existing(&container).await?.ok_or_else(missing)?;
-        Ok((link, activity_guard))
+    async fn managers_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, ActiveContainer)> {
+        let container = self.registry.acquire(audited.record()?.id, "a kernel").await?;
+        let link = self.managers.existing(container.inner()).await?.ok_or_else(missing)?;
+        Ok((link, container))
     }
 
     /// One question about a kernel, as an operation.
@@ -83,8 +83,8 @@ impl Core {
     ) -> Result<KernelInfo> {
         request.check()?;
         let sandbox = audited.record()?.id;
-        let (container, _working) = self.registry.acquire(sandbox, "a kernel").await?;
-        let link = self.managers.link(&container).await?;
+        let container = self.registry.acquire(sandbox, "a kernel").await?;
+        let link = self.managers.link(container.inner()).await?;
         // What its start asks for on the way out is this operation's.
         let _entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let KernelRequest { language, default, working_directory, env_vars } = request.clone();
@@ -105,11 +105,11 @@ impl Core {
     /// All kernels of a sandbox, the oldest first. One that runs nothing inside has none.
     pub async fn kernels(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<KernelInfo>> {
         self.visible(caller, sandbox).await?;
-        let (container, _working) = match self.registry.acquire(sandbox, "a look at its kernels").await {
+        let container = match self.registry.acquire(sandbox, "a look at its kernels").await {
             Err(error) if error.code == ErrorCode::NotRunning => return Ok(Vec::new()),
             active => active?,
         };
-        let Some(link) = self.managers.existing(&container).await? else { return Ok(Vec::new()) };
+        let Some(link) = self.managers.existing(container.inner()).await? else { return Ok(Vec::new()) };
         match link.ask(RequestKind::List).await? {
             Answer::Kernels(all) => Ok(all),
             _ => other_answer(),

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     Caller, Core,
+    execution::{EndSignal, Ended, Execution},
     idempotency::repeatable,
-    operation::{CellAudit, OutputAudit},
+    output_audit::OutputAudit,
 };
 use atoll_kernels::CellReport;
-use atoll_provider::Changed;
-use atoll_store::{Activity, ActivityKind, SandboxId};
-use atoll_types::{CellId, Death, DeathKind, Error, Result, time::now_ms};
+use atoll_store::SandboxId;
+use atoll_types::{CellId, Death, DeathKind, Result};
 use std::{
     collections::HashMap,
     sync::{
@@ -25,30 +25,23 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tokio::sync::watch;
-
-/// What came of a cell, once it is known.
-type Known = Option<Result<CellOutcome>>;
 
 /// A cell that somebody tends.
 pub(crate) struct CellTask {
     pub(super) cell: Arc<Cell>,
-    outcome: watch::Sender<Known>,
+    outcome: EndSignal<CellOutcome>,
     /// Nobody waits for it any more.
     pub(super) cancelled: AtomicBool,
 }
 
 impl CellTask {
     pub(super) fn new(cell: Arc<Cell>) -> Self {
-        Self { cell, outcome: watch::Sender::new(None), cancelled: AtomicBool::new(false) }
+        Self { cell, outcome: EndSignal::default(), cancelled: AtomicBool::new(false) }
     }
 
     /// What came of it, once that is written down.
     pub(super) async fn outcome(&self) -> Result<CellOutcome> {
-        let mut outcome = self.outcome.subscribe();
-        let known = outcome.wait_for(Option::is_some).await;
-        let gone = || Error::internal("nobody tends the cell");
-        known.ok().and_then(|known| known.clone()).unwrap_or_else(|| Err(gone()))
+        self.outcome.wait().await
     }
 }
 
@@ -108,8 +101,8 @@ impl Core {
         if self.cell_tasks.get(sandbox, cell).is_some() {
             return Ok(true);
         }
-        let (container, _working) = self.registry.acquire(sandbox, "a look at its kernels").await?;
-        let Some(link) = self.managers.existing(&container).await? else { return Ok(false) };
+        let container = self.registry.acquire(sandbox, "a look at its kernels").await?;
+        let Some(link) = self.managers.existing(container.inner()).await? else { return Ok(false) };
         let _turn = link.repeating.lock().await;
         Ok(follow_known(&link, cell).await?.is_some())
     }
@@ -131,74 +124,62 @@ impl Core {
             return Ok(CellFollow::new(cell_task, None));
         }
         match self.send_cell(&audited, caller, id, request, stream).await {
-            Ok(Sent { context, cell, leash }) => {
+            Ok(Sent { context, cell, interrupt_on_drop }) => {
                 let cell_task = self.tend(context, cell, audited.follow());
-                Ok(CellFollow::new(cell_task, leash))
+                Ok(CellFollow::new(cell_task, interrupt_on_drop))
             }
             Err(error) => audited.done(Err(error)).await,
         }
     }
 
-    /// Sees a cell to its end, whoever waits for it.
-    pub(super) fn tend(&self, context: CellContext, cell: Arc<Cell>, trail: OutputAudit) -> Arc<CellTask> {
+    /// Spawns the task that sees a cell to its end, whether a caller waits for it or not.
+    pub(super) fn tend(&self, context: CellContext, cell: Arc<Cell>, audit: OutputAudit) -> Arc<CellTask> {
         let cell_task = Arc::new(CellTask::new(cell));
-        self.cell_tasks.add(context.sandbox, &cell_task);
+        let CellContext { sandbox, container, link, entered, shown, joined, anew } = context;
+        self.cell_tasks.add(sandbox, &cell_task);
+        // What a cell changed is told, and its activity written, by the request that began it.
+        let shown = (!joined).then_some(shown);
+        let redactor = audit.redactor();
+        let execution = Execution::new(self, sandbox, Arc::new(container), Some(audit), shown, !joined);
         let (core, there) = (self.clone(), Arc::clone(&cell_task));
         tokio::spawn(async move {
-            let sandbox = context.sandbox;
-            let outcome = core.see_to_its_end(context, &there, trail).await;
+            let ended = there.cell.ended().await;
+            drop(entered);
+            let outcome = match ended {
+                Ok(report) => Ok(settled(Arc::unwrap_or_clone(report), &link, anew).await),
+                Err(error) => Err(execution.redacted(error)),
+            };
+            let outcome = end_cell(execution, &there, outcome, redactor).await;
             core.cell_tasks.remove(sandbox, &there);
-            there.outcome.send_replace(Some(outcome));
+            there.outcome.set(outcome);
         });
         cell_task
     }
-
-    async fn see_to_its_end(
-        &self,
-        context: CellContext,
-        cell_task: &CellTask,
-        trail: OutputAudit,
-    ) -> Result<CellOutcome> {
-        let CellContext { sandbox, container, link, activity_guard, entered, shown, joined, anew } = context;
-        let report = match cell_task.cell.ended().await {
-            Ok(report) => Arc::unwrap_or_clone(report),
-            Err(error) => return trail.failed(error).await,
-        };
-        drop(entered);
-        let mut report = settled(report, &link).await;
-        report.state_lost |= anew;
-        report.restarted |= anew;
-        let changed: Option<Changed> = match joined {
-            true => None,
-            false => self.take_changes(sandbox, &container).await,
-        };
-        let note = (!joined).then(|| activity(sandbox, shown, &report));
-        let (cell, redactor) = (cell_task.cell.id, trail.redactor());
-        let told =
-            CellAudit { cell, report: &report, cancelled: cell_task.cancelled.load(Ordering::Relaxed) };
-        if let Err(error) = trail.end_cell(told, changed.as_ref(), note).await {
-            tracing::error!(%error, "the end of a cell waits to be written");
-        }
-        drop(activity_guard);
-        Ok(CellOutcome { cell, report, changed, redactor })
-    }
 }
 
-/// What is noted of a cell that ended.
-fn activity(sandbox: SandboxId, detail: String, report: &CellReport) -> Activity {
-    Activity {
-        sandbox,
-        kind: ActivityKind::Exec,
-        at: now_ms(),
-        detail,
-        exit_code: Some(i32::from(!report.success)),
-        duration_ms: Some(report.duration_us / 1000),
-        bytes: None,
+async fn end_cell(
+    execution: Execution,
+    cell_task: &CellTask,
+    ended: Result<CellReport>,
+    redactor: Redactor,
+) -> Result<CellOutcome> {
+    let (cell, cancelled) = (cell_task.cell.id, cell_task.cancelled.load(Ordering::Relaxed));
+    match ended {
+        Ok(report) => {
+            let changed = execution.end(&Ended::Cell(cell, &report), cancelled).await;
+            Ok(CellOutcome { cell, report, changed, redactor })
+        }
+        Err(error) => {
+            execution.end(&Ended::LostCell(&error), false).await;
+            Err(error)
+        }
     }
 }
 
 /// A report whose death is what it really was: whether memory was the reason, PID 1 knows.
-async fn settled(mut report: CellReport, link: &Link) -> CellReport {
+async fn settled(mut report: CellReport, link: &Link, anew: bool) -> CellReport {
+    report.state_lost |= anew;
+    report.restarted |= anew;
     let Some(death) = &mut report.death else { return report };
     let told = death.reason();
     let memory = death.signal == Some(9) && link.ran_out_of_memory().await;

@@ -1,4 +1,4 @@
-//! Following a cell, and what holds it to its follower.
+//! Following a cell, and what ties it to its caller.
 
 use super::{cell::Next, execute::CellTask, link::Link, request::CellOutcome};
 use atoll_kernels::{CellEvent, CellReport, CellStream, RequestKind};
@@ -6,10 +6,7 @@ use atoll_provider::Changed;
 use atoll_types::{CellId, KernelId, Result};
 use std::{
     collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 /// A cell that is followed. Dropped before its end, the cell is interrupted, unless its request may be
@@ -18,7 +15,7 @@ pub struct CellFollow {
     /// Its id.
     pub cell: CellId,
     cell_task: Arc<CellTask>,
-    leash: Option<Arc<Leash>>,
+    interrupt_on_drop: Option<InterruptOnDrop>,
     /// The number of the next event.
     number: usize,
     /// What was told so far: characters of both outputs, and displays.
@@ -30,13 +27,13 @@ pub struct CellFollow {
 }
 
 impl CellFollow {
-    pub(super) fn new(cell_task: Arc<CellTask>, leash: Option<Leash>) -> Self {
-        let leash = leash.map(|leash| Arc::new(leash.with(&cell_task)));
+    pub(super) fn new(cell_task: Arc<CellTask>, interrupt_on_drop: Option<InterruptOnDrop>) -> Self {
+        let interrupt_on_drop = interrupt_on_drop.map(|tied| tied.of(&cell_task));
         let cell = cell_task.cell.id;
         Self {
             cell,
             cell_task,
-            leash,
+            interrupt_on_drop,
             number: 0,
             told: [0; 3],
             rest: VecDeque::new(),
@@ -61,7 +58,7 @@ impl CellFollow {
             }
             Next::Ended(_) => {
                 let outcome = self.cell_task.outcome().await;
-                self.grip().detach();
+                self.detach();
                 self.done = true;
                 let CellOutcome { cell: _, report, changed, redactor: _ } = outcome?;
                 self.changed = changed;
@@ -78,16 +75,17 @@ impl CellFollow {
         self.changed.as_ref()
     }
 
-    /// What holds the cell to its follower.
-    #[must_use]
-    pub fn grip(&self) -> CellGrip {
-        CellGrip(self.leash.clone())
+    /// Leaves the cell running when this is dropped, as when the server ends and not the caller.
+    pub fn detach(&mut self) {
+        if let Some(interrupt_on_drop) = &mut self.interrupt_on_drop {
+            interrupt_on_drop.disarm();
+        }
     }
 
     /// Waits for all of it.
-    pub(super) async fn outcome(self) -> Result<CellOutcome> {
+    pub(super) async fn outcome(mut self) -> Result<CellOutcome> {
         let outcome = self.cell_task.outcome().await;
-        self.grip().detach();
+        self.detach();
         outcome
     }
 
@@ -112,55 +110,41 @@ impl CellFollow {
     }
 }
 
-/// What holds a cell to its follower.
-pub struct CellGrip(Option<Arc<Leash>>);
-
-impl CellGrip {
-    /// Lets the cell go on without whoever follows it, as when the server ends and not the caller.
-    pub fn detach(&self) {
-        if let Some(leash) = &self.0 {
-            leash.release();
-        }
-    }
-}
-
-/// Interrupts a cell whose caller went away.
-pub(super) struct Leash {
+/// Interrupts a cell when dropped, unless it was disarmed: its caller went away. The cell's task writes that.
+pub(super) struct InterruptOnDrop {
     link: Arc<Link>,
     kernel: KernelId,
-    cell: CellId,
+    cell: Option<CellId>,
     cell_task: Option<Arc<CellTask>>,
-    released: AtomicBool,
 }
 
-impl Leash {
+impl InterruptOnDrop {
     pub(super) fn new(link: &Arc<Link>, kernel: KernelId, cell: CellId) -> Self {
-        Self { link: Arc::clone(link), kernel, cell, cell_task: None, released: AtomicBool::new(false) }
+        Self { link: Arc::clone(link), kernel, cell: Some(cell), cell_task: None }
     }
 
-    fn with(mut self, cell_task: &Arc<CellTask>) -> Self {
+    /// The task that writes the cell's end.
+    fn of(mut self, cell_task: &Arc<CellTask>) -> Self {
         self.cell_task = Some(Arc::clone(cell_task));
         self
     }
 
-    /// The cell has ended, or may go on without its caller.
-    pub(super) fn release(&self) {
-        self.released.store(true, Ordering::Relaxed);
+    /// The cell has ended, was not taken, or goes on without its caller.
+    pub(super) fn disarm(&mut self) {
+        self.cell = None;
     }
 }
 
-impl Drop for Leash {
+impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
-        if self.released.load(Ordering::Relaxed) {
-            return;
-        }
+        let Some(cell) = self.cell.take() else { return };
         if let Some(cell_task) = &self.cell_task {
             cell_task.cancelled.store(true, Ordering::Relaxed);
         }
-        let (link, kernel, cell) = (Arc::clone(&self.link), self.kernel, Some(self.cell));
+        let (link, kernel) = (Arc::clone(&self.link), self.kernel);
         tokio::spawn(async move {
-            if let Err(error) = link.ask(RequestKind::Interrupt { kernel, cell }).await {
-                tracing::debug!(%error, "cannot interrupt a cell that nobody waits for");
+            if let Err(error) = link.ask(RequestKind::Interrupt { kernel, cell: Some(cell) }).await {
+                tracing::debug!(%error, "a cell whose caller went away cannot be interrupted");
             }
         });
     }

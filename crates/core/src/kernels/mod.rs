@@ -21,7 +21,7 @@ mod watch;
 mod wire;
 
 pub(crate) use execute::CellTasks;
-pub use follow::{CellFollow, CellGrip};
+pub use follow::CellFollow;
 pub(crate) use managers::KernelManagers;
 pub(crate) use packages::check as check_packages;
 pub use request::{

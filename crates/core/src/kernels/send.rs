@@ -3,14 +3,13 @@
 
 use super::{
     cell::Cell,
-    follow::Leash,
+    follow::InterruptOnDrop,
     link::Link,
     request::{CellRequest, CellTarget},
     wire::other_answer,
 };
-use crate::{Caller, Core, egress::EnteredCell, lifecycle::ActivityGuard, operation::AuditedOperation};
+use crate::{Caller, Core, egress::EnteredCell, lifecycle::ActiveContainer, operation::AuditedOperation};
 use atoll_kernels::{Answer, Execute, KernelStatus, Language, RequestKind, Start};
-use atoll_provider::Container;
 use atoll_store::SandboxId;
 use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
 use std::{collections::BTreeMap, sync::Arc};
@@ -21,9 +20,8 @@ const TRIES: usize = 3;
 /// What a cell needs while it runs.
 pub(super) struct CellContext {
     pub(super) sandbox: SandboxId,
-    pub(super) container: Arc<dyn Container>,
+    pub(super) container: ActiveContainer,
     pub(super) link: Arc<Link>,
-    pub(super) activity_guard: ActivityGuard,
     pub(super) entered: Option<EnteredCell>,
     /// As it may be noted.
     pub(super) shown: String,
@@ -37,7 +35,7 @@ pub(super) struct CellContext {
 pub(super) struct Sent {
     pub(super) context: CellContext,
     pub(super) cell: Arc<Cell>,
-    pub(super) leash: Option<Leash>,
+    pub(super) interrupt_on_drop: Option<InterruptOnDrop>,
 }
 
 impl Core {
@@ -52,14 +50,13 @@ impl Core {
         request.check()?;
         let timeout = request.timeout(self.most(caller))?;
         let sandbox = audited.record()?.id;
-        let (container, activity_guard) = self.registry.acquire(sandbox, "a cell").await?;
-        let link = self.managers.link(&container).await?;
+        let container = self.registry.acquire(sandbox, "a cell").await?;
+        let link = self.managers.link(container.inner()).await?;
         let entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let mut context = CellContext {
             sandbox,
             container,
             link: Arc::clone(&link),
-            activity_guard,
             entered: Some(entered),
             shown: audited.redacted(&request.code),
             joined: false,
@@ -71,7 +68,7 @@ impl Core {
             _turn = Some(link.repeating.lock().await);
             if let Some(cell) = follow_known(&link, id).await? {
                 (context.joined, context.entered) = (true, None);
-                return Ok(Sent { context, cell, leash: None });
+                return Ok(Sent { context, cell, interrupt_on_drop: None });
             }
         }
         let execute = Execute {
@@ -82,24 +79,25 @@ impl Core {
             stream,
             limits: request.limits(),
         };
-        let leashed = request.id.is_none();
+        let tied = request.id.is_none();
         match request.target {
-            CellTarget::Kernel(kernel) => send_to(context, Execute { kernel, ..execute }, leashed).await,
-            CellTarget::Default(language) => send_to_default(context, execute, language, leashed).await,
+            CellTarget::Kernel(kernel) => send_to(context, Execute { kernel, ..execute }, tied).await,
+            CellTarget::Default(language) => send_to_default(context, execute, language, tied).await,
         }
     }
 }
 
 /// Sends a cell to its kernel. Who goes away before it is answered takes it back.
-async fn send_to(mut context: CellContext, execute: Execute, leashed: bool) -> Result<Sent> {
-    let leash = leashed.then(|| Leash::new(&context.link, execute.kernel, execute.cell));
+async fn send_to(mut context: CellContext, execute: Execute, tied: bool) -> Result<Sent> {
+    let mut interrupt_on_drop =
+        tied.then(|| InterruptOnDrop::new(&context.link, execute.kernel, execute.cell));
     match send(&context.link, execute).await {
         Ok((cell, joined)) => {
             context.joined = joined;
-            Ok(Sent { context, cell, leash })
+            Ok(Sent { context, cell, interrupt_on_drop })
         }
         Err(error) => {
-            leash.iter().for_each(Leash::release);
+            interrupt_on_drop.iter_mut().for_each(InterruptOnDrop::disarm);
             Err(error)
         }
     }
@@ -110,20 +108,20 @@ async fn send_to_default(
     mut context: CellContext,
     mut execute: Execute,
     language: Language,
-    leashed: bool,
+    tied: bool,
 ) -> Result<Sent> {
     for _ in 1..TRIES {
         let kernel = default_kernel(&context.link, language).await?;
         execute.kernel = kernel;
-        let leash = leashed.then(|| Leash::new(&context.link, kernel, execute.cell));
+        let mut interrupt_on_drop = tied.then(|| InterruptOnDrop::new(&context.link, kernel, execute.cell));
         let error: Error = match send(&context.link, execute.clone()).await {
             Ok((cell, joined)) => {
                 context.joined = joined;
-                return Ok(Sent { context, cell, leash });
+                return Ok(Sent { context, cell, interrupt_on_drop });
             }
             Err(error) => error,
         };
-        leash.iter().for_each(Leash::release);
+        interrupt_on_drop.iter_mut().for_each(InterruptOnDrop::disarm);
         match error.code {
             // Somebody ended it meanwhile.
             ErrorCode::NotFound => context.link.forget_default(kernel),
@@ -134,7 +132,7 @@ async fn send_to_default(
         }
     }
     execute.kernel = default_kernel(&context.link, language).await?;
-    send_to(context, execute, leashed).await
+    send_to(context, execute, tied).await
 }
 
 /// Sends a cell; what it says is heard from its first word on.

@@ -6,7 +6,7 @@ use super::{
     send::{CellContext, follow_known},
     wire::other_answer,
 };
-use crate::{Core, operation::OutputAudit};
+use crate::{Core, lifecycle::ActiveContainer, output_audit::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_kernels::{Answer, RequestKind};
 use atoll_provider::Container;
@@ -37,18 +37,20 @@ impl Core {
             let turn = link.repeating.lock().await;
             let Some(cell) = follow_known(&link, cell).await? else { continue };
             drop(turn);
-            let trail = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
+            let audit = OutputAudit::new(self.ledger.clone(), operation, redactor.clone(), Some(record));
             let context = CellContext {
                 sandbox: record.id,
-                container: Arc::clone(container),
+                container: ActiveContainer::new(
+                    Arc::clone(container),
+                    self.activity_tracker.begin(record.id),
+                ),
                 link: Arc::clone(&link),
-                activity_guard: self.activity_tracker.begin(record.id),
                 entered: Some(self.running.enter_cell(record.id, link.exec(), operation)),
                 shown,
                 joined: false,
                 anew: false,
             };
-            self.tend(context, cell, trail);
+            self.tend(context, cell, audit);
             found.push(operation);
         }
         self.wait_for_others(record.id, &link).await?;

@@ -91,6 +91,11 @@ impl ActiveContainer {
     pub(crate) fn new(container: Arc<dyn Container>, activity_guard: ActivityGuard) -> Self {
         Self { container, _working: activity_guard }
     }
+
+    /// The container alone, for what outlives the work and does not count as such.
+    pub(crate) fn inner(&self) -> &Arc<dyn Container> {
+        &self.container
+    }
 }
 
 #[async_trait]

@@ -13,7 +13,7 @@ mod orphans;
 mod retention;
 mod shutdown;
 
-pub(crate) use activity::{ActiveContainer, ActivityGuard, ActivityTracker, Quiet};
+pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 
 use crate::{

@@ -10,7 +10,7 @@ pub use archive::Archive;
 pub use search::{Findings, Matches};
 pub use watch::WatchStream;
 
-use crate::leash::Leash;
+use crate::kill_on_drop::KillOnDrop;
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, FEATURE_TOOLS, OutputStream};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
@@ -30,7 +30,7 @@ const FIELDS: &[&str] = &["path", "pattern", "glob", "prefix", "body"];
 struct Tool {
     id: ExecId,
     events: ExecStream,
-    leash: Leash,
+    kill_on_drop: KillOnDrop,
     complaint: Vec<u8>,
 }
 
@@ -62,10 +62,10 @@ impl Tool {
         command.timeout = way.timeout;
         command.stdin = way.stdin;
         let id = ExecId::random();
-        let leash = Leash::new(container, id);
-        let leash = if way.gently { leash.gently() } else { leash };
+        let kill_on_drop = KillOnDrop::new(container, id);
+        let kill_on_drop = if way.gently { kill_on_drop.gently() } else { kill_on_drop };
         let events = guest.exec(id, &command).await?;
-        Ok(Self { id, events, leash, complaint: Vec::new() })
+        Ok(Self { id, events, kill_on_drop, complaint: Vec::new() })
     }
 
     /// The next output; none when it has ended well.
@@ -79,7 +79,7 @@ impl Tool {
                     self.complaint.extend_from_slice(&data[..room]);
                 }
                 Some(ExecEvent::Ended(report)) => {
-                    self.leash.forget();
+                    self.kill_on_drop.forget();
                     return self.verdict(&report).map(|()| None);
                 }
                 None => return Err(Error::new(ErrorCode::Unavailable, "the tool's answer broke off")),

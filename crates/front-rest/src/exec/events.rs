@@ -6,7 +6,7 @@ use atoll_core::{ExecFollow, ExecUpdate};
 use atoll_http::{Ending, event_stream};
 use atoll_types::{Error, ErrorCode, OutputStream, Result, sse};
 use axum::response::Response;
-use futures_util::{FutureExt, Stream, StreamExt, stream};
+use futures_util::{FutureExt, Stream, stream};
 use std::{pin::Pin, time::Duration};
 
 /// A silent connection says that it lives.
@@ -31,7 +31,7 @@ impl OutputRequest {
 
 pub(super) type Updates = Pin<Box<dyn Stream<Item = Result<ExecUpdate>> + Send>>;
 
-/// The updates of a command; nothing is lost when waiting for one is given up.
+/// The updates of a command.
 pub(super) fn updates(follow: ExecFollow) -> Updates {
     Box::pin(stream::unfold(Some(follow), |follow| async {
         let mut follow = follow?;
@@ -48,10 +48,9 @@ pub(super) fn server_ends() -> Error {
 }
 
 struct Sender {
-    updates: Updates,
+    follow: ExecFollow,
     encoder: Encoder,
-    follow: bool,
-    grip: atoll_core::ExecGrip,
+    to_the_end: bool,
     ending: Ending,
     started: Option<Box<atoll_types::ExecReport>>,
     done: bool,
@@ -62,11 +61,10 @@ pub(super) fn respond(follow: ExecFollow, wish: OutputRequest, ending: Ending) -
     let OutputRequest { from, follow: to_the_end, only } = wish;
     let sender = Sender {
         encoder: Encoder::new(from, only),
-        follow: to_the_end,
-        grip: follow.grip(),
+        to_the_end,
         ending,
         started: Some(Box::new(follow.report.clone())),
-        updates: updates(follow),
+        follow,
         done: false,
     };
     event_stream(stream::unfold(sender, |mut sender| async { Some((sender.next().await?, sender)) }))
@@ -85,15 +83,15 @@ impl Sender {
         loop {
             tokio::select! {
                 biased;
-                update = self.updates.next() => self.add(&mut out, update),
+                update = self.follow.next() => self.add(&mut out, update),
                 () = self.ending.wait() => {
-                    self.grip.detach();
+                    self.follow.detach();
                     self.fail(&mut out, &server_ends());
                 }
                 () = tokio::time::sleep(KEEP_ALIVE) => return Some(sse::alive("it still runs", None)),
             }
             while !self.done && out.len() < TOGETHER {
-                let Some(update) = self.updates.next().now_or_never() else { break };
+                let Some(update) = self.follow.next().now_or_never() else { break };
                 self.add(&mut out, update);
             }
             // The start of a character alone is no event yet.
@@ -108,21 +106,21 @@ impl Sender {
         self.encoder.failed(out, error);
     }
 
-    fn add(&mut self, out: &mut String, update: Option<Result<ExecUpdate>>) {
+    fn add(&mut self, out: &mut String, update: Result<Option<ExecUpdate>>) {
         match update {
-            Some(Ok(ExecUpdate::Output { stream, offset, data })) => {
+            Ok(Some(ExecUpdate::Output { stream, offset, data })) => {
                 self.encoder.output(out, stream, offset, &data);
             }
-            Some(Ok(ExecUpdate::Ended { report, changed })) => {
+            Ok(Some(ExecUpdate::Ended { report, changed })) => {
                 self.done = true;
                 self.encoder.ended(out, *report, changed);
             }
-            Some(Err(error)) => self.fail(out, &error),
-            None if self.follow => {
+            Err(error) => self.fail(out, &error),
+            Ok(None) if self.to_the_end => {
                 let message = "the command's output broke off; ask again";
                 self.fail(out, &Error::new(ErrorCode::Unavailable, message));
             }
-            None => self.done = true,
+            Ok(None) => self.done = true,
         }
     }
 }

@@ -66,7 +66,7 @@ impl Sender {
             event = self.follow.next() => event,
             () = self.ending.wait() => {
                 self.done = true;
-                self.follow.grip().detach();
+                self.follow.detach();
                 let message = "the server ends; the cell goes on";
                 return Some(failed(&Error::new(ErrorCode::Unavailable, message)));
             }

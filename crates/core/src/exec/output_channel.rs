@@ -1,0 +1,191 @@
+//! Output on its way from a command's task to one caller. The queue is bounded and the task never waits for it: a
+//! caller that falls behind reads the rest by offset from PID 1's spool, at its own pace. Only the caller of a
+//! `lossless` command is waited for, as the command itself is made to.
+
+use atoll_provider::{ExecEvent, ExecReport, ExecStream, Guest, OutputStream};
+use atoll_types::{ExecId, Result};
+use bytes::Bytes;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+use tokio::sync::mpsc;
+
+/// Pieces that may wait for a caller, and their bytes.
+const PIECES: usize = 1024;
+const BYTES: usize = 512 << 10;
+/// Pieces that may wait for the caller of a lossless command, of at most 64 KiB each.
+const LOSSLESS_PIECES: usize = 8;
+
+/// A piece of output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) stream: OutputStream,
+    /// The offset of its first byte, over both outputs.
+    pub(super) offset: u64,
+    pub(super) data: Bytes,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+/// What both ends know of the queue.
+#[derive(Default)]
+struct Queued {
+    bytes: AtomicUsize,
+    /// A piece found no room, so no more of them come.
+    behind: AtomicBool,
+}
+
+/// The task's end of the queue.
+pub(crate) struct OutputSender {
+    /// None when the caller went away or fell behind.
+    queue: Option<mpsc::Sender<Piece>>,
+    queued: Arc<Queued>,
+    lossless: bool,
+}
+
+impl OutputSender {
+    /// Sends to no caller.
+    pub(super) fn none() -> Self {
+        Self { queue: None, queued: Arc::default(), lossless: false }
+    }
+
+    /// Waits only where the command is lossless.
+    pub(super) async fn send(&mut self, piece: Piece) {
+        let Some(queue) = &self.queue else { return };
+        let length = piece.data.len();
+        let sent = if self.lossless {
+            queue.send(piece).await.is_ok()
+        } else {
+            let queued = self.queued.bytes.fetch_add(length, Ordering::Relaxed);
+            // A piece that is larger than all that may wait goes alone.
+            (queued == 0 || queued + length <= BYTES) && queue.try_send(piece).is_ok()
+        };
+        if !sent {
+            self.queued.behind.store(true, Ordering::Release);
+            self.queue = None;
+        }
+    }
+}
+
+/// What a caller receives.
+pub(super) enum Received {
+    Piece(Piece),
+    /// The command has ended, by its own report where the caller read it itself.
+    End(Option<ExecReport>),
+    /// The spool was read to where it is, or broke off.
+    Over,
+}
+
+struct Queue {
+    pieces: mpsc::Receiver<Piece>,
+    queued: Arc<Queued>,
+    guest: Guest,
+    id: ExecId,
+}
+
+enum Source {
+    Queue(Box<Queue>),
+    Spool(Box<ExecStream>),
+}
+
+/// The caller's end of the queue, or a stream of the spool.
+pub(super) struct OutputReceiver {
+    source: Source,
+    /// The offset after the last byte received.
+    next: u64,
+}
+
+/// A queue for the output of one command.
+pub(super) fn output_channel(guest: &Guest, id: ExecId, lossless: bool) -> (OutputSender, OutputReceiver) {
+    let (sender, pieces) = mpsc::channel(if lossless { LOSSLESS_PIECES } else { PIECES });
+    let queued: Arc<Queued> = Arc::default();
+    let queue = Queue { pieces, queued: Arc::clone(&queued), guest: guest.clone(), id };
+    let source = Source::Queue(Box::new(queue));
+    (OutputSender { queue: Some(sender), queued, lossless }, OutputReceiver { source, next: 0 })
+}
+
+impl OutputReceiver {
+    /// Reads the spool and no queue.
+    pub(super) fn spool(events: ExecStream) -> Self {
+        Self { source: Source::Spool(Box::new(events)), next: 0 }
+    }
+
+    /// What comes next. A caller that gives up waiting for it loses nothing.
+    pub(super) async fn next(&mut self) -> Result<Received> {
+        loop {
+            let events = match &mut self.source {
+                Source::Queue(queue) => match queue.pieces.recv().await {
+                    Some(piece) => {
+                        queue.queued.bytes.fetch_sub(piece.data.len(), Ordering::Relaxed);
+                        self.next = piece.end();
+                        return Ok(Received::Piece(piece));
+                    }
+                    None if queue.queued.behind.load(Ordering::Acquire) => {
+                        queue.guest.attach(queue.id, self.next, true).await?
+                    }
+                    None => return Ok(Received::End(None)),
+                },
+                Source::Spool(events) => match events.next().await? {
+                    Some(ExecEvent::Started(_)) => continue,
+                    Some(ExecEvent::Output { stream, offset, data }) => {
+                        return Ok(Received::Piece(Piece { stream, offset, data }));
+                    }
+                    Some(ExecEvent::Ended(report)) => return Ok(Received::End(Some(report))),
+                    None => return Ok(Received::Over),
+                },
+            };
+            self.source = Source::Spool(Box::new(events));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(offset: u64, length: usize) -> Piece {
+        Piece { stream: OutputStream::Stdout, offset, data: vec![b'x'; length].into() }
+    }
+
+    fn sender(pieces: usize, lossless: bool) -> (OutputSender, mpsc::Receiver<Piece>) {
+        let (queue, receiver) = mpsc::channel(pieces);
+        (OutputSender { queue: Some(queue), queued: Arc::default(), lossless }, receiver)
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_does_not_read_is_not_waited_for_and_holds_a_bounded_queue() {
+        for length in [1, 64 << 10, 2 * BYTES] {
+            let (mut output, mut queue) = sender(PIECES, false);
+            for n in 0..2 * PIECES {
+                output.send(piece((n * length) as u64, length)).await;
+            }
+            assert!(output.queued.behind.load(Ordering::Acquire), "{length}");
+            let (mut next, mut bytes) = (0, 0);
+            while let Some(piece) = queue.recv().await {
+                assert_eq!(piece.offset, next, "no piece is missing among those that were sent");
+                (next, bytes) = (piece.end(), bytes + piece.data.len());
+            }
+            assert!(bytes > 0 && bytes <= BYTES.max(length), "{length}: {bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_caller_of_a_lossless_command_is_waited_for() {
+        let (mut output, mut queue) = sender(1, true);
+        let sending = tokio::spawn(async move {
+            for n in 0..100 {
+                output.send(piece(n, 1)).await;
+            }
+            output.queued.behind.load(Ordering::Acquire)
+        });
+        for n in 0..100 {
+            assert_eq!(queue.recv().await.map(|piece| piece.offset), Some(n));
+        }
+        assert!(!sending.await.unwrap());
+    }
+}

@@ -1,0 +1,271 @@
+//! The task of one command. It is spawned when the command starts, and again by the next server where the command is
+//! still open then ([`super::watch`]).
+//!
+//! Invariants:
+//! - [`ExecTasks`] has at most one task for each command, from before the command starts until its end is written.
+//! - The task reads the guest's stream once. A stream that breaks is attached to again where it broke, until the
+//!   container is gone.
+//! - The task alone owns the command's [`Execution`], so its end, its output for the audit, its changed files and its
+//!   activity are written once, whether a caller waits, went away or never did.
+//! - No caller slows the task: see [`super::output_channel`].
+
+use super::output_channel::{OutputSender, Piece};
+use crate::{
+    Core,
+    execution::{EndSignal, Ended, Execution},
+};
+use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, State};
+use atoll_store::SandboxId;
+use atoll_types::{Error, ErrorCode, ExecId, Result};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// Before a stream that broke is attached to again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+type Key = (SandboxId, ExecId);
+
+/// How a command ended.
+#[derive(Clone)]
+pub(super) struct ExecEnd {
+    pub(super) report: ExecReport,
+    pub(super) changed: Option<Changed>,
+}
+
+/// What callers hold of a command's task.
+#[derive(Default)]
+pub(crate) struct ExecTask {
+    /// Set when it is known whether the command started.
+    started: EndSignal<()>,
+    end: EndSignal<ExecEnd>,
+    cancelled: AtomicBool,
+}
+
+impl ExecTask {
+    /// The caller to whom the command is tied went away.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// The command's end, once it is written.
+    pub(super) async fn end(&self) -> Result<ExecEnd> {
+        self.end.wait().await
+    }
+}
+
+/// The task of every command.
+#[derive(Default)]
+pub(crate) struct ExecTasks(Mutex<HashMap<Key, Arc<ExecTask>>>);
+
+impl ExecTasks {
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Arc<ExecTask>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, sandbox: SandboxId, exec: ExecId) -> Option<Arc<ExecTask>> {
+        self.all().get(&(sandbox, exec)).cloned()
+    }
+
+    /// The entry of a command that is to have a task; where it has one that has not ended, that task.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        sandbox: SandboxId,
+        exec: ExecId,
+    ) -> std::result::Result<ExecEntry, Arc<ExecTask>> {
+        let (key, task) = ((sandbox, exec), Arc::<ExecTask>::default());
+        let mut all = self.all();
+        match all.get(&key) {
+            Some(there) if !there.end.is_set() => Err(Arc::clone(there)),
+            _ => {
+                all.insert(key, Arc::clone(&task));
+                drop(all);
+                Ok(ExecEntry { tasks: Arc::clone(self), key, task, keep: false })
+            }
+        }
+    }
+}
+
+/// A command's entry among all tasks. It leaves when dropped.
+pub(crate) struct ExecEntry {
+    tasks: Arc<ExecTasks>,
+    key: Key,
+    task: Arc<ExecTask>,
+    keep: bool,
+}
+
+impl ExecEntry {
+    /// Stays after the command's end: a caller whose request a server that died began may repeat it then. As many
+    /// stay as commands were open when this server started.
+    pub(super) fn keep(mut self) -> Self {
+        self.keep = true;
+        self
+    }
+}
+
+impl Drop for ExecEntry {
+    fn drop(&mut self) {
+        let never = || Error::new(ErrorCode::Unavailable, "the command did not start");
+        self.task.started.set(Err(never()));
+        self.task.end.set(Err(never()));
+        let mut all = self.tasks.all();
+        if !self.keep && all.get(&self.key).is_some_and(|there| Arc::ptr_eq(there, &self.task)) {
+            all.remove(&self.key);
+        }
+    }
+}
+
+impl Core {
+    /// Spawns the task of a command that has started, or was found as a server that died left it. `caller`: the
+    /// command's stream from its start, and the queue of the caller that is sent its output.
+    pub(crate) fn spawn_exec(
+        &self,
+        entry: ExecEntry,
+        execution: Execution,
+        report: &ExecReport,
+        caller: Option<(ExecStream, OutputSender)>,
+    ) -> Arc<ExecTask> {
+        let task = Arc::clone(&entry.task);
+        task.started.set(Ok(()));
+        let (events, output) = match caller {
+            Some((events, output)) => (Some(events), output),
+            None => (None, OutputSender::none()),
+        };
+        tokio::spawn(run(entry, execution, report.started_unix_ms, events, output));
+        task
+    }
+
+    /// The entry of a command whose request may be repeated; none where the command was begun before.
+    pub(super) async fn enter_repeatable(
+        &self,
+        sandbox: SandboxId,
+        exec: ExecId,
+        guest: &atoll_provider::Guest,
+    ) -> Result<Option<ExecEntry>> {
+        loop {
+            match guest.get_exec(exec).await {
+                Ok(_) => return Ok(None),
+                Err(error) if error.code == ErrorCode::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            match self.exec_tasks.enter(sandbox, exec) {
+                Ok(entry) => return Ok(Some(entry)),
+                // Another request starts it. Where that fails, this one tries.
+                Err(task) if !task.started.is_set() => _ = task.started.wait().await,
+                // The sandbox has forgotten the command, and the task will find that out.
+                Err(task) => _ = task.end().await,
+            }
+        }
+    }
+}
+
+async fn run(
+    entry: ExecEntry,
+    mut execution: Execution,
+    started_unix_ms: u64,
+    events: Option<ExecStream>,
+    mut output: OutputSender,
+) {
+    let (_, id) = entry.key;
+    let read = read_to_end(&mut execution, id, events, &mut output).await;
+    drop(output);
+    let cancelled = entry.task.cancelled.load(Ordering::Relaxed);
+    let end = match read {
+        Ok(report) => {
+            let changed = execution.end(&Ended::Command(&report), cancelled).await;
+            Ok(ExecEnd { report, changed })
+        }
+        Err(error) => {
+            let error = execution.redacted(error);
+            execution.end(&Ended::LostCommand { error: &error, started_unix_ms }, cancelled).await;
+            Err(error)
+        }
+    };
+    entry.task.end.set(end);
+}
+
+/// Reads a command's stream to its end. Fails where the container ended first, or has forgotten the command.
+async fn read_to_end(
+    execution: &mut Execution,
+    id: ExecId,
+    mut events: Option<ExecStream>,
+    output: &mut OutputSender,
+) -> Result<ExecReport> {
+    loop {
+        let attached = match events.take() {
+            Some(events) => Ok(events),
+            None => execution.container().guest().attach(id, execution.next_offset(), true).await,
+        };
+        let read = match attached {
+            Ok(mut events) => read_once(execution, &mut events, output).await,
+            Err(error) => Err(error),
+        };
+        let error = match read {
+            Ok(report) => return Ok(report),
+            Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
+                return Err(error);
+            }
+            Err(error) => error,
+        };
+        tracing::debug!(%error, "a command's stream broke; it is attached to again");
+        tokio::time::sleep(PAUSE).await;
+        match execution.container().state().await {
+            Ok(State::Dead(death)) => return Err(Error::died(death)),
+            Err(gone) if gone.code == ErrorCode::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+async fn read_once(
+    execution: &mut Execution,
+    events: &mut ExecStream,
+    output: &mut OutputSender,
+) -> Result<ExecReport> {
+    loop {
+        match events.next().await? {
+            Some(ExecEvent::Started(_)) => {}
+            Some(ExecEvent::Output { stream, offset, data }) => {
+                execution.take_output(stream, offset, &data);
+                output.send(Piece { stream, offset, data }).await;
+            }
+            Some(ExecEvent::Ended(report)) => return Ok(report),
+            None => return Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_one_task_at_a_time() {
+        let (tasks, sandbox, exec) = (Arc::<ExecTasks>::default(), SandboxId::random(), ExecId::random());
+        let first = tasks.enter(sandbox, exec).ok();
+        assert!(first.is_some() && tasks.enter(sandbox, exec).is_err());
+        assert!(tasks.enter(sandbox, ExecId::random()).is_ok());
+        assert!(tasks.enter(SandboxId::random(), exec).is_ok());
+        drop(first);
+        assert!(tasks.get(sandbox, exec).is_none());
+        let kept = tasks.enter(sandbox, exec).ok().map(ExecEntry::keep);
+        drop(kept);
+        assert!(tasks.get(sandbox, exec).is_some(), "it stays for a repeated request");
+        assert!(tasks.enter(sandbox, exec).is_ok(), "and is no obstacle to a new command of that id");
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_command_that_never_started_is_told() {
+        let tasks = Arc::<ExecTasks>::default();
+        let entry = tasks.enter(SandboxId::random(), ExecId::random()).ok();
+        let task = entry.as_ref().map(|entry| Arc::clone(&entry.task)).unwrap();
+        drop(entry);
+        assert_eq!(task.started.wait().await.unwrap_err().code, ErrorCode::Unavailable);
+        assert!(task.end().await.is_err());
+    }
+}
