@@ -281,13 +281,13 @@ impl SandboxActor {
         let record = self.whole_record().await?;
         match record.status {
             Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            Status::Ready if self.container(by).await.is_ok() => {
-                return Ok(RunOutcome::Runs(Box::new(self.record().await?)));
-            }
-            Status::Paused => match self.container(by).await {
+            Status::Ready | Status::Paused => match self.container(by).await {
                 Ok(_) => return Ok(RunOutcome::Runs(Box::new(self.record().await?))),
-                // Unless it died meanwhile, a new start would lose the processes of the paused container.
-                Err(error) if self.record().await?.status == Status::Paused => return Err(error),
+                // Only a container that is known to be gone is replaced: a new start would destroy what runs in
+                // this one. The record of one that is gone names it no more.
+                Err(error) if self.record().await?.container.is_some() => {
+                    return Err(Error { code: ErrorCode::Unavailable, ..error });
+                }
                 Err(_) => {}
             },
             _ => {}

@@ -2,7 +2,7 @@
 //! jumps, storage that is full. Each is said to whoever asks, harms nobody else, and is over when its cause is.
 
 use super::{
-    execs::{AUTH, start},
+    execs::{AUTH, info, start},
     fixture::Server,
     http::{self, Answer},
 };
@@ -180,6 +180,23 @@ fn a_launcher_that_hangs_holds_up_only_who_needs_it() {
         let there = |folder: &str| fs::read_dir(layout.run().join(folder)).unwrap().count() as u64;
         (listed, there("c"), there("pool/volumes")) == (3, 3, 3)
     });
+}
+
+#[test]
+fn a_launcher_that_hangs_costs_no_ready_sandbox_its_processes() {
+    let server = Server::start_in("warn", &[], &[("ATOLL_LAUNCHER_PATIENCE_SECONDS", "1")]);
+    let path = server.create("{}");
+    let exec = start(&server, &path, json!({ "command": "exec sleep 5000" }));
+    let hung = Stopped::new(launchers_of(&layout(&server))[1]);
+    // The server does not know any more how the container is after the first, and cannot find out for the second.
+    for asked in ["pause", "resume"] {
+        let answer = server.ask("POST", &format!("{path}/{asked}"), "");
+        assert_eq!((answer.status, code(&answer).as_str()), (503, "unavailable"), "{asked}: {answer:?}");
+    }
+    assert_eq!(server.ask("GET", &path, "").json()["status"], "running");
+    drop(hung);
+    assert_eq!(server.ask("POST", &format!("{path}/resume"), "").status, 200);
+    assert_eq!(info(&server, &exec)["status"], "running");
 }
 
 #[test]

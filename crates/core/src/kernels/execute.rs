@@ -15,6 +15,7 @@ use crate::{
     idempotency::repeatable,
     output_audit::OutputAudit,
 };
+use atoll_audit::Redactor;
 use atoll_kernels::CellReport;
 use atoll_store::SandboxId;
 use atoll_types::{CellId, Death, DeathKind, Result};
