@@ -26,22 +26,30 @@ impl Rate {
     }
 }
 
-/// A token bucket, full at first. The rate is given with each call, for it may change in between: the balance
-/// stays, as far as it fits.
+#[derive(Debug, Clone, Copy)]
+struct Balance {
+    /// A negative one is a debt.
+    tokens: f64,
+    /// When it was computed.
+    at: Instant,
+    rate: Rate,
+}
+
+/// A token bucket, full at first. The rate is given with each call, for it may change in between: until then the
+/// bucket fills at the rate of the call before, and the balance stays as far as it fits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokenBucket {
-    /// The balance, and when it was computed; a negative one is a debt.
-    left: Option<(f64, Instant)>,
+    balance: Option<Balance>,
 }
 
 impl TokenBucket {
     /// The balance now.
     fn fill(&mut self, rate: Rate, now: Instant) -> &mut f64 {
-        let (left, at) = self.left.get_or_insert((rate.burst, now));
-        let since = now.saturating_duration_since(*at).as_secs_f64();
-        *left = (*left + since * rate.per_second).min(rate.burst);
-        *at = now.max(*at);
-        left
+        let balance = self.balance.get_or_insert(Balance { tokens: rate.burst, at: now, rate });
+        let since = now.saturating_duration_since(balance.at).as_secs_f64();
+        let filled = (balance.tokens + since * balance.rate.per_second).min(balance.rate.burst);
+        *balance = Balance { tokens: filled.min(rate.burst), at: now.max(balance.at), rate };
+        &mut balance.tokens
     }
 
     /// Takes so many tokens, or none and returns how long it takes until there are so many.

@@ -209,18 +209,18 @@ async fn records_are_counted_as_they_are_and_once() {
         admission.adopt(record);
     }
     let tally = admission.0.ledger().tally("ann");
-    assert_eq!((tally.sandboxes, tally.live, tally.disk_bytes / MIB), (7, 4, 49));
-    assert_eq!(used(&admission), 400);
+    assert_eq!((tally.sandboxes, tally.live, tally.disk_bytes / MIB), (5, 3, 35));
+    assert_eq!(used(&admission), 300);
     // Starting one of them again counts it again, and giving up does not forget it.
     let stopped = all.iter().find(|record| record.status == Status::Stopped).unwrap();
-    let refused = admission.wake(stopped, Some(&quota(4, 100, 100))).map(drop).unwrap_err();
+    let refused = admission.wake(stopped, Some(&quota(3, 100, 100))).map(drop).unwrap_err();
     assert_eq!(refused.refusal.unwrap().facts["limit"], "concurrent_sandboxes");
-    let reservation = admission.wake(stopped, Some(&quota(5, 1, 1))).unwrap();
+    let reservation = admission.wake(stopped, Some(&quota(4, 1, 1))).unwrap();
     reservation.wait(Need::of(&stopped.limits), admission.deadline()).await.unwrap();
     assert!(reservation.covers(&Need::of(&stopped.limits)) && !reservation.covers(&need(101)));
-    assert_eq!(used(&admission), 500);
+    assert_eq!(used(&admission), 400);
     drop(reservation);
-    assert_eq!((used(&admission), admission.0.ledger().tally("ann").sandboxes), (400, 7));
+    assert_eq!((used(&admission), admission.0.ledger().tally("ann").sandboxes), (300, 5));
 }
 
 #[tokio::test]
