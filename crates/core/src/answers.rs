@@ -1,4 +1,4 @@
-//! What answers that are not yet sent hold of the server's memory, by owner. Whatever keeps an answer of a size
+//! Memory of the server that answers hold until they are sent, by owner. Code that keeps an answer of a size
 //! that its caller decides takes a [`HeldAnswer`] for it and drops that with the answer.
 
 use crate::Core;
@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// When to ask again. A client that reads makes room at once; one that does not is cut off by the write timeout.
+/// When to ask again. A client that reads makes room at once; one that does not is cut off by the write
+/// timeout.
 const RETRY_SECONDS: u32 = 5;
 
 /// Bytes held, by owner; owners that hold none are not in it.
@@ -91,8 +92,8 @@ impl Core {
         }
     }
 
-    /// An answer to this owner, which holds nothing yet; refused where the owner's unread answers hold all that
-    /// they may.
+    /// An answer to this owner, which holds nothing yet; refused where the owner's unread answers hold all
+    /// that they may.
     pub fn hold_answer(&self, owner: &str) -> Result<HeldAnswer> {
         let most = u64::from(self.live_settings.now().http_owner_answers_mb) << 20;
         let answers = Arc::clone(&self.answers);

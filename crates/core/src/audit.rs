@@ -1,5 +1,5 @@
-//! Reading the audit trail. An admin sees all of it, everybody else the operations of its own owner;
-//! what is about the whole trail is an admin's. Writing it is not here, but for what removes it.
+//! Reading the audit trail. An admin sees all of it, any other caller the operations of its own owner; what
+//! is about the whole trail needs an admin. Of what writes to it only the cleanup is here.
 //!
 //! A query is narrowed to the caller's owner before the store sees it, so a front cannot forget it; an
 //! operation of another owner does not exist. An error breaks an export off, so that half a trail never looks
@@ -49,7 +49,7 @@ fn kept(output: &Output) -> Result<KeptOutput> {
     Ok(KeptOutput { head, tail, length: output.length, sha256: output.sha256, truncated })
 }
 
-/// The trail as JSON Lines, some at a time.
+/// The audit trail as JSON Lines, some at a time.
 pub struct AuditExport {
     store: Arc<dyn Store>,
     export: Export,
@@ -65,7 +65,7 @@ impl AuditExport {
 /// The query as far as this caller may see; `None` when that is nothing.
 fn seen_by(caller: &Caller, mut query: OperationQuery) -> Option<OperationQuery> {
     if caller.scope != Scope::Admin {
-        // Somebody else's are as if they were not there.
+        // Operations of another owner do not exist for this caller.
         if query.owner.as_ref().is_some_and(|owner| *owner != caller.owner) {
             return None;
         }
@@ -113,19 +113,19 @@ impl Core {
         }
     }
 
-    /// The whole trail from a row on, with what commands wrote or without.
+    /// The whole audit trail from a row on, with what commands wrote or without.
     pub fn audit_export(&self, caller: &Caller, from: u64, with_output: bool) -> Result<AuditExport> {
         caller.must_administer()?;
         Ok(AuditExport { store: Arc::clone(&self.store), export: Export::new(from, with_output) })
     }
 
-    /// Whether the trail is as it was written, and still has a row and its code that were noted earlier.
+    /// Whether the audit trail is as it was written, and still has a row and its MAC that were noted earlier.
     pub async fn audit_verify(&self, caller: &Caller, expect: Option<(u64, Mac)>) -> Result<Verdict> {
         caller.must_administer()?;
         Ok(self.ledger.verify(&*self.store, expect).await?)
     }
 
-    /// Removes what is older than this. That it did is itself in the trail.
+    /// Removes rows that are older than this. The removal is itself audited.
     pub async fn audit_cleanup(&self, caller: &Caller, before: Millis) -> Result<Cleaned> {
         caller.must_administer()?;
         if before > now_ms() {

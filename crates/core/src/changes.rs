@@ -1,6 +1,6 @@
-//! Which files a command changed. The observer tells each change once; what the API itself wrote is
-//! nobody's command's, so it is taken out when it is written, and what a background process wrote until
-//! then is kept for the next command.
+//! Which files a command changed. The observer reports each change once; what the API itself wrote belongs to
+//! no command, so it is taken out when it is written, and what a background process wrote until then is kept
+//! for the next command.
 //!
 //! A change is reported once, or the answer says `truncated`.
 
@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What was told already and belongs to the next command.
+/// Changes that the observer has reported and that belong to the next command.
 #[derive(Default)]
 pub(crate) struct Pending {
     sandboxes: Mutex<HashMap<SandboxId, Changed>>,
@@ -62,7 +62,7 @@ fn is_at_or_below(path: &str, top: &str) -> bool {
 }
 
 impl Core {
-    /// What changed since the last command; none where nobody can tell.
+    /// What changed since the last command; none where that is not known.
     pub(crate) async fn take_changes(
         &self,
         id: SandboxId,
@@ -71,7 +71,7 @@ impl Core {
         let fresh = match container.changes()?.take().await {
             Ok(changed) => changed,
             Err(error) => {
-                tracing::warn!(%error, "changes are not known");
+                tracing::warn!(%error, "the changed files of a sandbox are not known");
                 return None;
             }
         };

@@ -2,12 +2,13 @@
 //!
 //! Invariants:
 //! - An [`Execution`] has one owner, its task, and [`Execution::end`] consumes it: an end is written once.
-//! - The audit row, the activity, the event and the changed files of an end are written by that one call, and by
-//!   nothing else. Callers are told of the end afterwards, through [`EndSignal`].
+//! - The audit row, the activity, the event and the changed files of an end are written by that one call, and
+//!   by nothing else. Callers learn of the end afterwards, through [`EndSignal`].
 //! - The sandbox counts as active until the end is written: the container that the execution holds is an
-//!   [`crate::lifecycle::ActiveContainer`], but for a terminal, which counts only while a client is connected to it.
-//! - A server that ends drops its executions without an end. Their operations stay open, and the next server's
-//!   tasks end them.
+//!   [`crate::lifecycle::ActiveContainer`], but for a terminal, which counts only while a client is connected
+//!   to it.
+//! - A server that ends drops its executions without an end. Their operations stay open, and the next
+//!   server's tasks end them.
 
 use crate::{Core, output_audit::OutputAudit};
 use atoll_kernels::CellReport;
@@ -20,8 +21,8 @@ use tokio::sync::watch;
 /// An offset that no output reaches: only the end is of interest.
 const NO_OUTPUT: u64 = u64::MAX;
 
-/// When a command ended, how long it ran in milliseconds, and its exit code: what its activity says of it, but for
-/// the command's text.
+/// When a command ended, how long it ran in milliseconds, and its exit code: what its activity says of it,
+/// but for the command's text.
 pub(crate) type EndFigures = (i64, Option<u64>, Option<i32>);
 
 /// How a command or a cell ended.
@@ -71,7 +72,7 @@ pub(crate) struct Execution {
     container: Arc<dyn Container>,
     /// None where its operation has an end already, or never had one.
     audit: Option<OutputAudit>,
-    /// The command or code as its activity tells it; none where that is told already.
+    /// The command or code for its activity; none where that is written already.
     shown: Option<String>,
     /// Whether its end takes the files that changed; otherwise the next command's does.
     takes_changes: bool,
@@ -105,7 +106,7 @@ impl Execution {
         }
     }
 
-    /// An error as callers may be told it.
+    /// An error without secret values.
     pub(crate) fn redacted(&self, error: Error) -> Error {
         match &self.audit {
             Some(audit) => audit.redacted(error),
@@ -113,8 +114,8 @@ impl Execution {
         }
     }
 
-    /// Writes its end, and only then stops counting as work. Returns which files changed; none where that is not
-    /// known or the next command tells it. `cancelled`: it was ended because its caller went away.
+    /// Writes its end, and only then stops counting as activity. Returns which files changed; none where that
+    /// is not known or the next command reports them. `cancelled`: it was ended because its caller went away.
     pub(crate) async fn end(self, ended: &Ended<'_>, cancelled: bool) -> Option<Changed> {
         let Self { core, sandbox, container, audit, shown, takes_changes } = self;
         let known = matches!(ended, Ended::Command(_) | Ended::Cell(..));

@@ -1,5 +1,6 @@
 //! What libraries over the core need beyond its operations: operations of their own in the audit trail,
-//! sandboxes with other defaults, and an end for a reason of theirs. They decide; here it is only done.
+//! sandboxes with other defaults, and an end for a reason of theirs. The library decides; the core only
+//! carries out.
 
 use crate::{
     Caller, Core, CreateSandbox, Created, SessionNetwork,
@@ -11,7 +12,7 @@ use atoll_types::{ErrorCode, Limits, Operation, Result};
 
 const MIB: u64 = 1 << 20;
 
-/// An operation of a library over the core, as the trail is told of it.
+/// An operation of a library over the core, as the audit trail records it.
 #[derive(Debug, Clone)]
 pub struct ExtensionOperation(OperationSpec);
 
@@ -42,7 +43,7 @@ impl ExtensionOperation {
 }
 
 impl Core {
-    /// Does something between its two rows of the trail. Whoever may not do it is refused before.
+    /// Carries something out between its two audit rows. A caller that may not do it is refused before.
     pub async fn carry_out<T>(
         &self,
         caller: &Caller,
@@ -58,8 +59,9 @@ impl Core {
         audited.done(result).await
     }
 
-    /// Makes a sandbox as [`Core::create`] does, under an id that the library chose. Limits that are left out of the
-    /// request are as given here, as far as the caller's tier allows it; the network is that of a session.
+    /// Makes a sandbox as [`Core::create`] does, under an id that the library chose. Limits that are left out
+    /// of the request are as given here, as far as the caller's tier allows it; the network is that of a
+    /// session.
     pub async fn create_usual(
         &self,
         caller: &Caller,
@@ -79,8 +81,8 @@ impl Core {
         self.create_with_id(caller, id, request).await
     }
 
-    /// Ends a sandbox for good though nobody asked, for a reason that its event and the trail tell. Fine when
-    /// it is gone.
+    /// Ends a sandbox for good though no caller asked, for a reason that its event and its audit rows name.
+    /// Fine when it is gone.
     pub async fn end_sandbox(&self, id: SandboxId, reason: &str) -> Result<()> {
         let Some(record) = self.store.sandbox(id).await? else { return Ok(()) };
         if record.destroyed_at.is_some() {
@@ -93,7 +95,8 @@ impl Core {
         }
     }
 
-    /// Which sandbox carries a label, whoever's it is, the oldest first. For reconcilers, which answer to nobody.
+    /// The sandboxes of all owners that carry a label, the oldest first. For reconcilers, which have no
+    /// caller.
     pub async fn labelled(&self, name: &str) -> Result<Vec<atoll_store::SandboxRecord>> {
         let all = atoll_store::ListQuery { limit: u32::MAX, ..atoll_store::ListQuery::default() };
         let page = self.store.list_sandboxes(&all).await?;

@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Kills a command when dropped, unless it was disarmed. The command's task, where it has one, writes that its caller
-/// went away.
+/// Kills a command when dropped, unless it was disarmed. The command's task, where it has one, writes that
+/// its caller went away.
 pub(crate) struct KillOnDrop {
     container: Arc<dyn Container>,
     id: Option<ExecId>,

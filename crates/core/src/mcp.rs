@@ -1,4 +1,4 @@
-//! Sessions of MCP clients, as the store keeps them. Whose request may use one is the MCP front's to check: only it
+//! Sessions of MCP clients, as the store keeps them. The MCP front checks whose request may use one: only it
 //! knows the session that a request names.
 
 use crate::Core;
@@ -26,7 +26,8 @@ impl Core {
         Ok(())
     }
 
-    /// Forgets the MCP sessions that were last used before a time, and counts the rest: a holder's, and all of them.
+    /// Forgets the MCP sessions that were last used before a time, and counts the rest: a holder's, and all
+    /// of them.
     pub async fn count_mcp_sessions(&self, holder: &str, since: Millis) -> Result<(u64, u64)> {
         Ok(self.store.count_mcp_sessions(holder, since).await?)
     }

@@ -1,7 +1,7 @@
-//! Every operation lies between two rows of the audit trail. Whatever changes something, or gives out what
-//! is in a sandbox's files, begins with [`Core::audited`]: without the first row there is no [`AuditedOperation`], and
-//! without an [`AuditedOperation`] there is no record to write to. The second row comes with [`AuditedOperation::done`], or, where
-//! whoever asked went away, by itself.
+//! Every operation lies between two rows of the audit trail. A method that changes something, or returns the
+//! content of a sandbox's files, begins with [`Core::audited`]: without the first row there is no
+//! [`AuditedOperation`], and without an [`AuditedOperation`] there is no record to write to.
+//! [`AuditedOperation::done`] writes the second row; where the caller went away, the drop does.
 
 use crate::{
     Caller, Core,
@@ -82,7 +82,7 @@ pub(crate) struct AuditedOperation {
 }
 
 impl Core {
-    /// Writes that something is about to be done. Where that cannot be written it must not be done.
+    /// Writes the first row. An operation whose first row cannot be written must not be carried out.
     pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
         let OperationSpec { kind, sandbox, detail, directory, variables, extra, mut secrets, exec } = what;
         let own = !secrets.is_empty();
@@ -110,7 +110,7 @@ impl Core {
             extra: extra.into_iter().map(|(name, value)| (name, redactor.text(&value))).collect(),
         };
         let operation = self.ledger.start(begin).await?;
-        // Before the command begins: it may ask to get out at once.
+        // Before the command begins: its first request to the network may come at once.
         let exec = exec.zip(sandbox).map(|(exec, sandbox)| {
             let secrets = if own { Secrets::Own(redactor.clone()) } else { Secrets::None };
             self.running.enter(sandbox, exec, operation.id(), secrets)
@@ -145,7 +145,7 @@ impl AuditedOperation {
     pub(crate) fn record(&self) -> Result<&SandboxRecord> {
         match &self.record {
             Ok(Some(record)) => Ok(record),
-            Ok(None) => Err(Error::internal("an operation on no sandbox asks for one")),
+            Ok(None) => Err(Error::internal("an operation without a sandbox asks for its record")),
             Err(error) => Err(error.clone()),
         }
     }
@@ -180,7 +180,7 @@ impl AuditedOperation {
         self.activities.push(Activity { detail: self.redactor.text(&activity.detail), ..activity });
     }
 
-    /// Writes how it ended. That this cannot be written undoes nothing: it is tried again.
+    /// Writes how it ended. Where that fails nothing is undone: the ledger writes it later.
     pub(crate) async fn done<T>(self, result: Result<T>) -> Result<T> {
         let Self { operation, redactor, mut end, activities, events, .. } = self;
         end.duration_us = operation.elapsed_us();

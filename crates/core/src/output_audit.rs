@@ -1,6 +1,6 @@
-//! What the audit trail keeps of a command or a cell: what it prints, and in the end how it went. One task owns it
-//! (see [`crate::execution`]); dropped without an end, as when the server ends, its operation stays open for the
-//! next server.
+//! What the audit trail keeps of a command or a cell: what it prints, and in the end how it went. One task
+//! owns it (see [`crate::execution`]); dropped without an end, as when the server ends, its operation stays
+//! open for the next server.
 
 use crate::{egress::Entered, execution::Ended, operation::outcome_of};
 use atoll_audit::{Capture, Ledger, Redactor};
@@ -24,7 +24,7 @@ pub(crate) struct OutputAudit {
     next: u64,
     /// Nothing of what is printed may be kept: it may hold secrets that no server knows any more.
     mute: bool,
-    /// What it asks for on the way out is told under this operation.
+    /// Egress of the command is audited under this operation.
     exec: Option<Entered>,
 }
 
@@ -41,7 +41,7 @@ impl OutputAudit {
         Self { ledger, operation, redactor, about, stdout, stderr, next: 0, mute: false, exec: None }
     }
 
-    /// What the command asks for on the way out is told under this operation from now on.
+    /// Egress of the command is audited under this operation from now on.
     pub(crate) fn with(mut self, exec: Option<Entered>) -> Self {
         self.exec = exec;
         self
@@ -58,7 +58,7 @@ impl OutputAudit {
         self.next
     }
 
-    /// An error as it may be told and kept.
+    /// An error without secret values.
     pub(crate) fn redacted(&self, error: Error) -> Error {
         Error { message: self.redactor.text(&error.message), ..error }
     }
@@ -85,8 +85,8 @@ impl OutputAudit {
         self.next = offset + data.len() as u64;
     }
 
-    /// Writes the end, and in the same transaction what is noted beside it. That this cannot be written undoes
-    /// nothing: the ledger tries it again.
+    /// Writes the end, and in the same transaction what is noted beside it. Where that fails nothing is
+    /// undone: the ledger writes it later.
     pub(crate) async fn end(
         mut self,
         ended: &Ended<'_>,
@@ -165,7 +165,7 @@ fn cell_end(report: &CellReport) -> End {
     }
 }
 
-/// What listeners are told of a cell's end.
+/// The event of a cell's end.
 fn cell_event(
     owner: String,
     sandbox: SandboxId,
@@ -191,7 +191,7 @@ fn cell_event(
     NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
 }
 
-/// What listeners are told of a command's end, and why it came.
+/// The event of a command's end, and why it came.
 fn ended_event(owner: String, sandbox: SandboxId, report: Option<&ExecReport>, cancelled: bool) -> NewEvent {
     let reason = match report {
         _ if cancelled => "its caller went away".to_owned(),

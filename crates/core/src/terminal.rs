@@ -1,5 +1,5 @@
-//! Terminals. One is a command like any other, whose streams are a terminal: it lives on when those who
-//! look at it go away, and any number of them may look and type at the same time.
+//! Terminals. One is a command like any other, whose streams are a terminal: it lives on when its clients go
+//! away, and any number of them may read and type at the same time.
 
 use crate::{
     Caller, Core,
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// What is kept of a terminal's output, its newest part, for those who come later.
+/// Bytes of a terminal's newest output that are kept for clients that connect later.
 const SCROLL_BACK: u64 = 1 << 20;
 const LARGEST_SIDE: u16 = 10_000;
 
@@ -73,9 +73,9 @@ fn checked(size: TerminalSize) -> Result<()> {
     Ok(())
 }
 
-/// Somebody's place at a terminal. Dropping it leaves the terminal as it is.
+/// A client's connection to a terminal. Dropping it leaves the terminal as it is.
 pub struct Terminal {
-    /// How the command was when this place was taken.
+    /// How the command was when the client connected.
     pub report: ExecReport,
     /// The offset of the first byte of output to come.
     pub offset: u64,
@@ -128,7 +128,7 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// The container; typing lets a paused sandbox go on.
+    /// The container; typing unpauses a paused sandbox.
     async fn awake(&self) -> Result<Arc<dyn Container>> {
         self.core.registry.container(self.sandbox, "typing at a terminal").await
     }
@@ -145,7 +145,7 @@ impl Keyboard {
         self.awake().await?.guest().write_stdin(self.id, stream::empty()).await.map(drop)
     }
 
-    /// Tells the programs another size.
+    /// Sets another size of the terminal.
     pub async fn resize(&self, size: TerminalSize) -> Result<()> {
         checked(size)?;
         self.container.guest().resize(self.id, size).await
@@ -163,7 +163,7 @@ impl Keyboard {
 }
 
 impl Core {
-    /// Opens a terminal and takes the first place at it.
+    /// Opens a terminal and connects to it.
     pub async fn open_terminal(
         &self,
         caller: &Caller,
@@ -223,8 +223,7 @@ impl Core {
         Ok((Terminal { report, offset: 0, events: TerminalStream(events), keyboard }, entry))
     }
 
-    /// Takes a place at a terminal that is there, at an offset of its output or at the oldest that is
-    /// kept.
+    /// Connects to a terminal that is there, at an offset of its output or at the oldest that is kept.
     pub async fn attach_terminal(
         &self,
         caller: &Caller,

@@ -11,7 +11,7 @@ use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// What a follower is told.
+/// What a follower receives.
 #[derive(Debug, Clone)]
 pub enum ExecUpdate {
     /// It printed something. Where the offset is beyond the last byte seen, what lies between is gone.
@@ -27,7 +27,7 @@ pub enum ExecUpdate {
     Ended {
         /// How it went.
         report: Box<ExecReport>,
-        /// Which files changed since the command before; none where nobody can tell, or nobody asked.
+        /// Which files changed since the command before; none where that is not known, or was not asked for.
         changed: Option<Changed>,
     },
 }
@@ -37,7 +37,7 @@ pub struct ExecFollow {
     /// How it was when following began.
     pub report: ExecReport,
     output: OutputReceiver,
-    /// The task that tells its end; none where its output alone is read.
+    /// The task that writes the command's end; none where only its output is read.
     task: Option<Arc<ExecTask>>,
     kill_on_drop: Option<KillOnDrop>,
     /// All output was received.

@@ -1,9 +1,10 @@
-//! Commands. Foreground, streamed and background are one thing: a command with an id in the sandbox's
-//! PID 1, whose output has offsets and can be read by anyone at any of them until it is forgotten. They
-//! differ in who waits: a caller that goes away takes a foreground or streamed command along, unless it
-//! said that it may come back; a background command has no caller to lose.
+//! Commands. Foreground, streamed and background are one thing: a command with an id in the sandbox's PID 1,
+//! whose output has offsets and can be read from any of them until it is forgotten. They differ in their
+//! caller: one that goes away ends its foreground or streamed command, unless the request may be repeated; a
+//! background command is tied to no caller.
 //!
-//! One task owns each command and writes its end ([`task`]); callers receive its output and its end from there.
+//! One task owns each command and writes its end ([`task`]); callers receive its output and its end from
+//! there.
 //!
 //! 512 ended commands are remembered and their output is kept until room is needed: ended commands hold half
 //! of the spool at most, running ones that keep their newest output share a quarter, and the rest is for

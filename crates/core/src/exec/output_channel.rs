@@ -1,6 +1,6 @@
-//! Output on its way from a command's task to one caller. The queue is bounded and the task never waits for it: a
-//! caller that falls behind reads the rest by offset from PID 1's spool, at its own pace. Only the caller of a
-//! `lossless` command is waited for, as the command itself is made to.
+//! Output on its way from a command's task to one caller. The queue is bounded and the task never waits for
+//! it: a caller that falls behind reads the rest by offset from PID 1's spool, at its own pace. The task
+//! waits only for the caller of a `lossless` command, which is itself made to wait.
 
 use atoll_provider::{ExecEvent, ExecReport, ExecStream, Guest, OutputStream};
 use atoll_types::{ExecId, Result};

@@ -1,4 +1,4 @@
-//! What is asked for, checked before anything is done.
+//! The request for a command, checked before anything is done.
 
 use crate::{
     ceiling::{TierCeiling, check_timeout},
@@ -15,8 +15,8 @@ pub const MAX_TIMEOUT_SECONDS: u64 = 24 * 3600;
 /// The longest that a background command may ask for; without a timeout it has none.
 pub const MAX_BACKGROUND_SECONDS: u64 = 7 * 24 * 3600;
 const DEFAULT_TIMEOUT_SECONDS: u64 = 300;
-/// What the kernel takes of one argument, and of all of them with the variables. A line for the shell may be as
-/// long as all.
+/// What the kernel takes of one argument, and of all of them with the variables. A line for the shell may be
+/// as long as all.
 const LONGEST_ARGUMENT: usize = (128 << 10) - 1;
 pub(crate) const LONGEST_COMMAND: usize = 2 << 20;
 /// Of an operation whose command was given secrets of its own: how many.
@@ -31,7 +31,7 @@ pub enum ExecMode {
     Foreground,
     /// The caller, for each piece of output.
     Streamed,
-    /// Nobody.
+    /// No caller.
     Background,
 }
 
@@ -82,7 +82,8 @@ impl ExecCommand {
             return Err(Error::invalid("lossless", message));
         }
         command.lossless = self.lossless;
-        // Who reads a result wants its beginning; who follows wants what comes now.
+        // A caller that waits for the result wants the output's beginning; one that follows it wants the
+        // newest.
         command.keep_newest = mode != ExecMode::Foreground;
         Ok(command)
     }
@@ -126,7 +127,7 @@ impl ExecCommand {
         Ok(ceiling.timeout(self.timeout_seconds, default)?.map(Duration::from_secs_f64))
     }
 
-    /// What the trail is told before it starts.
+    /// What the audit trail records before the command starts.
     pub(super) fn what(
         &self,
         kind: Operation,
@@ -146,11 +147,11 @@ impl ExecCommand {
         what.directory.clone_from(&self.working_directory);
         what.variables = self.env_vars.keys().chain(self.secrets.keys()).cloned().collect();
         what.secrets = self.secrets.values().cloned().collect();
-        // A server that comes later does not know them, and must know that it does not.
+        // The next server does not know these values; the count says that there were some.
         if self.secrets.is_empty() { what } else { what.and(OWN_SECRETS, self.secrets.len()) }
     }
 
-    /// The command as it is noted.
+    /// The command as the audit trail and the activity record it.
     pub(super) fn shown(&self) -> String {
         match (&self.command, &self.arguments) {
             (Some(line), _) => line.clone(),
@@ -159,7 +160,7 @@ impl ExecCommand {
         }
     }
 
-    /// Gives the command its input, beside whatever else happens: it may print before it has read
+    /// Writes the command's stdin from a task of its own: the command may print before it has read
     /// everything, or never read.
     pub(super) fn feed(&self, guest: &Guest, id: ExecId) {
         let Some(input) = self.stdin.clone() else { return };

@@ -48,7 +48,7 @@ pub struct ExecOutcome {
     pub truncated: bool,
     /// The end of stdout, and of stderr, where they did not fit.
     pub tails: [OutputTail; 2],
-    /// Which files changed since the command before; none where nobody can tell.
+    /// Which files changed since the command before; none where that is not known.
     pub changed: Option<Changed>,
     /// The outputs' part of what the owner's answers may hold.
     pub held: Arc<HeldAnswer>,
@@ -122,7 +122,7 @@ impl Core {
         told: Option<(Operation, String)>,
         checked: Result<()>,
     ) -> Result<ExecOutcome> {
-        // Before the audit trail hears of it: a flood must not fill that.
+        // Before the first audit row is written: a flood of requests must not fill the audit trail.
         self.take_exec(caller)?;
         let held = self.hold_answer(&caller.owner)?;
         let mode = ExecMode::Foreground;

@@ -1,4 +1,4 @@
-//! Starting a command, whoever waits for it.
+//! Starting a command, in every mode.
 
 use super::{
     ExecCommand, ExecMode,
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// A command that runs, and its caller's way to follow it.
 pub(super) struct Begun {
     pub(super) follow: ExecFollow,
-    /// Where the command was begun by another request, which tells its end: the operation of this one.
+    /// Where another request began the command, whose task writes its end: the operation of this request.
     pub(super) joined: Option<AuditedOperation>,
     pub(super) redactor: Redactor,
 }
@@ -57,8 +57,9 @@ impl Core {
         ExecId::from_uuid(repeatable("exec", caller, sandbox, key, request))
     }
 
-    /// Starts a command, or joins it where its request may be repeated and was begun before. `told`: another kind of
-    /// operation, and other words for what is done. `checked`: whether something is wrong with it.
+    /// Starts a command, or joins it where its request may be repeated and was begun before. `told`: the kind
+    /// and the text that the audit trail records instead of those of an exec. `checked`: whether something is
+    /// wrong with it.
     pub(super) async fn begin_exec(
         &self,
         caller: &Caller,
@@ -128,7 +129,7 @@ impl Core {
         Ok(Started { report, events, container, entry, kill_on_drop })
     }
 
-    /// Starts a command and does not wait for it. What it writes to files is told by the next command.
+    /// Starts a command and does not wait for it. Files that it changes are reported by the next command.
     pub async fn exec_background(
         &self,
         caller: &Caller,
@@ -139,8 +140,8 @@ impl Core {
         self.exec_stream(caller, sandbox, request, mode).await.map(|follow| follow.report)
     }
 
-    /// Starts a command and follows it. A caller that drops what comes back ends a streamed command; a background
-    /// one goes on.
+    /// Starts a command and follows it. A caller that drops what comes back ends a streamed command; a
+    /// background one goes on.
     pub async fn exec_stream(
         &self,
         caller: &Caller,

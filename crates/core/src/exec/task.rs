@@ -1,12 +1,13 @@
-//! The task of one command. It is spawned when the command starts, and again by the next server where the command is
-//! still open then ([`super::watch`]).
+//! The task of one command. It is spawned when the command starts, and again by the next server where the
+//! command is still open then ([`super::watch`]).
 //!
 //! Invariants:
-//! - [`ExecTasks`] has at most one task for each command, from before the command starts until its end is written.
-//! - The task reads the guest's stream once. A stream that breaks is attached to again where it broke, until the
-//!   container is gone.
-//! - The task alone owns the command's [`Execution`], so its end, its output for the audit, its changed files and its
-//!   activity are written once, whether a caller waits, went away or never did.
+//! - [`ExecTasks`] has at most one task for each command, from before the command starts until its end is
+//!   written.
+//! - The task reads the guest's stream once. A stream that breaks is attached to again where it broke, until
+//!   the container is gone.
+//! - The task alone owns the command's [`Execution`], so its end, its output for the audit, its changed files
+//!   and its activity are written once, whether a caller waits, went away or never did.
 //! - No caller slows the task: see [`super::output_channel`].
 
 use super::output_channel::{OutputSender, Piece};
@@ -100,8 +101,8 @@ pub(crate) struct ExecEntry {
 }
 
 impl ExecEntry {
-    /// Stays after the command's end: a caller whose request a server that died began may repeat it then. As many
-    /// stay as commands were open when this server started.
+    /// Stays after the command's end: a caller whose request a server that died began may repeat it then. As
+    /// many stay as commands were open when this server started.
     pub(super) fn keep(mut self) -> Self {
         self.keep = true;
         self
@@ -121,8 +122,8 @@ impl Drop for ExecEntry {
 }
 
 impl Core {
-    /// Spawns the task of a command that has started, or was found as a server that died left it. `caller`: the
-    /// command's stream from its start, and the queue of the caller that is sent its output.
+    /// Spawns the task of a command that has started, or was found as a server that died left it. `caller`:
+    /// the command's stream from its start, and the queue of the caller that is sent its output.
     pub(crate) fn spawn_exec(
         &self,
         entry: ExecEntry,

@@ -1,8 +1,8 @@
-//! After a restart of the server: commands that a former server left open get a task again, which writes their
-//! ends, also of those that ended while there was no server.
+//! After a restart of the server: commands that a former server left open get a task again, which writes
+//! their ends, also of those that ended while there was no server.
 //!
-//! A command's activity says when it ended by the sandbox's own figures, which are the same whenever they are asked
-//! for. So after a restart it can be told which ends were written before.
+//! A command's activity says when it ended by the sandbox's own figures, which are the same whenever they are
+//! asked for. So a server that starts can see which ends were written before.
 
 use super::{request::OWN_SECRETS, start::started, task::ExecEntry};
 use crate::{
@@ -40,7 +40,7 @@ struct Left {
     operation: OperationId,
     /// The command as it may be kept.
     shown: String,
-    /// Whether it was given secrets that nobody knows any more.
+    /// Whether it was given secrets of its own, which the restart lost.
     own_secrets: bool,
     /// Whether its end takes the files that changed.
     takes_changes: bool,
@@ -51,8 +51,8 @@ struct Left {
 type OpenExecs = HashMap<(SandboxId, ExecId), Left>;
 
 /// Which of these ends were noted before. One whose time lay in the future when it was noted, because the
-/// clock was set back since the command began, has a time in its note that is a little earlier: it is known by
-/// the rest, once all that can be told exactly are.
+/// clock was set back since the command began, has a time in its note that is a little earlier: it is matched
+/// by its duration and exit code, after all exact matches.
 fn noted_before(ends: &[EndFigures], mut notes: Vec<EndFigures>) -> Vec<bool> {
     let mut take = |fits: &dyn Fn(&EndFigures) -> bool| {
         let found = notes.iter().position(fits);
@@ -67,14 +67,14 @@ fn noted_before(ends: &[EndFigures], mut notes: Vec<EndFigures>) -> Vec<bool> {
 }
 
 impl Core {
-    /// Watches over what a former server left running, and notes what ended while there was none. Of those
-    /// that are paused nothing can be known before they go on.
+    /// Spawns tasks for commands that a former server left open, and writes the ends of those that ended
+    /// while no server ran. The commands of a paused sandbox wait until it is unpaused.
     pub(crate) fn watch_again(&self, sandboxes: Vec<SandboxId>, paused: Vec<SandboxId>) {
         let core = self.clone();
         tokio::spawn(async move {
             let open = match core.open_execs().await {
                 Ok(open) => Mutex::new(open),
-                Err(error) => return tracing::error!(%error, "operations of before cannot be read"),
+                Err(error) => return tracing::error!(%error, "operations of a former server cannot be read"),
             };
             let alive = Mutex::new(Vec::new());
             for sandbox in paused {
@@ -96,12 +96,12 @@ impl Core {
             match core.ledger.sweep(&alive).await {
                 Ok(0) => {}
                 Ok(lost) => tracing::warn!(lost, "operations had not ended when the last server did"),
-                Err(error) => tracing::error!(%error, "operations of before cannot be ended"),
+                Err(error) => tracing::error!(%error, "operations of a former server cannot be ended"),
             }
         });
     }
 
-    /// Watches over a sandbox that is paused when it goes on; its operations stay open until then.
+    /// Does the same for a paused sandbox once it is unpaused; its operations stay open until then.
     fn watch_when_awake(&self, sandbox: SandboxId, open: &Mutex<OpenExecs>, alive: &Mutex<Vec<OperationId>>) {
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         let mine: OpenExecs = open.extract_if(|(of, _), _| *of == sandbox).collect();
@@ -113,20 +113,20 @@ impl Core {
             let mine = Mutex::new(mine);
             let awake = loop {
                 match core.registry.awake(sandbox).await {
-                    // Whoever knows does not answer at the moment.
+                    // The launcher does not answer; try again in a second.
                     Err(error) if error.code == ErrorCode::Unavailable => tokio::time::sleep(PAUSE).await,
                     awake => break awake,
                 }
             };
             let looked = match awake {
                 Ok(_) => core.watch_again_in(sandbox, &mine, &Mutex::default()).await,
-                // It was stopped or died as it stood.
+                // The sandbox was stopped or died while it was paused.
                 Err(error) => Err(error),
             };
             if let Err(error) = looked {
                 tracing::debug!(%sandbox, %error, "a paused sandbox's commands are lost");
             }
-            // What is left was not found in it.
+            // These commands were not found in the sandbox.
             let error = Error::new(ErrorCode::NotFound, "the sandbox ended before the command did");
             let lost = Ended::LostCommand { error: &error, started_unix_ms: 0 };
             for left in mine.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {

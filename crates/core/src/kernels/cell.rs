@@ -1,6 +1,6 @@
-//! What has been heard of one cell: its events in their order, and how it ended. Any number may read it,
-//! each at its own pace, and nobody holds up the one that listens to the sandbox. What is kept is bounded;
-//! a reader that misses some of it finds it in the report.
+//! The events of one cell in their order, and how it ended. Any number of callers may read them, each at its
+//! own pace, and none slows the task that reads the kernel manager's stream. What is kept is bounded; a
+//! reader that misses some of it finds it in the report.
 
 use atoll_kernels::{CellEvent, CellReport};
 use atoll_types::{CellId, Result};
@@ -28,7 +28,7 @@ struct Heard {
 pub(super) struct Cell {
     pub(super) id: CellId,
     heard: Mutex<Heard>,
-    /// Counts what was heard.
+    /// Counts the events.
     news: watch::Sender<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Cell {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something was heard before its end.
+    /// Adds an event.
     pub(super) fn hear(&self, event: CellEvent) {
         let mut heard = self.heard();
         heard.bytes = heard.bytes.saturating_add(size(&event));
@@ -67,12 +67,12 @@ impl Cell {
         self.news.send_modify(|n| *n += 1);
     }
 
-    /// Something of it was lost on the way here.
+    /// Some of the cell's events were lost before they reached the server.
     pub(super) fn lose(&self) {
         self.heard().lossy = true;
     }
 
-    /// Nothing more comes. What was said first holds.
+    /// Nothing more comes. The first end that is set holds.
     pub(super) fn end(&self, ending: Ending) {
         self.heard().ended.get_or_insert(ending);
         self.news.send_modify(|n| *n += 1);

@@ -85,7 +85,7 @@ impl Core {
         let sandbox = audited.record()?.id;
         let container = self.registry.acquire(sandbox, "a kernel").await?;
         let link = self.managers.link(container.inner()).await?;
-        // What its start asks for on the way out is this operation's.
+        // Egress of the kernel's start is audited under this operation.
         let _entered = self.running.enter_cell(sandbox, link.exec(), audited.operation());
         let KernelRequest { language, default, working_directory, env_vars } = request.clone();
         let start = Start {
@@ -252,7 +252,7 @@ impl Core {
     }
 }
 
-/// A kernel whose id nobody got to know ends, where whoever asked went away meanwhile.
+/// Deletes a new kernel when dropped: its caller went away before it learned the kernel's id.
 struct Started<'a> {
     link: &'a Arc<Link>,
     kernel: Option<KernelId>,

@@ -1,6 +1,6 @@
-//! Running cells. Each is tended by a task of its own, which is at work until the cell has ended, asks what
-//! it changed, and writes its end into the trail; those who asked only listen. So it is one path whether
-//! somebody waits for all of it, follows it, joined it, or the server was killed meanwhile.
+//! Running cells. Each has a task of its own, which counts as activity until the cell has ended, takes the
+//! files that it changed, and writes its end into the audit trail; callers only receive. So there is one path
+//! whether a caller waits for the whole cell, follows it, joined it, or the server was killed meanwhile.
 
 use super::{
     cell::Cell,
@@ -27,11 +27,11 @@ use std::{
     },
 };
 
-/// A cell that somebody tends.
+/// A cell and its task.
 pub(crate) struct CellTask {
     pub(super) cell: Arc<Cell>,
     outcome: EndSignal<CellOutcome>,
-    /// Nobody waits for it any more.
+    /// The caller to whom the cell is tied went away.
     pub(super) cancelled: AtomicBool,
 }
 
@@ -40,13 +40,13 @@ impl CellTask {
         Self { cell, outcome: EndSignal::default(), cancelled: AtomicBool::new(false) }
     }
 
-    /// What came of it, once that is written down.
+    /// The cell's outcome, once it is written.
     pub(super) async fn outcome(&self) -> Result<CellOutcome> {
         self.outcome.wait().await
     }
 }
 
-/// Every cell that is tended, so that who asks again joins.
+/// The task of every cell, so that a repeated request joins it.
 #[derive(Default)]
 pub(crate) struct CellTasks(Mutex<HashMap<(SandboxId, CellId), Arc<CellTask>>>);
 
@@ -76,7 +76,7 @@ impl Core {
         CellId::from_uuid(repeatable("cell", caller, sandbox, key, request))
     }
 
-    /// Runs a cell to its end. A caller that goes away takes it along, unless the request may be repeated.
+    /// Runs a cell to its end. A caller that goes away ends it, unless the request may be repeated.
     pub async fn execute(
         &self,
         caller: &Caller,
@@ -86,7 +86,7 @@ impl Core {
         self.begin_cell(caller, sandbox, request, false).await?.outcome().await
     }
 
-    /// Runs a cell and tells what it prints and shows as it comes.
+    /// Runs a cell and sends what it prints and shows as it comes.
     pub async fn execute_stream(
         &self,
         caller: &Caller,
@@ -115,7 +115,7 @@ impl Core {
         request: &CellRequest,
         stream: bool,
     ) -> Result<CellFollow> {
-        // Before the trail hears of it: a flood must not fill that.
+        // Before the first audit row is written: a flood of requests must not fill the audit trail.
         self.take_exec(caller)?;
         let id = request.id.unwrap_or_else(CellId::random);
         let audited = self.audited(caller, request.what(sandbox, id, stream)).await?;
@@ -138,7 +138,7 @@ impl Core {
         let cell_task = Arc::new(CellTask::new(cell));
         let CellContext { sandbox, container, link, entered, shown, joined, anew } = context;
         self.cell_tasks.add(sandbox, &cell_task);
-        // What a cell changed is told, and its activity written, by the request that began it.
+        // The task of the request that began a cell takes its changes and writes its activity.
         let shown = (!joined).then_some(shown);
         let redactor = audit.redactor();
         let execution = Execution::new(self, sandbox, Arc::new(container), Some(audit), shown, !joined);
@@ -177,7 +177,7 @@ async fn end_cell(
     }
 }
 
-/// A report whose death is what it really was: whether memory was the reason, PID 1 knows.
+/// A report with the true cause of a death: only PID 1 knows whether memory was the reason.
 async fn settled(mut report: CellReport, link: &Link, anew: bool) -> CellReport {
     report.state_lost |= anew;
     report.restarted |= anew;

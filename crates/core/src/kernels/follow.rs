@@ -18,9 +18,9 @@ pub struct CellFollow {
     interrupt_on_drop: Option<InterruptOnDrop>,
     /// The number of the next event.
     number: usize,
-    /// What was told so far: characters of both outputs, and displays.
+    /// What was sent so far: characters of both outputs, and displays.
     told: [usize; 3],
-    /// What is told before the end: what the report has and no event had.
+    /// What is sent before the end: the part of the report that no event had.
     rest: VecDeque<CellEvent>,
     changed: Option<Changed>,
     done: bool,
@@ -69,7 +69,7 @@ impl CellFollow {
         }
     }
 
-    /// Which files changed, after the end; none where nobody can tell.
+    /// Which files changed, after the end; none where that is not known.
     #[must_use]
     pub fn changed(&self) -> Option<&Changed> {
         self.changed.as_ref()
@@ -97,7 +97,7 @@ impl CellFollow {
         }
     }
 
-    /// Whoever came late, or lost something on the way, hears the rest at the end.
+    /// A caller that joined late, or missed events, gets the rest at the end.
     fn missing(&mut self, report: &CellReport) {
         for (stream, text) in [(CellStream::Stdout, &report.stdout), (CellStream::Stderr, &report.stderr)] {
             let rest: String = text.chars().skip(self.told[stream as usize]).collect();

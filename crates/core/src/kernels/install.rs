@@ -33,7 +33,7 @@ impl Core {
         wanted: &Dependencies,
     ) -> Result<Installed> {
         let Dependencies { language, packages, timeout_seconds } = wanted;
-        // What is wrong is told in the trail too, without a word of it in a command.
+        // A list that is refused is audited too, and none of it is run.
         let checked = packages::check(*language, packages);
         let usual = self.most(caller).timeout(None, Some(DEFAULT_SECONDS))?;
         let command = ExecCommand {
@@ -86,7 +86,8 @@ impl Core {
         policy.mode == Mode::None || policy.mode == Mode::Allowlist && !listed && allow.is_empty()
     }
 
-    /// Installs what a new sandbox is to have; what could not be is said and is no reason to have none.
+    /// Installs the packages of a new sandbox; one that cannot be installed is reported and does not fail the
+    /// creation.
     pub(crate) async fn install_all(
         &self,
         caller: &Caller,

@@ -1,6 +1,6 @@
-//! The connection to the kernel manager of one container, shared by all who ask. It lives as long as the kernel manager:
-//! where the stream breaks it is taken up at the next byte, and where bytes are missing what is known of
-//! cells is asked for again.
+//! The connection to the kernel manager of one container, shared by all callers. It lives as long as the
+//! kernel manager: a stream that breaks is attached to again at the next byte, and where bytes are missing
+//! the link asks again for what the kernel manager knows of the cells.
 
 use super::{cell::Cell, wire::believed};
 use atoll_kernels::{
@@ -20,7 +20,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-/// What the kernel manager may have said and nobody has read.
+/// Bytes of the kernel manager's output that PID 1 keeps for the server.
 const OUTPUT: u64 = 32 << 20;
 /// How long an answer may take; an interpreter may have to be started for it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -70,9 +70,9 @@ pub(crate) struct Link {
     guest: Guest,
     exec: ExecId,
     talk: Mutex<Talk>,
-    /// Whoever starts a dead kernel anew has this.
+    /// Held by the request that starts a dead kernel anew.
     pub(super) reviving: tokio::sync::Mutex<()>,
-    /// Whoever looks whether a cell is known, and sends it if it is not, has this.
+    /// Held by the request that looks whether a cell is known, and sends it if it is not.
     pub(super) repeating: tokio::sync::Mutex<()>,
 }
 
@@ -203,7 +203,7 @@ impl Link {
         Ok((cell, false))
     }
 
-    /// Nothing will be heard of this cell.
+    /// Follows this cell no longer.
     pub(super) fn forget(&self, id: CellId) {
         self.talk().cells.remove(&id);
     }
@@ -237,7 +237,7 @@ impl Link {
         match line {
             Line::Answer { tag, result } => {
                 if let Some(asked) = self.talk().asked.remove(&tag) {
-                    // Who asked may have gone.
+                    // The caller may have gone.
                     let _ = asked.send(believed(result));
                 }
             }
@@ -306,7 +306,7 @@ impl Link {
     }
 }
 
-/// Somebody waits for an answer, until this is dropped.
+/// A caller waits for an answer, until this is dropped.
 struct Asked<'a> {
     link: &'a Link,
     tag: ExecId,
@@ -318,7 +318,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// Writes requests, each whole, whatever becomes of those who asked.
+/// Writes requests, each whole, also where the caller has gone.
 async fn write(link: Arc<Link>, mut queue: mpsc::Receiver<(ExecId, Vec<u8>)>) {
     // A server that died may have left half a line.
     let mut first = vec![b'\n'];
@@ -339,7 +339,7 @@ async fn write(link: Arc<Link>, mut queue: mpsc::Receiver<(ExecId, Vec<u8>)>) {
     }
 }
 
-/// Who listens to a kernel manager.
+/// What the task that reads a kernel manager's stream owns.
 struct Listener {
     link: Arc<Link>,
     container: Arc<dyn Container>,

@@ -1,5 +1,6 @@
-//! The kernel managers of all containers: each is connected to once, when somebody first needs it, and again when
-//! it or its connection is gone. What connects is no work: nothing here keeps a sandbox awake.
+//! The kernel managers of all containers: the server connects to each once, at the first request that needs
+//! it, and again when it or its connection is gone. A connection is no activity: nothing here keeps a sandbox
+//! awake.
 
 use super::link::Link;
 use crate::idempotency::derived_id;
@@ -10,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Whoever holds it connects.
+/// The request that holds the lock connects.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Link>>>>;
 
 /// Every kernel manager that is connected to.
@@ -32,7 +33,7 @@ impl KernelManagers {
         if let Some(slot) = slots.get(&container) {
             return Arc::clone(slot);
         }
-        // What is over is let go of when another comes.
+        // Links that are over are dropped when another container is added.
         slots.retain(|_, slot| {
             let idle = |link: &Option<Arc<Link>>| link.as_ref().is_none_or(|link| link.is_over());
             Arc::strong_count(slot) > 1 || !slot.try_lock().is_ok_and(|link| idle(&link))
@@ -40,8 +41,8 @@ impl KernelManagers {
         Arc::clone(slots.entry(container).or_default())
     }
 
-    /// The connection to a container's kernel manager, which is started where there is none. The container is not
-    /// to be one that counts as work.
+    /// The connection to a container's kernel manager, which is started where there is none. The container is
+    /// not to be one that counts as work.
     pub(crate) async fn link(&self, container: &Arc<dyn Container>) -> Result<Arc<Link>> {
         let slot = self.slot(container.id());
         let mut link = slot.lock().await;

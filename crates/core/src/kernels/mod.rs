@@ -1,10 +1,11 @@
-//! Live interpreters. A sandbox that uses them has one kernel manager inside (see `atoll_kernels`), a command of
-//! PID 1's own that this server talks to, as the next one will: kernels outlive it. Here is what callers
-//! may ask of them; each is an operation with its two audit rows. An executing cell is work, a waiting
-//! kernel is not.
+//! Live interpreters. A sandbox that uses them has one kernel manager inside (see `atoll_kernels`), a command
+//! of PID 1's own that this server talks to, as the next one will: kernels outlive the server. Each request
+//! of a caller is an operation with its two audit rows. An executing cell counts as activity, a waiting
+//! kernel does not.
 //!
-//! What the kernel manager says is hostile input: ids that were not asked for are passed over, lines, counts and
-//! texts are bounded, and whether memory was the reason of a death is told by PID 1's count and not by it.
+//! What the kernel manager says is hostile input: the server ignores ids that it did not ask for, bounds
+//! lines, counts and texts, and takes PID 1's count of kills, not the kernel manager's word, for whether
+//! memory was the reason of a death.
 
 mod cell;
 mod control;

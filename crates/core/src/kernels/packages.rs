@@ -116,7 +116,7 @@ pub(super) fn command(language: Language, packages: &BTreeMap<String, String>) -
     begin.iter().map(ToString::to_string).chain(wanted).collect()
 }
 
-/// What the manager needs to be told besides.
+/// Variables that the package manager needs.
 pub(super) fn variables(language: Language) -> BTreeMap<String, String> {
     let all: &[(&str, &str)] = match language {
         Language::Python => &[("PIP_NO_INPUT", "1")],

@@ -1,4 +1,4 @@
-//! What is asked for, checked before anything is done.
+//! Requests for kernels, cells and packages, checked before anything is done.
 
 use crate::{
     ceiling::{TierCeiling, check_timeout},
@@ -114,7 +114,7 @@ impl CellRequest {
         }
     }
 
-    /// What the trail is told before it runs.
+    /// What the audit trail records before the cell runs.
     pub(super) fn what(&self, sandbox: SandboxId, cell: CellId, streamed: bool) -> OperationSpec {
         let what = OperationSpec::to(Operation::KernelExecute, sandbox)
             .with(&self.code)
@@ -134,7 +134,7 @@ pub struct CellOutcome {
     pub cell: CellId,
     /// How it went.
     pub report: CellReport,
-    /// Which files changed since what ran before; none where nobody can tell.
+    /// Which files changed since what ran before; none where that is not known.
     pub changed: Option<Changed>,
     /// Takes secret values out of a copy that is kept.
     pub redactor: Redactor,

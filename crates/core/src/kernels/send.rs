@@ -25,7 +25,7 @@ pub(super) struct CellContext {
     pub(super) entered: Option<EnteredCell>,
     /// As it may be noted.
     pub(super) shown: String,
-    /// It was begun before, and whoever did notes it; or the server's start does.
+    /// Another request began the cell, and its task, or the one after a restart, writes the activity.
     pub(super) joined: bool,
     /// The default kernel was dead and had to be started anew for it.
     pub(super) anew: bool,
@@ -87,7 +87,7 @@ impl Core {
     }
 }
 
-/// Sends a cell to its kernel. Who goes away before it is answered takes it back.
+/// Sends a cell to its kernel. A tied caller that goes away before the answer interrupts the cell.
 async fn send_to(mut context: CellContext, execute: Execute, tied: bool) -> Result<Sent> {
     let mut interrupt_on_drop =
         tied.then(|| InterruptOnDrop::new(&context.link, execute.kernel, execute.cell));
@@ -123,7 +123,7 @@ async fn send_to_default(
         };
         interrupt_on_drop.iter_mut().for_each(InterruptOnDrop::disarm);
         match error.code {
-            // Somebody ended it meanwhile.
+            // The kernel was deleted meanwhile.
             ErrorCode::NotFound => context.link.forget_default(kernel),
             ErrorCode::KernelDied if !context.link.is_over() => {
                 context.anew |= revive(&context.link, kernel).await?;
@@ -135,7 +135,7 @@ async fn send_to_default(
     send_to(context, execute, tied).await
 }
 
-/// Sends a cell; what it says is heard from its first word on.
+/// Sends a cell; its events are received from the first one on.
 async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
     let id = execute.cell;
     let (cell, followed) = link.cell(Some(execute.kernel), id)?;
@@ -171,7 +171,7 @@ pub(super) async fn follow_known(link: &Link, id: CellId) -> Result<Option<Arc<C
     }
 }
 
-/// Nothing will be heard of a cell that was not taken.
+/// Unless kept, stops following the cell when dropped: the kernel manager did not take it.
 struct Forget<'a> {
     link: &'a Link,
     cell: Option<CellId>,
@@ -212,7 +212,8 @@ pub(crate) async fn default_kernel(link: &Link, language: Language) -> Result<Ke
     }
 }
 
-/// Starts a dead kernel anew, and says whether that lost anything. Of several who find it dead one does.
+/// Starts a dead kernel anew, and says whether that lost anything. Of several requests that find it dead one
+/// does so.
 async fn revive(link: &Link, kernel: KernelId) -> Result<bool> {
     let _turn = link.reviving.lock().await;
     let Answer::Kernels(all) = link.ask(RequestKind::List).await? else { return other_answer() };

@@ -1,4 +1,4 @@
-//! Interpreters of the pool: started before anybody asks, and given the sandbox's variables when their
+//! Interpreters of the pool: started before a caller needs them, and given the sandbox's variables when their
 //! container is claimed.
 
 use super::{managers::KernelManagers, send::default_kernel, wire::other_answer};

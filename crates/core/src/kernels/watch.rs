@@ -1,5 +1,5 @@
-//! Cells that a former server left running are tended again: they are work, and their end is told under
-//! the operation that began them.
+//! Cells that a former server left running get a task again: they count as activity, and their end is written
+//! under the operation that began them.
 
 use super::{
     link::Link,
@@ -23,7 +23,7 @@ pub(crate) struct LeftCell {
 }
 
 impl Core {
-    /// Tends what is still known of these; returns whose operations go on.
+    /// Spawns tasks for those that the kernel manager still knows; returns the operations that go on.
     pub(crate) async fn tend_again(
         &self,
         record: &SandboxRecord,
@@ -57,7 +57,7 @@ impl Core {
         Ok(found)
     }
 
-    /// Cells that run and of which nobody has to tell are work until their end too.
+    /// Running cells without an open operation count as activity until their end too.
     async fn wait_for_others(&self, sandbox: SandboxId, link: &Arc<Link>) -> Result<()> {
         let Answer::Kernels(all) = link.ask(RequestKind::List).await? else { return other_answer() };
         for id in all.into_iter().filter_map(|kernel| kernel.running) {

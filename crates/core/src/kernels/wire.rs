@@ -1,5 +1,5 @@
-//! Answers of a kernel manager. Whatever is in the sandbox could have written them, so of an answer only what can be
-//! shown is kept.
+//! Answers of a kernel manager. Any process in the sandbox could have written them, so the server keeps only
+//! what can be shown.
 
 use atoll_kernels::{
     Answer, CheckpointInfo, Completion, KernelInfo, MOST_CHECKPOINTS, MOST_KERNELS, MOST_MATCHES,
@@ -23,7 +23,7 @@ pub(super) fn shown(text: &str, longest: usize) -> String {
 pub(super) fn complaint(error: Error) -> Error {
     let Error { code, message, field, death: _, refusal: _ } = error;
     let code = match code {
-        // Neither a fault of ours nor a container's death is for somebody inside to tell.
+        // A process in the sandbox cannot claim a fault of the server or the death of its container.
         ErrorCode::Internal
         | ErrorCode::ContainerDied
         | ErrorCode::NotRunning
