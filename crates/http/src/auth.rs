@@ -1,4 +1,5 @@
-//! Who asks: the key in the request, or, where the server was started so, any program of this machine.
+//! Authentication: by the key in the request, or, where the server was started so, none for any program of
+//! this machine.
 
 use crate::{Failure, HttpContext, unsent::OwnerSlot};
 use atoll_core::Caller;
@@ -30,7 +31,7 @@ pub fn presented(headers: &HeaderMap) -> Option<&str> {
     bearer.map(|(_, key)| key.trim()).or(plain).filter(|key| !key.is_empty())
 }
 
-/// Who sends this key.
+/// The caller whose key this is.
 pub async fn caller_of(context: &HttpContext, key: &str) -> Result<Caller, Failure> {
     context.core.authenticate(key).await.map_err(|e| match e.code {
         atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
@@ -73,7 +74,7 @@ where
     }
 }
 
-/// Who sends this request, with this key; counted.
+/// The caller of this request, by its key; the request is counted.
 pub(crate) async fn identify(
     context: &HttpContext,
     parts: &Parts,

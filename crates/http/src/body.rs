@@ -1,4 +1,4 @@
-//! How large a body may be, by what it asks for and not by the front that it comes by, and how long it may take.
+//! How large a body may be, by what it asks for and not by its front, and how long it may take.
 
 use crate::Failure;
 use atoll_types::{Error, ErrorCode};

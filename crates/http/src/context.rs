@@ -5,24 +5,24 @@ use atoll_core::{Core, Rates};
 use atoll_types::Rate;
 use std::{fmt, sync::Arc};
 
-/// How often an owner may ask.
+/// How many requests an owner may send.
 const ASKING: Rate = Rate { per_second: 500.0, burst: 2000.0 };
 
 /// What the fronts of one listener share. Cheap to clone.
 #[derive(Clone)]
 pub struct HttpContext {
-    /// What is asked.
+    /// The control plane.
     pub core: Core,
-    /// Whether keys are asked for.
+    /// Whether requests need a key.
     pub access: Access,
-    /// By which names and from which pages may be asked.
+    /// Which hosts and which origins a request may name.
     pub origins: Arc<OriginCheck>,
     rates: Arc<Rates>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl HttpContext {
-    /// Of a server over this core.
+    /// The context of a listener over this core.
     #[must_use]
     pub fn new(core: Core, access: Access, origins: OriginCheck) -> Self {
         Self { core, access, origins: Arc::new(origins), rates: Arc::default(), metrics: Arc::default() }

@@ -1,5 +1,5 @@
-//! One table from codes to statuses, and one shape for each kind of error. What a caller is told is the
-//! error's own message; causes stay in the log.
+//! One table from codes to statuses, and one shape for each kind of error. A caller gets the error's own
+//! message; causes stay in the log.
 
 use atoll_types::{Error, ErrorCode, Refusal};
 use axum::{
@@ -80,7 +80,7 @@ impl Failure {
         self.status == Some(StatusCode::UNAUTHORIZED)
     }
 
-    /// No key, or one that is worth nothing.
+    /// No key, or one that is not valid.
     #[must_use]
     pub fn unauthorized(message: &str) -> Self {
         let error = Error::new(ErrorCode::PermissionDenied, message);
@@ -124,8 +124,8 @@ impl Failure {
     }
 }
 
-/// Where a request is wrong. That is the caller's to mend, whatever the reason is, so it is told in the shape
-/// of a validation; an error without such a place has the other shape.
+/// Where a request is wrong. The caller can correct that, whatever the reason is, so the answer has the shape
+/// of a validation error; an error without such a place has the other shape.
 fn location(place: &'static str, error: &Error) -> Option<Vec<String>> {
     match (error.code, &error.field) {
         // The body or the query as a whole; a parameter of the path may be called so.

@@ -24,7 +24,8 @@ pub fn event_stream(events: impl Stream<Item = String> + Send + 'static) -> Resp
 /// How often a silent stream shows that it lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// The same events, and a comment whenever none came for a while: proxies give up on connections that are silent.
+/// The same events, and a comment whenever none came for a while: proxies give up on connections that are
+/// silent.
 pub fn keep_alive(events: impl Stream<Item = String> + Send + 'static) -> impl Stream<Item = String> + Send {
     stream::unfold(events.boxed(), |mut events| async {
         let next = tokio::time::timeout(KEEP_ALIVE, events.next()).await;

@@ -1,5 +1,5 @@
-//! What is checked on every route before anything else. Where no key is asked for, a web page in the
-//! user's own browser could reach the server, so the host and origin must be this machine's.
+//! What is checked on every route before anything else. Where no key is needed, a web page in the user's own
+//! browser could reach the server, so the host and origin must be this machine's.
 
 use crate::{Access, Failure, HttpContext, OriginCheck, origin::RequestOrigin};
 use atoll_types::{Error, ErrorCode};
@@ -10,11 +10,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// A front says so of a request that it passes on to a server inside a sandbox: the path is that server's to read.
+/// A front says so of a request that it passes on to a server inside a sandbox: the path is that server's to
+/// read.
 #[derive(Debug, Clone, Copy)]
 pub struct PassedOn {
-    /// Whether the path has a token in it, of whatever worth. It is the token that lets in a page below it, whose origin
-    /// is none.
+    /// Whether the path has a token in it, of whatever worth. It is the token that lets in a page below it,
+    /// whose origin is none.
     pub by_token: bool,
 }
 
@@ -22,8 +23,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).map(|v| v.to_str().unwrap_or("?"))
 }
 
-/// Whether the browser says that another site's page asks. It does so for requests without an origin,
-/// too; following a link to a page of ours is fine.
+/// Whether the browser says that another site's page sends the request. It does so for requests without an
+/// origin, too; following a link to a page of this server is fine.
 fn is_cross_site(request: &Request) -> bool {
     let headers = request.headers();
     let link = text(headers, "sec-fetch-mode") == Some("navigate")
@@ -46,7 +47,7 @@ fn check_open(origins: &OriginCheck, request: &Request, passed_on: Option<Passed
     Ok(())
 }
 
-/// Refuses what is said twice, before anything else reads it.
+/// Refuses a request with a repeated header, before anything else reads it.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
     match RequestOrigin::read(request.uri(), request.headers()) {
         Ok(_) => next.run(request).await,
@@ -54,7 +55,7 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     }
 }
 
-/// Refuses what a foreign page sends, and says how answers may be used.
+/// Refuses requests from pages of other origins, and says how answers may be used.
 pub(crate) async fn check(State(context): State<HttpContext>, request: Request, next: Next) -> Response {
     let passed_on = request.extensions().get::<PassedOn>().copied();
     if context.access == Access::Open

@@ -1,5 +1,5 @@
-//! `Idempotency-Key`: a request with a key is carried out once, and a repetition gets the answer
-//! of the first time. It is carried out to its end even if its caller goes away, who may come back for the
+//! `Idempotency-Key`: a request with a key is carried out once, and a repetition gets the answer of the first
+//! time. The server carries it out to its end even if its caller goes away: the caller may come back for the
 //! answer.
 
 use crate::Failure;
@@ -68,7 +68,7 @@ impl Repeat {
         Ok(Some(Self { key: key.to_owned(), request: hash.finalize().into() }))
     }
 
-    /// Where the request stands.
+    /// Whether the request is new, in progress or done.
     async fn begin(&self, core: &Core, caller: &Caller) -> Result<ReplyState> {
         core.begin_idempotent(caller, &self.key, self.request).await
     }
@@ -133,7 +133,7 @@ async fn carry_out<T: Rendered>(
     }
 }
 
-/// The same for what is followed. Of it only the id is kept, which comes with the work; who repeats the
+/// The same for an operation that is followed. Only its id is kept, which comes with the work; a repeated
 /// request joins what was begun, if that is still `known`.
 pub async fn once_streamed<T>(
     core: &Core,

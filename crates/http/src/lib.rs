@@ -1,6 +1,6 @@
-//! The HTTP floor that fronts stand on: the listener and its limits, who asks and how often, by which name and from
-//! which page, what may be repeated, what an error looks like, and how large a body may be. What is asked and answered
-//! is a front's own business; no front depends on another.
+//! The HTTP floor that fronts stand on: the listener and its limits, authentication and rate limits, checks
+//! of host and origin, repeatable requests, the shape of errors, and the size of bodies. Routes and their
+//! answers are a front's own business; no front depends on another.
 
 mod auth;
 mod body;
@@ -31,8 +31,8 @@ pub use origin::{Origin, OriginCheck, RequestOrigin};
 use axum::{Router, extract::DefaultBodyLimit, middleware};
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// Everything that one listener serves: the routes of `api` and those of `mounts`, behind the same checks. `around` is
-/// what a front does with requests before they are looked at as the API's.
+/// Everything that one listener serves: the routes of `api` and those of `mounts`, behind the same checks.
+/// `around` is a front's middleware, which sees requests before the API's routes do.
 pub fn router(
     context: &HttpContext,
     api: Router,

@@ -1,12 +1,13 @@
-//! The connection below HTTP: it is closed without a reset, and a client that does not read is given up on.
+//! The connection below HTTP: the server closes it without a reset, and gives up on a client that does not
+//! read.
 //!
-//! A write that makes no progress for the write timeout is an error, whatever is written: an answer, events, frames
-//! of a WebSocket. What waits to be sent goes with it.
+//! A write that makes no progress for the write timeout is an error, whatever is written: an answer, events,
+//! frames of a WebSocket. What waits to be sent goes with it.
 //!
-//! Closing without a reset. A request may be answered before all of its body was read, as a refused
-//! upload is; closing then would make the kernel throw the answer away with the unread rest. So the end
-//! of the answer is sent, and what still comes is read and dropped for a while. Only then: a connection that
-//! was read to the end of its last request is closed at once.
+//! Closing without a reset. A request may be answered before all of its body was read, as a refused upload
+//! is; closing then would make the kernel throw the answer away with the unread rest. So the end of the
+//! answer is sent, and what still comes is read and dropped for a while. Only then: a connection that was
+//! read to the end of its last request is closed at once.
 
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
@@ -24,7 +25,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// How long a client may go on sending to nobody.
+/// How long a client may go on sending after the answer; the server drops what it sends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether some of a connection's last request was not read.
@@ -37,7 +38,7 @@ impl Unread {
     }
 }
 
-/// The body of a request, which tells whether it was read to its end.
+/// The body of a request, which notes whether it was read to its end.
 pub(crate) struct TrackedBody {
     body: Incoming,
     unread: Unread,

@@ -1,5 +1,6 @@
-//! Accepting connections, with an end to everything that a client could draw out: the head of a request,
-//! its size, the body of a command, an answer that is not read, and the number of connections, of all and of one peer.
+//! Accepting connections, with a bound on everything that a client could draw out: the head of a request, its
+//! size, the body of a command, an answer that is not read, and the number of connections, of all and of one
+//! peer.
 //!
 //! Every connection holds a permit, a WebSocket or an upgraded one for as long as it lives; the server has
 //! ended when all permits are free.
@@ -38,12 +39,12 @@ const HEAD_BYTES: usize = 64 * 1024;
 const HEAD_LINES: usize = 100;
 /// Connections at one time.
 const CONNECTIONS: usize = 8192;
-/// How long requests may take to end when the server is told to.
+/// How long requests may take to end when the server shuts down.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A pause after an accept that failed, mostly for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Tells answers without an end that the server's has come.
+/// The server's shutdown, for answers that have no end of their own.
 #[derive(Debug, Clone)]
 pub struct Ending(CancellationToken);
 
@@ -63,7 +64,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Returns when the server is told to end.
+    /// Returns when the server shuts down.
     pub async fn ending(&self) {
         self.ending.wait().await;
     }
@@ -79,8 +80,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Ending {
     }
 }
 
-/// Serves until `end` comes about, and then lets what has begun finish, within limits. `limits` says what a new
-/// connection may do.
+/// Serves until `end` comes about, and then lets requests that have begun finish, within limits. `limits`
+/// says what a new connection may do.
 pub async fn serve(
     listener: TcpListener,
     app: Router,
@@ -115,7 +116,8 @@ pub async fn serve(
     }
     drop(listener);
     ending.cancel();
-    // All places are free when all are gone. A client that never lets go does not keep the server.
+    // All permits are free when all connections are gone. A client that never closes does not keep the
+    // server.
     let _ = tokio::time::timeout(PATIENCE, room.acquire_many(CONNECTIONS as u32)).await;
 }
 
@@ -158,7 +160,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life
         // It has asked for nothing, so there is nothing to answer.
         () = silent => return,
         () = life.ending() => {
-            // What has begun may end.
+            // Requests that have begun may end.
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -169,8 +171,8 @@ async fn connection(stream: TcpStream, peer: SocketAddr, app: Router, life: Life
     }
 }
 
-/// Serves one request of a connection beyond the limits: whether the server is well can still be asked, and everything
-/// else is told to come back.
+/// Serves one request of a connection beyond the limits: a health check is still answered, and any other
+/// request is refused for the moment.
 async fn reserved(stream: TcpStream, app: Router, evicted: CancellationToken) {
     let service = service_fn(move |request: Request<Incoming>| {
         let app = app.clone();

@@ -1,5 +1,5 @@
-//! What a front serves at one path of its own. Here it is found out who asks,
-//! how often that one may, and under which name the front is audited; what is said is the front's.
+//! What a front serves at one path of its own. The mount authenticates the caller, applies its rate limit and
+//! names the front for the audit; the front answers.
 
 use crate::{
     HttpContext,

@@ -1,7 +1,7 @@
-//! By which name the server was asked and which page asks: one rule for every front. A web page in a user's browser can
-//! make that browser ask any server, this machine's own included, under a name of the page's choosing; so where it
-//! matters both must be known. A header that is there twice is refused everywhere: two readers could each believe
-//! another one.
+//! Host and origin of a request: one rule for every front. A web page in a user's browser can make that
+//! browser send requests to any server, this machine's own included, under a host name of the page's
+//! choosing; so where it matters both must be known. A header that is there twice is refused everywhere: two
+//! readers could each believe another one.
 
 use crate::{Access, Failure};
 use atoll_types::{Error, Result};
@@ -58,7 +58,7 @@ fn is_local(host: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// By which name a request asks, and from which page.
+/// The host that a request names, and the origin of its page.
 #[derive(Debug, Clone)]
 pub struct RequestOrigin {
     host: Option<Authority>,
@@ -105,8 +105,8 @@ impl RequestOrigin {
         self.host.as_ref().is_some_and(|host| is_local(host.host()))
     }
 
-    /// Whether a program asks, or a page of this server itself. Browsers let any page try to open a WebSocket, with any
-    /// key that it has or has been given.
+    /// Whether a program sends it, or a page of this server itself. Browsers let any page try to open a
+    /// WebSocket, with any key that it has or has been given.
     #[must_use]
     pub fn is_own_page(&self) -> bool {
         match (&self.host, &self.page) {
@@ -125,19 +125,19 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestOrigin {
     }
 }
 
-/// Who may ask.
+/// Which hosts requests may name, and which origins may send them.
 #[derive(Debug, Clone)]
 pub struct OriginCheck {
     access: Access,
     origins: Vec<Origin>,
     hosts: Vec<Authority>,
-    /// Whether any name is fine, as it is for a server that listens for others and was told of no names.
+    /// Whether any host is fine, as it is for a server that listens beyond loopback and was given no hosts.
     any_host: bool,
 }
 
 impl OriginCheck {
-    /// `loopback` says whether only this machine can reach the listener. A server without keys is asked by names of this
-    /// machine and from its own pages alone, whatever else is allowed.
+    /// `loopback` says whether only this machine can reach the listener. A server without keys takes only
+    /// hosts of this machine and its own pages, whatever else is allowed.
     #[must_use]
     pub fn new(access: Access, loopback: bool, hosts: &[String], origins: &[Origin]) -> Self {
         let any_host = hosts.is_empty() && !loopback;

@@ -1,4 +1,4 @@
-//! How many connections a peer has, and the few that are kept back for asking whether the server is well.
+//! How many connections a peer has, and the few that are kept back for health checks.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// Who a peer is: its address, or of an IPv6 address its /64, of which one machine has all.
+/// A peer's identity: its address, or of an IPv6 address its /64, of which one machine has all.
 fn peer_of(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
@@ -58,8 +58,8 @@ impl Drop for PeerConnection {
 /// Connections beyond the limits at a time.
 const RESERVED: usize = 64;
 
-/// The connections beyond the limits, the oldest first. One more than there may be ends the oldest: whether the server
-/// is well is asked and answered within moments, and idle connections do not keep others out.
+/// The connections beyond the limits, the oldest first. One more than there may be ends the oldest: a health
+/// check is answered within moments, and idle connections do not keep others out.
 #[derive(Debug, Default)]
 pub(crate) struct Reserve(VecDeque<CancellationToken>);
 

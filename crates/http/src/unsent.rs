@@ -1,5 +1,5 @@
-//! Answers in memory that are not yet sent count for their owner, and no owner may hold more than is set. Answers that
-//! are streamed from a sandbox hold a buffer each and are not counted here.
+//! Answers in memory that are not yet sent count for their owner, and no owner may hold more than is set.
+//! Answers that are streamed from a sandbox hold a buffer each and are not counted here.
 
 use crate::{Failure, HttpContext};
 use atoll_core::HeldAnswer;
@@ -20,7 +20,7 @@ use std::{
 /// Smaller answers are not counted: what a connection holds anyway.
 const SMALL: u64 = 64 << 10;
 
-/// Whose request it is, once that is known.
+/// The owner of the request, once it is known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OwnerSlot(Arc<OnceLock<String>>);
 
@@ -56,8 +56,8 @@ impl HttpBody for Counted {
     }
 }
 
-/// Counts what an answer holds. What only looks is refused where its owner holds too much; what was carried out is
-/// answered all the same, and its owner may begin nothing more until it has read.
+/// Counts what an answer holds. A GET is refused where its owner holds too much; an operation that was
+/// carried out is answered all the same, and its owner may begin nothing more until it has read.
 pub(crate) async fn count(State(context): State<HttpContext>, mut request: Request, next: Next) -> Response {
     let (slot, looks) = (OwnerSlot::default(), *request.method() == Method::GET);
     request.extensions_mut().insert(slot.clone());
