@@ -1,5 +1,5 @@
-//! What happens to sandboxes, as a list or as it comes. The body of the latter is pulled: a listener that
-//! does not read holds one page here, and slows nobody.
+//! Events of sandboxes, as a list or as they come. The body of the latter is pulled: a listener that does not
+//! read holds one page here, and slows no other.
 //!
 //! Every 15 s a comment with an id and no data says how far the stream has looked, so that a listener with a
 //! narrow filter does not return with an id that is long gone; the same tick checks whether the key is still

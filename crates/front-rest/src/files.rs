@@ -120,7 +120,7 @@ fn pieces(download: Download) -> impl futures_util::Stream<Item = Result<bytes::
         match download.next().await {
             Ok(Some(bytes)) => Ok(Some((bytes, download))),
             Ok(None) => Ok(None),
-            // The connection breaks, which a client tells from an end.
+            // The connection breaks, so that the client does not take this for the end.
             Err(error) => Err(std::io::Error::other(error)),
         }
     })
@@ -160,10 +160,10 @@ pub(crate) async fn upload(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// How long an upload may stand still.
+/// How long an upload may send nothing.
 const STILL: Duration = Duration::from_secs(60);
 
-/// The pieces of a body; an error where it breaks off or stands still.
+/// The pieces of a body; an error where it breaks off or sends nothing for too long.
 pub(crate) fn steady(body: Body) -> impl Stream<Item = atoll_types::Result<bytes::Bytes>> + Send + 'static {
     futures_util::stream::unfold(Some(body.into_data_stream()), |stream| async {
         let mut stream = stream?;

@@ -284,7 +284,7 @@ fn pieces(archive: Archive) -> impl Stream<Item = Result<bytes::Bytes, std::io::
         match archive.next().await {
             Ok(Some(bytes)) => Ok(Some((bytes, archive))),
             Ok(None) => Ok(None),
-            // The connection breaks, which a client tells from an end.
+            // The connection breaks, so that the client does not take this for the end.
             Err(error) => Err(std::io::Error::other(error)),
         }
     })

@@ -56,7 +56,7 @@ pub(crate) async fn forward(
     asked: RequestOrigin,
     socket: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
-    // A browser says which page asks, and asks for any page.
+    // A browser names the origin of the page, and opens a WebSocket for any page.
     if !asked.is_own_page() {
         let message = "this is for programs; a page of another origin may not open it";
         return Err(Error::new(ErrorCode::PermissionDenied, message).into());
@@ -65,7 +65,7 @@ pub(crate) async fn forward(
     let socket = match socket {
         Ok(socket) => socket,
         Err(error) => {
-            // Whoever may not have the port hears that first.
+            // A caller that may not use the port gets that error first.
             app.core.port(&caller, id, params.port).await.map_err(Failure::in_query)?;
             return Err(Failure::no_socket(format!("expected a WebSocket: {error}")));
         }
@@ -110,7 +110,7 @@ async fn both(
     let (said, client_is_done) = oneshot::channel();
     let out = async {
         let sent = outward(to_client, from_port).await;
-        // The client may have more to say; who has gone does not say that it is done.
+        // The client may send more; one that has gone does not say that it is done.
         if sent.is_ok() && client_is_done.await.is_err() {
             return std::future::pending().await;
         }
@@ -137,7 +137,7 @@ async fn inward(
                 let written = match (writable, bytes.is_empty()) {
                     (true, true) => port.shutdown().await,
                     (true, false) => port.write_all(&bytes).await,
-                    // Nobody reads it any more. What was answered before is still on its way.
+                    // The program on the port reads no more. What it answered before is still on its way.
                     (false, _) => continue,
                 };
                 writable = written.is_ok() && !bytes.is_empty();

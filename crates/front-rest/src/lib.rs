@@ -1,5 +1,5 @@
-//! The REST API of `/api/v1`. Handlers parse into operations of the core and render what comes back;
-//! they decide nothing. Who asks, and what an error looks like, is the HTTP floor's.
+//! The REST API of `/api/v1`. Handlers parse into operations of the core and render what comes back; they
+//! decide nothing. Authentication and the shape of errors are the HTTP floor's.
 
 mod admin;
 mod audit;

@@ -143,7 +143,7 @@ pub(crate) async fn list(
     Ok(Json(page_of(found, page, page_size)))
 }
 
-/// A page as it is told.
+/// A page as the API returns it.
 pub(crate) fn page_of(found: Page, page: u64, page_size: u32) -> SandboxPage {
     let mut status_counts = BTreeMap::new();
     for (status, count) in found.status_counts {

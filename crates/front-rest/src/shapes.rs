@@ -219,7 +219,7 @@ impl Sandbox {
         Self { egress: None, ..Self::from(record) }
     }
 
-    /// As it is told to whoever made it.
+    /// As the answer to its creation has it.
     pub(crate) fn created(created: Created) -> Self {
         let Created { record, new: _, stderr } = created;
         Self { stderr: (!stderr.is_empty()).then_some(stderr), ..Self::from(record) }

@@ -213,7 +213,7 @@ fn pieces(body: ExportBody) -> impl Stream<Item = Result<Bytes, std::io::Error>>
         match body.next().await {
             Ok(Some(bytes)) => Ok(Some((bytes, body))),
             Ok(None) => Ok(None),
-            // The connection breaks, which a client tells from an end.
+            // The connection breaks, so that the client does not take this for the end.
             Err(error) => Err(std::io::Error::other(error)),
         }
     })

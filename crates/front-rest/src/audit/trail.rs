@@ -1,4 +1,4 @@
-//! The trail as a whole: taken away as it is, checked, and shortened. All of it needs an admin key.
+//! The audit trail as a whole: exported, verified and shortened. All of it needs an admin key.
 
 use crate::{
     App,

@@ -59,8 +59,8 @@ pub(crate) fn finish(document: &OpenApi) -> Value {
     document
 }
 
-/// Unsigned numbers reach beyond the signed formats that the macros give them, and a default of null would make
-/// a field one that must be there for some generators.
+/// Unsigned numbers reach beyond the signed formats that the macros give them, and a default of null would
+/// make a field one that must be there for some generators.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -102,7 +102,7 @@ fn binary(content: &mut Value) {
         if is_binary(media_type) {
             of["schema"] = json!({"type": "string", "format": "binary"});
         }
-        // Each event has a shape of its own, which the operation's text tells.
+        // Each event has a shape of its own, which the operation's description gives.
         if media_type == "text/event-stream" {
             of["schema"] = json!({});
         }

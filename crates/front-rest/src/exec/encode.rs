@@ -262,8 +262,8 @@ impl Encoder {
 /// How much of an output is encoded at a time.
 const PIECE: usize = 32 << 10;
 
-/// Bytes as the inside of a JSON string, piece by piece; what is not UTF-8 becomes the replacement character, as
-/// it would in the whole.
+/// Bytes as the inside of a JSON string, piece by piece; what is not UTF-8 becomes the replacement character,
+/// as it would in the whole.
 pub(crate) fn json_pieces(bytes: Vec<u8>) -> impl Stream<Item = String> {
     stream::iter(std::iter::successors(Some((0, String::new())), move |(from, _)| {
         let rest = bytes.get(*from..).filter(|rest| !rest.is_empty())?;

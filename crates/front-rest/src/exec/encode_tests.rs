@@ -166,8 +166,8 @@ proptest! {
     }
 }
 
-/// Cut anywhere, the pieces are what the whole would be: plain text, characters of several bytes, control characters,
-/// bytes that are no text and a character that ends too early.
+/// Cut anywhere, the pieces are what the whole would be: plain text, characters of several bytes, control
+/// characters, bytes that are no text and a character that ends too early.
 #[tokio::test]
 async fn pieces_of_json_are_the_whole() {
     for unit in [

@@ -1,5 +1,5 @@
-//! Sending a command's updates as they come. The body is pulled: a client that does not read holds what
-//! fits into one buffer here, and slows nobody.
+//! Sending a command's updates as they come. The body is pulled: a client that does not read holds what fits
+//! into one buffer here, and slows neither the command nor other clients.
 
 use super::encode::Encoder;
 use atoll_core::{ExecFollow, ExecUpdate};

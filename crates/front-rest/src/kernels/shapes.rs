@@ -58,7 +58,7 @@ pub(crate) struct CheckpointItem {
     threads_lost: u32,
 }
 
-/// A time that the sandbox told.
+/// A time that the sandbox reported.
 fn at(unix_ms: u64) -> String {
     rfc3339(i64::try_from(unix_ms).unwrap_or(0))
 }

@@ -1,5 +1,5 @@
-//! A cell's events as server-sent events, in the way of a command's. The body is pulled: a client that
-//! does not read holds what the core keeps of the cell, and slows nobody.
+//! A cell's events as server-sent events, in the way of a command's. The body is pulled: a client that does
+//! not read holds what the core keeps of the cell, and slows neither the cell nor other clients.
 
 use super::shapes::{CellResult, DisplayItem};
 use atoll_core::{CellEvent, CellFollow, CellStream};

@@ -1,6 +1,6 @@
-//! Who may see a preview: the owner by a key, or whoever has a token. A server without keys lets in
-//! those with a token only: there any page in the user's browser could ask, and a request that it may
-//! not read the answer to can still do something inside.
+//! Who may see a preview: the owner by a key, or any client with a token. A server without keys lets in only
+//! clients with a token: there any page in the user's browser could send requests, and one whose answer the
+//! page may not read can still change something inside.
 
 use crate::App;
 use atoll_core::Port;

@@ -1,4 +1,4 @@
-//! What is taken from requests and answers on their way, and what is added. Pure: from headers to
+//! Which headers the proxy removes from requests and answers, and which it adds. Pure: from headers to
 //! headers.
 
 use super::{access::TOKEN, host};
@@ -177,13 +177,13 @@ pub(super) fn answer(headers: &mut HeaderMap, status: StatusCode, back: &Returne
     }
 }
 
-/// Lets a page whose origin is its own read the answer. Whoever has the token could anyway.
+/// Lets a page whose origin is its own read the answer. A client with the token could anyway.
 pub(super) fn any_origin(headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("*"));
 }
 
-/// What a browser is told that asks whether a page may send such a request. None: it did not ask.
+/// The headers that answer a browser's preflight; none where the request is no preflight.
 pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<HeaderMap> {
     let wanted = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?;
     if method != Method::OPTIONS || !headers.contains_key(header::ORIGIN) {

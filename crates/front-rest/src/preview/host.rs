@@ -176,8 +176,8 @@ async fn grant(
     access::by_key(app, headers, id, port).await
 }
 
-/// Whether a browser loads a page, which keeps cookies and would show the token in its address. A program gets
-/// its answer at once.
+/// Whether a browser loads a page, which keeps cookies and would show the token in its address. A program
+/// gets its answer at once.
 fn is_page_load(request: &Request) -> bool {
     let accepted = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     matches!(*request.method(), Method::GET | Method::HEAD)

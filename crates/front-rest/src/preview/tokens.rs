@@ -57,7 +57,7 @@ pub(crate) async fn create(
     let text = |name| headers.get(name).and_then(|v: &axum::http::HeaderValue| v.to_str().ok());
     let host = text(header::HOST).filter(|h| h.parse::<Authority>().is_ok());
     let host = host.ok_or_else(|| Failure::in_header(Error::invalid("Host", "the request names no host")))?;
-    // Only the caller is told, and only where to look.
+    // The client may set this header: it decides only the links in the client's own answer.
     let https = headers.get("x-forwarded-proto").is_some_and(|v| v == "https");
     let scheme = if https { "https" } else { "http" };
     let token = made.token;

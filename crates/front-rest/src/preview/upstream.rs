@@ -1,6 +1,6 @@
-//! Connections to servers inside sandboxes: made when needed, kept for a little while, and let go of when
-//! the sandbox's container goes. What comes back over them is hostile: heads are bounded in size, in
-//! lines and in time.
+//! Connections to servers inside sandboxes: made when needed, kept for a little while, and closed when the
+//! sandbox's container ends. What comes back over them is hostile: heads are bounded in size, in lines and in
+//! time.
 
 use atoll_core::Port;
 use atoll_types::{ContainerId, Error, ErrorCode, Result};

@@ -1,5 +1,5 @@
-//! Terminals, over a WebSocket. What is wrong before it is one is an ordinary answer; a page of another
-//! origin gets none, whatever key it holds.
+//! Terminals, over a WebSocket. An error before the upgrade is an ordinary answer; a page of another origin
+//! gets no terminal, whatever key it holds.
 
 mod frames;
 mod session;
@@ -126,7 +126,7 @@ pub(crate) async fn terminal(
     let upgrade = upgrade.on_failed_upgrade(move |error| {
         tracing::debug!(%error, "a terminal's client went away before it began");
         if new {
-            // Nobody knows its id.
+            // No client knows its id.
             tokio::spawn(async move { keyboard.kill().await });
         }
     });
@@ -140,7 +140,7 @@ async fn reach(app: &App, caller: &Caller, sandbox: SandboxId, wanted: Wanted) -
             let terminal = app.core.attach_terminal(caller, sandbox, exec, from).await?;
             match size {
                 Some(size) if !terminal.report.ended => match terminal.keyboard.resize(size).await {
-                    // It ended just now; its end is told as any other.
+                    // It ended just now; its end is sent as any other.
                     Err(error) if error.code == ErrorCode::Conflict => {}
                     other => other?,
                 },

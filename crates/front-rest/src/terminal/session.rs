@@ -22,7 +22,7 @@ use tokio::{
 };
 
 const PING: Duration = Duration::from_secs(20);
-/// A client that was not heard of for this long is gone.
+/// A client that sent nothing for this long is gone.
 const SILENCE: Duration = Duration::from_secs(60);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl CloseReason {
     }
 }
 
-/// When the client was last heard of; nothing while it is we who do not listen.
+/// When the client last sent something; none while the server does not read.
 struct Pulse(Mutex<Option<Instant>>);
 
 impl Pulse {
@@ -230,7 +230,7 @@ fn too_large() -> (CloseCode, Error) {
 
 type Done = Result<(), (CloseCode, Error)>;
 
-/// That the command has ended meanwhile is told as its end, and not here.
+/// Only a mistake of the client is an error here: that the command has ended meanwhile is sent as its end.
 fn unless_wrong(result: Result<(), Error>) -> Done {
     match result {
         Err(error) if error.code == ErrorCode::InvalidArgument => Err((CloseCode::Policy, error)),
