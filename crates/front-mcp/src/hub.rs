@@ -1,5 +1,5 @@
-//! Who must hear that a thread's exports changed. Every MCP session that listens to a thread hears of it,
-//! also where another one of the same thread exported. The call that changed them answers after that: a client may
+//! Notifies MCP sessions that a thread's exports changed: every session that listens to the thread, also
+//! where another one of the same thread exported. The call that changed them answers after that: a client may
 //! close its connection on the answer.
 
 use atoll_tool_sessions::ToolCaller;
@@ -9,9 +9,9 @@ use std::{
 };
 use tokio::{sync::mpsc, time::timeout};
 
-/// Changes that a slow listener may be behind; of those beyond it hears by the ones before.
+/// Changes that a slow listener may be behind; those beyond are covered by the ones before.
 const BEHIND: usize = 64;
-/// How long an answer waits for the listeners to be told.
+/// How long an answer waits for the listeners.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// An owner's thread.
@@ -27,15 +27,16 @@ impl ThreadKey {
     }
 }
 
-/// A change that a listener tells its client of; dropped when it has.
+/// A change of which a listener notifies its client; dropped when it has.
 pub(crate) type Telling = mpsc::Sender<()>;
 
-/// Tells listeners.
+/// The listeners of all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Hub(Mutex<Vec<(ThreadKey, mpsc::Sender<Telling>)>>);
 
 impl Hub {
-    /// The exports of a thread changed. Returns when those who listen were told, or take too long.
+    /// The exports of a thread changed. Returns when the listeners have notified their clients, or take too
+    /// long.
     pub(crate) async fn changed(&self, who: &ToolCaller) {
         let (telling, mut told) = mpsc::channel(1);
         {
@@ -43,7 +44,7 @@ impl Hub {
             let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             listeners.retain(|(_, listener)| !listener.is_closed());
             for (_, listener) in listeners.iter().filter(|(of, _)| *of == place) {
-                // One that is so far behind has changes to tell of yet.
+                // A listener that is so far behind still has notifications to send.
                 let _ = listener.try_send(Telling::clone(&telling));
             }
         }
@@ -51,7 +52,7 @@ impl Hub {
         let _ = timeout(PATIENCE, told.recv()).await;
     }
 
-    /// Hears of a thread from now on.
+    /// Listens to a thread from now on.
     pub(crate) fn listen(&self, who: &ToolCaller) -> Changes {
         let (listener, heard) = mpsc::channel(BEHIND);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((ThreadKey::of(who), listener));
@@ -59,7 +60,7 @@ impl Hub {
     }
 }
 
-/// What one listener hears.
+/// The changes that one listener receives.
 pub(crate) struct Changes(mpsc::Receiver<Telling>);
 
 impl Changes {

@@ -1,7 +1,7 @@
-//! The MCP server: the six tools of `atoll_tool_sessions`, for any client that speaks the Model Context Protocol,
-//! over stdio and over Streamable HTTP. The protocol itself is the official SDK's; here tools become MCP
-//! tools, replies become results, exported files become resources, and requests over HTTP are checked before
-//! the SDK sees them. What a tool does is not decided here.
+//! The MCP server: the six tools of `atoll_tool_sessions`, for any client that speaks the Model Context
+//! Protocol, over stdio and over Streamable HTTP. The protocol itself is the official SDK's; here tools
+//! become MCP tools, replies become results, exported files become resources, and requests over HTTP are
+//! checked before the SDK sees them. What a tool does is not decided here.
 
 mod extra;
 mod http;

@@ -1,5 +1,5 @@
-//! What a client's people may want to know of: sessions that came and went. The protocol calls logging
-//! deprecated from 2026-07-28 on and keeps it working; clients of that version hear only what they ask for,
+//! Log messages for the people behind a client: sessions that came and went. The protocol calls logging
+//! deprecated from 2026-07-28 on and keeps it working; clients of that version get only what they ask for,
 //! request by request.
 #![expect(deprecated, reason = "clients of every version that is in use can ask for it")]
 
@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-/// From which level on a client hears; nothing below `info` is ever said.
+/// From which level on a client gets messages; none is below `info`.
 #[derive(Debug)]
 pub(crate) struct Level(AtomicU8);
 
@@ -47,7 +47,7 @@ impl Level {
         self.0.store(rank(level), Ordering::Relaxed);
     }
 
-    /// From which level on a request's client hears.
+    /// From which level on a request's client gets messages.
     fn of(&self, context: &RequestContext<RoleServer>) -> Option<u8> {
         let asked = context.meta.log_level().map(rank);
         let newest = context
@@ -57,7 +57,7 @@ impl Level {
     }
 }
 
-/// What one client is told, and what it was.
+/// The log of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) level: Level,
@@ -69,7 +69,7 @@ pub(crate) struct Log {
 const MOST: usize = 256;
 
 impl Log {
-    /// What there is to say of a call about a session.
+    /// The message about a session that a call leads to, if any.
     fn news(&self, tool: &str, session: Option<&str>, reply: &ToolReply) -> Option<(LoggingLevel, Value)> {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let value = &reply.value;
@@ -103,7 +103,7 @@ impl Log {
         None
     }
 
-    /// Says it to whoever called.
+    /// Sends it to the caller's client.
     pub(crate) async fn tell(
         &self,
         context: &RequestContext<RoleServer>,
@@ -115,7 +115,7 @@ impl Log {
             && self.level.of(context).is_some_and(|from| rank(how) >= from)
         {
             let message = LoggingMessageNotificationParam::new(how, what).with_logger("atoll");
-            // Whoever does not listen misses it.
+            // A client that does not listen misses it.
             let _ = context.peer.notify_logging_message(message).await;
         }
     }

@@ -1,5 +1,5 @@
-//! A call that takes long, told as it goes: for how long it runs, how much it has printed, and its last line.
-//! What it tells is for people; a model gets the whole at the end.
+//! Progress of a long call: for how long it runs, how much it has printed, and its last line. Progress is for
+//! people; a model gets the whole at the end.
 
 use atoll_tool_sessions::Progress;
 use std::{
@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often it is told.
+/// How often progress is sent.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
-/// The most characters of a line that are told.
+/// The most characters of a line that are sent.
 const LINE: usize = 200;
 
-/// What was heard of a call so far.
+/// The progress of a call so far.
 #[derive(Debug)]
 pub(crate) struct Heard {
     began: Instant,
@@ -51,7 +51,7 @@ impl Heard {
         Self { began: Instant::now(), seen: Mutex::default() }
     }
 
-    /// Notes something.
+    /// Adds progress.
     pub(crate) fn note(&self, progress: &Progress) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
@@ -66,7 +66,7 @@ impl Heard {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// In words.
+    /// The progress as text.
     pub(crate) fn words(&self) -> String {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let time = self.began.elapsed().as_secs();

@@ -1,5 +1,5 @@
-//! Exported files as MCP resources: `atoll://session/<session><absolute path>`. A folder is a tar archive; what
-//! lies in an exported folder can be read by its own address, which the template tells of.
+//! Exported files as MCP resources: `atoll://session/<session><absolute path>`. A folder is a tar archive; a
+//! file in an exported folder can be read by its own address, which the template describes.
 
 use atoll_tool_sessions::{Export, Sessions, ToolCaller};
 use atoll_types::{Error, ErrorCode};
@@ -16,7 +16,7 @@ const PAGE: usize = 100;
 /// The largest file that is read into a message.
 const LARGEST: u64 = 8 << 20;
 
-/// Kinds by the last part of a name; what is not here is told by its bytes.
+/// MIME types by the last part of a name; those of other files are found by their bytes.
 const KINDS: &[(&str, &str)] = &[
     ("aac", "audio/aac"),
     ("csv", "text/csv"),

@@ -1,6 +1,7 @@
 //! Replies as MCP results: the value as structured content, the same as text, and what can be seen or heard
-//! as content of its own kind. Those bytes are sent once: in text and structure a notice has their place, because a
-//! model would pay for them twice and can read neither, and clients bound how long an answer may be.
+//! as content of its own kind. Those bytes are sent once: in text and structure a notice has their place,
+//! because a model would pay for them twice and can read neither, and clients bound how long an answer may
+//! be.
 
 use atoll_tool_sessions::{Image, ToolReply};
 use rmcp::model::{CallToolResult, ContentBlock};

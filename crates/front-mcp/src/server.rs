@@ -1,5 +1,5 @@
-//! What a client asks and is answered. One of these serves one connection or MCP session; what they share is
-//! the [`ServerContext`]. Who asks comes with each request over HTTP, and is fixed on stdio.
+//! The requests of a client and their answers. One server serves one connection or MCP session; all share the
+//! [`ServerContext`]. The caller comes with each request over HTTP, and is fixed on stdio.
 #![expect(deprecated, reason = "logging: clients of every version that is in use can ask for it")]
 
 use crate::{
@@ -27,7 +27,7 @@ use serde_json::Value;
 use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-/// How often a connection that hears of nothing is looked at.
+/// How often an idle connection is checked.
 const LOOK: Duration = Duration::from_secs(30);
 const INSTRUCTIONS: &str = include_str!("instructions.md");
 
@@ -57,18 +57,18 @@ impl ServerContext {
 /// One connection, or one request of a client that keeps none.
 pub(crate) struct Server {
     face: Arc<ServerContext>,
-    /// Where it is the same for all requests.
+    /// The caller, where it is the same for all requests.
     fixed: Option<ToolCaller>,
     log: Log,
-    /// When the client is known to be gone.
+    /// Cancelled when the client is gone.
     gone: CancellationToken,
 }
 
-/// Who asks over HTTP, and in which thread; found out before the SDK sees the request.
+/// The caller of a request over HTTP, and its thread; found out before the SDK sees the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) who: ToolCaller,
-    /// When the client that waits for the answer is known to be gone.
+    /// Cancelled when the client that waits for the answer is gone.
     pub(crate) gone: CancellationToken,
 }
 
@@ -93,8 +93,8 @@ impl Server {
         who.ok_or_else(|| ErrorData::internal_error("it is not known who asks", None))
     }
 
-    /// Runs a tool to its end, and tells of it on the way where the client wants to hear. Ended when the client
-    /// calls it off, and when it is gone.
+    /// Runs a tool to its end, and sends progress where the client wants it. The tool is stopped when the
+    /// client cancels the call or is gone.
     async fn run(
         &self,
         who: &ToolCaller,
@@ -124,7 +124,7 @@ impl Server {
         call.await
     }
 
-    /// Tells how a call goes, as long as it does.
+    /// Sends progress as long as the call runs.
     async fn tell(&self, heard: &Heard, context: &RequestContext<RoleServer>) {
         let Some(token) = context.meta.get_progress_token() else { return std::future::pending().await };
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
@@ -133,12 +133,12 @@ impl Server {
             ticks.tick().await;
             let told =
                 ProgressNotificationParam::new(token.clone(), heard.seconds()).with_message(heard.words());
-            // A client that does not hear of it may still want the answer.
+            // A client that does not receive progress may still want the answer.
             let _ = context.peer.notify_progress(told).await;
         }
     }
 
-    /// Tells those who listen where a call may have changed what is exported, before the call answers.
+    /// Notifies the listeners where a call may have changed the exports, before the call answers.
     async fn note_exports(&self, who: &ToolCaller, name: &str, reply: &ToolReply) {
         let exported = name == "export_files" && reply.failure.is_none();
         let gone = name == "stop_session" && reply.value["success"] == true;
@@ -230,7 +230,7 @@ impl ServerHandler for Server {
         Ok(())
     }
 
-    /// From here on the client hears when the thread's exports change.
+    /// From here on the client is notified when the thread's exports change.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Some(who) = self.fixed.clone().or_else(|| asked(&context.extensions).map(|asked| asked.who))
         else {
@@ -238,7 +238,7 @@ impl ServerHandler for Server {
         };
         let mut changes = self.face.hub.listen(&who);
         while !context.peer.is_transport_closed() {
-            // Nobody says that the connection is gone, so it is looked at.
+            // The SDK does not report that the connection is gone, so it is checked.
             match timeout(LOOK, changes.next()).await {
                 Err(_) => {}
                 Ok(Some(_telling)) if context.peer.notify_resource_list_changed().await.is_ok() => {}

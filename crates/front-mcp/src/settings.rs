@@ -5,7 +5,8 @@ use atoll_http::Origin;
 /// How many MCP sessions one key may have open at once.
 pub const SESSIONS_PER_KEY: usize = 64;
 
-/// When a client that left without a word is taken for gone: long enough for a laptop that sleeps for a moment.
+/// When a client that left without a word is taken for gone: long enough for a laptop that sleeps for a
+/// moment.
 pub const VANISHED_SECONDS: u32 = 300;
 
 /// What the operator decides.
@@ -13,10 +14,10 @@ pub const VANISHED_SECONDS: u32 = 300;
 pub struct McpSettings {
     /// Whether there are tools beyond the six.
     pub extra_tools: bool,
-    /// Pages that may ask, beside those of this machine and of this server itself.
+    /// Origins that may send requests, beside those of this machine and of this server itself.
     pub allowed_origins: Vec<Origin>,
-    /// Names by which this server may be asked, beside this machine's own. Where there is none, a server
-    /// that listens for others is asked by any.
+    /// Hosts that requests may name, beside this machine's own. Where there is none, a server that listens
+    /// beyond loopback takes any.
     pub allowed_hosts: Vec<String>,
     /// MCP sessions that one key may have open at once.
     pub sessions_per_key: usize,

@@ -39,7 +39,8 @@ pub async fn serve(face: Arc<ServerContext>, who: ToolCaller, end: CancellationT
     }
 }
 
-/// Input whose end is told at once: the SDK would first wait for what runs, and nobody waits for that.
+/// Stdin, which reports its end at once: the SDK would first wait for running calls, whose answers the client
+/// no longer reads.
 struct Input {
     from: Stdin,
     gone: CancellationToken,

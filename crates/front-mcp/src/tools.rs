@@ -1,4 +1,4 @@
-//! The tools as clients are told of them: names, words, schemas of what goes in and comes out, and hints.
+//! The tools as clients list them: names, descriptions, schemas of input and output, and hints.
 
 use crate::extra;
 use atoll_tool_sessions::{Hints, describe};

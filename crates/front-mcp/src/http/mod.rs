@@ -1,9 +1,9 @@
-//! The server over Streamable HTTP. Before the SDK sees a request it is known that the page that asks may
-//! ([`atoll_http::OriginCheck`]), who asks (by the HTTP floor), that the body is within the limits, whose MCP session is
-//! meant ([`owners`]), and in which thread.
+//! The server over Streamable HTTP. Before the SDK sees a request, this front has checked its origin
+//! ([`atoll_http::OriginCheck`]), its caller (by the HTTP floor), the size of its body, the owner of its MCP
+//! session ([`owners`]), and its thread.
 //!
 //! The thread is what the header `X-Thread-Id` names; without it, that of the MCP session, and for clients of
-//! protocol 2026-07-28, which knows no sessions, one thread for all that the key's owner does so.
+//! protocol 2026-07-28, which has no sessions, one thread for each key's owner.
 
 mod owners;
 mod presence;
@@ -40,9 +40,9 @@ use std::{
 
 /// Where it is served.
 pub const PATH: &str = "/mcp";
-/// An MCP session that nobody used for this long is ended; its client is told to begin anew.
+/// An MCP session that is not used for this long is ended; its client has to begin a new one.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// The thread of those who name none and have no session.
+/// The thread of clients that name none and have no session.
 const UNNAMED: &str = "mcp";
 
 pub(crate) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -57,14 +57,14 @@ struct Inner {
     origins: Arc<OriginCheck>,
     owners: SessionOwners,
     presence: Arc<Presence>,
-    /// What is done when a client may have vanished.
+    /// Called when a client may have vanished.
     left: Left,
     manager: Arc<LocalSessionManager>,
     sdk: StreamableHttpService<Server, LocalSessionManager>,
 }
 
 impl Http {
-    /// Serves the tools. `end` ends what would not end by itself.
+    /// Serves the tools. `end` ends streams that would not end by themselves.
     #[must_use]
     pub fn new(face: Arc<ServerContext>, context: &HttpContext, end: CancellationToken) -> Self {
         let mut manager = LocalSessionManager::default();
@@ -90,7 +90,7 @@ impl Http {
     }
 }
 
-/// Ends the session of a client that comes back to nothing of it for so long.
+/// Ends the session of a client that opens nothing of it for so long.
 fn left(inner: Weak<Inner>, patience: Duration) -> Left {
     Arc::new(move |session, since| {
         let (inner, Ok(runtime)) = (inner.clone(), tokio::runtime::Handle::try_current()) else { return };
@@ -154,7 +154,7 @@ impl Peek {
         }
     }
 
-    /// Whether the client wants to hear how the request goes.
+    /// Whether the client wants progress of the request.
     fn wants_progress(&self) -> bool {
         let meta = self.params.as_ref().and_then(|params| params.meta.as_ref());
         meta.is_some_and(|meta| meta.progress.is_some())
@@ -184,7 +184,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
     }
 }
 
-/// By which address the caller asks; only the caller is told, and only where to look.
+/// The address under which the caller reaches this server, for links in its own answers only.
 fn base(headers: &HeaderMap) -> Option<String> {
     let host = headers.get(http::header::HOST)?.to_str().ok()?;
     let https = headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https");
@@ -207,7 +207,7 @@ where
     })
 }
 
-/// The page that asks, where it is one that may.
+/// The origin of the request, where it is allowed.
 type Page = Option<HeaderValue>;
 
 impl Inner {
@@ -227,7 +227,7 @@ impl Inner {
         allow(answer, page)
     }
 
-    /// The page that asks, if this server may be asked by this name and from that page.
+    /// The origin of the request, if its host and origin are allowed.
     fn page(&self, uri: &Uri, headers: &HeaderMap) -> Result<Page, Refusal> {
         let twice =
             |_| Refusal::new(StatusCode::BAD_REQUEST, "the header host or origin is there more than once");
@@ -236,7 +236,7 @@ impl Inner {
         Ok(headers.get(http::header::ORIGIN).cloned())
     }
 
-    /// Answers a caller that may ask.
+    /// Answers a caller that is authenticated.
     async fn known<B>(&self, request: Request<B>) -> Result<HttpAnswer, Refusal>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -266,7 +266,7 @@ impl Inner {
             return Ok(self.sdk.handle(Request::from_parts(parts, Full::new(body))).await);
         };
         let here = self.presence.enter(&session.id, method == Method::GET, Arc::clone(&self.left));
-        // The client may go away while the SDK is asked.
+        // The client may go away while the SDK works.
         let waiting = Waiting::new(gone, Some(here));
         let answer = self.sdk.handle(Request::from_parts(parts, Full::new(body))).await;
         Ok(match (method, peek.request()) {
@@ -280,14 +280,14 @@ impl Inner {
         })
     }
 
-    /// The session that is meant, which must be the caller's own.
+    /// The session that the request names, which must be the caller's own.
     async fn session(&self, parts: &Parts, caller: &Caller) -> Result<Option<McpSession>, Refusal> {
         let Some(id) = text(&parts.headers, &SESSION)? else { return Ok(None) };
         let found = self.owners.find(id, caller).await.map_err(unavailable)?;
         found.map(Some).ok_or_else(no_session)
     }
 
-    /// The thread that is named.
+    /// The thread that the request names.
     fn thread(&self, parts: &Parts) -> Result<Option<ThreadId>, Refusal> {
         let Some(name) = text(&parts.headers, &THREAD)? else { return Ok(None) };
         let wrong = |error: atoll_types::Error| {
@@ -318,7 +318,7 @@ impl Inner {
         Ok(single(answer, begin["id"].clone(), false, waiting).await)
     }
 
-    /// Ends what belonged to an MCP session alone: nobody could reach its thread again.
+    /// Ends the thread that belonged to an MCP session alone: no client could reach it again.
     async fn end_thread(&self, session: &McpSession, who: &ToolCaller) {
         if session.thread.is_none()
             && let Err(error) = self.face.sessions.delete_thread(who, "its MCP session was ended").await

@@ -1,5 +1,6 @@
-//! Whose MCP sessions there are. The SDK gives a session to every client that knows its id; here it is its key's alone. They are
-//! in the store, so that a server that starts again goes on with them: the SDK asks here how one began.
+//! The owners of MCP sessions. The SDK gives a session to every client that knows its id; here only the key
+//! that began it may use it. Sessions are in the store, so that a server that starts again goes on with them:
+//! the SDK asks here how one began.
 
 use super::IDLE;
 use async_trait::async_trait;
@@ -32,7 +33,8 @@ fn oldest() -> Millis {
 pub(super) struct SessionOwners {
     core: Core,
     per_key: u64,
-    /// One begins at a time, so that no key gets more than the limit by asking often at once.
+    /// Held while a session begins: one at a time, so that no key gets more than the limit by parallel
+    /// requests.
     opening: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -51,7 +53,7 @@ impl SessionOwners {
         Ok(Some(session))
     }
 
-    /// To begin one; waits for the one that begins just now.
+    /// Begins a session; waits for the one that begins just now.
     pub(super) async fn opening(&self) -> Opening<'_> {
         Opening { owners: self, _turn: self.opening.lock().await }
     }
@@ -74,7 +76,7 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Whether the caller may have another, after those are forgotten that are no more.
+    /// Whether the caller may have another session, after expired ones are forgotten.
     pub(super) async fn has_room(&self, caller: &Caller) -> Result<bool> {
         let (own, all) = self.owners.core.count_mcp_sessions(&holder(caller), oldest()).await?;
         Ok(own < self.owners.per_key && all < MOST)
@@ -101,7 +103,7 @@ impl Opening<'_> {
     }
 }
 
-/// What the SDK asks. Whose a session is was checked before.
+/// What the SDK asks. The owner of the session was checked before.
 #[async_trait]
 impl SessionStore for SessionOwners {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
@@ -109,7 +111,7 @@ impl SessionStore for SessionOwners {
         Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))
     }
 
-    /// It is remembered when it is known whose it is.
+    /// The session is stored when its owner is known.
     async fn store(&self, _: &str, _: &SessionState) -> Result<(), SessionStoreError> {
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Which clients are there. A client that listens holds a stream open as long as it lives; when that and all its
-//! requests are closed, and nothing new comes for a while, the client has vanished without a word.
+//! Which clients are connected. A client that listens holds a stream open as long as it lives; when that and
+//! all its requests are closed, and nothing new comes for a while, the client has vanished without a word.
 
 use std::{
     collections::HashMap,
@@ -25,8 +25,8 @@ impl Presence {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something of a session is open until the guard is dropped; `left` is then told how to ask whether the client
-    /// is gone, where it may be.
+    /// A stream or request of a session is open until the guard is dropped; where the client may then be
+    /// gone, `left` is called with what [`Presence::is_gone`] needs.
     pub(super) fn enter(self: &Arc<Self>, session: &str, listens: bool, left: Left) -> PresenceGuard {
         let mut all = self.seen();
         let seen = all.entry(session.to_owned()).or_default();
@@ -46,24 +46,25 @@ impl Presence {
     }
 }
 
-/// What is done when nothing of a session is open any more: its id, and what to ask [`Presence::is_gone`] with.
+/// Called when no stream or request of a session is open any more, with its id and the count for
+/// [`Presence::is_gone`].
 pub(super) type Left = Arc<dyn Fn(String, u64) + Send + Sync>;
 
-/// Something of a session that is open.
+/// An open stream or request of a session.
 pub(super) struct PresenceGuard {
     presence: Arc<Presence>,
     session: String,
     left: Left,
 }
 
-/// A client, without being something of it that is open.
+/// A client, without an open stream or request.
 pub(super) struct Client {
     presence: Arc<Presence>,
     session: String,
 }
 
 impl Client {
-    /// Whether nothing of it is open.
+    /// Whether no stream or request of it is open.
     pub(super) fn is_away(&self) -> bool {
         self.presence.seen().get(&self.session).is_none_or(|seen| seen.open == 0)
     }

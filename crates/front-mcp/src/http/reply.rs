@@ -1,4 +1,5 @@
-//! Answers that the SDK has no part in: refusals, in the shape of the protocol, and what browsers ask for.
+//! Answers that the SDK has no part in: refusals, in the shape of the protocol, and those to preflights of
+//! browsers.
 
 use super::Page;
 use bytes::Bytes;
@@ -19,7 +20,7 @@ fn answer(status: StatusCode, body: String) -> HttpAnswer {
     answer
 }
 
-/// No, and why.
+/// A refusal and its reason.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -44,12 +45,12 @@ impl Refusal {
     }
 }
 
-/// What was to be ended is.
+/// The session is ended.
 pub(super) fn ended() -> HttpAnswer {
     answer(StatusCode::NO_CONTENT, String::new())
 }
 
-/// What a browser asks before it lets a page ask.
+/// The answer to a preflight of a browser.
 pub(super) fn preflight(page: Page) -> HttpAnswer {
     let mut answer = answer(StatusCode::NO_CONTENT, String::new());
     let headers = answer.headers_mut();
@@ -65,7 +66,7 @@ pub(super) fn preflight(page: Page) -> HttpAnswer {
     allow(answer, page)
 }
 
-/// Lets the page that asked see the answer.
+/// Lets the page that sent the request see the answer.
 pub(super) fn allow(mut answer: HttpAnswer, origin: Page) -> HttpAnswer {
     let headers = answer.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("origin"));

@@ -1,6 +1,7 @@
-//! Answers of one message, as JSON. The SDK answers requests of a session as events; clients bound how long an event
-//! may be, and a picture is longer. So an answer before which nothing is to be told is one JSON text, with white space
-//! before it as a sign of life. Where progress is told, it stays a stream of events.
+//! Answers of one message, as JSON. The SDK answers requests of a session as events; clients bound how long
+//! an event may be, and a picture is longer. So an answer without notifications before it is one JSON text,
+//! with white space before it as a sign of life. Where the client wants progress, the answer stays a stream
+//! of events.
 
 use super::{presence::PresenceGuard, reply::HttpAnswer};
 use atoll_tool_sessions::CancellationToken;
@@ -23,12 +24,12 @@ type SdkBody = BoxBody<Bytes, Infallible>;
 /// How long a client whose stream broke may take to go on with it.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Ends a call when its client goes away before the answer has come.
+/// Ends a call when its client goes away before the answer.
 pub(super) struct Waiting {
     gone: CancellationToken,
     here: Option<PresenceGuard>,
     answered: bool,
-    /// Whether the client can ask for the rest, and so is gone only when it does not.
+    /// Whether the client can resume the stream, and so is gone only when it does not.
     resumable: bool,
 }
 
@@ -57,8 +58,8 @@ impl Drop for Waiting {
     }
 }
 
-/// What the next event says, if all of it is there: a message, or nothing. What the SDK writes is text, and has
-/// no bound but its own.
+/// What the next event says, if all of it is there: a message, or nothing. The SDK writes text, with no bound
+/// but its own.
 fn next(events: &mut SseReader) -> Option<Option<Bytes>> {
     let event = events.next_event().unwrap_or_default()?;
     Some(event.data.filter(|data| !data.is_empty()).map(Bytes::from))
@@ -69,7 +70,7 @@ struct Kind {
     method: Option<IgnoredAny>,
 }
 
-/// Whether a message is an answer, and nothing that is told on the way.
+/// Whether a message is an answer, and no notification before it.
 fn answers(message: &[u8]) -> bool {
     serde_json::from_slice(message).is_ok_and(|Kind { method }| method.is_none())
 }
@@ -176,7 +177,7 @@ impl Body for Single {
     }
 }
 
-/// A body, with what is known of its client while it lasts.
+/// A body, with the guard of its client while it lasts.
 pub(super) struct Held<G> {
     first: Option<Bytes>,
     body: SdkBody,
