@@ -35,8 +35,8 @@ struct Balance {
     rate: Rate,
 }
 
-/// A token bucket, full at first. The rate is given with each call, for it may change in between: until then the
-/// bucket fills at the rate of the call before, and the balance stays as far as it fits.
+/// A token bucket, full at first. The rate is given with each call, for it may change in between: until then
+/// the bucket fills at the rate of the call before, and the balance stays as far as it fits.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokenBucket {
     balance: Option<Balance>,

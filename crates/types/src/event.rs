@@ -1,10 +1,10 @@
-//! What is told to listeners: one numbered row for each thing that became different, and why. A
-//! listener that was away goes on after the last number that it saw. Not the audit trail: it is trimmed,
-//! and nothing proves that it is whole.
+//! What listeners receive: one numbered row for each change, and its reason. A listener that was away
+//! goes on after the last number that it saw. Not the audit trail: it is trimmed, and nothing proves that it
+//! is whole.
 
 use crate::{Millis, SandboxId};
 
-/// Something that became different.
+/// A change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     /// When.

@@ -43,7 +43,7 @@ pub struct ExecReport {
     pub signal: Option<i32>,
     /// Its time was up.
     pub timed_out: bool,
-    /// Somebody ended it.
+    /// It was killed on request.
     pub killed: bool,
     /// The memory limit ended it.
     pub oom_killed: bool,
@@ -80,8 +80,8 @@ pub struct ExecReport {
 }
 
 impl ExecReport {
-    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal, 127 for a
-    /// program that is not there and 126 for one that cannot be started.
+    /// The exit code that a shell would show: the command's own, 124 for a timeout, 128 and the signal, 127
+    /// for a program that is not there and 126 for one that cannot be started.
     #[must_use]
     pub fn shell_code(&self) -> ExitCode {
         match &self.failure {

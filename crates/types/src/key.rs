@@ -6,7 +6,7 @@ use std::fmt;
 names!(
     /// What a key may do.
     Scope {
-        /// Everything, for everybody.
+        /// Everything, with the sandboxes of all owners.
         Admin = "admin",
         /// Everything with its owner's sandboxes.
         User = "user",
@@ -46,16 +46,16 @@ pub struct ApiKey {
     pub hash: KeyHash,
     /// When it was made.
     pub created_at: Millis,
-    /// From when on it is worth nothing.
+    /// From when on it is not valid.
     pub expires_at: Option<Millis>,
-    /// Since when it is worth nothing.
+    /// Since when it is not valid.
     pub revoked_at: Option<Millis>,
     /// When it was last seen, more or less.
     pub last_used_at: Option<Millis>,
 }
 
 impl ApiKey {
-    /// Whether it is worth anything now.
+    /// Whether it is valid now.
     #[must_use]
     pub fn is_usable(&self, now: Millis) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)

@@ -1,8 +1,8 @@
-//! The vocabulary that every part of Atoll shares: ids, profiles, limits, errors, and the records that the core hands to
-//! its fronts. A record is never what a front sends: fronts have their own types.
+//! The vocabulary that every part of Atoll shares: ids, profiles, limits, errors, and the records that the
+//! core hands to its fronts. A record is never what a front sends: fronts have their own types.
 //!
-//! Nothing here does I/O, knows HTTP or gRPC, or starts a runtime. A type that comes from outside
-//! validates itself when it is parsed, so that holding one means that it is well formed.
+//! Nothing here does I/O, knows HTTP or gRPC, or starts a runtime. A type that comes from outside validates
+//! itself when it is parsed, so that holding one means that it is well formed.
 
 mod activity;
 pub mod audit;

@@ -1,5 +1,5 @@
-//! Sessions of MCP clients over HTTP: whose they are and how they began, so that a server that starts again knows
-//! them. What a session does is not here.
+//! Sessions of MCP clients over HTTP: whose they are and how they began, so that a server that starts again
+//! knows them. What a session does is not here.
 
 use crate::Millis;
 

@@ -1,6 +1,7 @@
-//! The closed vocabulary of what the control plane does. An [`Operation`] is a small kind that is copied; the table
-//! below says of each its name in the audit trail, whether it changes anything, which key may ask for it, and what
-//! of a sandbox it is about. What an operation works with are the typed arguments of the method that carries it out.
+//! The closed vocabulary of what the control plane does. An [`Operation`] is a small kind that is copied; the
+//! table below says of each its name in the audit trail, whether it changes anything, which key may ask for
+//! it, and what of a sandbox it is about. What an operation works with are the typed arguments of the method
+//! that carries it out.
 //!
 //! A name never changes: the rows of the audit trail carry it.
 

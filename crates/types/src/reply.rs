@@ -23,17 +23,17 @@ pub struct Ticket {
 pub struct StoredReply {
     /// Its status.
     pub status: u16,
-    /// Its body; `None` when it was larger than [`REPLY_BYTES`], or newer ones needed its room: the work is done,
-    /// the answer lost.
+    /// Its body; `None` when it was larger than [`REPLY_BYTES`], or newer ones needed its room: the work is
+    /// done, the answer lost.
     pub body: Option<Vec<u8>>,
 }
 
 /// Where a request stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplyState {
-    /// It is yours to carry out, and then to finish or abandon.
+    /// The caller has to carry it out, and then to finish or abandon it.
     New(Ticket),
-    /// Somebody carries it out.
+    /// Another attempt carries it out.
     InProgress,
     /// It was carried out.
     Done(StoredReply),

@@ -1,4 +1,4 @@
-//! A sandbox's network request and its decision, as a row of the trail; and queries for such rows. They
+//! A sandbox's network request and its decision, as a row of the audit trail; and queries for such rows. They
 //! belong to a sandbox, and to the operation that caused them where that is known.
 
 use super::facts::{LONG, SHORT, is_zero, shorten};

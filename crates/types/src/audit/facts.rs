@@ -28,7 +28,7 @@ names!(
         End = "end",
         /// A process in a sandbox made a network request, and this was decided.
         Egress = "egress",
-        /// The ledger reports something about the trail itself.
+        /// The ledger reports something about the audit trail itself.
         Note = "note",
         /// Rows before this one were removed on purpose.
         Checkpoint = "checkpoint",
@@ -52,7 +52,7 @@ names!(
 names!(
     /// What a note is about.
     NoteKind {
-        /// The trail begins.
+        /// The audit trail begins.
         Genesis = "genesis",
         /// The last rows had not reached the disk when the machine went down.
         PowerCut = "power_cut",
@@ -297,14 +297,14 @@ impl End {
     }
 }
 
-/// A note of the ledger about the trail.
+/// A note of the ledger about the audit trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// What it is about.
     pub kind: NoteKind,
     /// One sentence.
     pub text: String,
-    /// Where the head said that the trail ended.
+    /// Where the head said that the audit trail ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<(u64, Mac)>,
     /// Where it did end.

@@ -1,5 +1,5 @@
-//! What the audit trail tells: rows about operations and about what sandboxes asked of the network. How a row becomes
-//! bytes is the store's business, and what links the rows is the ledger's.
+//! What the audit trail holds: rows about operations and about network requests of sandboxes. How a row
+//! becomes bytes is the store's business, and what links the rows is the ledger's.
 
 mod egress;
 mod facts;
