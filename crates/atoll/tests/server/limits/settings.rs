@@ -23,7 +23,9 @@ fn the_fields_of_the_reference_api_are_there_and_ours_beside_them() {
             "db_active_images": ["host"], "k8s_namespace": null})
     );
     let wanted = json!({"max": 30, "max_per_thread": 3, "max_threads": 10, "collect_seconds": 60,
-        "orphan_seconds": 300});
+        "orphan_seconds": 300, "idle_seconds": 1800, "max_lifetime_seconds": 7200,
+        "thread_retention_seconds": 604_800, "memory_mb": 2048, "cpu_cores": 2.0, "processes": 512,
+        "disk_mb": 1024, "uploads_mb": 512, "network_enabled": true});
     assert_eq!(own["tool_sessions"], wanted);
     let wanted = json!({"cpu_cores": 0.25, "memory_mb": 128, "disk_mb": 512, "processes": 64,
         "timeout_seconds": 60, "network": "none", "profiles": ["default", "tools"]});
