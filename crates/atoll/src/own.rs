@@ -70,7 +70,7 @@ fn is_run(path: &Path) -> bool {
 
 /// Ends what runs that are gone left behind.
 pub(crate) async fn sweep(base: PathBuf) {
-    for folder in left(&base) {
+    for (folder, _lock) in left(&base) {
         if let Err(error) = down::end(&folder, true).await {
             eprintln!("atoll: what an earlier run left in {} stays: {}", folder.display(), error.message);
             continue;
@@ -79,12 +79,14 @@ pub(crate) async fn sweep(base: PathBuf) {
     }
 }
 
-/// Folders of runs whose lock is free. This process locks them, so no other sweeps them too.
-fn left(base: &Path) -> Vec<PathBuf> {
+/// Folders of runs whose lock was free, each with its lock: while this process holds it no other sweeps it.
+fn left(base: &Path) -> Vec<(PathBuf, fs::File)> {
     let Ok(_turn) = lock(base, FlockOperation::LockExclusive) else { return Vec::new() };
     let folders = fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path());
     let runs = folders.filter(|path| is_run(path));
-    runs.filter(|path| lock(path, FlockOperation::NonBlockingLockExclusive).is_ok()).collect()
+    runs.filter_map(|path| Some((lock(&path, FlockOperation::NonBlockingLockExclusive).ok()?, path)))
+        .map(|(lock, path)| (path, lock))
+        .collect()
 }
 
 #[cfg(test)]
@@ -99,9 +101,10 @@ mod tests {
         let folder = dead.folder.clone();
         drop(dead);
         fs::create_dir(base.path().join("no run of ours")).unwrap();
-        assert_eq!(left(base.path()), std::slice::from_ref(&folder));
+        let folders = || left(base.path()).into_iter().map(|(folder, _)| folder).collect::<Vec<_>>();
+        assert_eq!(folders(), std::slice::from_ref(&folder));
         fs::remove_file(folder.join(LOCK)).unwrap();
-        assert_eq!(left(base.path()), std::slice::from_ref(&folder), "with or without its lock");
+        assert_eq!(folders(), std::slice::from_ref(&folder), "with or without its lock");
         remove(&folder);
         remove(&alive.folder);
         assert!(!folder.exists() && !alive.folder.exists());

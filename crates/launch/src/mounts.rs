@@ -52,6 +52,27 @@ pub(crate) fn clone_tree(
     Ok(tree)
 }
 
+/// A folder that the caller of `atoll run` may reach, without what is mounted below it. No symbolic link is
+/// followed: one that was put in the path since the caller's check could lead where only root may go.
+pub(crate) fn clone_folder(
+    source: &Path,
+    attributes: Attributes,
+    userns: BorrowedFd<'_>,
+) -> io::Result<OwnedFd> {
+    let folder = openat2(
+        CWD,
+        source,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    )?;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&folder, "", flags)?;
+    sys::mount_setattr(tree.as_fd(), attributes.bits(), false, Some(userns))?;
+    Ok(tree)
+}
+
 /// Attaches a mount at a path, or at the folder itself when the path is empty.
 pub(crate) fn attach(tree: &OwnedFd, folder: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;

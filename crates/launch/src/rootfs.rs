@@ -270,7 +270,7 @@ impl Parts<'_> {
         }
         let inside = Owner { uid: self.profile.uid, gid: self.profile.gid };
         let ids = userns::make_for_owner(self.range, owner, inside).map_err(fault("map an owner's ids"))?;
-        mounts::clone_tree(source, false, attributes, Some(ids.as_fd())).map_err(|e| {
+        mounts::clone_folder(source, attributes, ids.as_fd()).map_err(|e| {
             let message = format!(
                 "{} cannot be mounted: {e}; its file system must be able to map ids, as ext4, xfs, btrfs and tmpfs can",
                 source.display()

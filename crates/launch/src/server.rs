@@ -95,7 +95,7 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
     };
     // The observer and the socket holder must not keep the ready pipe open: the monitor's caller waits on it.
     server.get_observer(ready.as_ref().map(AsFd::as_fd));
-    server.socket_holder(ready.as_ref().map(AsFd::as_fd));
+    server.get_socket_holder(ready.as_ref().map(AsFd::as_fd));
     // After the signals are blocked, so that SIGCHLD of its workers is not missed.
     repair::half_made(&server.context);
     repair::orphans(&server.context);
@@ -195,7 +195,7 @@ impl Server {
         }
         if self.holder.is_none() || ended.next() == Some(true) {
             tracing::error!("the socket holder ended; starting it again");
-            self.socket_holder(None);
+            self.get_socket_holder(None);
             self.in_worker(None, egress_sockets::restore_all);
         }
         woken
@@ -292,7 +292,7 @@ impl Server {
     }
 
     /// Makes sure that a socket holder runs.
-    fn socket_holder(&mut self, waited_on: Option<BorrowedFd<'_>>) {
+    fn get_socket_holder(&mut self, waited_on: Option<BorrowedFd<'_>>) {
         let mut ours = vec![self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()];
         ours.extend(waited_on);
         self.holder = SocketHolder::get(&self.context, &ours)
