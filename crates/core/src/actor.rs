@@ -286,7 +286,9 @@ impl SandboxActor {
                 // Only a container that is known to be gone is replaced: a new start would destroy what runs in
                 // this one. The record of one that is gone names it no more.
                 Err(error) if self.record().await?.container.is_some() => {
-                    return Err(Error { code: ErrorCode::Unavailable, ..error });
+                    let passing = matches!(error.code, ErrorCode::Timeout | ErrorCode::Internal);
+                    let code = if passing { ErrorCode::Unavailable } else { error.code };
+                    return Err(Error { code, ..error });
                 }
                 Err(_) => {}
             },

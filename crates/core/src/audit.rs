@@ -127,14 +127,17 @@ impl Core {
 
     /// Removes rows that are older than this. The removal is itself audited.
     pub async fn audit_cleanup(&self, caller: &Caller, before: Millis) -> Result<Cleaned> {
-        caller.must_administer()?;
-        if before > now_ms() {
-            return Err(Error::invalid("before", "before must not lie in the future"));
-        }
         let audited = self
             .audited(caller, OperationSpec::new(Operation::AuditCleanup).with(format!("before {before}")))
             .await?;
-        let result = self.ledger.cleanup(before, Some(audited.operation())).await;
+        let result = async {
+            audited.allowed()?;
+            if before > now_ms() {
+                return Err(Error::invalid("before", "before must not lie in the future"));
+            }
+            self.ledger.cleanup(before, Some(audited.operation())).await
+        }
+        .await;
         audited.done(result).await
     }
 }

@@ -86,9 +86,10 @@ impl Core {
     pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
         let OperationSpec { kind, sandbox, detail, directory, variables, extra, mut secrets, exec } = what;
         let own = !secrets.is_empty();
-        let mut record = match sandbox {
-            Some(id) if kind.target() == Target::Sandbox => self.visible(caller, id).await.map(Some),
-            _ => Ok(None),
+        let mut record = match (kind.target(), sandbox) {
+            (Target::Sandbox, Some(id)) => self.visible(caller, id).await.map(Some),
+            (Target::NewSandbox, Some(_)) | (Target::Server, None) => Ok(None),
+            (target, _) => Err(Error::internal(format!("{} is about {target:?}", kind.name()))),
         };
         if let Ok(Some(record)) = &record {
             secrets.extend(self.environment_of(record)?.secret_values());

@@ -5,15 +5,6 @@
 //!
 //! A name never changes: the rows of the audit trail carry it.
 
-/// Whether an operation changes anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// It returns what is there.
-    Reads,
-    /// It changes what is there.
-    Mutates,
-}
-
 /// The least that a key must allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Permission {
@@ -37,7 +28,7 @@ pub enum Target {
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $effect:ident, $permission:ident, $target:ident;)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $permission:ident, $target:ident;)+) => {
         /// What the control plane does.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Operation { $($(#[$doc])* $variant),+ }
@@ -58,10 +49,10 @@ macro_rules! operations {
                 match name { $($name => Some(Operation::$variant),)+ _ => None }
             }
 
-            /// Whether it changes anything.
+            /// Whether it changes anything: what only reads, any key may ask for.
             #[must_use]
-            pub const fn effect(self) -> Effect {
-                match self { $(Operation::$variant => Effect::$effect),+ }
+            pub fn mutates(self) -> bool {
+                self.permission() != Permission::Read
             }
 
             /// The least that the caller's key must allow.
@@ -81,117 +72,117 @@ macro_rules! operations {
 
 operations! {
     /// A sandbox is made.
-    SandboxCreate = "sandbox.create", Mutates, Write, NewSandbox;
+    SandboxCreate = "sandbox.create", Write, NewSandbox;
     /// Limits, labels or environment of a sandbox change.
-    SandboxPatch = "sandbox.patch", Mutates, Write, Sandbox;
+    SandboxPatch = "sandbox.patch", Write, Sandbox;
     /// A sandbox is paused.
-    SandboxPause = "sandbox.pause", Mutates, Write, Sandbox;
+    SandboxPause = "sandbox.pause", Write, Sandbox;
     /// A sandbox goes on, or is started again.
-    SandboxResume = "sandbox.resume", Mutates, Write, Sandbox;
+    SandboxResume = "sandbox.resume", Write, Sandbox;
     /// A sandbox is stopped.
-    SandboxStop = "sandbox.stop", Mutates, Write, Sandbox;
+    SandboxStop = "sandbox.stop", Write, Sandbox;
     /// A sandbox is destroyed with its volume.
-    SandboxDestroy = "sandbox.destroy", Mutates, Write, Sandbox;
+    SandboxDestroy = "sandbox.destroy", Write, Sandbox;
     /// Many sandboxes of all owners are stopped or destroyed.
-    SandboxBulk = "sandbox.bulk", Mutates, Admin, Server;
+    SandboxBulk = "sandbox.bulk", Admin, Server;
     /// The records of sandboxes that were destroyed long ago are removed.
-    SandboxPurge = "sandbox.purge", Mutates, Admin, Server;
+    SandboxPurge = "sandbox.purge", Admin, Server;
     /// A command runs.
-    Exec = "exec", Mutates, Write, Sandbox;
+    Exec = "exec", Write, Sandbox;
     /// A command is given input.
-    ExecStdin = "exec.stdin", Mutates, Write, Sandbox;
+    ExecStdin = "exec.stdin", Write, Sandbox;
     /// A command is sent a signal.
-    ExecSignal = "exec.signal", Mutates, Write, Sandbox;
+    ExecSignal = "exec.signal", Write, Sandbox;
     /// A command is killed with its processes.
-    ExecKill = "exec.kill", Mutates, Write, Sandbox;
+    ExecKill = "exec.kill", Write, Sandbox;
     /// The output of a command that has ended is removed.
-    ExecForget = "exec.forget", Mutates, Write, Sandbox;
+    ExecForget = "exec.forget", Write, Sandbox;
     /// A terminal is opened.
-    Terminal = "terminal", Mutates, Write, Sandbox;
+    Terminal = "terminal", Write, Sandbox;
     /// A client connects to an open terminal.
-    TerminalAttach = "terminal.attach", Mutates, Write, Sandbox;
+    TerminalAttach = "terminal.attach", Write, Sandbox;
     /// A kernel is started.
-    KernelStart = "kernel.start", Mutates, Write, Sandbox;
+    KernelStart = "kernel.start", Write, Sandbox;
     /// A cell runs.
-    KernelExecute = "kernel.execute", Mutates, Write, Sandbox;
+    KernelExecute = "kernel.execute", Write, Sandbox;
     /// A kernel's cell is interrupted.
-    KernelInterrupt = "kernel.interrupt", Mutates, Write, Sandbox;
+    KernelInterrupt = "kernel.interrupt", Write, Sandbox;
     /// A kernel is asked how a text could go on.
-    KernelComplete = "kernel.complete", Mutates, Write, Sandbox;
+    KernelComplete = "kernel.complete", Write, Sandbox;
     /// A kernel is restarted.
-    KernelRestart = "kernel.restart", Mutates, Write, Sandbox;
+    KernelRestart = "kernel.restart", Write, Sandbox;
     /// A kernel ends.
-    KernelDelete = "kernel.delete", Mutates, Write, Sandbox;
+    KernelDelete = "kernel.delete", Write, Sandbox;
     /// The state of a kernel is kept.
-    KernelCheckpoint = "kernel.checkpoint", Mutates, Write, Sandbox;
+    KernelCheckpoint = "kernel.checkpoint", Write, Sandbox;
     /// A kept state of a kernel is removed.
-    KernelCheckpointDelete = "kernel.checkpoint.delete", Mutates, Write, Sandbox;
+    KernelCheckpointDelete = "kernel.checkpoint.delete", Write, Sandbox;
     /// A kernel returns to a kept state.
-    KernelRollback = "kernel.rollback", Mutates, Write, Sandbox;
+    KernelRollback = "kernel.rollback", Write, Sandbox;
     /// A kernel is copied.
-    KernelFork = "kernel.fork", Mutates, Write, Sandbox;
+    KernelFork = "kernel.fork", Write, Sandbox;
     /// Packages are installed for a language.
-    DependenciesInstall = "dependencies.install", Mutates, Write, Sandbox;
+    DependenciesInstall = "dependencies.install", Write, Sandbox;
     /// A file is read.
-    FileRead = "file.read", Reads, Read, Sandbox;
+    FileRead = "file.read", Read, Sandbox;
     /// The lines of files are searched.
-    FileGrep = "file.grep", Reads, Read, Sandbox;
+    FileGrep = "file.grep", Read, Sandbox;
     /// A file is written.
-    FileWrite = "file.write", Mutates, Write, Sandbox;
+    FileWrite = "file.write", Write, Sandbox;
     /// A file or folder is removed.
-    FileRemove = "file.remove", Mutates, Write, Sandbox;
+    FileRemove = "file.remove", Write, Sandbox;
     /// A folder is made.
-    FileMkdir = "file.mkdir", Mutates, Write, Sandbox;
+    FileMkdir = "file.mkdir", Write, Sandbox;
     /// A file or folder is renamed.
-    FileMove = "file.move", Mutates, Write, Sandbox;
+    FileMove = "file.move", Write, Sandbox;
     /// A folder is read as an archive.
-    FolderRead = "folder.read", Reads, Read, Sandbox;
+    FolderRead = "folder.read", Read, Sandbox;
     /// An archive is unpacked into a folder.
-    FolderWrite = "folder.write", Mutates, Write, Sandbox;
+    FolderWrite = "folder.write", Write, Sandbox;
     /// A TCP connection into a sandbox is opened.
-    PortForward = "port.forward", Mutates, Write, Sandbox;
+    PortForward = "port.forward", Write, Sandbox;
     /// A token for previews is issued.
-    PreviewToken = "preview.token", Mutates, Write, Sandbox;
+    PreviewToken = "preview.token", Write, Sandbox;
     /// A sandbox gets another egress policy.
-    EgressSet = "egress.set", Mutates, Write, Sandbox;
+    EgressSet = "egress.set", Write, Sandbox;
     /// A token for the proxy over a network is issued.
-    EgressToken = "egress.token", Mutates, Write, Sandbox;
+    EgressToken = "egress.token", Write, Sandbox;
     /// A key is made.
-    KeyCreate = "key.create", Mutates, Write, Server;
+    KeyCreate = "key.create", Write, Server;
     /// A key is revoked.
-    KeyRevoke = "key.revoke", Mutates, Write, Server;
+    KeyRevoke = "key.revoke", Write, Server;
     /// An admin's key is made while no server runs.
-    KeyRecover = "key.recover", Mutates, Admin, Server;
+    KeyRecover = "key.recover", Admin, Server;
     /// Keys that were revoked long ago are removed.
-    KeyPurge = "key.purge", Mutates, Admin, Server;
+    KeyPurge = "key.purge", Admin, Server;
     /// Settings change.
-    SettingsPatch = "settings.patch", Mutates, Admin, Server;
+    SettingsPatch = "settings.patch", Admin, Server;
     /// The containers of the pool are destroyed.
-    PoolDrain = "pool.drain", Mutates, Admin, Server;
+    PoolDrain = "pool.drain", Admin, Server;
     /// The pool keeps another number of containers.
-    PoolResize = "pool.resize", Mutates, Admin, Server;
+    PoolResize = "pool.resize", Admin, Server;
     /// Old rows of the audit trail are removed.
-    AuditCleanup = "audit.cleanup", Mutates, Admin, Server;
+    AuditCleanup = "audit.cleanup", Admin, Server;
     /// The storage has little room left.
-    StorageLow = "storage.low", Mutates, Admin, Server;
+    StorageLow = "storage.low", Admin, Server;
     /// The storage has room again.
-    StorageRecovered = "storage.recovered", Mutates, Admin, Server;
+    StorageRecovered = "storage.recovered", Admin, Server;
     /// A container without a record is destroyed.
-    OrphanContainer = "orphan.container", Mutates, Admin, Server;
+    OrphanContainer = "orphan.container", Admin, Server;
     /// A volume without a record is removed.
-    OrphanVolume = "orphan.volume", Mutates, Admin, Server;
+    OrphanVolume = "orphan.volume", Admin, Server;
     /// A tool session is made.
-    SessionCreate = "session.create", Mutates, Write, Server;
+    SessionCreate = "session.create", Write, Server;
     /// A tool session is stopped.
-    SessionStop = "session.stop", Mutates, Write, Server;
+    SessionStop = "session.stop", Write, Server;
     /// The sandbox of a tool session died.
-    SessionDied = "session.died", Mutates, Write, Server;
+    SessionDied = "session.died", Write, Server;
     /// A file of a tool session is exported.
-    SessionExport = "session.export", Mutates, Write, Sandbox;
+    SessionExport = "session.export", Write, Sandbox;
     /// A file is uploaded to a conversation.
-    ThreadUpload = "thread.upload", Mutates, Write, Server;
+    ThreadUpload = "thread.upload", Write, Server;
     /// A conversation is removed with its sessions and uploads.
-    ThreadDelete = "thread.delete", Mutates, Write, Server;
+    ThreadDelete = "thread.delete", Write, Server;
 }
 
 #[cfg(test)]
@@ -207,13 +198,5 @@ mod tests {
             assert_eq!(Operation::from_name(operation.name()), Some(*operation));
         }
         assert_eq!(Operation::from_name("sandbox.unknown"), None);
-    }
-
-    #[test]
-    fn what_changes_something_needs_more_than_a_key_that_reads() {
-        for operation in Operation::ALL {
-            let reads = operation.effect() == Effect::Reads;
-            assert_eq!(operation.permission() == Permission::Read, reads, "{operation:?}");
-        }
     }
 }

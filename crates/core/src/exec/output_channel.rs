@@ -17,6 +17,9 @@ const BYTES: usize = 512 << 10;
 /// Pieces that may wait for the caller of a lossless command, of at most 64 KiB each.
 const LOSSLESS_PIECES: usize = 8;
 
+/// Streams of the spool that may break off in a row before the caller gets the error.
+const MOST_BROKEN: u32 = 4;
+
 /// A piece of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -77,69 +80,79 @@ pub(super) enum Received {
     Piece(Piece),
     /// The command has ended, by its own report where the caller read it itself.
     End(Option<ExecReport>),
-    /// The spool was read to where it is, or broke off.
+    /// The spool was read to where it is, or its stream broke off.
     Over,
 }
 
 struct Queue {
     pieces: mpsc::Receiver<Piece>,
     queued: Arc<Queued>,
-    guest: Guest,
-    id: ExecId,
 }
 
 enum Source {
-    Queue(Box<Queue>),
+    Queue(Queue),
     Spool(Box<ExecStream>),
 }
 
 /// The caller's end of the queue, or a stream of the spool.
 pub(super) struct OutputReceiver {
     source: Source,
+    /// Where the spool is read; none where a broken stream is not attached again.
+    command: Option<(Guest, ExecId)>,
     /// The offset after the last byte received.
     next: u64,
+    /// Streams that broke off since the last byte received.
+    broken: u32,
 }
 
 /// A queue for the output of one command.
 pub(super) fn output_channel(guest: &Guest, id: ExecId, lossless: bool) -> (OutputSender, OutputReceiver) {
     let (sender, pieces) = mpsc::channel(if lossless { LOSSLESS_PIECES } else { PIECES });
     let queued: Arc<Queued> = Arc::default();
-    let queue = Queue { pieces, queued: Arc::clone(&queued), guest: guest.clone(), id };
-    let source = Source::Queue(Box::new(queue));
-    (OutputSender { queue: Some(sender), queued, lossless }, OutputReceiver { source, next: 0 })
+    let source = Source::Queue(Queue { pieces, queued: Arc::clone(&queued) });
+    let receiver = OutputReceiver { source, command: Some((guest.clone(), id)), next: 0, broken: 0 };
+    (OutputSender { queue: Some(sender), queued, lossless }, receiver)
 }
 
 impl OutputReceiver {
     /// Reads the spool and no queue.
     pub(super) fn spool(events: ExecStream) -> Self {
-        Self { source: Source::Spool(Box::new(events)), next: 0 }
+        Self { source: Source::Spool(Box::new(events)), command: None, next: 0, broken: 0 }
     }
 
     /// What comes next. A caller that gives up waiting for it loses nothing.
     pub(super) async fn next(&mut self) -> Result<Received> {
         loop {
-            let events = match &mut self.source {
+            let over = match &mut self.source {
                 Source::Queue(queue) => match queue.pieces.recv().await {
                     Some(piece) => {
                         queue.queued.bytes.fetch_sub(piece.data.len(), Ordering::Relaxed);
                         self.next = piece.end();
                         return Ok(Received::Piece(piece));
                     }
-                    None if queue.queued.behind.load(Ordering::Acquire) => {
-                        queue.guest.attach(queue.id, self.next, true).await?
-                    }
+                    None if queue.queued.behind.load(Ordering::Acquire) => Ok(Received::Over),
                     None => return Ok(Received::End(None)),
                 },
-                Source::Spool(events) => match events.next().await? {
-                    Some(ExecEvent::Started(_)) => continue,
-                    Some(ExecEvent::Output { stream, offset, data }) => {
-                        return Ok(Received::Piece(Piece { stream, offset, data }));
+                Source::Spool(events) => match events.next().await {
+                    Ok(Some(ExecEvent::Started(_))) => continue,
+                    Ok(Some(ExecEvent::Output { stream, offset, data })) => {
+                        let piece = Piece { stream, offset, data };
+                        (self.next, self.broken) = (piece.end(), 0);
+                        return Ok(Received::Piece(piece));
                     }
-                    Some(ExecEvent::Ended(report)) => return Ok(Received::End(Some(report))),
-                    None => return Ok(Received::Over),
+                    Ok(Some(ExecEvent::Ended(report))) => return Ok(Received::End(Some(report))),
+                    Ok(None) => Ok(Received::Over),
+                    Err(error) => Err(error),
                 },
             };
-            self.source = Source::Spool(Box::new(events));
+            // A stream that breaks off is no end of the command: its task goes on, and so does this caller.
+            self.broken += 1;
+            match &self.command {
+                Some((guest, id)) if self.broken <= MOST_BROKEN => {
+                    self.source = Source::Spool(Box::new(guest.attach(*id, self.next, true).await?));
+                }
+                _ => return over,
+            }
         }
     }
 }

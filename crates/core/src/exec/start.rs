@@ -93,7 +93,11 @@ impl Core {
         let audit = Some(audited.follow());
         let execution = Execution::new(self, sandbox, Arc::new(container), audit, shown, takes_changes);
         let task = self.spawn_exec(entry, execution, &report, Some((events, sender)));
-        let kill_on_drop = kill_on_drop.map(|kill_on_drop| kill_on_drop.of(&task));
+        let tied = mode != ExecMode::Background && request.id.is_none();
+        let mut kill_on_drop = kill_on_drop.map(|kill_on_drop| kill_on_drop.of(&task));
+        if !tied {
+            kill_on_drop.iter_mut().for_each(KillOnDrop::disarm);
+        }
         let follow = ExecFollow::new(report, receiver, Some(task), kill_on_drop);
         Ok(Begun { follow, joined: None, redactor })
     }
@@ -113,8 +117,8 @@ impl Core {
             Some(_) => self.enter_repeatable(sandbox, id, container.guest()).await?,
             None => self.exec_tasks.enter(sandbox, id).ok(),
         };
-        let tied = mode != ExecMode::Background && request.id.is_none();
-        let mut kill_on_drop = tied.then(|| KillOnDrop::new(container.inner(), id));
+        // Until it has a task, no command outlives the request that starts it: its end would not be written.
+        let mut kill_on_drop = entry.is_some().then(|| KillOnDrop::new(container.inner(), id));
         let mut events = match entry {
             Some(_) => container.guest().exec(id, &command).await?,
             None => container.guest().attach(id, 0, true).await?,

@@ -111,9 +111,13 @@ impl ExecEntry {
 
 impl Drop for ExecEntry {
     fn drop(&mut self) {
-        let never = || Error::new(ErrorCode::Unavailable, "the command did not start");
-        self.task.started.set(Err(never()));
-        self.task.end.set(Err(never()));
+        let why = match self.task.started.is_set() {
+            true => "the task of the command ended without its end",
+            false => "the command did not start",
+        };
+        let error = Error::new(ErrorCode::Unavailable, why);
+        self.task.started.set(Err(error.clone()));
+        self.task.end.set(Err(error));
         let mut all = self.tasks.all();
         if !self.keep && all.get(&self.key).is_some_and(|there| Arc::ptr_eq(there, &self.task)) {
             all.remove(&self.key);
@@ -149,12 +153,14 @@ impl Core {
         guest: &atoll_provider::Guest,
     ) -> Result<Option<ExecEntry>> {
         loop {
+            // Entered first: another request cannot start and end the command between the question and the entry.
+            let entered = self.exec_tasks.enter(sandbox, exec);
             match guest.get_exec(exec).await {
                 Ok(_) => return Ok(None),
                 Err(error) if error.code == ErrorCode::NotFound => {}
                 Err(error) => return Err(error),
             }
-            match self.exec_tasks.enter(sandbox, exec) {
+            match entered {
                 Ok(entry) => return Ok(Some(entry)),
                 // Another request starts it. Where that fails, this one tries.
                 Err(task) if !task.started.is_set() => _ = task.started.wait().await,

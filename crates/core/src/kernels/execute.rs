@@ -18,7 +18,7 @@ use crate::{
 use atoll_audit::Redactor;
 use atoll_kernels::CellReport;
 use atoll_store::SandboxId;
-use atoll_types::{CellId, Death, DeathKind, Result};
+use atoll_types::{CellId, Death, DeathKind, Error, Result};
 use std::{
     collections::HashMap,
     sync::{
@@ -55,17 +55,30 @@ impl CellTasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(sandbox, cell)).cloned()
     }
 
-    fn add(&self, sandbox: SandboxId, cell_task: &Arc<CellTask>) {
+    fn enter(self: &Arc<Self>, sandbox: SandboxId, cell_task: &Arc<CellTask>) -> CellEntry {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert((sandbox, cell_task.cell.id), Arc::clone(cell_task));
+        CellEntry { tasks: Arc::clone(self), sandbox, cell_task: Arc::clone(cell_task) }
     }
+}
 
-    fn remove(&self, sandbox: SandboxId, cell_task: &Arc<CellTask>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (sandbox, cell_task.cell.id);
-        if all.get(&key).is_some_and(|there| Arc::ptr_eq(there, cell_task)) {
+/// A cell's entry among all tasks. It leaves when dropped, and callers that still wait then, because the task
+/// panicked, get an error.
+struct CellEntry {
+    tasks: Arc<CellTasks>,
+    sandbox: SandboxId,
+    cell_task: Arc<CellTask>,
+}
+
+impl Drop for CellEntry {
+    fn drop(&mut self) {
+        let mut all = self.tasks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (self.sandbox, self.cell_task.cell.id);
+        if all.get(&key).is_some_and(|there| Arc::ptr_eq(there, &self.cell_task)) {
             all.remove(&key);
         }
+        drop(all);
+        self.cell_task.outcome.set(Err(Error::internal("the task of the cell ended without its end")));
     }
 }
 
@@ -137,12 +150,12 @@ impl Core {
     pub(super) fn tend(&self, context: CellContext, cell: Arc<Cell>, audit: OutputAudit) -> Arc<CellTask> {
         let cell_task = Arc::new(CellTask::new(cell));
         let CellContext { sandbox, container, link, entered, shown, joined, anew } = context;
-        self.cell_tasks.add(sandbox, &cell_task);
+        let entry = self.cell_tasks.enter(sandbox, &cell_task);
         // The task of the request that began a cell takes its changes and writes its activity.
         let shown = (!joined).then_some(shown);
         let redactor = audit.redactor();
         let execution = Execution::new(self, sandbox, Arc::new(container), Some(audit), shown, !joined);
-        let (core, there) = (self.clone(), Arc::clone(&cell_task));
+        let there = Arc::clone(&cell_task);
         tokio::spawn(async move {
             let ended = there.cell.ended().await;
             drop(entered);
@@ -151,8 +164,8 @@ impl Core {
                 Err(error) => Err(execution.redacted(error)),
             };
             let outcome = end_cell(execution, &there, outcome, redactor).await;
-            core.cell_tasks.remove(sandbox, &there);
             there.outcome.set(outcome);
+            drop(entry);
         });
         cell_task
     }
