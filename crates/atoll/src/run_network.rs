@@ -54,7 +54,7 @@ impl Network {
         let mut variables = atoll_egress::variables(false);
         variables.extend(presets::mirrors(&findings).variables);
         let shared = Arc::new(reach.clone());
-        let book = PresetRegistry::new(findings, config.presets.clone(), Arc::clone(&shared), None);
+        let presets = PresetRegistry::new(findings, config.presets.clone(), Arc::clone(&shared), None);
         let engine = Egress::new(EgressSettings {
             reach,
             nameservers: config.nameservers.clone(),
@@ -65,9 +65,9 @@ impl Network {
         if mode == Mode::Allowlist && config.ask_indexes {
             // Hosts that an index does not name in time stay out of reach, and the tool's own error names
             // them.
-            let _ = tokio::time::timeout(ASKING, book.refresh(&engine.dialer())).await;
+            let _ = tokio::time::timeout(ASKING, presets.refresh(&engine.dialer())).await;
         }
-        let rules = Rules::new("network", &policy, &book.presets(None), &shared)?;
+        let rules = Rules::new("network", &policy, &presets.presets(None), &shared)?;
         Ok(Some(Self { engine, rules: Arc::new(rules), variables }))
     }
 

@@ -94,7 +94,7 @@ impl Core {
                 let core = &core;
                 async move {
                     if let Err(error) = core.registry.awake(sandbox).await {
-                        tracing::warn!(%sandbox, %error, "a sandbox's gate is not served yet");
+                        tracing::warn!(%sandbox, %error, "a sandbox's egress sockets are not served yet");
                     }
                 }
             };

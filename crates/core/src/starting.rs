@@ -27,7 +27,7 @@ enum CreateOutcome {
 impl Core {
     /// Makes a sandbox and starts it, or starts the one that has its session key.
     pub(crate) async fn make_and_start(&self, caller: &Caller, new: NewSandbox) -> Result<Created> {
-        let activity_guard = self.pool.request();
+        let request_in_flight = self.pool.request();
         let deadline = self.admission.deadline();
         let need = Need::of(&new.limits);
         let turn = self.session_turn(&new, &need, deadline).await?;
@@ -51,7 +51,7 @@ impl Core {
         let core = self.clone();
         let made = tokio::spawn(async move {
             let made = core.make(new, reservation, warm).await;
-            drop((turn, activity_guard));
+            drop((turn, request_in_flight));
             made
         });
         let failed = |_| Error::internal("the sandbox was not made to its end");
@@ -152,7 +152,7 @@ impl Core {
             RunOutcome::Runs(record) => return Ok(*record),
             RunOutcome::NeedsReservation(record) => record,
         };
-        let _working = self.pool.request();
+        let _request_in_flight = self.pool.request();
         let (began, deadline) = (Instant::now(), self.admission.deadline());
         let late = || self.admission.no_turn(&Need::of(&record.limits), began);
         let _turn = self.turns.take(&id.to_string(), deadline, late).await?;

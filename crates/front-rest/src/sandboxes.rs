@@ -17,7 +17,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use utoipa::IntoParams;
 
-type HandlerResult<T> = Result<Json<T>, Failure>;
+type JsonResult<T> = Result<Json<T>, Failure>;
 
 /// Creates a sandbox, or finds the one with this session key.
 #[utoipa::path(post, path = "/api/v1/sandboxes", tag = "sandboxes", request_body = CreateBody,
@@ -137,7 +137,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
     Params(params): Params<ListParams>,
-) -> HandlerResult<SandboxPage> {
+) -> JsonResult<SandboxPage> {
     let (query, page, page_size) = params.query()?;
     let found = app.core.list(&caller, query).await.map_err(Failure::in_query)?;
     Ok(Json(page_of(found, page, page_size)))
@@ -160,7 +160,7 @@ pub(crate) async fn get(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> HandlerResult<Sandbox> {
+) -> JsonResult<Sandbox> {
     Ok(Json(app.core.get(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -173,7 +173,7 @@ pub(crate) async fn patch(
     Who(caller): Who,
     Path(id): Path<String>,
     Raw(body): Raw,
-) -> HandlerResult<Sandbox> {
+) -> JsonResult<Sandbox> {
     let id = sandbox_id(&id)?;
     let request: PatchBody = json(&body)?;
     Ok(Json(app.core.patch(&caller, id, request.into()).await?.into()))
@@ -198,7 +198,7 @@ pub(crate) async fn stop(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> HandlerResult<Sandbox> {
+) -> JsonResult<Sandbox> {
     Ok(Json(app.core.stop(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -210,7 +210,7 @@ pub(crate) async fn pause(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> HandlerResult<Sandbox> {
+) -> JsonResult<Sandbox> {
     Ok(Json(app.core.pause(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -223,7 +223,7 @@ pub(crate) async fn resume(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> HandlerResult<Sandbox> {
+) -> JsonResult<Sandbox> {
     Ok(Json(app.core.resume(&caller, sandbox_id(&id)?).await?.into()))
 }
 
@@ -244,7 +244,7 @@ pub(crate) async fn activity(
     Who(caller): Who,
     Path(id): Path<String>,
     Params(params): Params<ActivityParams>,
-) -> HandlerResult<Vec<ActivityItem>> {
+) -> JsonResult<Vec<ActivityItem>> {
     let id = sandbox_id(&id)?;
     let entries =
         app.core.activities(&caller, id, params.limit.unwrap_or(50)).await.map_err(Failure::in_query)?;

@@ -81,7 +81,7 @@ impl Sessions {
 
     /// Runs the collector periodically, until the future is dropped.
     pub async fn keep(&self) {
-        let (began, mut changes, mut clock) = (Instant::now(), self.core.watch_knobs(), Clock::default());
+        let (began, mut changes, mut clock) = (Instant::now(), self.core.watch_settings(), Clock::default());
         let mut last = began;
         clock.look(Duration::ZERO, now_ms());
         loop {

@@ -20,7 +20,7 @@ use std::{
 };
 
 /// The variables in which the supervisor passes its PID and the folder that it made.
-pub(super) const KEEPER: &str = "ATOLL_MCP_KEEPER";
+pub(super) const SUPERVISOR: &str = "ATOLL_MCP_SUPERVISOR";
 pub(super) const FOLDER: &str = "ATOLL_MCP_FOLDER";
 
 /// What the supervisor passed.
@@ -31,7 +31,7 @@ pub(super) struct Part {
 
 /// What the supervisor passed, where one started this process.
 pub(super) fn part() -> Option<Part> {
-    let (supervisor, folder) = (std::env::var(KEEPER).ok()?, std::env::var_os(FOLDER)?);
+    let (supervisor, folder) = (std::env::var(SUPERVISOR).ok()?, std::env::var_os(FOLDER)?);
     Some(Part { supervisor, folder: folder.into() })
 }
 

@@ -84,7 +84,7 @@ async fn serve_in(own: &Own, options: &cli::Mcp, config: &Config, thread: &str) 
         std::env::current_exe().map_err(|e| Error::internal(format!("where is this program? {e}")))?;
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env("ATOLL_THREAD", thread);
-    command.env(inside::FOLDER, &own.folder).env(inside::KEEPER, std::process::id().to_string());
+    command.env(inside::FOLDER, &own.folder).env(inside::SUPERVISOR, std::process::id().to_string());
     command.kill_on_drop(true);
     if options.extra_tools {
         command.env("ATOLL_MCP_EXTRA_TOOLS", "true");

@@ -59,8 +59,9 @@ pub(super) async fn parts(
     variables.extend(presets::mirrors(&findings).variables);
     let shared = Arc::new(reach.clone());
     let remembered = folder.join("egress-links.json");
-    let book = PresetRegistry::new(findings, config.presets.clone(), Arc::clone(&shared), Some(remembered));
-    check_tiers(config, &book, &shared)?;
+    let presets =
+        PresetRegistry::new(findings, config.presets.clone(), Arc::clone(&shared), Some(remembered));
+    check_tiers(config, &presets, &shared)?;
     let settings = EgressSettings {
         reach,
         nameservers: config.nameservers.clone(),
@@ -70,7 +71,7 @@ pub(super) async fn parts(
     };
     Ok(EgressParts {
         engine: Egress::new(settings)?,
-        book: Arc::new(book),
+        presets: Arc::new(presets),
         reach: shared,
         ceilings,
         tiers: config.tiers.clone(),
@@ -110,8 +111,8 @@ async fn tell(provider: &dyn Provider, certificate: &str) -> Result<bool> {
 }
 
 /// A tier whose policy can never be obeyed is an error of the configuration.
-fn check_tiers(config: &EgressConfig, book: &PresetRegistry, reach: &Arc<Reach>) -> Result<()> {
-    let known = book.presets(None);
+fn check_tiers(config: &EgressConfig, presets: &PresetRegistry, reach: &Arc<Reach>) -> Result<()> {
+    let known = presets.presets(None);
     for (name, policy) in &config.tiers {
         let mut policy = policy.clone();
         // A preset that is empty on this machine is not the operator's mistake.

@@ -74,18 +74,12 @@ impl Ground {
     ) -> Result<Engine> {
         let Self { store, ledger, secret, _only } = self;
         let own = folder(&config.data_dir);
-        let egress_endpoint =
+        let egress =
             egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
-        let (book, dialer) = (Arc::clone(&egress_endpoint.book), egress_endpoint.engine.dialer());
+        let (presets, dialer) = (Arc::clone(&egress.presets), egress.engine.dialer());
         let vault = Vault::new(&secret);
-        let core = Core::new(
-            Arc::clone(&store) as _,
-            provider,
-            vault,
-            config.core.clone(),
-            ledger.clone(),
-            egress_endpoint,
-        );
+        let core =
+            Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), egress);
         let alive = core.reconcile().await?;
         let settings = SessionSettings {
             server_url: config.tools.server_url.clone(),
@@ -98,7 +92,7 @@ impl Ground {
         let fresh = tokio::spawn(async move {
             let failed = |error: Error| tracing::warn!(%error, "the links of indexes cannot be remembered");
             if asked {
-                book.keep_fresh(&dialer, failed).await;
+                presets.keep_fresh(&dialer, failed).await;
             }
         });
         Ok(Engine { core, sessions, alive, ledger, helpers: vec![fresh], _only })

@@ -39,7 +39,7 @@ impl SandboxActor {
         let secrets = self.environment(record)?.secret_values().collect();
         // Without egress a sandbox still works; it only reaches nothing.
         if let Err(error) = self.shared.egress_sessions.open(record, &container, secrets, false).await {
-            tracing::error!(sandbox = %self.id, %error, "a sandbox's gate cannot be served");
+            tracing::error!(sandbox = %self.id, %error, "a sandbox's egress sockets cannot be served");
         }
         self.container = Some(Arc::clone(&container));
         Ok(container)

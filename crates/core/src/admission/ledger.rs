@@ -108,7 +108,7 @@ impl CapacityLedger {
         self.enter(id, owner, disk_bytes);
         if let Some(need) = reservation {
             self.set_live(id, true);
-            self.sit(id, need);
+            self.reserve(id, need);
         }
     }
 
@@ -197,15 +197,15 @@ impl CapacityLedger {
     }
 
     /// Reserves what one needs of the machine.
-    pub(super) fn sit(&mut self, id: SandboxId, need: Need) {
-        self.rise(id);
+    pub(super) fn reserve(&mut self, id: SandboxId, need: Need) {
+        self.release(id);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.reservation = Some(need);
             self.used = self.used.plus(&need);
         }
     }
 
-    fn rise(&mut self, id: SandboxId) {
+    fn release(&mut self, id: SandboxId) {
         if let Some(reservation) = self.entries.get_mut(&id).and_then(|entry| entry.reservation.take()) {
             self.used = self.used.minus(&reservation);
         }
@@ -218,7 +218,7 @@ impl CapacityLedger {
 
     /// Its container is gone.
     pub(super) fn stopped(&mut self, id: SandboxId) {
-        self.rise(id);
+        self.release(id);
         self.set_live(id, false);
     }
 

@@ -28,8 +28,8 @@ fn number(path: &str) -> Option<u64> {
 
 /// A line of `/proc/meminfo`, in bytes.
 fn memory(name: &str) -> Option<u64> {
-    let ledger = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = ledger.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 

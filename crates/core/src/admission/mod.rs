@@ -89,7 +89,7 @@ impl Inner {
             let free = capacity.minus(&ledger.used);
             let Some(waiter) = ledger.queue.next(|need| need.beyond(&free).is_none()) else { return };
             if waiter.tell.send(()).is_ok() {
-                ledger.sit(waiter.id, waiter.need);
+                ledger.reserve(waiter.id, waiter.need);
             }
         }
     }

@@ -49,7 +49,7 @@ impl Reservation {
         ledger.used = rest;
         ledger.pooled = ledger.pooled.saturating_sub(1);
         pooled.need = None;
-        ledger.sit(self.id, need);
+        ledger.reserve(self.id, need);
         true
     }
 }

@@ -30,7 +30,7 @@ pub struct EgressParts {
     /// The proxy.
     pub engine: Egress,
     /// The presets.
-    pub book: Arc<PresetRegistry>,
+    pub presets: Arc<PresetRegistry>,
     /// The addresses that are out of reach unless an entry names them.
     pub reach: Arc<Reach>,
     /// The ceilings of the tiers; only their network is used.

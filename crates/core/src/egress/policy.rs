@@ -117,7 +117,7 @@ impl EgressParts {
         }
         let mut policy = ceiling.map_or_else(|| Self::usual(Network::Full), |(_, policy)| policy);
         // A machine without a package manager has no entries for its preset.
-        let known = self.book.presets(Some(image));
+        let known = self.presets.presets(Some(image));
         policy.presets.retain(|name| known.0.get(name).is_some_and(|entries| !entries.is_empty()));
         Ok(policy)
     }
@@ -189,7 +189,7 @@ impl EgressSessions {
         };
         let mut network = network;
         if network.mode == Some(Mode::Allowlist) && most.mode == Mode::Full && network.presets.is_empty() {
-            let known = self.parts.book.presets(Some(image)).0;
+            let known = self.parts.presets.presets(Some(image)).0;
             network.presets = EgressParts::usual(Network::Allowlist).presets;
             network.presets.retain(|name| known.get(name).is_some_and(|entries| !entries.is_empty()));
         }
@@ -228,10 +228,13 @@ impl EgressSessions {
 
     /// The rules of a policy, for a sandbox of this image.
     pub(super) fn rules(&self, policy: &Policy, image: &str) -> Result<Rules> {
-        self.parts.book.note_use(&policy.presets);
+        self.parts.presets.note_use(&policy.presets);
         // Most policies name none, and every create comes here.
-        let presets =
-            if policy.presets.is_empty() { Presets::default() } else { self.parts.book.presets(Some(image)) };
+        let presets = if policy.presets.is_empty() {
+            Presets::default()
+        } else {
+            self.parts.presets.presets(Some(image))
+        };
         Rules::new(FIELD, policy, &presets, &self.parts.reach)
     }
 }
@@ -249,11 +252,11 @@ mod tests {
             (name.to_owned(), entries.iter().map(|e| e.parse().unwrap()).collect())
         };
         let operator = BTreeMap::from([preset("python", &["index.example"]), preset("node", &[])]);
-        let book = PresetRegistry::new(Default::default(), operator, Arc::clone(&reach), None);
+        let presets = PresetRegistry::new(Default::default(), operator, Arc::clone(&reach), None);
         let read = |(name, json): &(&str, &str)| (name.parse().unwrap(), serde_json::from_str(json).unwrap());
         EgressParts {
             engine: Egress::new(EgressSettings::default()).unwrap(),
-            book: Arc::new(book),
+            presets: Arc::new(presets),
             reach,
             ceilings: Tiers::default(),
             tiers: tiers.iter().map(read).collect(),

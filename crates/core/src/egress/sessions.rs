@@ -109,7 +109,7 @@ impl EgressSessions {
         match self.serve(record, policy, container, secrets, new).await {
             Ok(()) => Ok(()),
             Err(error) if mode == Mode::None => {
-                tracing::warn!(sandbox = %record.id, %error, "a gate is not served; nothing gets out");
+                tracing::warn!(sandbox = %record.id, %error, "egress sockets are not served; the sandbox has no egress");
                 Ok(())
             }
             Err(error) => Err(error),
@@ -285,7 +285,7 @@ async fn end(mut served: Served) {
 async fn keep(egress_sessions: Weak<EgressSessions>) {
     let (mut failing, mut presets) = match egress_sessions.upgrade() {
         Some(egress_sessions) => {
-            (egress_sessions.decision_writer.failing(), egress_sessions.parts.book.changes())
+            (egress_sessions.decision_writer.failing(), egress_sessions.parts.presets.changes())
         }
         None => return,
     };

@@ -71,7 +71,7 @@ impl Core {
 
     async fn egress_of(&self, record: &SandboxRecord) -> Result<EgressView> {
         let policy = policy_of(record)?;
-        let presets = self.egress_sessions.parts.book.presets(Some(&record.image));
+        let presets = self.egress_sessions.parts.presets.presets(Some(&record.image));
         let named = policy.presets.iter().flat_map(|name| {
             let entries = presets.0.get(name).cloned().unwrap_or_default();
             entries.into_iter().map(move |entry| (format!("preset {name}"), entry))
@@ -139,7 +139,7 @@ impl Core {
     #[must_use]
     pub fn egress_presets(&self, image: Option<&str>) -> Vec<Preset> {
         let image = image.map(|name| self.settings.aliases.get(name).map_or(name, String::as_str));
-        self.egress_sessions.parts.book.list(image)
+        self.egress_sessions.parts.presets.list(image)
     }
 
     /// Closes every egress session and writes the remaining decisions, for a server that shuts down.

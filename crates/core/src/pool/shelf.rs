@@ -85,17 +85,17 @@ impl ProfilePool {
         }
     }
 
-    /// The oldest live one that fits the reservation. Those found dead are removed.
+    /// The oldest live one, where it `fits`. Those found dead are removed.
     pub(super) fn take(
         &mut self,
         dead: &mut Vec<PooledContainer>,
-        reservation: impl FnOnce(&mut PoolReservation) -> bool,
+        fits: impl FnOnce(&mut PoolReservation) -> bool,
     ) -> Option<PooledContainer> {
         self.demand.note(Instant::now());
         while self.ready.front().is_some_and(PooledContainer::is_dead) {
             dead.extend(self.ready.pop_front());
         }
-        let fits = self.ready.front_mut().and_then(PooledContainer::reservation).is_some_and(reservation);
+        let fits = self.ready.front_mut().and_then(PooledContainer::reservation).is_some_and(fits);
         match fits {
             true => self.hits += 1,
             false => self.misses += 1,

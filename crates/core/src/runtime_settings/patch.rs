@@ -32,7 +32,7 @@ impl Core {
 
     /// Receives every change of the settings from now on.
     #[must_use]
-    pub fn watch_knobs(&self) -> tokio::sync::watch::Receiver<Arc<RuntimeSettings>> {
+    pub fn watch_settings(&self) -> tokio::sync::watch::Receiver<Arc<RuntimeSettings>> {
         self.live_settings.watch()
     }
 

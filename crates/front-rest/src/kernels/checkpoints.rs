@@ -1,6 +1,6 @@
 //! Kernels as they were: a copy of the interpreter, which costs what it and the live one do not share.
 
-use super::{HandlerResult, KernelItem, checkpoint_id, kernel_id, shapes::CheckpointItem};
+use super::{JsonResult, KernelItem, checkpoint_id, kernel_id, shapes::CheckpointItem};
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
@@ -50,7 +50,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, kid)): super::Ids,
-) -> HandlerResult<Vec<CheckpointItem>> {
+) -> JsonResult<Vec<CheckpointItem>> {
     let info = app.core.kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
     Ok(Json(info.checkpoints.into_iter().map(CheckpointItem::from).collect()))
 }
@@ -77,7 +77,7 @@ pub(crate) async fn rollback(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, kid, cid)): Ids,
-) -> HandlerResult<KernelItem> {
+) -> JsonResult<KernelItem> {
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
     Ok(Json(app.core.rollback_kernel(&caller, sandbox, kernel, checkpoint_id(&cid)?).await?.into()))
 }

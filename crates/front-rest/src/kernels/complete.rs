@@ -1,6 +1,6 @@
 //! How code could go on, for a person who types it.
 
-use super::{HandlerResult, Ids, kernel_id};
+use super::{Ids, JsonResult, kernel_id};
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
@@ -57,7 +57,7 @@ pub(crate) async fn complete(
     Who(caller): Who,
     Path((id, kid)): Ids,
     Raw(body): Raw,
-) -> HandlerResult<CompletionItem> {
+) -> JsonResult<CompletionItem> {
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
     let CompleteBody { code, cursor } = json(&body)?;
     let length = code.chars().count();

@@ -1,6 +1,6 @@
 //! Packages, installed while the sandbox runs.
 
-use super::{HandlerResult, language};
+use super::{JsonResult, language};
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
@@ -50,7 +50,7 @@ pub(crate) async fn install(
     Who(caller): Who,
     Path(id): Path<String>,
     Raw(body): Raw,
-) -> HandlerResult<InstalledItem> {
+) -> JsonResult<InstalledItem> {
     let sandbox = sandbox_id(&id)?;
     let DependenciesBody { language: name, packages, timeout } = json(&body)?;
     let wanted = Dependencies { language: language(name.as_deref())?, packages, timeout_seconds: timeout };

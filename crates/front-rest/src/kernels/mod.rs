@@ -27,7 +27,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 type Ids = Path<(String, String)>;
-type HandlerResult<T> = Result<Json<T>, Failure>;
+type JsonResult<T> = Result<Json<T>, Failure>;
 
 /// The id of a kernel, in either spelling of a UUID.
 fn kernel_id(text: &str) -> Result<KernelId, Failure> {
@@ -91,7 +91,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
     Path(id): Path<String>,
-) -> HandlerResult<Vec<KernelItem>> {
+) -> JsonResult<Vec<KernelItem>> {
     let all = app.core.kernels(&caller, sandbox_id(&id)?).await?;
     Ok(Json(all.into_iter().map(KernelItem::from).collect()))
 }
@@ -104,7 +104,7 @@ pub(crate) async fn get(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, kid)): Ids,
-) -> HandlerResult<KernelItem> {
+) -> JsonResult<KernelItem> {
     Ok(Json(app.core.kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
 }
 
@@ -143,7 +143,7 @@ pub(crate) async fn restart(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, kid)): Ids,
-) -> HandlerResult<KernelItem> {
+) -> JsonResult<KernelItem> {
     Ok(Json(app.core.restart_kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
 }
 
