@@ -31,7 +31,7 @@ TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
 TEST_INSPECTOR := @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/sdk@1.32.2
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
+.PHONY: help serve setup python build dist test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,7 +40,10 @@ serve: setup build ## starts the server on 127.0.0.1:7300
 	target/release/atoll serve
 
 build: ## the release programs in target/release
-	cargo build --release --workspace --bins
+	cargo build --release -p atoll -p atoll-launch --bins
+
+dist: ## the programs and the benchmark with full optimisation in target/dist
+	cargo build --profile dist -p atoll -p atoll-launch -p atoll-bench --bins
 
 test: setup-tests python contract-tools conformance-suite inspector nextest lint ## every test, as CI runs them
 	cargo build --workspace --bins
@@ -55,8 +58,8 @@ lint: ## formatting, clippy, and the crates' boundaries
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/boundaries
 
-bench: setup-bench build ## every figure, each beside a baseline of the same run
-	$(SUDO) target/release/atoll-bench
+bench: setup-bench dist ## every figure, each beside a baseline of the same run
+	$(SUDO) target/dist/atoll-bench
 
 fuzz-api: build python ## every request that the API's description allows, for longer than make test does
 	cargo build --workspace --bins
