@@ -12,7 +12,8 @@ use std::{
 fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let root = manifest.parent().and_then(Path::parent).expect("crates/launch lies two below the root");
-    let crates = ["guest", "guest-proto", "guest-tools", "kernels", "types"].map(|name| format!("crates/{name}"));
+    let crates =
+        ["guest", "guest-proto", "guest-tools", "kernels", "types"].map(|name| format!("crates/{name}"));
     for part in ["Cargo.lock", "Cargo.toml"].map(str::to_owned).iter().chain(&crates) {
         println!("cargo::rerun-if-changed={}", root.join(part).display());
     }

@@ -63,6 +63,11 @@ impl OutputAudit {
         Error { message: self.redactor.text(&error.message), ..error }
     }
 
+    /// The same without the event of its end.
+    pub(crate) fn without_event(self) -> Self {
+        Self { about: None, ..self }
+    }
+
     /// Takes secret values out of a copy that is kept.
     pub(crate) fn redactor(&self) -> Redactor {
         self.redactor.clone()

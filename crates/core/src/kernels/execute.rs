@@ -154,6 +154,8 @@ impl Core {
         // The task of the request that began a cell takes its changes and writes its activity.
         let shown = (!joined).then_some(shown);
         let redactor = audit.redactor();
+        // The request that began the cell sends the event of its end.
+        let audit = if joined { audit.without_event() } else { audit };
         let execution = Execution::new(self, sandbox, Arc::new(container), Some(audit), shown, !joined);
         let there = Arc::clone(&cell_task);
         tokio::spawn(async move {
