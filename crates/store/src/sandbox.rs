@@ -97,7 +97,7 @@ impl Change {
 
     /// The record after a change, where one may be made: every store's compare-and-set.
     pub fn apply(self, mut record: SandboxRecord, expected_revision: u64) -> Result<SandboxRecord> {
-        // Before the revision: whoever reads again would only find it destroyed.
+        // Checked before the revision: a caller that reads again would only find it destroyed.
         if record.status == Status::Destroyed {
             return Err(StoreError::Conflict(Clash::Destroyed));
         }

@@ -10,7 +10,7 @@ use utoipa::{
 /// Every error but those of validation.
 #[derive(ToSchema)]
 #[schema(as = Error)]
-#[allow(dead_code)] // Only described; `crate::error` writes it.
+#[allow(dead_code)] // Only described; `atoll_http` writes it.
 pub(crate) struct ErrorBody {
     error: ErrorInfo,
 }

@@ -157,7 +157,7 @@ fn forged_copies_harm_nobody() {
     let folder = manager.folder.path().to_owned();
     let mut other = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
     let ask = || RequestKind::Checkpoint { kernel, checkpoint: CheckpointId::random(), name: String::new() };
-    // The kernel manager itself, this test, PID 1, nobody, the interpreter itself.
+    // The kernel manager itself, this test, PID 1, no process, the interpreter itself.
     for pid in [
         manager.pid().to_string(),
         "1".into(),

@@ -76,7 +76,7 @@ impl KernelManager {
         self.child.id()
     }
 
-    /// Does something while nobody reads what the kernel manager says.
+    /// Runs a closure while the test does not read what the kernel manager writes.
     pub(crate) fn while_deaf<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let ears = self.ears.clone();
         let _closed = ears.lock().unwrap();
