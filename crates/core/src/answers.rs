@@ -1,7 +1,7 @@
 //! Memory of the server that answers hold until they are sent, by owner. Code that keeps an answer of a size
 //! that its caller decides takes a [`HeldAnswer`] for it and drops that with the answer.
 
-use crate::Core;
+use crate::runtime_settings::LiveSettings;
 use atoll_types::{Error, ErrorCode, Result};
 use std::{
     collections::HashMap,
@@ -79,7 +79,14 @@ pub struct ConnectionLimits {
     pub per_peer: usize,
 }
 
-impl Core {
+/// How much of the server's memory each owner's answers hold, and may hold.
+#[derive(Clone)]
+pub struct AnswerBudget {
+    pub(crate) answers: Arc<Answers>,
+    pub(crate) live_settings: Arc<LiveSettings>,
+}
+
+impl AnswerBudget {
     /// What a connection may do, as is set now.
     #[must_use]
     pub fn connection_limits(&self) -> ConnectionLimits {
@@ -94,7 +101,7 @@ impl Core {
 
     /// An answer to this owner, which holds nothing yet; refused where the owner's unread answers hold all
     /// that they may.
-    pub fn hold_answer(&self, owner: &str) -> Result<HeldAnswer> {
+    pub fn hold(&self, owner: &str) -> Result<HeldAnswer> {
         let most = u64::from(self.live_settings.now().http_owner_answers_mb) << 20;
         let answers = Arc::clone(&self.answers);
         let used = answers.held().get(owner).copied().unwrap_or_default();

@@ -5,8 +5,11 @@
 //! operation of another owner does not exist. An error breaks an export off, so that half a trail never looks
 //! like a whole one.
 
-use crate::{Caller, Core, operation::OperationSpec};
-use atoll_audit::{Cleaned, Export, Verdict, unpack};
+use crate::{
+    Caller,
+    operation::{OperationSpec, Operations},
+};
+use atoll_audit::{Cleaned, Export, Ledger, Verdict, unpack};
 use atoll_store::{
     AuditOutput, Mac, Millis, OPERATIONS_PER_PAGE, OperationId, OperationQuery, OperationRow, Output, Scope,
     Sha256, Store, Summary,
@@ -74,9 +77,17 @@ fn seen_by(caller: &Caller, mut query: OperationQuery) -> Option<OperationQuery>
     Some(query)
 }
 
-impl Core {
+/// Reads the audit trail.
+#[derive(Clone)]
+pub struct AuditTrail {
+    pub(crate) operations: Operations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) ledger: Ledger,
+}
+
+impl AuditTrail {
     /// Some of the operations that the caller may see, the last begun first.
-    pub async fn audit_page(&self, caller: &Caller, query: OperationQuery) -> Result<Vec<OperationRow>> {
+    pub async fn page(&self, caller: &Caller, query: OperationQuery) -> Result<Vec<OperationRow>> {
         if !(1..=OPERATIONS_PER_PAGE).contains(&query.limit) {
             let message = format!("limit must be between 1 and {OPERATIONS_PER_PAGE}");
             return Err(Error::invalid("limit", message));
@@ -88,7 +99,7 @@ impl Core {
     }
 
     /// One operation.
-    pub async fn audit_operation(&self, caller: &Caller, id: OperationId) -> Result<OperationRow> {
+    pub async fn operation(&self, caller: &Caller, id: OperationId) -> Result<OperationRow> {
         match self.store.audit_operation(id).await? {
             Some(operation) if caller.may_see(&operation.begin.owner) => Ok(operation),
             _ => Err(Error::new(ErrorCode::NotFound, "there is no operation with this id")),
@@ -96,8 +107,8 @@ impl Core {
     }
 
     /// What is kept of what an operation wrote.
-    pub async fn audit_output(&self, caller: &Caller, id: OperationId) -> Result<KeptOutputs> {
-        self.audit_operation(caller, id).await?;
+    pub async fn output(&self, caller: &Caller, id: OperationId) -> Result<KeptOutputs> {
+        self.operation(caller, id).await?;
         // Old operations may go at any time.
         let missing = || Error::new(ErrorCode::NotFound, "there is no operation with this id");
         let AuditOutput { stdout, stderr } = self.store.audit_output(id).await?.ok_or_else(missing)?;
@@ -106,7 +117,7 @@ impl Core {
     }
 
     /// What the operations that the caller may see add up to.
-    pub async fn audit_summary(&self, caller: &Caller, query: OperationQuery) -> Result<Summary> {
+    pub async fn summary(&self, caller: &Caller, query: OperationQuery) -> Result<Summary> {
         match seen_by(caller, query) {
             Some(query) => Ok(self.store.audit_summary(&query).await?),
             None => Ok(Summary::default()),
@@ -114,20 +125,21 @@ impl Core {
     }
 
     /// The whole audit trail from a row on, with what commands wrote or without.
-    pub fn audit_export(&self, caller: &Caller, from: u64, with_output: bool) -> Result<AuditExport> {
+    pub fn export(&self, caller: &Caller, from: u64, with_output: bool) -> Result<AuditExport> {
         caller.must_administer()?;
         Ok(AuditExport { store: Arc::clone(&self.store), export: Export::new(from, with_output) })
     }
 
     /// Whether the audit trail is as it was written, and still has a row and its MAC that were noted earlier.
-    pub async fn audit_verify(&self, caller: &Caller, expect: Option<(u64, Mac)>) -> Result<Verdict> {
+    pub async fn verify(&self, caller: &Caller, expect: Option<(u64, Mac)>) -> Result<Verdict> {
         caller.must_administer()?;
         Ok(self.ledger.verify(&*self.store, expect).await?)
     }
 
     /// Removes rows that are older than this. The removal is itself audited.
-    pub async fn audit_cleanup(&self, caller: &Caller, before: Millis) -> Result<Cleaned> {
+    pub async fn cleanup(&self, caller: &Caller, before: Millis) -> Result<Cleaned> {
         let audited = self
+            .operations
             .audited(caller, OperationSpec::new(Operation::AuditCleanup).with(format!("before {before}")))
             .await?;
         let result = async {

@@ -1,9 +1,14 @@
 //! The ceiling of a caller's tier: limits that a request leaves out are clamped to it; a requested value
 //! above it is refused with the field, the requested and the allowed value. An admin has no tier.
 
-use crate::{Caller, Core, runtime_settings::Quota};
+use crate::{
+    Caller, CoreSettings,
+    exec_rate::ExecRates,
+    runtime_settings::{LiveSettings, Quota},
+};
 use atoll_store::{SandboxRecord, Scope};
 use atoll_types::{Ceiling, Error, ErrorCode, Limits, Result, Tier};
+use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 
@@ -99,8 +104,16 @@ pub(crate) fn check_timeout(field: &str, seconds: Option<f64>, most: u64) -> Res
     }
 }
 
-impl Core {
-    pub(crate) fn most(&self, caller: &Caller) -> TierCeiling {
+/// What a caller may ask for: the ceiling of its tier, and the quota of its owner's plan.
+#[derive(Clone)]
+pub(crate) struct CallerLimits {
+    pub(crate) settings: Arc<CoreSettings>,
+    pub(crate) live_settings: Arc<LiveSettings>,
+    pub(crate) exec_rates: Arc<ExecRates>,
+}
+
+impl CallerLimits {
+    pub(crate) fn ceiling(&self, caller: &Caller) -> TierCeiling {
         TierCeiling(caller.tier.map(|tier| (tier, self.settings.tiers.of(tier))))
     }
 
@@ -108,7 +121,7 @@ impl Core {
     /// made and holds its files, so the disk is no reason to refuse.
     pub(crate) fn may_start(&self, caller: &Caller, record: &SandboxRecord) -> Result<()> {
         let named = ExplicitFields { memory: true, cores: true, disk: false, processes: true };
-        let most = self.most(caller);
+        let most = self.ceiling(caller);
         most.check_profile(&record.profile.name)?;
         most.check(&record.limits, named)
     }

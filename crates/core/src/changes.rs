@@ -4,7 +4,6 @@
 //!
 //! A change is reported once, or the answer says `truncated`.
 
-use crate::Core;
 use atoll_provider::{Changed, Container, FileAction, FileChange};
 use atoll_store::SandboxId;
 use std::{
@@ -14,7 +13,7 @@ use std::{
 
 /// Changes that the observer has reported and that belong to the next command.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct FileChanges {
     sandboxes: Mutex<HashMap<SandboxId, Changed>>,
 }
 
@@ -61,13 +60,9 @@ fn is_at_or_below(path: &str, top: &str) -> bool {
     top.is_empty() || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl Core {
+impl FileChanges {
     /// What changed since the last command; none where that is not known.
-    pub(crate) async fn take_changes(
-        &self,
-        id: SandboxId,
-        container: &Arc<dyn Container>,
-    ) -> Option<Changed> {
+    pub(crate) async fn take(&self, id: SandboxId, container: &Arc<dyn Container>) -> Option<Changed> {
         let fresh = match container.changes()?.take().await {
             Ok(changed) => changed,
             Err(error) => {
@@ -75,24 +70,24 @@ impl Core {
                 return None;
             }
         };
-        let mut all = self.pending.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
         Some(join(all.remove(&id).unwrap_or_default(), fresh))
     }
 
     /// Takes what the API itself wrote out of what the next command will be said to have changed.
     pub(crate) async fn set_aside(&self, id: SandboxId, container: &Arc<dyn Container>, own: &[&str]) {
-        let Some(mut changed) = self.take_changes(id, container).await else { return };
+        let Some(mut changed) = self.take(id, container).await else { return };
         let own: Vec<String> = own.iter().filter_map(|path| observed(path)).collect();
         changed.files.retain(|change| !own.iter().any(|top| is_at_or_below(&change.path, top)));
-        let mut all = self.pending.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
         if changed != Changed::default() {
             all.insert(id, changed);
         }
     }
 
     /// Forgets what was kept for a sandbox whose container ended.
-    pub(crate) fn forget_changes(&self, id: SandboxId) {
-        self.pending.sandboxes.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    pub(crate) fn forget(&self, id: SandboxId) {
+        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Following events. An admin gets all of them, any other caller those of its own owner's sandboxes.
 
-use crate::{Caller, Core};
+use crate::Caller;
 use atoll_store::{EventPage, EventQuery, EventRow, KeyId, Scope, Store};
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::{collections::VecDeque, sync::Arc};
@@ -107,9 +107,15 @@ fn deafen(caller: &Caller, query: &mut EventQuery) -> bool {
     foreign
 }
 
-impl Core {
+/// The events of sandboxes.
+#[derive(Clone)]
+pub struct Events {
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl Events {
     /// A page of the events that the caller may see, the oldest first.
-    pub async fn events(&self, caller: &Caller, mut query: EventQuery) -> Result<EventPage> {
+    pub async fn page(&self, caller: &Caller, mut query: EventQuery) -> Result<EventPage> {
         if !(1..=LARGEST_PAGE).contains(&query.limit) {
             return Err(Error::invalid("limit", format!("limit must be between 1 and {LARGEST_PAGE}")));
         }
@@ -121,7 +127,7 @@ impl Core {
 
     /// The events that the caller may see, as they come: with `from_now` those to come, else those after the
     /// one that the query names.
-    pub async fn follow_events(
+    pub async fn follow(
         &self,
         caller: &Caller,
         mut query: EventQuery,

@@ -10,10 +10,10 @@
 //! - A server that ends drops its executions without an end. Their operations stay open, and the next
 //!   server's tasks end them.
 
-use crate::{Core, output_audit::OutputAudit};
+use crate::{changes::FileChanges, output_audit::OutputAudit};
 use atoll_kernels::CellReport;
 use atoll_provider::{Changed, Container, ExecReport, OutputStream};
-use atoll_store::{Activity, ActivityKind, SandboxId};
+use atoll_store::{Activity, ActivityKind, SandboxId, Store};
 use atoll_types::{CellId, Error, Result, time::now_ms};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -65,9 +65,16 @@ impl Ended<'_> {
     }
 }
 
+/// What an execution's end is written with, beside its audit.
+#[derive(Clone)]
+pub(crate) struct EndWriter {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) changes: Arc<FileChanges>,
+}
+
 /// A command or a cell that runs.
 pub(crate) struct Execution {
-    core: Core,
+    end_writer: EndWriter,
     sandbox: SandboxId,
     container: Arc<dyn Container>,
     /// None where its operation has an end already, or never had one.
@@ -80,14 +87,14 @@ pub(crate) struct Execution {
 
 impl Execution {
     pub(crate) fn new(
-        core: &Core,
+        end_writer: &EndWriter,
         sandbox: SandboxId,
         container: Arc<dyn Container>,
         audit: Option<OutputAudit>,
         shown: Option<String>,
         takes_changes: bool,
     ) -> Self {
-        Self { core: core.clone(), sandbox, container, audit, shown, takes_changes }
+        Self { end_writer: end_writer.clone(), sandbox, container, audit, shown, takes_changes }
     }
 
     pub(crate) fn container(&self) -> &dyn Container {
@@ -117,10 +124,10 @@ impl Execution {
     /// Writes its end, and only then stops counting as activity. Returns which files changed; none where that
     /// is not known or the next command reports them. `cancelled`: it was ended because its caller went away.
     pub(crate) async fn end(self, ended: &Ended<'_>, cancelled: bool) -> Option<Changed> {
-        let Self { core, sandbox, container, audit, shown, takes_changes } = self;
+        let Self { end_writer, sandbox, container, audit, shown, takes_changes } = self;
         let known = matches!(ended, Ended::Command(_) | Ended::Cell(..));
         let changed =
-            if takes_changes && known { core.take_changes(sandbox, &container).await } else { None };
+            if takes_changes && known { end_writer.changes.take(sandbox, &container).await } else { None };
         let activity = shown.zip(ended.figures()).map(|(detail, (at, duration_ms, exit_code))| Activity {
             sandbox,
             kind: ActivityKind::Exec,
@@ -133,7 +140,7 @@ impl Execution {
         match (audit, activity) {
             (Some(audit), activity) => audit.end(ended, cancelled, changed.as_ref(), activity).await,
             (None, Some(activity)) => {
-                if let Err(error) = core.store.record_activity(activity).await {
+                if let Err(error) = end_writer.store.record_activity(activity).await {
                     tracing::warn!(%sandbox, %error, "the end of a command cannot be written");
                 }
             }

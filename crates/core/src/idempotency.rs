@@ -1,9 +1,10 @@
 //! Requests that may be repeated: the store decides who carries one out.
 
-use crate::{Caller, Core};
-use atoll_store::{ReplyState, SandboxId, Sealed, StoredReply, Ticket};
+use crate::{Caller, Vault};
+use atoll_store::{ReplyState, SandboxId, Sealed, Store, StoredReply, Ticket};
 use atoll_types::{Result, time::now_ms};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// What something is called that a request which may be repeated begins: the same for the same request of
@@ -34,14 +35,16 @@ fn context(owner: &str, key: &str) -> String {
     format!("idempotent {owner} {key}")
 }
 
-impl Core {
+/// The stored replies of requests that may be repeated.
+#[derive(Clone)]
+pub struct IdempotentReplies {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) vault: Arc<Vault>,
+}
+
+impl IdempotentReplies {
     /// Where a request with this key stands.
-    pub async fn begin_idempotent(
-        &self,
-        caller: &Caller,
-        key: &str,
-        request: [u8; 32],
-    ) -> Result<ReplyState> {
+    pub async fn begin(&self, caller: &Caller, key: &str, request: [u8; 32]) -> Result<ReplyState> {
         let begun = self.store.begin_idempotent(&caller.owner, key, request, now_ms()).await?;
         let ReplyState::Done(StoredReply { status, body }) = begun else { return Ok(begun) };
         let context = context(&caller.owner, key);
@@ -51,7 +54,7 @@ impl Core {
 
     /// Keeps the answer, sealed: it may hold what a command printed. That it cannot be kept does not undo what was
     /// done.
-    pub async fn finish_idempotent(&self, ticket: &Ticket, status: u16, body: Option<Vec<u8>>) {
+    pub async fn finish(&self, ticket: &Ticket, status: u16, body: Option<Vec<u8>>) {
         let context = context(&ticket.owner, &ticket.key);
         let sealed = body.and_then(|body| self.vault.seal_bytes(&context, &body).ok()).map(|sealed| sealed.0);
         let reply = StoredReply { status, body: sealed }.kept();
@@ -61,7 +64,7 @@ impl Core {
     }
 
     /// Lets the request be tried again.
-    pub async fn abandon_idempotent(&self, ticket: &Ticket) {
+    pub async fn abandon(&self, ticket: &Ticket) {
         if let Err(error) = self.store.abandon_idempotent(ticket).await {
             tracing::error!(%error, "cannot give an idempotency key back");
         }

@@ -1,8 +1,8 @@
 //! Keys: made once, shown once, kept as a hash.
 
 use crate::{
-    Caller, Core,
-    operation::{AuditedOperation, OperationSpec},
+    Caller,
+    operation::{AuditedOperation, OperationSpec, Operations},
 };
 use atoll_audit::Ledger;
 use atoll_store::{Admins, ApiKey, Begin, Detail, End, KeyHash, KeyId, Millis, Outcome, Scope, Store};
@@ -10,7 +10,7 @@ use atoll_types::{Error, ErrorCode, Operation, Result, Tier, time::now_ms};
 use sha2::{Digest, Sha256};
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use uuid::Uuid;
@@ -208,7 +208,15 @@ fn admin_key(name: &str, secret: Option<String>) -> (ApiKey, String) {
     (assemble(&new, Tier::Unrestricted, "admin", &secret), secret)
 }
 
-impl Core {
+/// The keys of callers.
+#[derive(Clone)]
+pub struct Keys {
+    pub(crate) operations: Operations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) known_keys: Arc<Known>,
+}
+
+impl Keys {
     /// The caller that sends this key.
     pub async fn authenticate(&self, secret: &str) -> Result<Caller> {
         let refused =
@@ -233,20 +241,15 @@ impl Core {
     }
 
     /// Makes a key. A user may make keys for itself that allow no more than its own.
-    pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
+    pub async fn create(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
         let what = OperationSpec::new(Operation::KeyCreate).with(&new.name).and("scope", new.scope);
         let what = new.tier.iter().fold(what, |what, tier| what.and("tier", tier));
-        let audited = self.audited(caller, what).await?;
-        let result = self.create_key_as(&audited, caller, new).await;
+        let audited = self.operations.audited(caller, what).await?;
+        let result = self.create_as(&audited, caller, new).await;
         audited.done(result).await
     }
 
-    async fn create_key_as(
-        &self,
-        audited: &AuditedOperation,
-        caller: &Caller,
-        new: NewKey,
-    ) -> Result<IssuedKey> {
+    async fn create_as(&self, audited: &AuditedOperation, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
         audited.allowed()?;
         checked("name", &new.name, 100)?;
         if let Some(owner) = &new.owner {
@@ -265,7 +268,7 @@ impl Core {
     }
 
     /// Makes the first key, if there never was one: the given secret, or a new one.
-    pub async fn create_first_key(&self, secret: Option<String>) -> Result<Option<IssuedKey>> {
+    pub async fn create_first(&self, secret: Option<String>) -> Result<Option<IssuedKey>> {
         if let Some(secret) = &secret
             && (secret.len() < 16 || !secret.bytes().all(|b| b.is_ascii_graphic()))
         {
@@ -279,19 +282,21 @@ impl Core {
 
     /// The keys that the caller may see: its owner's, or all owners' for an admin, and none that is above its
     /// own.
-    pub async fn list_keys(&self, caller: &Caller) -> Result<Vec<ApiKey>> {
+    pub async fn list(&self, caller: &Caller) -> Result<Vec<ApiKey>> {
         let owner = (caller.scope != Scope::Admin).then_some(caller.owner.as_str());
         let keys = self.store.list_keys(owner).await?;
         Ok(keys.into_iter().filter(|key| caller.covers(key)).collect())
     }
 
     /// Revokes a key, unless it is above the caller's own or the last admin's.
-    pub async fn revoke_key(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
-        let audited =
-            self.audited(caller, OperationSpec::new(Operation::KeyRevoke).with(id.to_string())).await?;
+    pub async fn revoke(&self, caller: &Caller, id: KeyId) -> Result<ApiKey> {
+        let audited = self
+            .operations
+            .audited(caller, OperationSpec::new(Operation::KeyRevoke).with(id.to_string()))
+            .await?;
         let result = async {
             audited.allowed()?;
-            let mine = self.list_keys(caller).await?.into_iter().any(|key| key.id == id);
+            let mine = self.list(caller).await?.into_iter().any(|key| key.id == id);
             if !mine {
                 return Err(Error::new(ErrorCode::NotFound, "there is no such key"));
             }

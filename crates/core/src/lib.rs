@@ -1,51 +1,47 @@
 //! The control plane. Fronts parse their requests into these operations and render the results; nothing here
 //! knows HTTP, and nothing here names a concrete provider or store.
 //!
+//! [`Core`] only holds its subsystems. Each is a handle that owns or shares the state that its methods use,
+//! and names the subsystems that it rests on: [`Operations`], then limits and answers, then commands, kernels,
+//! files, ports and egress, then sandboxes, then the lifecycle.
+//!
 //! Each sandbox has one task that owns its state ([`actor`]): every change goes through that task's queue, so
 //! two callers can never start, stop or destroy at the same time. Commands and file requests only get the
 //! container from it and then work beside it.
 
 mod actor;
-mod admin;
 mod admission;
 mod answers;
 mod audit;
 mod caller;
 mod ceiling;
 mod changes;
-mod create;
 mod egress;
 mod events;
 mod exec;
 mod exec_rate;
 mod execution;
-mod extension;
 mod files;
 mod idempotency;
 mod kernels;
 mod keys;
 mod kill_on_drop;
 mod lifecycle;
-mod list;
 mod mcp;
 mod operation;
 mod output_audit;
 mod pool;
 mod ports;
-mod preview;
 mod rate;
 mod reconcile;
 mod runtime_settings;
+mod sandboxes;
 mod settings;
-mod starting;
-mod terminal;
-mod tools;
 mod usage;
 mod vault;
 
-pub use admin::{BulkAction, BulkOutcome, BulkTarget};
 pub use admission::Machine;
-pub use answers::{ConnectionLimits, HeldAnswer};
+pub use answers::{AnswerBudget, ConnectionLimits, HeldAnswer};
 pub use atoll_audit::{Cleaned, Fault, Redactor, Report, Verdict};
 pub use atoll_egress::{
     Entry as EgressEntry, Mode, Policy,
@@ -55,72 +51,82 @@ pub use atoll_kernels::{
     CellError, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion, Display,
     KernelInfo, KernelStatus, Language, OutputLimits,
 };
-pub use audit::{AuditExport, KeptOutput, KeptOutputs};
+pub use audit::{AuditExport, AuditTrail, KeptOutput, KeptOutputs};
 pub use caller::Caller;
-pub use create::{CreateSandbox, Created, PatchSandbox};
-pub use egress::{EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
-pub use events::{EventFollow, EventUpdate};
+pub use egress::{EgressControl, EgressParts, EgressToken, EgressView, Refusals, SessionNetwork};
+pub use events::{EventFollow, EventUpdate, Events};
 pub use exec::{
-    ExecCommand, ExecFollow, ExecMode, ExecOutcome, ExecUpdate, MAX_BACKGROUND_SECONDS, MAX_TIMEOUT_SECONDS,
-    OutputTail,
+    ExecCommand, ExecFollow, ExecMode, ExecOutcome, ExecUpdate, Execs, Keyboard, MAX_BACKGROUND_SECONDS,
+    MAX_TIMEOUT_SECONDS, OutputTail, Terminal, TerminalEvent, TerminalRequest, TerminalStream,
 };
-pub use extension::ExtensionOperation;
-pub use files::Download;
-pub use files::FILES_PER_PAGE;
+pub use files::{Archive, Download, FILES_PER_PAGE, Files, Findings, Matches, WatchStream};
+pub use idempotency::IdempotentReplies;
 pub use kernels::{
     CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
-    MAX_CELL_SECONDS,
+    Kernels, MAX_CELL_SECONDS,
 };
-pub use keys::{IssuedKey, NewKey, owner_id, recover_admin};
-pub use lifecycle::Clock;
-pub use pool::{PoolBounds, PoolChange, PoolFailure, PoolKey, PoolView};
-pub use ports::Port;
-pub use preview::PreviewToken;
+pub use keys::{IssuedKey, Keys, NewKey, owner_id, recover_admin};
+pub use lifecycle::{Clock, Lifecycle};
+pub use mcp::McpSessions;
+pub use operation::Operations;
+pub use pool::{PoolBounds, PoolChange, PoolControl, PoolFailure, PoolKey, PoolView};
+pub use ports::{Port, PortAccess, PreviewToken};
 pub use rate::Rates;
-pub use runtime_settings::{OnShutdown, Plan, PoolSize, Preset, RuntimeSettings, SettingsView, Source};
+pub use runtime_settings::{
+    OnShutdown, Plan, PoolSize, Preset, RuntimeSettings, Settings, SettingsView, Source,
+};
+pub use sandboxes::{
+    BulkAction, BulkOutcome, BulkTarget, CreateSandbox, Created, ExtensionOperation, PatchSandbox, Sandboxes,
+};
 pub use settings::CoreSettings;
-pub use terminal::{Keyboard, Terminal, TerminalEvent, TerminalRequest, TerminalStream};
-pub use tools::{Archive, Findings, Matches, WatchStream};
-pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageNow, UsageSample, UsageTotals};
+pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 
-use actor::SandboxRegistry;
 use atoll_audit::Ledger;
 use atoll_provider::Provider;
-use atoll_store::{SandboxId, SandboxRecord, Store};
-use atoll_types::{Error, ErrorCode, Result, time::now_ms};
+use atoll_store::Store;
+use atoll_types::{Result, time::now_ms};
 use std::{
+    ops::Deref,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 /// The control plane. Cheap to clone.
 #[derive(Clone)]
-pub struct Core {
+pub struct Core(Arc<Subsystems>);
+
+impl Deref for Core {
+    type Target = Subsystems;
+
+    fn deref(&self) -> &Subsystems {
+        &self.0
+    }
+}
+
+/// The parts of the control plane.
+#[allow(missing_docs)]
+pub struct Subsystems {
+    pub operations: Operations,
+    pub sandboxes: Sandboxes,
+    pub execs: Execs,
+    pub kernels: Kernels,
+    pub files: Files,
+    pub ports: PortAccess,
+    pub egress: EgressControl,
+    pub audit: AuditTrail,
+    pub events: Events,
+    pub keys: Keys,
+    pub settings: Settings,
+    pub pool: PoolControl,
+    pub usage: UsageMeter,
+    pub lifecycle: Lifecycle,
+    pub answers: AnswerBudget,
+    pub idempotent_replies: IdempotentReplies,
+    pub mcp_sessions: McpSessions,
     store: Arc<dyn Store>,
     provider: Arc<dyn Provider>,
-    vault: Arc<Vault>,
-    settings: Arc<CoreSettings>,
-    registry: Arc<SandboxRegistry>,
-    pool: pool::Pool,
-    pending: Arc<changes::Pending>,
-    exec_tasks: Arc<exec::ExecTasks>,
-    running: Arc<egress::Running>,
-    egress_sessions: Arc<egress::EgressSessions>,
-    ledger: Ledger,
-    usage: Arc<usage::UsageHistory>,
-    health: Arc<tokio::sync::Mutex<Option<Health>>>,
-    known_keys: Arc<keys::Known>,
-    answers: Arc<answers::Answers>,
-    live_settings: Arc<runtime_settings::LiveSettings>,
-    admission: admission::Admission,
-    turns: Arc<admission::Turns>,
-    exec_rates: Arc<exec_rate::ExecRates>,
-    activity_tracker: Arc<lifecycle::ActivityTracker>,
-    managers: Arc<kernels::KernelManagers>,
-    cell_tasks: Arc<kernels::CellTasks>,
-    /// When this server started.
-    began: i64,
+    health: tokio::sync::Mutex<Option<Health>>,
 }
 
 /// When the health was last checked, and the result.
@@ -144,60 +150,161 @@ impl Core {
         let live_settings = Arc::new(runtime_settings::LiveSettings::new(settings.preset.clone()));
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live_settings));
         let managers: Arc<kernels::KernelManagers> = Arc::default();
-        let pool = pool::Pool::new(
-            Arc::clone(&store),
-            Arc::clone(&provider),
-            admission.clone(),
-            Arc::clone(&live_settings),
-            Arc::clone(&settings),
-            Arc::clone(&managers),
-        );
         let running: Arc<egress::Running> = Arc::default();
-        let egress_sessions =
-            egress::EgressSessions::new(egress, Arc::clone(&store), Arc::clone(&running), ledger.clone());
         let activity_tracker: Arc<lifecycle::ActivityTracker> = Arc::default();
-        let registry = Arc::new(SandboxRegistry::new(
-            Arc::clone(&store),
-            Arc::clone(&provider),
-            Arc::clone(&vault),
+        let changes: Arc<changes::FileChanges> = Arc::default();
+        let end_writer = execution::EndWriter { store: store.clone(), changes: changes.clone() };
+        let pool = pool::Pool::new(
+            store.clone(),
+            provider.clone(),
             admission.clone(),
-            Arc::clone(&egress_sessions),
+            live_settings.clone(),
+            settings.clone(),
+            managers.clone(),
+        );
+        let egress_sessions =
+            egress::EgressSessions::new(egress, store.clone(), running.clone(), ledger.clone());
+        let registry = Arc::new(actor::SandboxRegistry::new(
+            store.clone(),
+            provider.clone(),
+            vault.clone(),
+            admission.clone(),
+            egress_sessions.clone(),
             pool.clone(),
-            Arc::clone(&activity_tracker),
+            activity_tracker.clone(),
         ));
-        Self {
-            store,
-            provider,
-            vault,
-            settings,
-            registry,
-            pool,
-            pending: Arc::default(),
-            exec_tasks: Arc::default(),
-            running,
-            egress_sessions,
-            ledger,
-            usage: Arc::default(),
-            health: Arc::default(),
-            known_keys: Arc::default(),
-            answers: Arc::default(),
-            live_settings,
-            admission,
-            turns: Arc::default(),
+        let operations = Operations {
+            store: store.clone(),
+            vault: vault.clone(),
+            ledger: ledger.clone(),
+            running: running.clone(),
+        };
+        let limits = ceiling::CallerLimits {
+            settings: settings.clone(),
+            live_settings: live_settings.clone(),
             exec_rates: Arc::default(),
-            activity_tracker,
+        };
+        let answers = AnswerBudget { answers: Arc::default(), live_settings: live_settings.clone() };
+        let audit =
+            AuditTrail { operations: operations.clone(), store: store.clone(), ledger: ledger.clone() };
+        let egress = EgressControl {
+            operations: operations.clone(),
+            store: store.clone(),
+            vault: vault.clone(),
+            settings: settings.clone(),
+            registry: registry.clone(),
+            egress_sessions: egress_sessions.clone(),
+            audit: audit.clone(),
+        };
+        let execs = Execs {
+            operations: operations.clone(),
+            limits: limits.clone(),
+            store: store.clone(),
+            ledger: ledger.clone(),
+            registry: registry.clone(),
+            answers: answers.clone(),
+            running: running.clone(),
+            activity_tracker: activity_tracker.clone(),
+            end_writer: end_writer.clone(),
+            exec_tasks: Arc::default(),
+            began: now_ms(),
+        };
+        let kernels = Kernels {
+            operations: operations.clone(),
+            limits: limits.clone(),
+            ledger,
+            registry: registry.clone(),
+            running,
+            activity_tracker: activity_tracker.clone(),
+            end_writer,
             managers,
             cell_tasks: Arc::default(),
-            began: now_ms(),
-        }
-    }
-
-    /// The record of a sandbox that this caller may see. One that it may not see does not exist for it.
-    pub(crate) async fn visible(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        match self.store.sandbox(id).await? {
-            Some(record) if caller.may_see(&record.owner) => Ok(record),
-            _ => Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()))),
-        }
+            execs: execs.clone(),
+            egress: egress.clone(),
+        };
+        let files =
+            Files { operations: operations.clone(), registry: registry.clone(), changes: changes.clone() };
+        let sandboxes = Sandboxes {
+            operations: operations.clone(),
+            limits,
+            store: store.clone(),
+            vault: vault.clone(),
+            settings: settings.clone(),
+            live_settings: live_settings.clone(),
+            registry: registry.clone(),
+            admission: admission.clone(),
+            turns: Arc::default(),
+            pool: pool.clone(),
+            egress_sessions,
+            changes,
+            kernels: kernels.clone(),
+        };
+        let keys = Keys { operations: operations.clone(), store: store.clone(), known_keys: Arc::default() };
+        let usage = UsageMeter {
+            operations: operations.clone(),
+            store: store.clone(),
+            provider: provider.clone(),
+            settings: settings.clone(),
+            usage: Arc::default(),
+        };
+        let lifecycle = Lifecycle {
+            operations: operations.clone(),
+            store: store.clone(),
+            provider: provider.clone(),
+            settings: settings.clone(),
+            live_settings: live_settings.clone(),
+            registry: registry.clone(),
+            admission: admission.clone(),
+            pool: pool.clone(),
+            activity_tracker,
+            sandboxes: sandboxes.clone(),
+            execs: execs.clone(),
+            kernels: kernels.clone(),
+            keys: keys.clone(),
+            usage: usage.clone(),
+        };
+        let ports = PortAccess {
+            operations: operations.clone(),
+            store: store.clone(),
+            vault: vault.clone(),
+            registry,
+        };
+        let pool = PoolControl {
+            operations: operations.clone(),
+            store: store.clone(),
+            settings: settings.clone(),
+            live_settings: live_settings.clone(),
+            pool,
+        };
+        let settings = Settings {
+            operations: operations.clone(),
+            store: store.clone(),
+            settings,
+            live_settings,
+            admission,
+        };
+        Self(Arc::new(Subsystems {
+            operations,
+            sandboxes,
+            execs,
+            kernels,
+            files,
+            ports,
+            egress,
+            audit,
+            events: Events { store: store.clone() },
+            keys,
+            settings,
+            pool,
+            usage,
+            lifecycle,
+            answers,
+            idempotent_replies: IdempotentReplies { store: store.clone(), vault },
+            mcp_sessions: McpSessions { store: store.clone() },
+            store,
+            provider,
+            health: tokio::sync::Mutex::default(),
+        }))
     }
 
     /// Whether the store and the provider answer, cached for a moment: any client may ask this, and the

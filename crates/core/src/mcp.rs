@@ -1,34 +1,41 @@
 //! Sessions of MCP clients, as the store keeps them. The MCP front checks whose request may use one: only it
 //! knows the session that a request names.
 
-use crate::Core;
+use atoll_store::Store;
 use atoll_types::{McpSession, Millis, Result};
+use std::sync::Arc;
 
-impl Core {
+/// The sessions of MCP clients.
+#[derive(Clone)]
+pub struct McpSessions {
+    pub(crate) store: Arc<dyn Store>,
+}
+
+impl McpSessions {
     /// The MCP session of this id.
-    pub async fn mcp_session(&self, id: &str) -> Result<Option<McpSession>> {
+    pub async fn get(&self, id: &str) -> Result<Option<McpSession>> {
         Ok(self.store.mcp_session(id).await?)
     }
 
     /// Remembers an MCP session.
-    pub async fn put_mcp_session(&self, session: McpSession) -> Result<()> {
+    pub async fn put(&self, session: McpSession) -> Result<()> {
         Ok(self.store.put_mcp_session(session).await?)
     }
 
     /// Notes that an MCP session was used.
-    pub async fn touch_mcp_session(&self, id: &str, at: Millis) -> Result<()> {
+    pub async fn touch(&self, id: &str, at: Millis) -> Result<()> {
         Ok(self.store.touch_mcp_session(id, at).await?)
     }
 
     /// Forgets an MCP session.
-    pub async fn remove_mcp_session(&self, id: &str) -> Result<()> {
+    pub async fn remove(&self, id: &str) -> Result<()> {
         self.store.remove_mcp_session(id).await?;
         Ok(())
     }
 
     /// Forgets the MCP sessions that were last used before a time, and counts the rest: a holder's, and all
     /// of them.
-    pub async fn count_mcp_sessions(&self, holder: &str, since: Millis) -> Result<(u64, u64)> {
+    pub async fn count(&self, holder: &str, since: Millis) -> Result<(u64, u64)> {
         Ok(self.store.count_mcp_sessions(holder, since).await?)
     }
 }

@@ -1,20 +1,20 @@
 //! Every operation lies between two rows of the audit trail. A method that changes something, or returns the
-//! content of a sandbox's files, begins with [`Core::audited`]: without the first row there is no
+//! content of a sandbox's files, begins with [`Operations::audited`]: without the first row there is no
 //! [`AuditedOperation`], and without an [`AuditedOperation`] there is no record to write to.
 //! [`AuditedOperation::done`] writes the second row; where the caller went away, the drop does.
 
 use crate::{
-    Caller, Core,
-    egress::{Entered, Secrets},
+    Caller,
+    egress::{Entered, Running, Secrets},
     output_audit::OutputAudit,
-    vault::Environment,
+    vault::{Environment, Vault},
 };
 use atoll_audit::{Ledger, OperationGuard, Redactor};
 use atoll_store::{
-    Activity, Begin, Detail, End, NewEvent, OperationId, Outcome, Problem, SandboxId, SandboxRecord,
+    Activity, Begin, Detail, End, NewEvent, OperationId, Outcome, Problem, SandboxId, SandboxRecord, Store,
 };
 use atoll_types::{Error, ErrorCode, ExecId, Operation, Result, Target};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What is to be done.
 #[derive(Debug, Clone)]
@@ -81,7 +81,25 @@ pub(crate) struct AuditedOperation {
     exec: Option<Entered>,
 }
 
-impl Core {
+/// The one entry of every operation: it finds the record, checks the caller's key against the operation's
+/// permission, and writes the first row of the audit trail.
+#[derive(Clone)]
+pub struct Operations {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) ledger: Ledger,
+    pub(crate) running: Arc<Running>,
+}
+
+impl Operations {
+    /// The record of a sandbox that this caller may see. One that it may not see does not exist for it.
+    pub(crate) async fn visible(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
+        match self.store.sandbox(id).await? {
+            Some(record) if caller.may_see(&record.owner) => Ok(record),
+            _ => Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()))),
+        }
+    }
+
     /// Writes the first row. An operation whose first row cannot be written must not be carried out.
     pub(crate) async fn audited(&self, caller: &Caller, what: OperationSpec) -> Result<AuditedOperation> {
         let OperationSpec { kind, sandbox, detail, directory, variables, extra, mut secrets, exec } = what;

@@ -2,7 +2,7 @@
 //! difference. It takes no input, so a start after a crash is the same as any other.
 
 use crate::{
-    Core,
+    Lifecycle,
     actor::{Step, StepTarget},
     pool::memory::{self, Remembered},
 };
@@ -10,12 +10,15 @@ use atoll_provider::State;
 use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
 use atoll_types::{ContainerId, Result, time::now_ms};
 use futures_util::StreamExt;
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 /// Sandboxes whose egress sockets are fetched together after a start.
 const AT_ONCE: usize = 64;
 
-impl Core {
+impl Lifecycle {
     /// Compares records with containers: live ones are kept, deaths are recorded, and a container with
     /// neither a record nor a process that holds it (`atoll run` does) is destroyed. Egress of live sandboxes
     /// is served again, and their commands are watched. Returns how many sandboxes live.
@@ -50,10 +53,12 @@ impl Core {
             self.provider.destroy(orphan).await?;
         }
         self.clear_pool(&pooled).await?;
-        self.fill_admission().await?;
+        self.sandboxes.fill_admission().await?;
+        // A later pass reads the disk where that fails now.
+        let _ = self.look_at_disk(&mut false).await;
         let count = alive.len() + paused.len();
         self.serve_again(alive.clone());
-        self.watch_again(alive, paused);
+        self.execs.watch_again(&self.kernels, alive, paused);
         Ok(count)
     }
 
@@ -88,12 +93,12 @@ impl Core {
     /// Serves egress of live sandboxes. PID 1 may be slow to answer, so the start does not wait for it. A
     /// paused sandbox is served by the task that waits to watch its commands again.
     fn serve_again(&self, sandboxes: Vec<SandboxId>) {
-        let core = self.clone();
+        let registry = Arc::clone(&self.registry);
         tokio::spawn(async move {
             let each = |sandbox| {
-                let core = &core;
+                let registry = &registry;
                 async move {
-                    if let Err(error) = core.registry.awake(sandbox).await {
+                    if let Err(error) = registry.awake(sandbox).await {
                         tracing::warn!(%sandbox, %error, "a sandbox's egress sockets are not served yet");
                     }
                 }

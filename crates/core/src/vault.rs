@@ -2,7 +2,7 @@
 //! responses of idempotent requests. And the keys that tokens are signed with, which are derived from the
 //! same secret.
 
-use crate::preview::PreviewKey;
+use crate::ports::PreviewKey;
 use atoll_store::Sealed;
 use atoll_types::{Error, MacKey, Result};
 use chacha20poly1305::{

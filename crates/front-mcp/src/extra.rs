@@ -225,7 +225,7 @@ impl Extra {
                 working_directory: Some("/workspace".into()),
                 ..ExecCommand::default()
             };
-            json_of(&Command::of(&self.core.exec_background(&who.caller, sandbox, &command).await?))
+            json_of(&Command::of(&self.core.execs.run_background(&who.caller, sandbox, &command).await?))
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
@@ -234,7 +234,7 @@ impl Extra {
         let Output { session_id, command_id: id, offset } = parse(arguments)?;
         let work = |sandbox| async move {
             let mut found =
-                self.core.exec_output(&who.caller, sandbox, command_id(&id)?, offset, false).await?;
+                self.core.execs.output(&who.caller, sandbox, command_id(&id)?, offset, false).await?;
             let (mut out, mut err, mut next) = (Vec::new(), Vec::new(), offset);
             while out.len() + err.len() < LONGEST_OUTPUT {
                 let Some(ExecUpdate::Output { stream, offset, data }) = found.next().await? else { break };
@@ -246,7 +246,7 @@ impl Extra {
                     OutputStream::Stderr => err.extend_from_slice(taken),
                 }
             }
-            let report = self.core.get_exec(&who.caller, sandbox, found.report.id).await?;
+            let report = self.core.execs.get(&who.caller, sandbox, found.report.id).await?;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let exit_code = report.ended.then(|| report.shell_code().get());
             json_of(&Printed {
@@ -265,7 +265,7 @@ impl Extra {
     async fn kill(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
         let Kill { session_id, command_id: id } = parse(arguments)?;
         let work = |sandbox| async move {
-            json_of(&Command::of(&self.core.exec_kill(&who.caller, sandbox, command_id(&id)?).await?))
+            json_of(&Command::of(&self.core.execs.kill(&who.caller, sandbox, command_id(&id)?).await?))
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
@@ -276,7 +276,7 @@ impl Extra {
             let nowhere =
                 "this server listens nowhere, so nothing of it has an address; it is one for a single client";
             let base = who.address.as_ref().ok_or_else(|| Error::new(ErrorCode::Unsupported, nowhere))?;
-            let made = self.core.preview_token(&who.caller, sandbox, Some(port), ttl_seconds).await?;
+            let made = self.core.ports.preview_token(&who.caller, sandbox, Some(port), ttl_seconds).await?;
             let url = format!("{base}/api/v1/sandboxes/{}/ports/{port}~{}/", sandbox.uuid(), made.token);
             json_of(&Address { success: true, url, expires_at: made.expires_at })
         };

@@ -23,7 +23,7 @@ pub(crate) async fn sandboxes(
     Params(params): Params<ListParams>,
 ) -> Result<Json<SandboxPage>, Failure> {
     let (query, page, size) = params.query()?;
-    let found = app.core.list_all(&caller, query).await.map_err(Failure::in_query)?;
+    let found = app.core.sandboxes.list_all(&caller, query).await.map_err(Failure::in_query)?;
     Ok(Json(page_of(found, page, size)))
 }
 
@@ -128,5 +128,5 @@ pub(crate) async fn bulk_stop(
         BulkVerb::Stop => BulkAction::Stop,
         BulkVerb::Destroy => BulkAction::Destroy,
     };
-    Ok(Json(app.core.bulk(&caller, target, action).await?.into()))
+    Ok(Json(app.core.sandboxes.bulk(&caller, target, action).await?.into()))
 }

@@ -175,7 +175,7 @@ pub(crate) async fn token(
     Raw(body): Raw,
 ) -> Result<(StatusCode, Json<EgressTokenItem>), Failure> {
     let EgressTokenBody { ttl_seconds } = json(&body)?;
-    let made = app.core.egress_token(&caller, sandbox_id(&id)?, ttl_seconds).await?;
+    let made = app.core.egress.issue_token(&caller, sandbox_id(&id)?, ttl_seconds).await?;
     let (password, expires_at) = (format!("jwt_{}", made.token), rfc3339(made.expires_at));
     Ok((StatusCode::CREATED, Json(EgressTokenItem { username: "sandbox", password, expires_at })))
 }
@@ -269,7 +269,7 @@ pub(crate) async fn get(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Result<Json<EgressInfo>, Failure> {
-    Ok(Json(app.core.egress(&caller, sandbox_id(&id)?).await?.into()))
+    Ok(Json(app.core.egress.view(&caller, sandbox_id(&id)?).await?.into()))
 }
 
 /// Here the policy is the whole body.
@@ -296,7 +296,7 @@ pub(crate) async fn put(
 ) -> Result<Json<EgressInfo>, Failure> {
     let id = sandbox_id(&id)?;
     let policy: Policy = required_json(&body)?;
-    Ok(Json(app.core.set_egress(&caller, id, policy).await.map_err(whole)?.into()))
+    Ok(Json(app.core.egress.set(&caller, id, policy).await.map_err(whole)?.into()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -336,7 +336,7 @@ pub(crate) async fn log(
     let limit = limit.unwrap_or(50);
     let sandbox = Some(sandbox_id(&id)?);
     let query = EgressQuery { sandbox, operation: None, allowed, host, before, limit };
-    let found = app.core.egress_log(&caller, query).await.map_err(Failure::in_query)?;
+    let found = app.core.egress.log(&caller, query).await.map_err(Failure::in_query)?;
     let next_before = found.last().filter(|_| found.len() >= limit as usize).map(|last| last.seq);
     Ok(Json(EgressLog { entries: found.into_iter().map(EgressItem::from).collect(), next_before }))
 }
@@ -383,6 +383,6 @@ pub(crate) async fn presets(
     Who(_caller): Who,
     Params(params): Params<PresetParams>,
 ) -> Result<Json<Vec<PresetInfo>>, Failure> {
-    let found = app.core.egress_presets(params.image.as_deref());
+    let found = app.core.egress.presets(params.image.as_deref());
     Ok(Json(found.into_iter().map(PresetInfo::from).collect()))
 }

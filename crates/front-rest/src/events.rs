@@ -130,11 +130,11 @@ pub(crate) async fn events(
     if follow.unwrap_or_else(|| wants_stream(&headers)) {
         let from_now = last.is_none() && after.is_none();
         let known = query.after.is_some() || from_now;
-        let follow = app.core.follow_events(&caller, query, from_now).await?;
+        let follow = app.core.events.follow(&caller, query, from_now).await?;
         return Ok(respond(Sender::new(follow, ending, known)));
     }
     let most = query.limit as usize;
-    let page = app.core.events(&caller, query).await.map_err(Failure::in_query)?;
+    let page = app.core.events.page(&caller, query).await.map_err(Failure::in_query)?;
     let full = page.items.last().filter(|_| page.items.len() >= most);
     let next_after = full.map_or(page.newest, |last| last.id);
     let events = page.items.into_iter().map(EventItem::from).collect();

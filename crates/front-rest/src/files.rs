@@ -51,7 +51,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Failure> {
     let PathParams { path, limit, after } = params;
     let (path, limit) = (path.as_deref().unwrap_or("/workspace"), limit.unwrap_or(FILES_PER_PAGE));
-    let listed = app.core.list_files(&caller, sandbox_id(&id)?, path, after.as_deref(), limit).await;
+    let listed = app.core.files.list(&caller, sandbox_id(&id)?, path, after.as_deref(), limit).await;
     let (entries, more) = listed.map_err(Failure::in_query)?;
     let items: Vec<FileItem> = entries.into_iter().map(|entry| FileItem::inside(path, entry)).collect();
     let told = more.then_some([(TRUNCATED, HeaderValue::from_static("true"))]);
@@ -89,7 +89,7 @@ pub(crate) async fn download(
     let range = range_of(&headers)?;
     let (first, last) = range.unwrap_or((0, None));
     let length = last.map_or(0, |last| last - first + 1);
-    let download = app.core.download(&caller, sandbox_id(&id)?, &path, first, length).await;
+    let download = app.core.files.download(&caller, sandbox_id(&id)?, &path, first, length).await;
     let download = download.map_err(Failure::in_path)?;
     let size = download.entry.size;
     if first > 0 && first >= size {
@@ -155,7 +155,7 @@ pub(crate) async fn upload(
 ) -> Result<StatusCode, Failure> {
     let force = params.overwrite == Some(Overwrite::Force);
     let options = WriteOptions { create_parents: true, force, ..WriteOptions::default() };
-    let written = app.core.upload(&caller, sandbox_id(&id)?, &path, options, steady(body)).await;
+    let written = app.core.files.upload(&caller, sandbox_id(&id)?, &path, options, steady(body)).await;
     written.map_err(Failure::in_path)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -198,7 +198,7 @@ pub(crate) async fn stat(
     Params(params): Params<StatParams>,
 ) -> Result<Json<FileItem>, Failure> {
     let (id, follow) = (sandbox_id(&id)?, params.follow.unwrap_or(false));
-    let entry = app.core.stat(&caller, id, &params.path, follow).await.map_err(Failure::in_query)?;
+    let entry = app.core.files.stat(&caller, id, &params.path, follow).await.map_err(Failure::in_query)?;
     Ok(Json(FileItem::at(&params.path, entry)))
 }
 
@@ -224,7 +224,7 @@ pub(crate) async fn mkdir(
 ) -> Result<(StatusCode, Json<FileItem>), Failure> {
     let id = sandbox_id(&id)?;
     let MkdirBody { path, parents } = json(&body)?;
-    let entry = app.core.make_dir(&caller, id, &path, parents).await?;
+    let entry = app.core.files.make_dir(&caller, id, &path, parents).await?;
     Ok((StatusCode::CREATED, Json(FileItem::at(&path, entry))))
 }
 
@@ -250,7 +250,7 @@ pub(crate) async fn rename(
 ) -> Result<Json<FileItem>, Failure> {
     let id = sandbox_id(&id)?;
     let MoveBody { from, to, overwrite } = json(&body)?;
-    let entry = app.core.move_file(&caller, id, &from, &to, overwrite).await?;
+    let entry = app.core.files.rename(&caller, id, &from, &to, overwrite).await?;
     Ok(Json(FileItem::at(&to, entry)))
 }
 
@@ -275,6 +275,6 @@ pub(crate) async fn remove(
 ) -> Result<StatusCode, Failure> {
     let id = sandbox_id(&id)?;
     let RemoveBody { path, recursive } = json(&body)?;
-    app.core.remove_file(&caller, id, &path, recursive).await?;
+    app.core.files.remove(&caller, id, &path, recursive).await?;
     Ok(StatusCode::NO_CONTENT)
 }

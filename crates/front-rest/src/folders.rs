@@ -137,7 +137,7 @@ pub(crate) async fn find(
 ) -> Result<Json<FindResult>, Failure> {
     let id = sandbox_id(&id)?;
     let request: Find = json::<FindBody>(&body)?.into();
-    let Findings { entries, end } = app.core.find(&caller, id, &request).await?;
+    let Findings { entries, end } = app.core.files.find(&caller, id, &request).await?;
     let entries = entries.into_iter().map(FoundItem::from).collect();
     Ok(Json(FindResult { entries, truncated: end.truncated, skipped: end.skipped }))
 }
@@ -242,7 +242,7 @@ pub(crate) async fn grep(
 ) -> Result<Json<GrepResult>, Failure> {
     let id = sandbox_id(&id)?;
     let request: Grep = json::<GrepBody>(&body)?.into();
-    let Matches { matches, end } = app.core.grep(&caller, id, &request).await?;
+    let Matches { matches, end } = app.core.files.grep(&caller, id, &request).await?;
     let matches = matches.into_iter().map(MatchItem::from).collect();
     Ok(Json(GrepResult { matches, truncated: end.truncated, skipped: end.skipped }))
 }
@@ -271,7 +271,8 @@ pub(crate) async fn pack(
 ) -> Result<Response, Failure> {
     let PackParams { path, prefix } = params;
     let request = Pack { path: path.unwrap_or_else(|| WORKSPACE.into()), prefix };
-    let archive = app.core.pack(&caller, sandbox_id(&id)?, &request).await.map_err(Failure::in_query)?;
+    let archive =
+        app.core.files.pack(&caller, sandbox_id(&id)?, &request).await.map_err(Failure::in_query)?;
     let headers = [
         (header::CONTENT_TYPE, "application/x-tar"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"files.tar\""),
@@ -323,7 +324,7 @@ pub(crate) async fn unpack(
     body: Body,
 ) -> Result<Json<UnpackResult>, Failure> {
     let request = Unpack { path: params.path.unwrap_or_else(|| WORKSPACE.into()) };
-    match app.core.unpack(&caller, sandbox_id(&id)?, &request, steady(body)).await {
+    match app.core.files.unpack(&caller, sandbox_id(&id)?, &request, steady(body)).await {
         Ok(Unpacked { files, bytes }) => Ok(Json(UnpackResult { files, bytes })),
         Err(error) if error.field.as_deref() == Some("path") => Err(Failure::in_query(error)),
         Err(error) => Err(error.into()),
@@ -398,7 +399,8 @@ pub(crate) async fn watch(
     let WatchParams { path, recursive } = params;
     let path = path.unwrap_or_else(|| WORKSPACE.into());
     let request = Watch { path, recursive: recursive.unwrap_or(true) };
-    let stream = app.core.watch(&caller, sandbox_id(&id)?, &request).await.map_err(Failure::in_query)?;
+    let stream =
+        app.core.files.watch(&caller, sandbox_id(&id)?, &request).await.map_err(Failure::in_query)?;
     Ok(event_stream(keep_alive(events(stream))))
 }
 

@@ -66,11 +66,11 @@ pub(crate) async fn forward(
         Ok(socket) => socket,
         Err(error) => {
             // A caller that may not use the port gets that error first.
-            app.core.port(&caller, id, params.port).await.map_err(Failure::in_query)?;
+            app.core.ports.get(&caller, id, params.port).await.map_err(Failure::in_query)?;
             return Err(Failure::no_socket(format!("expected a WebSocket: {error}")));
         }
     };
-    let (port, stream) = app.core.forward(&caller, id, params.port).await.map_err(Failure::in_query)?;
+    let (port, stream) = app.core.ports.forward(&caller, id, params.port).await.map_err(Failure::in_query)?;
     let socket = socket.max_message_size(LARGEST).max_frame_size(LARGEST);
     Ok(socket.on_upgrade(move |socket| carry(socket, stream, port, hold.map(|h| h.0))))
 }

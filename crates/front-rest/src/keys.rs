@@ -64,14 +64,14 @@ pub(crate) async fn create(
     let scope = Scope::ALL.iter().copied().find(|s| s.as_str() == scope);
     let scope = scope.ok_or_else(|| Error::invalid("scope", "expected admin, user or read_only"))?;
     let new = NewKey { name, owner, scope, tier, expires_at: expiry(expires_in_seconds)? };
-    let issued = app.core.create_key(&caller, new).await?;
+    let issued = app.core.keys.create(&caller, new).await?;
     Ok((StatusCode::CREATED, Json(NewKeyItem { key: issued.secret, item: issued.key.into() })))
 }
 
 /// Lists keys, without their secrets.
 #[utoipa::path(get, path = "/api/v1/keys", tag = "keys", responses((status = 200, body = Vec<KeyItem>)))]
 pub(crate) async fn list(State(app): State<App>, Who(caller): Who) -> Result<Json<Vec<KeyItem>>, Failure> {
-    Ok(Json(app.core.list_keys(&caller).await?.into_iter().map(KeyItem::from).collect()))
+    Ok(Json(app.core.keys.list(&caller).await?.into_iter().map(KeyItem::from).collect()))
 }
 
 /// Makes a key worthless.
@@ -82,5 +82,5 @@ pub(crate) async fn revoke(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Result<Json<KeyItem>, Failure> {
-    Ok(Json(app.core.revoke_key(&caller, key_id(&id)?).await?.into()))
+    Ok(Json(app.core.keys.revoke(&caller, key_id(&id)?).await?.into()))
 }

@@ -107,9 +107,9 @@ pub(crate) async fn metrics(State(app): State<App>, request: Request) -> Result<
         let (mut parts, _) = request.into_parts();
         Who::from_request_parts(&mut parts, &app).await?;
     }
-    let counts = app.core.status_counts().await?;
-    let used = app.core.usage_totals();
-    let text = metrics::render(&counts, &used, &app.core.pool_figures())
+    let counts = app.core.sandboxes.status_counts().await?;
+    let used = app.core.usage.totals();
+    let text = metrics::render(&counts, &used, &app.core.pool.figures())
         .and_then(|mut page| app.http.render_requests(&mut page).map(|()| page))
         .map_err(|_| Error::internal("metrics cannot be rendered"))?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())

@@ -107,7 +107,7 @@ impl From<PoolView> for PoolItem {
 #[utoipa::path(get, path = "/api/v1/pool", tag = "pool",
     responses((status = 200, body = PoolItem), (status = 403)))]
 pub(crate) async fn get(State(app): State<App>, Who(caller): Who) -> Result<Json<PoolItem>, Failure> {
-    Ok(Json(app.core.pool(&caller)?.into()))
+    Ok(Json(app.core.pool.view(&caller)?.into()))
 }
 
 /// How many of an image are kept ready; what is left out stays.
@@ -150,7 +150,7 @@ pub(crate) async fn patch(
     Raw(body): Raw,
 ) -> Result<Json<PoolItem>, Failure> {
     let body: PoolBody = json(&body)?;
-    Ok(Json(app.core.resize_pool(&caller, body.into()).await?.into()))
+    Ok(Json(app.core.pool.resize(&caller, body.into()).await?.into()))
 }
 
 /// How to drain.
@@ -177,7 +177,7 @@ pub(crate) async fn drain(
     Raw(body): Raw,
 ) -> Result<Json<Drained>, Failure> {
     let DrainBody { stop } = if body.is_empty() { DrainBody::default() } else { json(&body)? };
-    Ok(Json(Drained { drained: app.core.drain_pool(&caller, stop).await? }))
+    Ok(Json(Drained { drained: app.core.pool.drain(&caller, stop).await? }))
 }
 
 /// The pool as the reference API has it.
@@ -233,5 +233,5 @@ impl From<PoolView> for PoolSummary {
 #[utoipa::path(get, path = "/api/v1/settings/sandbox/pool-summary", tag = "settings",
     responses((status = 200, body = PoolSummary), (status = 403)))]
 pub(crate) async fn summary(State(app): State<App>, Who(caller): Who) -> Result<Json<PoolSummary>, Failure> {
-    Ok(Json(app.core.pool(&caller)?.into()))
+    Ok(Json(app.core.pool.view(&caller)?.into()))
 }

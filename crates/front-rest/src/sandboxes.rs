@@ -35,7 +35,7 @@ pub(crate) async fn create(
     let repeat = Repeat::of(&headers, "create", &body)?;
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
-        let created = core.create(&asker, request.into()).await?;
+        let created = core.sandboxes.create(&asker, request.into()).await?;
         let status = if created.new { StatusCode::CREATED } else { StatusCode::OK };
         Ok((status, Sandbox::created(created)))
     };
@@ -139,7 +139,7 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> JsonResult<SandboxPage> {
     let (query, page, page_size) = params.query()?;
-    let found = app.core.list(&caller, query).await.map_err(Failure::in_query)?;
+    let found = app.core.sandboxes.list(&caller, query).await.map_err(Failure::in_query)?;
     Ok(Json(page_of(found, page, page_size)))
 }
 
@@ -161,7 +161,7 @@ pub(crate) async fn get(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> JsonResult<Sandbox> {
-    Ok(Json(app.core.get(&caller, sandbox_id(&id)?).await?.into()))
+    Ok(Json(app.core.sandboxes.get(&caller, sandbox_id(&id)?).await?.into()))
 }
 
 /// Changes a sandbox. Memory, cores, environment and network_enabled only while it is not running.
@@ -176,7 +176,7 @@ pub(crate) async fn patch(
 ) -> JsonResult<Sandbox> {
     let id = sandbox_id(&id)?;
     let request: PatchBody = json(&body)?;
-    Ok(Json(app.core.patch(&caller, id, request.into()).await?.into()))
+    Ok(Json(app.core.sandboxes.patch(&caller, id, request.into()).await?.into()))
 }
 
 /// Ends a sandbox with its volume.
@@ -187,7 +187,7 @@ pub(crate) async fn destroy(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    app.core.destroy(&caller, sandbox_id(&id)?).await?;
+    app.core.sandboxes.destroy(&caller, sandbox_id(&id)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -199,7 +199,7 @@ pub(crate) async fn stop(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> JsonResult<Sandbox> {
-    Ok(Json(app.core.stop(&caller, sandbox_id(&id)?).await?.into()))
+    Ok(Json(app.core.sandboxes.stop(&caller, sandbox_id(&id)?).await?.into()))
 }
 
 /// Lets every process stand still where it is, and takes memory away that can be read again. Whatever needs
@@ -211,7 +211,7 @@ pub(crate) async fn pause(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> JsonResult<Sandbox> {
-    Ok(Json(app.core.pause(&caller, sandbox_id(&id)?).await?.into()))
+    Ok(Json(app.core.sandboxes.pause(&caller, sandbox_id(&id)?).await?.into()))
 }
 
 /// Lets a paused one go on where it was; starts a stopped one again with its volume as it was.
@@ -224,7 +224,7 @@ pub(crate) async fn resume(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> JsonResult<Sandbox> {
-    Ok(Json(app.core.resume(&caller, sandbox_id(&id)?).await?.into()))
+    Ok(Json(app.core.sandboxes.resume(&caller, sandbox_id(&id)?).await?.into()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -246,8 +246,12 @@ pub(crate) async fn activity(
     Params(params): Params<ActivityParams>,
 ) -> JsonResult<Vec<ActivityItem>> {
     let id = sandbox_id(&id)?;
-    let entries =
-        app.core.activities(&caller, id, params.limit.unwrap_or(50)).await.map_err(Failure::in_query)?;
+    let entries = app
+        .core
+        .sandboxes
+        .activities(&caller, id, params.limit.unwrap_or(50))
+        .await
+        .map_err(Failure::in_query)?;
     Ok(Json(entries.into_iter().map(ActivityItem::from).collect()))
 }
 

@@ -337,7 +337,7 @@ fn named(mut error: Error) -> Failure {
 #[utoipa::path(get, path = "/api/v1/settings/sandbox", tag = "settings",
     responses((status = 200, body = SettingsItem), (status = 403)))]
 pub(crate) async fn get(State(app): State<App>, Who(caller): Who) -> Result<Json<SettingsItem>, Failure> {
-    Ok(Json(app.core.settings(&caller).await?.into()))
+    Ok(Json(app.core.settings.view(&caller).await?.into()))
 }
 
 /// Changes settings: what is left out stays, null takes back what was set here. All of it is done, or
@@ -351,7 +351,7 @@ pub(crate) async fn patch(
     Raw(body): Raw,
 ) -> Result<Json<SettingsItem>, Failure> {
     let changes = flat(json(&body)?)?;
-    Ok(Json(app.core.patch_settings(&caller, changes).await.map_err(named)?.into()))
+    Ok(Json(app.core.settings.patch(&caller, changes).await.map_err(named)?.into()))
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ pub(crate) async fn metrics(
     let MetricsParams { since, limit } = params;
     let wrong = || Failure::in_query(Error::invalid("since", "expected RFC 3339 or milliseconds since 1970"));
     let since = since.map(|text| moment(&text).ok_or_else(wrong)).transpose()?;
-    let found = app.core.metrics(&caller, id, since, limit.unwrap_or(SAMPLES_KEPT)).await;
+    let found = app.core.usage.metrics(&caller, id, since, limit.unwrap_or(SAMPLES_KEPT)).await;
     let SandboxMetrics { now, history, interval_seconds } = found.map_err(Failure::in_query)?;
     Ok(Json(MetricsReply {
         sandbox_id: id.uuid(),

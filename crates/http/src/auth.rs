@@ -33,7 +33,7 @@ pub fn presented(headers: &HeaderMap) -> Option<&str> {
 
 /// The caller whose key this is.
 pub async fn caller_of(context: &HttpContext, key: &str) -> Result<Caller, Failure> {
-    context.core.authenticate(key).await.map_err(|e| match e.code {
+    context.core.keys.authenticate(key).await.map_err(|e| match e.code {
         atoll_types::ErrorCode::PermissionDenied => Failure::unauthorized(&e.message),
         _ => e.into(),
     })
@@ -91,7 +91,7 @@ pub(crate) async fn identify(
         return Err(Failure::too_many());
     }
     // An owner whose unread answers hold all that they may gets no further one.
-    drop(context.core.hold_answer(&caller.owner)?);
+    drop(context.core.answers.hold(&caller.owner)?);
     if let Some(slot) = parts.extensions.get::<OwnerSlot>() {
         slot.set(&caller.owner);
     }

@@ -70,7 +70,7 @@ impl Repeat {
 
     /// Whether the request is new, in progress or done.
     async fn begin(&self, core: &Core, caller: &Caller) -> Result<ReplyState> {
-        core.begin_idempotent(caller, &self.key, self.request).await
+        core.idempotent_replies.begin(caller, &self.key, self.request).await
     }
 
     fn mismatch() -> Failure {
@@ -120,13 +120,13 @@ async fn carry_out<T: Rendered>(
     match (work.await, ticket) {
         (Ok((status, value)), ticket) => {
             if let Some(ticket) = ticket {
-                core.finish_idempotent(&ticket, status.as_u16(), value.kept()).await;
+                core.idempotent_replies.finish(&ticket, status.as_u16(), value.kept()).await;
             }
             Ok(value.respond(status))
         }
         (Err(failure), ticket) => {
             if let Some(ticket) = ticket {
-                core.abandon_idempotent(&ticket).await;
+                core.idempotent_replies.abandon(&ticket).await;
             }
             Err(failure)
         }
@@ -157,13 +157,13 @@ pub async fn once_streamed<T>(
     match (work.await, ticket) {
         (Ok((id, followed)), ticket) => {
             if let Some(ticket) = ticket {
-                core.finish_idempotent(&ticket, StatusCode::OK.as_u16(), Some(id.into_bytes())).await;
+                core.idempotent_replies.finish(&ticket, StatusCode::OK.as_u16(), Some(id.into_bytes())).await;
             }
             Ok(followed)
         }
         (Err(error), ticket) => {
             if let Some(ticket) = ticket {
-                core.abandon_idempotent(&ticket).await;
+                core.idempotent_replies.abandon(&ticket).await;
             }
             Err(error.into())
         }

@@ -64,7 +64,7 @@ pub(crate) async fn count(State(context): State<HttpContext>, mut request: Reque
     let response = next.run(request).await;
     let size = response.body().size_hint().exact().unwrap_or(0);
     let (Some(owner), true) = (slot.0.get(), size > SMALL) else { return response };
-    let mut held = match context.core.hold_answer(owner) {
+    let mut held = match context.core.answers.hold(owner) {
         Ok(held) => held,
         Err(error) if looks => return Failure::from(error).into_response(),
         Err(_) => return response,

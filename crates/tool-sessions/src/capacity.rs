@@ -33,7 +33,7 @@ impl Sessions {
         who: &ToolCaller,
         input: &CreateSession,
     ) -> Result<ToolSession, Failure> {
-        let runtime_settings = self.core.runtime_settings();
+        let runtime_settings = self.core.settings.now();
         let until = Instant::now() + Duration::from_secs(runtime_settings.admission_wait_seconds.into());
         let turns = self.seating.of(&who.caller.owner);
         let Ok(_turn) = timeout_at(until, turns.lock()).await else {

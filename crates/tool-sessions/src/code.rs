@@ -56,13 +56,13 @@ impl Sessions {
         listener: Listener<'_>,
         cancel: &CancellationToken,
     ) -> Result<CellReport> {
-        let mut follow = self.core.execute_stream(&who.caller, session.sandbox, request).await?;
+        let mut follow = self.core.kernels.execute_stream(&who.caller, session.sandbox, request).await?;
         tokio::select! {
             report = to_the_end(&mut follow, listener) => return report,
             () = cancel.cancelled() => {}
         }
         if let Some(kernel) = session.kernel {
-            self.core.interrupt_kernel(&who.caller, session.sandbox, kernel).await?;
+            self.core.kernels.interrupt(&who.caller, session.sandbox, kernel).await?;
         }
         let late = |_| Error::new(ErrorCode::Timeout, "the code was interrupted and has not ended yet");
         tokio::time::timeout(PATIENCE, to_the_end(&mut follow, &mut |_| {})).await.map_err(late)?
@@ -88,14 +88,14 @@ impl Sessions {
             return Err(Error::new(ErrorCode::ContainerDied, reason));
         }
         if let Some(kernel) = session.kernel {
-            match self.core.restart_kernel(&who.caller, session.sandbox, kernel).await {
+            match self.core.kernels.restart(&who.caller, session.sandbox, kernel).await {
                 // The kernel manager died too, and with it its list of kernels.
                 Err(error) if error.code == ErrorCode::NotFound => {}
                 other => return other.map(drop),
             }
         }
         let request = kernel_request(runtime(session));
-        let kernel = self.core.start_kernel(&who.caller, session.sandbox, &request).await?;
+        let kernel = self.core.kernels.start(&who.caller, session.sandbox, &request).await?;
         self.store.start_tool_session(session.id, kernel.kernel).await?;
         Ok(())
     }

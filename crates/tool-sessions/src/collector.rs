@@ -61,7 +61,7 @@ impl Sessions {
     /// Runs at a start: sessions that were being made are removed, those whose sandbox is gone are removed
     /// too, and those whose sandbox ended are marked as dead. Returns how many are left.
     pub async fn reconcile(&self) -> Result<usize> {
-        let runtime_settings = self.core.runtime_settings();
+        let runtime_settings = self.core.settings.now();
         let mut left = 0;
         for session in self.store.tool_sessions(None).await? {
             let sandbox = self.store.sandbox(session.sandbox).await?;
@@ -81,11 +81,11 @@ impl Sessions {
 
     /// Runs the collector periodically, until the future is dropped.
     pub async fn keep(&self) {
-        let (began, mut changes, mut clock) = (Instant::now(), self.core.watch_settings(), Clock::default());
+        let (began, mut changes, mut clock) = (Instant::now(), self.core.settings.watch(), Clock::default());
         let mut last = began;
         clock.look(Duration::ZERO, now_ms());
         loop {
-            let next = last + seconds(self.core.runtime_settings().tool_sessions_collect_seconds);
+            let next = last + seconds(self.core.settings.now().tool_sessions_collect_seconds);
             tokio::select! {
                 () = tokio::time::sleep_until(next) => {}
                 // The interval may have changed.
@@ -100,9 +100,9 @@ impl Sessions {
     }
 
     async fn pass(&self, clock: &Clock) -> Result<()> {
-        let runtime_settings = self.core.runtime_settings();
+        let runtime_settings = self.core.settings.now();
         // Sandboxes are listed before sessions: one that is made from now on is in neither list.
-        let labelled = self.core.labelled(LABEL).await?;
+        let labelled = self.core.sandboxes.labelled(LABEL).await?;
         let sandboxes: HashMap<SandboxId, &SandboxRecord> = labelled.iter().map(|s| (s.id, s)).collect();
         let sessions = self.store.tool_sessions(None).await?;
         for session in &sessions {
@@ -125,7 +125,7 @@ impl Sessions {
         for sandbox in &labelled {
             let known = sessions.iter().any(|session| session.sandbox == sandbox.id);
             if !known && clock.age(sandbox.created_at) >= orphan {
-                self.core.end_sandbox(sandbox.id, "its tool session is gone").await?;
+                self.core.sandboxes.end(sandbox.id, "its tool session is gone").await?;
             }
         }
         self.forget_threads(clock, &runtime_settings).await
@@ -144,7 +144,7 @@ impl Sessions {
                     self.store.set_tool_session(session.id, ToolStatus::Dead, Some(&reason)).await?;
                     Ok(())
                 };
-                self.core.carry_out(&caller, operation, setting).await
+                self.core.operations.carry_out(&caller, operation, setting).await
             }
             CollectDecision::Ends(reason) => self.end(session, &reason).await,
         }
@@ -166,7 +166,7 @@ impl Sessions {
                 self.store.remove_tool_thread(&thread.owner, &thread.thread).await?;
                 Ok(())
             };
-            self.core.carry_out(&caller, operation, forgetting).await?;
+            self.core.operations.carry_out(&caller, operation, forgetting).await?;
         }
         Ok(())
     }

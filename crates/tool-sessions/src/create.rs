@@ -94,7 +94,7 @@ impl Sessions {
                 error
             })
         };
-        let made = self.core.carry_out(&who.caller, operation, made).await;
+        let made = self.core.operations.carry_out(&who.caller, operation, made).await;
         match (made, failure) {
             (Ok(created), _) => Ok(ToolReply::of(&created)),
             (Err(_), Some(failure)) => Err(failure),
@@ -114,7 +114,7 @@ impl Sessions {
         self.make_sandbox(who, &session, input).await?;
         let stderr = self.install(who, &session, input, listener).await?;
         let request = kernel_request(input.language);
-        let kernel = self.core.start_kernel(&who.caller, session.sandbox, &request).await?;
+        let kernel = self.core.kernels.start(&who.caller, session.sandbox, &request).await?;
         self.store.start_tool_session(session.id, kernel.kernel).await?;
         making.done();
         let told = active(&session);
@@ -134,7 +134,7 @@ impl Sessions {
         session: &ToolSession,
         input: &CreateSession,
     ) -> Result<()> {
-        let runtime_settings = self.core.runtime_settings();
+        let runtime_settings = self.core.settings.now();
         let labels = [(LABEL, session.id.to_string()), (THREAD_LABEL, session.thread.clone())];
         let request = CreateSandbox {
             idle_timeout_seconds: Some(runtime_settings.tool_sessions_idle_seconds.max(10)),
@@ -151,7 +151,11 @@ impl Sessions {
             presets: input.network_presets.clone(),
         };
         let usual = limits(&runtime_settings);
-        self.core.create_usual(&who.caller, session.sandbox, request, usual, network).await.map(drop)
+        self.core
+            .sandboxes
+            .create_usual(&who.caller, session.sandbox, request, usual, network)
+            .await
+            .map(drop)
     }
 
     /// Installs the requested packages; returns the error output, where that failed.
@@ -171,7 +175,7 @@ impl Sessions {
             packages: input.dependencies.clone(),
             timeout_seconds: None,
         };
-        let complaint = match self.core.install(&who.caller, session.sandbox, &wanted).await {
+        let complaint = match self.core.kernels.install(&who.caller, session.sandbox, &wanted).await {
             Ok(installed) if installed.success => return Ok(None),
             Ok(installed) if installed.stderr.trim().is_empty() => installed.stdout,
             Ok(installed) => installed.stderr,

@@ -98,7 +98,7 @@ impl Sessions {
             .with(&path)
             .and("session", session.id);
         let exporting = async {
-            let entry = self.core.stat(&who.caller, session.sandbox, &path, true).await?;
+            let entry = self.core.files.stat(&who.caller, session.sandbox, &path, true).await?;
             let folder = match entry.kind {
                 EntryKind::File => false,
                 EntryKind::Directory => true,
@@ -119,7 +119,7 @@ impl Sessions {
             self.store.put_tool_export(export.clone()).await?;
             Ok(export)
         };
-        self.core.carry_out(&who.caller, operation, exporting).await
+        self.core.operations.carry_out(&who.caller, operation, exporting).await
     }
 
     /// The base URL of downloads: the operator's, or else the one that the caller connected to.
@@ -162,15 +162,15 @@ impl Sessions {
         let (session, path) = self.find_export(who, session, path).await?;
         let _using = self.users.begin(session.id);
         self.touch(&session).await;
-        let entry = self.core.stat(&who.caller, session.sandbox, &path, true).await?;
+        let entry = self.core.files.stat(&who.caller, session.sandbox, &path, true).await?;
         let name = name_of(&path).to_owned();
         if entry.kind == EntryKind::Directory {
             let pack = Pack { path, prefix: Some(name.clone()) };
-            let archive = self.core.pack(&who.caller, session.sandbox, &pack).await?;
+            let archive = self.core.files.pack(&who.caller, session.sandbox, &pack).await?;
             let (name, from) = (format!("{name}.tar"), From::Folder(Box::new(archive)));
             return Ok(ExportBody { name, is_folder: true, size: None, from });
         }
-        let download = self.core.download(&who.caller, session.sandbox, &path, 0, 0).await?;
+        let download = self.core.files.download(&who.caller, session.sandbox, &path, 0, 0).await?;
         let size = download.left();
         Ok(ExportBody { name, is_folder: false, size, from: From::File(Box::new(download)) })
     }

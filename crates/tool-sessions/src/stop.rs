@@ -25,14 +25,14 @@ impl Sessions {
             .and("thread", &who.thread);
         let operation = operation.and("sandbox", session.sandbox);
         let stopping = async {
-            match self.core.destroy(&who.caller, session.sandbox).await {
+            match self.core.sandboxes.destroy(&who.caller, session.sandbox).await {
                 // Another call was faster.
                 Err(error) if error.code == ErrorCode::NotFound => {}
                 other => other?,
             }
             Ok(self.store.remove_tool_session(session.id).await?)
         };
-        let success = self.core.carry_out(&who.caller, operation, stopping).await?;
+        let success = self.core.operations.carry_out(&who.caller, operation, stopping).await?;
         Ok(ToolReply::of(&SessionStopped { success }))
     }
 
@@ -44,11 +44,11 @@ impl Sessions {
             .and("thread", &session.thread);
         let operation = operation.and("sandbox", session.sandbox).and("reason", reason);
         let ending = async {
-            self.core.end_sandbox(session.sandbox, reason).await?;
+            self.core.sandboxes.end(session.sandbox, reason).await?;
             self.store.remove_tool_session(session.id).await?;
             Ok(())
         };
-        self.core.carry_out(&caller, operation, ending).await
+        self.core.operations.carry_out(&caller, operation, ending).await
     }
 
     /// Ends all sessions of a thread, with their exports and the thread's uploads. Returns how many there
@@ -67,6 +67,6 @@ impl Sessions {
             self.store.remove_tool_thread(owner, thread).await?;
             Ok(sessions.len())
         };
-        self.core.carry_out(&who.caller, operation, deleting).await
+        self.core.operations.carry_out(&who.caller, operation, deleting).await
     }
 }

@@ -18,7 +18,7 @@ impl Sessions {
             working_directory: Some(WORKSPACE.to_owned()),
             ..ExecCommand::default()
         };
-        let ran = self.core.exec(&who.caller, session.sandbox, &command).await;
+        let ran = self.core.execs.run(&who.caller, session.sandbox, &command).await;
         self.touch(&session).await;
         match ran {
             Ok(outcome) => Ok(ToolReply::of(&executed(&outcome, input.timeout))),

@@ -107,7 +107,7 @@ impl Sessions {
         let name = plain(name);
         let operation =
             ExtensionOperation::new(Operation::ThreadUpload).with(&name).and("thread", &who.thread);
-        self.core.carry_out(&who.caller, operation, self.keep_upload(who, name, body)).await
+        self.core.operations.carry_out(&who.caller, operation, self.keep_upload(who, name, body)).await
     }
 
     async fn keep_upload(
@@ -142,7 +142,7 @@ impl Sessions {
     }
 
     fn too_large(&self) -> Error {
-        let most = self.core.runtime_settings().tool_sessions_uploads_mb;
+        let most = self.core.settings.now().tool_sessions_uploads_mb;
         let message =
             format!("your uploads may have {most} MB together; delete conversations that you do not need");
         Error::new(ErrorCode::TooLarge, message)
@@ -157,7 +157,7 @@ impl Sessions {
         });
         let broken = |_| Error::internal("counting uploads broke off");
         let (bytes, files) = counting.await.map_err(broken)?.map_err(failed)?;
-        let most = u64::from(self.core.runtime_settings().tool_sessions_uploads_mb) * MIB;
+        let most = u64::from(self.core.settings.now().tool_sessions_uploads_mb) * MIB;
         match most.checked_sub(bytes).filter(|_| files < MOST_FILES) {
             Some(capacity) => Ok(capacity),
             None => Err(self.too_large()),

@@ -96,7 +96,7 @@ pub(super) async fn listen(core: &Core, address: Option<SocketAddr>) -> Result<J
         .map_err(|e| Error::internal(format!("egress.listen: cannot listen on {address}: {e}")))?;
     let core = core.clone();
     Ok(tokio::spawn(async move {
-        if let Err(error) = core.serve_egress(listener).await {
+        if let Err(error) = core.egress.serve(listener).await {
             tracing::error!(%error, "the proxy is not served over the network");
         }
     }))

@@ -80,7 +80,7 @@ impl Ground {
         let vault = Vault::new(&secret);
         let core =
             Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), egress);
-        let alive = core.reconcile().await?;
+        let alive = core.lifecycle.reconcile().await?;
         let settings = SessionSettings {
             server_url: config.tools.server_url.clone(),
             import_dirs: config.tools.import_dirs.clone(),
@@ -103,11 +103,11 @@ impl Engine {
     /// Starts the core's background tasks.
     pub(crate) async fn run(&mut self, config: &Config) -> Result<()> {
         let core = self.core.clone();
-        self.helpers.push(tokio::spawn(async move { core.sample_usage().await }));
+        self.helpers.push(tokio::spawn(async move { core.usage.keep_sampling().await }));
         let core = self.core.clone();
-        self.helpers.push(tokio::spawn(async move { core.keep_pool().await }));
+        self.helpers.push(tokio::spawn(async move { core.pool.keep_filled().await }));
         let core = self.core.clone();
-        self.helpers.push(tokio::spawn(async move { core.run_reconcilers().await }));
+        self.helpers.push(tokio::spawn(async move { core.lifecycle.run_reconcilers().await }));
         let sessions = self.sessions.clone();
         self.helpers.push(tokio::spawn(async move { sessions.keep().await }));
         self.helpers.push(egress::listen(&self.core, config.egress.listen).await?);
@@ -119,13 +119,13 @@ impl Engine {
         for helper in &self.helpers {
             helper.abort();
         }
-        self.core.end_pool().await;
-        match self.core.wind_down().await {
+        self.core.pool.end().await;
+        match self.core.lifecycle.wind_down().await {
             Ok(0) => {}
             Ok(stopped) => tracing::info!(stopped, "sandboxes were stopped, as is set"),
             Err(error) => tracing::error!(%error, "sandboxes cannot be stopped"),
         }
-        self.core.close_egress_sessions().await;
+        self.core.egress.close_sessions().await;
         self.ledger.close().await;
     }
 }

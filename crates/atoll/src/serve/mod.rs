@@ -126,7 +126,7 @@ async fn serve_with(config: &Config, provider: Arc<NativeProvider>) -> Result<()
     let given = std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty());
     // The operator knows a key that it gave, and standard output may end in a log.
     let shown = given.is_none();
-    let first = engine.core.create_first_key(given).await?.filter(|_| shown);
+    let first = engine.core.keys.create_first(given).await?.filter(|_| shown);
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     let end = told_to_end()?;
@@ -147,7 +147,7 @@ async fn serve_with(config: &Config, provider: Arc<NativeProvider>) -> Result<()
         ending.cancel();
     };
     let core = engine.core.clone();
-    atoll_http::serve(listener, app, move || core.connection_limits(), end).await;
+    atoll_http::serve(listener, app, move || core.answers.connection_limits(), end).await;
     engine.end().await;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())

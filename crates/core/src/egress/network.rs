@@ -2,7 +2,7 @@
 //! belongs to. It grants nothing by itself: the sandbox's policy applies, and only while it runs.
 
 use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
-use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
+use crate::{Caller, EgressControl, operation::OperationSpec, ports::must_exist};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
 use atoll_types::{Error, Operation, Result, time::now_ms};
@@ -35,9 +35,9 @@ impl Recorder for RemoteRecorder {
     }
 }
 
-impl Core {
+impl EgressControl {
     /// Makes a token for a sandbox.
-    pub async fn egress_token(
+    pub async fn issue_token(
         &self,
         caller: &Caller,
         id: SandboxId,
@@ -49,6 +49,7 @@ impl Core {
             return Err(Error::invalid("ttl_seconds", message));
         }
         let audited = self
+            .operations
             .audited(caller, OperationSpec::to(Operation::EgressToken, id).and("ttl_seconds", ttl))
             .await?;
         let result = async {
@@ -69,7 +70,7 @@ impl Core {
     }
 
     /// Serves the proxy to clients with a token, until the future is dropped.
-    pub async fn serve_egress(&self, listener: TcpListener) -> Result<()> {
+    pub async fn serve(&self, listener: TcpListener) -> Result<()> {
         let egress_sessions = Arc::downgrade(&self.egress_sessions);
         let lookup = move |session: &str| {
             let id = SandboxId::from_uuid(uuid::Uuid::try_parse(session).ok()?);

@@ -1,7 +1,7 @@
 //! A sandbox's egress policy and decisions, and changing the policy.
 
 use super::sessions::{Seen, policy_of};
-use crate::{Caller, Core, operation::OperationSpec};
+use crate::{Caller, EgressControl, operation::OperationSpec};
 use atoll_egress::{Entry, Mode, Policy, presets::Preset};
 use atoll_store::{
     EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals, Millis, OperationId, SandboxId,
@@ -62,10 +62,10 @@ fn by_host(rows: Vec<EgressRow>) -> Vec<Refusals> {
     found
 }
 
-impl Core {
+impl EgressControl {
     /// A sandbox's egress policy, and what it reached.
-    pub async fn egress(&self, caller: &Caller, id: SandboxId) -> Result<EgressView> {
-        let record = self.visible(caller, id).await?;
+    pub async fn view(&self, caller: &Caller, id: SandboxId) -> Result<EgressView> {
+        let record = self.operations.visible(caller, id).await?;
         self.egress_of(&record).await
     }
 
@@ -103,10 +103,10 @@ impl Core {
     }
 
     /// Replaces a sandbox's egress policy. A running one obeys at once, open connections included.
-    pub async fn set_egress(&self, caller: &Caller, id: SandboxId, policy: Policy) -> Result<EgressView> {
+    pub async fn set(&self, caller: &Caller, id: SandboxId, policy: Policy) -> Result<EgressView> {
         let detail = serde_json::to_string(&policy).unwrap_or_default();
         let what = OperationSpec::to(Operation::EgressSet, id).with(detail).and("mode", policy.mode.as_str());
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = async {
             let record = audited.record()?;
             let policy = self.egress_sessions.asked(caller, &record.image, None, Some(policy))?;
@@ -118,32 +118,32 @@ impl Core {
     }
 
     /// A sandbox's egress decisions, the latest first.
-    pub async fn egress_log(&self, caller: &Caller, query: EgressQuery) -> Result<Vec<EgressRow>> {
+    pub async fn log(&self, caller: &Caller, query: EgressQuery) -> Result<Vec<EgressRow>> {
         let Some(id) = query.sandbox else { return Err(Error::internal("whose decisions?")) };
         if !(1..=EGRESS_PER_PAGE).contains(&query.limit) {
             let message = format!("limit must be between 1 and {EGRESS_PER_PAGE}");
             return Err(Error::invalid("limit", message));
         }
-        self.visible(caller, id).await?;
+        self.operations.visible(caller, id).await?;
         Ok(self.store.audit_egress(&query).await?)
     }
 
     /// The decisions under an operation, the latest first; one page.
-    pub async fn operation_egress(&self, caller: &Caller, id: OperationId) -> Result<Vec<EgressRow>> {
-        self.audit_operation(caller, id).await?;
+    pub async fn of_operation(&self, caller: &Caller, id: OperationId) -> Result<Vec<EgressRow>> {
+        self.audit.operation(caller, id).await?;
         let query = EgressQuery { operation: Some(id), limit: EGRESS_PER_PAGE, ..EgressQuery::default() };
         Ok(self.store.audit_egress(&query).await?)
     }
 
     /// The presets for an image, and where their entries come from.
     #[must_use]
-    pub fn egress_presets(&self, image: Option<&str>) -> Vec<Preset> {
+    pub fn presets(&self, image: Option<&str>) -> Vec<Preset> {
         let image = image.map(|name| self.settings.aliases.get(name).map_or(name, String::as_str));
         self.egress_sessions.parts.presets.list(image)
     }
 
     /// Closes every egress session and writes the remaining decisions, for a server that shuts down.
-    pub async fn close_egress_sessions(&self) {
+    pub async fn close_sessions(&self) {
         self.egress_sessions.end().await;
     }
 }

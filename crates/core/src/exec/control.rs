@@ -1,7 +1,7 @@
 //! Looking at commands and acting on them while they run.
 
 use crate::{
-    Caller, Core,
+    Caller, Execs,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Container, ExecReport};
@@ -11,9 +11,9 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::sync::{Arc, Mutex, PoisonError};
 
-impl Core {
+impl Execs {
     async fn looked_at(&self, caller: &Caller, sandbox: SandboxId) -> Result<Arc<dyn Container>> {
-        self.visible(caller, sandbox).await?;
+        self.operations.visible(caller, sandbox).await?;
         self.registry.container(sandbox, "a look at its commands").await
     }
 
@@ -22,7 +22,7 @@ impl Core {
     }
 
     /// The commands that the sandbox remembers, the latest first.
-    pub async fn list_execs(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<ExecReport>> {
+    pub async fn list(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<ExecReport>> {
         let mut all = self.looked_at(caller, sandbox).await?.guest().list_execs().await?;
         // What the API itself runs inside is not the user's.
         all.retain(|report| !report.tool);
@@ -31,13 +31,13 @@ impl Core {
     }
 
     /// How a command is.
-    pub async fn get_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
+    pub async fn get(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
         self.looked_at(caller, sandbox).await?.guest().get_exec(exec).await
     }
 
     /// Gives a command input, and where asked its end. A body that breaks off ends nothing: what came is
     /// written, and more may follow. Returns how much was taken.
-    pub async fn exec_stdin(
+    pub async fn write_stdin(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
@@ -46,6 +46,7 @@ impl Core {
         close: bool,
     ) -> Result<u64> {
         let mut audited = self
+            .operations
             .audited(caller, OperationSpec::to(Operation::ExecStdin, sandbox).and("exec_id", exec))
             .await?;
         let result = self.feed(&audited, exec, body, close).await;
@@ -78,23 +79,18 @@ impl Core {
     }
 
     /// Sends a signal to a command's own processes.
-    pub async fn exec_signal(
-        &self,
-        caller: &Caller,
-        sandbox: SandboxId,
-        exec: ExecId,
-        signal: i32,
-    ) -> Result<()> {
+    pub async fn signal(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId, signal: i32) -> Result<()> {
         let what =
             OperationSpec::to(Operation::ExecSignal, sandbox).and("exec_id", exec).and("signal", signal);
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = async { self.acted_on(&audited).await?.guest().signal(exec, signal).await }.await;
         audited.done(result).await
     }
 
     /// Ends a command and everything that it started; answers when none of it is left.
-    pub async fn exec_kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
+    pub async fn kill(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
         let audited = self
+            .operations
             .audited(caller, OperationSpec::to(Operation::ExecKill, sandbox).and("exec_id", exec))
             .await?;
         let result = async { self.acted_on(&audited).await?.guest().kill(exec).await }.await;
@@ -102,8 +98,9 @@ impl Core {
     }
 
     /// Forgets an ended command and its output.
-    pub async fn forget_exec(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
+    pub async fn forget(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<()> {
         let audited = self
+            .operations
             .audited(caller, OperationSpec::to(Operation::ExecForget, sandbox).and("exec_id", exec))
             .await?;
         let result = async { self.acted_on(&audited).await?.guest().forget_exec(exec).await }.await;

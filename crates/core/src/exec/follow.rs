@@ -4,7 +4,7 @@ use super::{
     output_channel::{OutputReceiver, Piece, Received},
     task::{ExecEnd, ExecTask},
 };
-use crate::{Caller, Core, kill_on_drop::KillOnDrop};
+use crate::{Caller, Execs, kill_on_drop::KillOnDrop};
 use atoll_provider::{Changed, ExecEvent, ExecReport, OutputStream};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -94,9 +94,9 @@ impl ExecFollow {
     }
 }
 
-impl Core {
+impl Execs {
     /// Reads a command's output from an offset on; with `follow` to its end.
-    pub async fn exec_output(
+    pub async fn output(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
@@ -104,7 +104,7 @@ impl Core {
         from: u64,
         follow: bool,
     ) -> Result<ExecFollow> {
-        self.visible(caller, sandbox).await?;
+        self.operations.visible(caller, sandbox).await?;
         let container = self.registry.container(sandbox, "a look at a command's output").await?;
         let mut events = container.guest().attach(exec, from, follow).await?;
         match events.next().await? {

@@ -17,6 +17,7 @@ mod request;
 mod run;
 mod start;
 mod task;
+mod terminal;
 mod watch;
 
 pub use follow::{ExecFollow, ExecUpdate};
@@ -24,3 +25,29 @@ pub(crate) use request::LONGEST_COMMAND;
 pub use request::{ExecCommand, ExecMode, MAX_BACKGROUND_SECONDS, MAX_TIMEOUT_SECONDS};
 pub use run::{ExecOutcome, OutputTail};
 pub(crate) use task::{ExecEntry, ExecTask, ExecTasks};
+pub use terminal::{Keyboard, Terminal, TerminalEvent, TerminalRequest, TerminalStream};
+
+use crate::{
+    AnswerBudget, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running, execution::EndWriter,
+    lifecycle::ActivityTracker, operation::Operations,
+};
+use atoll_audit::Ledger;
+use atoll_store::Store;
+use std::sync::Arc;
+
+/// Commands and terminals.
+#[derive(Clone)]
+pub struct Execs {
+    pub(crate) operations: Operations,
+    pub(crate) limits: CallerLimits,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) ledger: Ledger,
+    pub(crate) registry: Arc<SandboxRegistry>,
+    pub(crate) answers: AnswerBudget,
+    pub(crate) running: Arc<Running>,
+    pub(crate) activity_tracker: Arc<ActivityTracker>,
+    pub(crate) end_writer: EndWriter,
+    pub(crate) exec_tasks: Arc<ExecTasks>,
+    /// When this server started.
+    pub(crate) began: i64,
+}

@@ -1,7 +1,7 @@
 //! Running a command to its end, for a caller that waits.
 
 use super::{ExecCommand, ExecFollow, ExecMode, ExecUpdate, start::Begun};
-use crate::{Caller, Core, HeldAnswer};
+use crate::{Caller, Execs, HeldAnswer};
 use atoll_audit::Redactor;
 use atoll_provider::{Changed, ExecReport, OutputStream};
 use atoll_store::SandboxId;
@@ -101,20 +101,20 @@ impl Printed {
     }
 }
 
-impl Core {
+impl Execs {
     /// Runs a command to its end. Its output can be asked for again afterwards.
-    pub async fn exec(
+    pub async fn run(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecOutcome> {
-        self.exec_as(caller, sandbox, request, None, Ok(())).await
+        self.run_as(caller, sandbox, request, None, Ok(())).await
     }
 
     /// The same under another kind of operation and with other words for what is done, unless something
     /// is wrong with it.
-    pub(crate) async fn exec_as(
+    pub(crate) async fn run_as(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
@@ -123,11 +123,11 @@ impl Core {
         checked: Result<()>,
     ) -> Result<ExecOutcome> {
         // Before the first audit row is written: a flood of requests must not fill the audit trail.
-        self.take_exec(caller)?;
-        let held = self.hold_answer(&caller.owner)?;
+        self.limits.take_exec(caller)?;
+        let held = self.answers.hold(&caller.owner)?;
         let mode = ExecMode::Foreground;
         let Begun { follow, joined, redactor } =
-            self.begin_exec(caller, sandbox, request, mode, told, checked).await?;
+            self.begin(caller, sandbox, request, mode, told, checked).await?;
         let result = collect(follow, held, redactor).await;
         match joined {
             Some(audited) => audited.done(result).await,

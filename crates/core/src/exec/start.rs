@@ -7,7 +7,7 @@ use super::{
     task::ExecEntry,
 };
 use crate::{
-    Caller, Core, execution::Execution, idempotency::repeatable, kill_on_drop::KillOnDrop,
+    Caller, Execs, execution::Execution, idempotency::repeatable, kill_on_drop::KillOnDrop,
     lifecycle::ActiveContainer, operation::AuditedOperation,
 };
 use atoll_audit::Redactor;
@@ -50,17 +50,17 @@ pub(super) fn started(report: &ExecReport) -> Result<()> {
     }
 }
 
-impl Core {
+impl Execs {
     /// The id of a command whose request may be repeated.
     #[must_use]
-    pub fn repeatable_exec(caller: &Caller, sandbox: SandboxId, key: &str, request: &[u8; 32]) -> ExecId {
+    pub fn repeatable_id(caller: &Caller, sandbox: SandboxId, key: &str, request: &[u8; 32]) -> ExecId {
         ExecId::from_uuid(repeatable("exec", caller, sandbox, key, request))
     }
 
     /// Starts a command, or joins it where its request may be repeated and was begun before. `told`: the kind
     /// and the text that the audit trail records instead of those of an exec. `checked`: whether something is
     /// wrong with it.
-    pub(super) async fn begin_exec(
+    pub(super) async fn begin(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
@@ -71,7 +71,8 @@ impl Core {
     ) -> Result<Begun> {
         let id = request.id.unwrap_or_else(ExecId::random);
         let (kind, shown) = told.unwrap_or_else(|| (Operation::Exec, request.shown()));
-        let audited = self.audited(caller, request.what(kind, sandbox, mode, id).with(&shown)).await?;
+        let audited =
+            self.operations.audited(caller, request.what(kind, sandbox, mode, id).with(&shown)).await?;
         let started = async {
             checked?;
             self.start_in(&audited, caller, id, request, mode).await
@@ -91,8 +92,9 @@ impl Core {
         let shown = Some(audited.redacted(&shown));
         let takes_changes = mode != ExecMode::Background;
         let audit = Some(audited.follow());
-        let execution = Execution::new(self, sandbox, Arc::new(container), audit, shown, takes_changes);
-        let task = self.spawn_exec(entry, execution, &report, Some((events, sender)));
+        let execution =
+            Execution::new(&self.end_writer, sandbox, Arc::new(container), audit, shown, takes_changes);
+        let task = self.spawn(entry, execution, &report, Some((events, sender)));
         let tied = mode != ExecMode::Background && request.id.is_none();
         let mut kill_on_drop = kill_on_drop.map(|kill_on_drop| kill_on_drop.of(&task));
         if !tied {
@@ -110,7 +112,7 @@ impl Core {
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<Started> {
-        let command = request.build(mode, self.most(caller))?;
+        let command = request.build(mode, self.limits.ceiling(caller))?;
         let sandbox = audited.record()?.id;
         let container = self.registry.acquire(sandbox, "exec").await?;
         let entry = match request.id {
@@ -134,28 +136,27 @@ impl Core {
     }
 
     /// Starts a command and does not wait for it. Files that it changes are reported by the next command.
-    pub async fn exec_background(
+    pub async fn run_background(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
         request: &ExecCommand,
     ) -> Result<ExecReport> {
         let mode = ExecMode::Background;
-        self.exec_stream(caller, sandbox, request, mode).await.map(|follow| follow.report)
+        self.run_streamed(caller, sandbox, request, mode).await.map(|follow| follow.report)
     }
 
     /// Starts a command and follows it. A caller that drops what comes back ends a streamed command; a
     /// background one goes on.
-    pub async fn exec_stream(
+    pub async fn run_streamed(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<ExecFollow> {
-        self.take_exec(caller)?;
-        let Begun { follow, joined, .. } =
-            self.begin_exec(caller, sandbox, request, mode, None, Ok(())).await?;
+        self.limits.take_exec(caller)?;
+        let Begun { follow, joined, .. } = self.begin(caller, sandbox, request, mode, None, Ok(())).await?;
         match joined {
             Some(audited) => audited.done(Ok(follow)).await,
             None => Ok(follow),
@@ -171,13 +172,13 @@ mod tests {
     fn one_request_of_one_owner_is_one_command() {
         let (ann, sandbox) = (Caller::local(), SandboxId::random());
         let bob = Caller { owner: "bob".into(), ..Caller::local() };
-        let id = Core::repeatable_exec(&ann, sandbox, "k", &[1; 32]);
-        assert_eq!(Core::repeatable_exec(&ann, sandbox, "k", &[1; 32]), id);
+        let id = Execs::repeatable_id(&ann, sandbox, "k", &[1; 32]);
+        assert_eq!(Execs::repeatable_id(&ann, sandbox, "k", &[1; 32]), id);
         for other in [
-            Core::repeatable_exec(&bob, sandbox, "k", &[1; 32]),
-            Core::repeatable_exec(&ann, SandboxId::random(), "k", &[1; 32]),
-            Core::repeatable_exec(&ann, sandbox, "l", &[1; 32]),
-            Core::repeatable_exec(&ann, sandbox, "k", &[2; 32]),
+            Execs::repeatable_id(&bob, sandbox, "k", &[1; 32]),
+            Execs::repeatable_id(&ann, SandboxId::random(), "k", &[1; 32]),
+            Execs::repeatable_id(&ann, sandbox, "l", &[1; 32]),
+            Execs::repeatable_id(&ann, sandbox, "k", &[2; 32]),
         ] {
             assert_ne!(other, id);
         }

@@ -12,7 +12,7 @@
 
 use super::output_channel::{OutputSender, Piece};
 use crate::{
-    Core,
+    Execs,
     execution::{EndSignal, Ended, Execution},
 };
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, State};
@@ -125,10 +125,10 @@ impl Drop for ExecEntry {
     }
 }
 
-impl Core {
+impl Execs {
     /// Spawns the task of a command that has started, or was found as a server that died left it. `caller`:
     /// the command's stream from its start, and the queue of the caller that is sent its output.
-    pub(crate) fn spawn_exec(
+    pub(crate) fn spawn(
         &self,
         entry: ExecEntry,
         execution: Execution,

@@ -6,7 +6,7 @@
 
 use super::{request::OWN_SECRETS, start::started, task::ExecEntry};
 use crate::{
-    Core,
+    Execs, Kernels,
     egress::Secrets,
     execution::{EndFigures, Ended, Execution, reported_figures},
     kernels::LeftCell,
@@ -66,24 +66,24 @@ fn noted_before(ends: &[EndFigures], mut notes: Vec<EndFigures>) -> Vec<bool> {
     before
 }
 
-impl Core {
+impl Execs {
     /// Spawns tasks for commands that a former server left open, and writes the ends of those that ended
     /// while no server ran. The commands of a paused sandbox wait until it is unpaused.
-    pub(crate) fn watch_again(&self, sandboxes: Vec<SandboxId>, paused: Vec<SandboxId>) {
-        let core = self.clone();
+    pub(crate) fn watch_again(&self, kernels: &Kernels, sandboxes: Vec<SandboxId>, paused: Vec<SandboxId>) {
+        let (execs, kernels) = (self.clone(), kernels.clone());
         tokio::spawn(async move {
-            let open = match core.open_execs().await {
+            let open = match execs.open_execs().await {
                 Ok(open) => Mutex::new(open),
                 Err(error) => return tracing::error!(%error, "operations of a former server cannot be read"),
             };
             let alive = Mutex::new(Vec::new());
             for sandbox in paused {
-                core.watch_when_awake(sandbox, &open, &alive);
+                execs.watch_when_awake(&kernels, sandbox, &open, &alive);
             }
             let each = |sandbox| {
-                let (core, open, alive) = (&core, &open, &alive);
+                let (execs, kernels, open, alive) = (&execs, &kernels, &open, &alive);
                 async move {
-                    let looking = core.watch_again_in(sandbox, open, alive);
+                    let looking = execs.watch_again_in(kernels, sandbox, open, alive);
                     let looked = tokio::time::timeout(PATIENCE, looking).await;
                     let late = || Error::new(ErrorCode::Timeout, "it does not answer");
                     if let Err(error) = looked.unwrap_or_else(|_| Err(late())) {
@@ -93,7 +93,7 @@ impl Core {
             };
             futures_util::stream::iter(sandboxes).for_each_concurrent(AT_ONCE, each).await;
             let alive = alive.into_inner().unwrap_or_else(PoisonError::into_inner);
-            match core.ledger.sweep(&alive).await {
+            match execs.ledger.sweep(&alive).await {
                 Ok(0) => {}
                 Ok(lost) => tracing::warn!(lost, "operations had not ended when the last server did"),
                 Err(error) => tracing::error!(%error, "operations of a former server cannot be ended"),
@@ -102,24 +102,30 @@ impl Core {
     }
 
     /// Does the same for a paused sandbox once it is unpaused; its operations stay open until then.
-    fn watch_when_awake(&self, sandbox: SandboxId, open: &Mutex<OpenExecs>, alive: &Mutex<Vec<OperationId>>) {
+    fn watch_when_awake(
+        &self,
+        kernels: &Kernels,
+        sandbox: SandboxId,
+        open: &Mutex<OpenExecs>,
+        alive: &Mutex<Vec<OperationId>>,
+    ) {
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         let mine: OpenExecs = open.extract_if(|(of, _), _| *of == sandbox).collect();
         drop(open);
         let operations = mine.values().map(|left| left.operation);
         alive.lock().unwrap_or_else(PoisonError::into_inner).extend(operations);
-        let core = self.clone();
+        let (execs, kernels) = (self.clone(), kernels.clone());
         tokio::spawn(async move {
             let mine = Mutex::new(mine);
             let awake = loop {
-                match core.registry.awake(sandbox).await {
+                match execs.registry.awake(sandbox).await {
                     // The launcher does not answer; try again in a second.
                     Err(error) if error.code == ErrorCode::Unavailable => tokio::time::sleep(PAUSE).await,
                     awake => break awake,
                 }
             };
             let looked = match awake {
-                Ok(_) => core.watch_again_in(sandbox, &mine, &Mutex::default()).await,
+                Ok(_) => execs.watch_again_in(&kernels, sandbox, &mine, &Mutex::default()).await,
                 // The sandbox was stopped or died while it was paused.
                 Err(error) => Err(error),
             };
@@ -130,7 +136,7 @@ impl Core {
             let error = Error::new(ErrorCode::NotFound, "the sandbox ended before the command did");
             let lost = Ended::LostCommand { error: &error, started_unix_ms: 0 };
             for left in mine.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
-                let audit = OutputAudit::new(core.ledger.clone(), left.operation, Redactor::default(), None);
+                let audit = OutputAudit::new(execs.ledger.clone(), left.operation, Redactor::default(), None);
                 audit.end(&lost, false, None, None).await;
             }
         });
@@ -193,8 +199,8 @@ impl Core {
             Arc::new(ActiveContainer::new(Arc::clone(container), activity_guard))
         };
         let shown = (!noted).then_some(shown);
-        let execution = Execution::new(self, record.id, container, audit, shown, takes_changes);
-        self.spawn_exec(entry.keep(), execution, report, None);
+        let execution = Execution::new(&self.end_writer, record.id, container, audit, shown, takes_changes);
+        self.spawn(entry.keep(), execution, report, None);
     }
 
     /// The ends of commands that are noted of a sandbox.
@@ -207,15 +213,16 @@ impl Core {
 
     async fn watch_again_in(
         &self,
+        kernels: &Kernels,
         sandbox: SandboxId,
         open: &Mutex<OpenExecs>,
         alive: &Mutex<Vec<OperationId>>,
     ) -> Result<()> {
         let Some(record) = self.store.sandbox(sandbox).await? else { return Ok(()) };
-        let redactor = Redactor::new(self.environment_of(&record)?.secret_values());
+        let redactor = Redactor::new(self.operations.environment_of(&record)?.secret_values());
         let container = self.registry.awake(sandbox).await?;
         let cells = left_cells(open, sandbox);
-        match self.tend_again(&record, &container, &redactor, cells).await {
+        match kernels.tend_again(&record, &container, &redactor, cells).await {
             Ok(found) => {
                 let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
                 open.retain(|_, left| !found.contains(&left.operation));

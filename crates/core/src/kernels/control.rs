@@ -6,7 +6,7 @@ use super::{
     wire::other_answer,
 };
 use crate::{
-    Caller, Core,
+    Caller, Kernels,
     lifecycle::ActiveContainer,
     operation::{AuditedOperation, OperationSpec},
 };
@@ -36,7 +36,7 @@ fn done(answer: Answer) -> Result<()> {
     }
 }
 
-impl Core {
+impl Kernels {
     /// The kernel manager of an operation's sandbox; one that is not there has no kernels.
     async fn managers_link(&self, audited: &AuditedOperation) -> Result<(Arc<Link>, ActiveContainer)> {
         let container = self.registry.acquire(audited.record()?.id, "a kernel").await?;
@@ -45,14 +45,14 @@ impl Core {
     }
 
     /// One question about a kernel, as an operation.
-    async fn ask_kernel<T>(
+    async fn ask<T>(
         &self,
         caller: &Caller,
         what: OperationSpec,
         ask: RequestKind,
         read: impl FnOnce(Answer) -> Result<T>,
     ) -> Result<T> {
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = async {
             let (link, _working) = self.managers_link(&audited).await?;
             read(link.ask(ask).await?)
@@ -62,20 +62,20 @@ impl Core {
     }
 
     /// Starts a kernel; answers when its interpreter is ready.
-    pub async fn start_kernel(
+    pub async fn start(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
         request: &KernelRequest,
     ) -> Result<KernelInfo> {
-        self.take_exec(caller)?;
+        self.limits.take_exec(caller)?;
         let kernel = KernelId::random();
-        let audited = self.audited(caller, request.what(sandbox, kernel)).await?;
-        let result = self.start_kernel_as(&audited, kernel, request).await;
+        let audited = self.operations.audited(caller, request.what(sandbox, kernel)).await?;
+        let result = self.start_as(&audited, kernel, request).await;
         audited.done(result).await
     }
 
-    async fn start_kernel_as(
+    async fn start_as(
         &self,
         audited: &AuditedOperation,
         kernel: KernelId,
@@ -103,8 +103,8 @@ impl Core {
     }
 
     /// All kernels of a sandbox, the oldest first. One that runs nothing inside has none.
-    pub async fn kernels(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<KernelInfo>> {
-        self.visible(caller, sandbox).await?;
+    pub async fn list(&self, caller: &Caller, sandbox: SandboxId) -> Result<Vec<KernelInfo>> {
+        self.operations.visible(caller, sandbox).await?;
         let container = match self.registry.acquire(sandbox, "a look at its kernels").await {
             Err(error) if error.code == ErrorCode::NotRunning => return Ok(Vec::new()),
             active => active?,
@@ -117,54 +117,44 @@ impl Core {
     }
 
     /// One of them.
-    pub async fn kernel(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<KernelInfo> {
-        let all = self.kernels(caller, sandbox).await?;
+    pub async fn get(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<KernelInfo> {
+        let all = self.list(caller, sandbox).await?;
         all.into_iter().find(|info| info.kernel == kernel).ok_or_else(missing)
     }
 
     /// Ends the running cell.
-    pub async fn interrupt_kernel(
-        &self,
-        caller: &Caller,
-        sandbox: SandboxId,
-        kernel: KernelId,
-    ) -> Result<()> {
+    pub async fn interrupt(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<()> {
         let what = OperationSpec::to(Operation::KernelInterrupt, sandbox).and("kernel_id", kernel);
-        self.ask_kernel(caller, what, RequestKind::Interrupt { kernel, cell: None }, done).await
+        self.ask(caller, what, RequestKind::Interrupt { kernel, cell: None }, done).await
     }
 
     /// How the text before a cursor could go on, and whether it is a whole piece of code.
-    pub async fn complete_code(
+    pub async fn complete(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
         kernel: KernelId,
         code: String,
     ) -> Result<Completion> {
-        self.take_exec(caller)?;
+        self.limits.take_exec(caller)?;
         let what = OperationSpec::to(Operation::KernelComplete, sandbox).and("kernel_id", kernel);
         let read = |answer| match answer {
             Answer::Completion(found) => Ok(found),
             _ => other_answer(),
         };
-        self.ask_kernel(caller, what, RequestKind::Complete { kernel, code }, read).await
+        self.ask(caller, what, RequestKind::Complete { kernel, code }, read).await
     }
 
     /// A fresh interpreter under the same id.
-    pub async fn restart_kernel(
-        &self,
-        caller: &Caller,
-        sandbox: SandboxId,
-        kernel: KernelId,
-    ) -> Result<KernelInfo> {
+    pub async fn restart(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<KernelInfo> {
         let what = OperationSpec::to(Operation::KernelRestart, sandbox).and("kernel_id", kernel);
-        self.ask_kernel(caller, what, RequestKind::Restart { kernel }, of_kernel).await
+        self.ask(caller, what, RequestKind::Restart { kernel }, of_kernel).await
     }
 
     /// Ends a kernel and everything that it started.
-    pub async fn delete_kernel(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<()> {
+    pub async fn delete(&self, caller: &Caller, sandbox: SandboxId, kernel: KernelId) -> Result<()> {
         let what = OperationSpec::to(Operation::KernelDelete, sandbox).and("kernel_id", kernel);
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = async {
             let (link, _working) = self.managers_link(&audited).await?;
             done(link.ask(RequestKind::Delete { kernel }).await?)?;
@@ -176,7 +166,7 @@ impl Core {
     }
 
     /// Remembers a kernel as it is.
-    pub async fn checkpoint_kernel(
+    pub async fn checkpoint(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
@@ -188,7 +178,7 @@ impl Core {
             .with(name)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = async {
             if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
                 let message = "name may have 100 characters, none of them control characters";
@@ -206,7 +196,7 @@ impl Core {
     }
 
     /// Puts a kernel back as it was.
-    pub async fn rollback_kernel(
+    pub async fn roll_back(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
@@ -216,7 +206,7 @@ impl Core {
         let what = OperationSpec::to(Operation::KernelRollback, sandbox)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
-        self.ask_kernel(caller, what, RequestKind::Rollback { kernel, checkpoint }, of_kernel).await
+        self.ask(caller, what, RequestKind::Rollback { kernel, checkpoint }, of_kernel).await
     }
 
     /// Forgets a checkpoint.
@@ -230,11 +220,11 @@ impl Core {
         let what = OperationSpec::to(Operation::KernelCheckpointDelete, sandbox)
             .and("kernel_id", kernel)
             .and("checkpoint_id", checkpoint);
-        self.ask_kernel(caller, what, RequestKind::DropCheckpoint { kernel, checkpoint }, done).await
+        self.ask(caller, what, RequestKind::DropCheckpoint { kernel, checkpoint }, done).await
     }
 
     /// A second kernel with everything that the first has.
-    pub async fn fork_kernel(
+    pub async fn fork(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
@@ -248,7 +238,7 @@ impl Core {
         if let Some(checkpoint) = checkpoint {
             what = what.and("checkpoint_id", checkpoint);
         }
-        self.ask_kernel(caller, what, RequestKind::Fork(Fork { kernel, checkpoint, new }), of_kernel).await
+        self.ask(caller, what, RequestKind::Fork(Fork { kernel, checkpoint, new }), of_kernel).await
     }
 }
 

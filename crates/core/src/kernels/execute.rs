@@ -10,7 +10,7 @@ use super::{
     send::{CellContext, Sent, follow_known},
 };
 use crate::{
-    Caller, Core,
+    Caller, Kernels,
     execution::{EndSignal, Ended, Execution},
     idempotency::repeatable,
     output_audit::OutputAudit,
@@ -82,10 +82,10 @@ impl Drop for CellEntry {
     }
 }
 
-impl Core {
+impl Kernels {
     /// The id of a cell whose request may be repeated.
     #[must_use]
-    pub fn repeatable_cell(caller: &Caller, sandbox: SandboxId, key: &str, request: &[u8; 32]) -> CellId {
+    pub fn repeatable_id(caller: &Caller, sandbox: SandboxId, key: &str, request: &[u8; 32]) -> CellId {
         CellId::from_uuid(repeatable("cell", caller, sandbox, key, request))
     }
 
@@ -111,7 +111,7 @@ impl Core {
 
     /// Whether a cell with this id runs, waits, or is still remembered.
     pub async fn knows_cell(&self, caller: &Caller, sandbox: SandboxId, cell: CellId) -> Result<bool> {
-        self.visible(caller, sandbox).await?;
+        self.operations.visible(caller, sandbox).await?;
         if self.cell_tasks.get(sandbox, cell).is_some() {
             return Ok(true);
         }
@@ -129,9 +129,9 @@ impl Core {
         stream: bool,
     ) -> Result<CellFollow> {
         // Before the first audit row is written: a flood of requests must not fill the audit trail.
-        self.take_exec(caller)?;
+        self.limits.take_exec(caller)?;
         let id = request.id.unwrap_or_else(CellId::random);
-        let audited = self.audited(caller, request.what(sandbox, id, stream)).await?;
+        let audited = self.operations.audited(caller, request.what(sandbox, id, stream)).await?;
         if let Some(cell_task) = self.cell_tasks.get(sandbox, id) {
             let allowed = audited.record().map(drop);
             audited.done(allowed).await?;
@@ -156,7 +156,8 @@ impl Core {
         let redactor = audit.redactor();
         // The request that began the cell sends the event of its end.
         let audit = if joined { audit.without_event() } else { audit };
-        let execution = Execution::new(self, sandbox, Arc::new(container), Some(audit), shown, !joined);
+        let execution =
+            Execution::new(&self.end_writer, sandbox, Arc::new(container), Some(audit), shown, !joined);
         let there = Arc::clone(&cell_task);
         tokio::spawn(async move {
             let ended = there.cell.ended().await;

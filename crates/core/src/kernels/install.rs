@@ -5,7 +5,7 @@ use super::{
     packages,
     request::{Dependencies, Installed},
 };
-use crate::{Caller, Core, EgressView, ExecCommand};
+use crate::{Caller, EgressView, ExecCommand, Kernels};
 use atoll_egress::Mode;
 use atoll_kernels::Language;
 use atoll_store::SandboxId;
@@ -23,7 +23,7 @@ fn tail(bytes: &[u8]) -> String {
     text.chars().skip(skipped).collect()
 }
 
-impl Core {
+impl Kernels {
     /// Installs packages into the sandbox's volume, through its egress policy. A failed install is an
     /// answer and no error.
     pub async fn install(
@@ -35,7 +35,7 @@ impl Core {
         let Dependencies { language, packages, timeout_seconds } = wanted;
         // A list that is refused is audited too, and none of it is run.
         let checked = packages::check(*language, packages);
-        let usual = self.most(caller).timeout(None, Some(DEFAULT_SECONDS))?;
+        let usual = self.limits.ceiling(caller).timeout(None, Some(DEFAULT_SECONDS))?;
         let command = ExecCommand {
             arguments: Some(packages::command(*language, packages)),
             timeout_seconds: timeout_seconds.or(usual),
@@ -51,7 +51,8 @@ impl Core {
             }
             _ => error,
         };
-        let outcome = self.exec_as(caller, sandbox, &command, Some(told), checked).await.map_err(named)?;
+        let outcome =
+            self.execs.run_as(caller, sandbox, &command, Some(told), checked).await.map_err(named)?;
         let report = &outcome.report;
         let mut stderr = tail(&outcome.stderr);
         let mut add = |line: &str| {
@@ -81,7 +82,9 @@ impl Core {
 
     /// Whether a sandbox's policy allows nothing at all, or neither the packages' preset nor anything else.
     async fn has_no_way_out(&self, caller: &Caller, sandbox: SandboxId, language: Language) -> bool {
-        let Ok(EgressView { policy, allow, .. }) = self.egress(caller, sandbox).await else { return false };
+        let Ok(EgressView { policy, allow, .. }) = self.egress.view(caller, sandbox).await else {
+            return false;
+        };
         let listed = policy.presets.iter().any(|name| name == packages::preset(language));
         policy.mode == Mode::None || policy.mode == Mode::Allowlist && !listed && allow.is_empty()
     }

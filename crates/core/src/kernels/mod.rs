@@ -31,3 +31,27 @@ pub use request::{
 };
 pub(crate) use warm::{configure, is_warm, warm_up};
 pub(crate) use watch::LeftCell;
+
+use crate::{
+    EgressControl, Execs, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running,
+    execution::EndWriter, lifecycle::ActivityTracker, operation::Operations,
+};
+use atoll_audit::Ledger;
+use std::sync::Arc;
+
+/// Kernels and cells.
+#[derive(Clone)]
+pub struct Kernels {
+    pub(crate) operations: Operations,
+    pub(crate) limits: CallerLimits,
+    pub(crate) ledger: Ledger,
+    pub(crate) registry: Arc<SandboxRegistry>,
+    pub(crate) running: Arc<Running>,
+    pub(crate) activity_tracker: Arc<ActivityTracker>,
+    pub(crate) end_writer: EndWriter,
+    pub(crate) managers: Arc<KernelManagers>,
+    pub(crate) cell_tasks: Arc<CellTasks>,
+    /// Packages are installed by commands.
+    pub(crate) execs: Execs,
+    pub(crate) egress: EgressControl,
+}

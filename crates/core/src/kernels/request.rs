@@ -32,7 +32,7 @@ pub struct KernelRequest {
 
 impl KernelRequest {
     pub(super) fn check(&self) -> Result<()> {
-        crate::create::check_environment("env_vars", &self.env_vars)?;
+        crate::sandboxes::check_environment("env_vars", &self.env_vars)?;
         let path = self.working_directory.as_deref().unwrap_or_default();
         if path.len() > LONGEST_PATH || path.contains('\0') {
             let message = "working_directory may have 4096 bytes, none of them NUL";

@@ -8,7 +8,7 @@ use super::{
     request::{CellRequest, CellTarget},
     wire::other_answer,
 };
-use crate::{Caller, Core, egress::EnteredCell, lifecycle::ActiveContainer, operation::AuditedOperation};
+use crate::{Caller, Kernels, egress::EnteredCell, lifecycle::ActiveContainer, operation::AuditedOperation};
 use atoll_kernels::{Answer, Execute, KernelStatus, Language, RequestKind, Start};
 use atoll_store::SandboxId;
 use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
@@ -38,7 +38,7 @@ pub(super) struct Sent {
     pub(super) interrupt_on_drop: Option<InterruptOnDrop>,
 }
 
-impl Core {
+impl Kernels {
     pub(super) async fn send_cell(
         &self,
         audited: &AuditedOperation,
@@ -48,7 +48,7 @@ impl Core {
         stream: bool,
     ) -> Result<Sent> {
         request.check()?;
-        let timeout = request.timeout(self.most(caller))?;
+        let timeout = request.timeout(self.limits.ceiling(caller))?;
         let sandbox = audited.record()?.id;
         let container = self.registry.acquire(sandbox, "a cell").await?;
         let link = self.managers.link(container.inner()).await?;

@@ -6,7 +6,7 @@ use super::{
     send::{CellContext, follow_known},
     wire::other_answer,
 };
-use crate::{Core, lifecycle::ActiveContainer, output_audit::OutputAudit};
+use crate::{Kernels, lifecycle::ActiveContainer, output_audit::OutputAudit};
 use atoll_audit::Redactor;
 use atoll_kernels::{Answer, RequestKind};
 use atoll_provider::Container;
@@ -22,7 +22,7 @@ pub(crate) struct LeftCell {
     pub(crate) shown: String,
 }
 
-impl Core {
+impl Kernels {
     /// Spawns tasks for those that the kernel manager still knows; returns the operations that go on.
     pub(crate) async fn tend_again(
         &self,

@@ -2,13 +2,13 @@
 //! are the provider's, which knows the free space at the moment; this reconciler only warns.
 
 use super::retention::system;
-use crate::{Core, operation::OperationSpec};
+use crate::{Lifecycle, operation::OperationSpec};
 use atoll_types::{Operation, Result};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Core {
+impl Lifecycle {
     /// Reads the disk's state; `low` is the result of the last pass.
     pub(crate) async fn look_at_disk(&self, low: &mut bool) -> Result<()> {
         let Some(volumes) = self.provider.volumes() else { return Ok(()) };
@@ -23,6 +23,6 @@ impl Core {
         let what = OperationSpec::new(kind)
             .and("free_bytes", room.free_bytes)
             .and("capacity_bytes", room.capacity_bytes);
-        self.audited(&system(), what).await?.done(Ok(())).await
+        self.operations.audited(&system(), what).await?.done(Ok(())).await
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{AT_ONCE, Look, Quiet, fault, period};
 use crate::{
-    Core,
+    Lifecycle,
     actor::{Idle, Step, StepTarget},
 };
 use atoll_store::{Millis, SandboxId, SandboxRecord, Status};
@@ -49,7 +49,7 @@ fn reason(record: &SandboxRecord, after: Duration) -> String {
     format!("{IDLE} {seconds} seconds")
 }
 
-impl Core {
+impl Lifecycle {
     pub(super) async fn settle_idle(&self, look: &Look<'_>) -> Result<()> {
         let live = self.store.live_sandboxes().await?;
         self.activity_tracker.keep(&live.iter().map(|record| record.id).collect());
@@ -80,9 +80,9 @@ impl Core {
     async fn rest(&self, record: &SandboxRecord, step: Step) {
         let stopped =
             (step.to == StepTarget::Paused).then(|| Step { to: StepTarget::Stopped, ..step.clone() });
-        let result = match (self.take_step(record, step).await, stopped) {
+        let result = match (self.sandboxes.step(record, step).await, stopped) {
             (Err(error), Some(step)) if error.code == ErrorCode::Unsupported => {
-                self.take_step(record, step).await
+                self.sandboxes.step(record, step).await
             }
             (result, _) => result,
         };
@@ -101,7 +101,7 @@ impl Core {
     /// Whether its processes compute, as of the last sample.
     fn uses_processor(&self, look: &Look<'_>, record: &SandboxRecord) -> bool {
         let Some(container) = record.container else { return false };
-        let Some((at, cores)) = self.usage.cores(record.id, container) else { return false };
+        let Some((at, cores)) = self.usage.usage.cores(record.id, container) else { return false };
         // An old sample says nothing.
         let fresh = look.clock.age(at) <= self.sampling().saturating_mul(2) + FIRST_LOOK;
         fresh && f64::from(cores) * 100.0 >= look.runtime_settings.lifecycle_idle_cpu_percent

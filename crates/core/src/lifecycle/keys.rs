@@ -2,12 +2,12 @@
 //! Authentication does not depend on it: it checks the key's own expiry.
 
 use super::{Look, MOST, period, retention::system};
-use crate::{Caller, Core, operation::OperationSpec};
+use crate::{Caller, Lifecycle, operation::OperationSpec};
 use atoll_store::{Admins, ApiKey};
 use atoll_types::{Operation, Result};
 use std::time::Duration;
 
-impl Core {
+impl Lifecycle {
     pub(super) async fn close_keys(&self, look: &Look<'_>) -> Result<()> {
         if !look.settled() {
             return Ok(());
@@ -26,8 +26,10 @@ impl Core {
             return Ok(());
         }
         let reason = format!("worth nothing for {} seconds", kept.as_secs());
-        let audited =
-            self.audited(&system(), OperationSpec::new(Operation::KeyPurge).and("reason", reason)).await?;
+        let audited = self
+            .operations
+            .audited(&system(), OperationSpec::new(Operation::KeyPurge).and("reason", reason))
+            .await?;
         let purged = self.store.purge_keys(before).await;
         audited.done(purged.map(drop).map_err(Into::into)).await
     }
@@ -37,9 +39,9 @@ impl Core {
         let caller = Caller::lifecycle(&key.owner, &key.owner_name);
         let what =
             OperationSpec::new(Operation::KeyRevoke).with(key.id.to_string()).and("reason", "it has expired");
-        let audited = self.audited(&caller, what).await?;
+        let audited = self.operations.audited(&caller, what).await?;
         let revoked = self.store.revoke_key(key.id, at, Admins::Expire).await;
-        self.known_keys.forget();
+        self.keys.known_keys.forget();
         audited.done(revoked.map(drop).map_err(Into::into)).await
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{Look, MOST};
 use crate::{
-    Core,
+    Lifecycle,
     actor::{Step, StepTarget},
 };
 use atoll_store::{EventQuery, ListQuery, NewEvent, SandboxRecord, SortBy};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const EXPIRING: &str = "expiring";
 
-impl Core {
+impl Lifecycle {
     pub(super) async fn end_lifetimes(&self, look: &Look<'_>) -> Result<()> {
         let most = look.runtime_settings.lifecycle_max_lifetime_seconds;
         let most = (most != 0).then_some(most);

@@ -17,19 +17,23 @@ pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 
 use crate::{
-    Caller, Core, RuntimeSettings,
-    actor::{Step, StepTarget},
-    operation::OperationSpec,
+    CoreSettings, Execs, Kernels, Keys, RuntimeSettings, Sandboxes, UsageMeter,
+    actor::{SandboxRegistry, Step},
+    admission::Admission,
+    operation::Operations,
+    pool::Pool,
+    runtime_settings::LiveSettings,
 };
-use atoll_store::SandboxRecord;
-use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
+use atoll_provider::Provider;
+use atoll_store::{SandboxRecord, Store};
+use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// Sandboxes that are processed concurrently.
 const AT_ONCE: usize = 8;
-/// How long one step may take: a launcher may hang, and the others must not wait for it.
+/// How long the provider may take: a launcher may hang, and the others must not wait for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Most steps of one kind in a pass; the next pass continues.
 const MOST: usize = 200;
@@ -61,7 +65,26 @@ fn period(seconds: i64) -> Option<Duration> {
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-impl Core {
+/// What happens to sandboxes that no caller asked for: at the server's start and end, and by their age.
+#[derive(Clone)]
+pub struct Lifecycle {
+    pub(crate) operations: Operations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) settings: Arc<CoreSettings>,
+    pub(crate) live_settings: Arc<LiveSettings>,
+    pub(crate) registry: Arc<SandboxRegistry>,
+    pub(crate) admission: Admission,
+    pub(crate) pool: Pool,
+    pub(crate) activity_tracker: Arc<ActivityTracker>,
+    pub(crate) sandboxes: Sandboxes,
+    pub(crate) execs: Execs,
+    pub(crate) kernels: Kernels,
+    pub(crate) keys: Keys,
+    pub(crate) usage: UsageMeter,
+}
+
+impl Lifecycle {
     /// Runs the reconcilers periodically, until the future is dropped.
     pub async fn run_reconcilers(&self) {
         let (began, mut changes) = (Instant::now(), self.live_settings.watch());
@@ -101,30 +124,11 @@ impl Core {
     /// Takes all these steps; a failure stops no other.
     async fn take_steps(&self, steps: Vec<(SandboxRecord, Step)>) {
         let each = |(record, step): (SandboxRecord, Step)| async move {
-            if let Err(error) = self.take_step(&record, step).await {
+            if let Err(error) = self.sandboxes.step(&record, step).await {
                 fault(&record, &error);
             }
         };
         futures_util::stream::iter(steps.into_iter().take(MOST)).for_each_concurrent(AT_ONCE, each).await;
-    }
-
-    pub(crate) async fn take_step(&self, record: &SandboxRecord, step: Step) -> Result<()> {
-        let kind = match step.to {
-            StepTarget::Paused => Operation::SandboxPause,
-            StepTarget::Stopped => Operation::SandboxStop,
-            StepTarget::Destroyed => Operation::SandboxDestroy,
-        };
-        let (caller, ends) =
-            (Caller::lifecycle(&record.owner, &record.owner_name), step.to != StepTarget::Paused);
-        let audited =
-            self.audited(&caller, OperationSpec::to(kind, record.id).and("reason", &step.reason)).await?;
-        let late = || Error::new(ErrorCode::Timeout, "it does not answer");
-        let taken = tokio::time::timeout(PATIENCE, self.registry.step(record.id, step)).await;
-        let result = taken.unwrap_or_else(|_| Err(late()));
-        if ends && result.is_ok() {
-            self.forget_changes(record.id);
-        }
-        audited.done(result).await.map(drop)
     }
 }
 

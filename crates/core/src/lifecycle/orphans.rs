@@ -5,7 +5,7 @@
 //! Containers without a volume are left alone: `atoll run` makes them and destroys them.
 
 use super::{Look, PATIENCE, retention::system};
-use crate::{Core, operation::OperationSpec};
+use crate::{Lifecycle, operation::OperationSpec};
 use atoll_provider::Listed;
 use atoll_store::ListQuery;
 use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, VolumeId};
@@ -40,7 +40,7 @@ fn grown(known: &mut UnownedSince, now: HashSet<Unowned>, grace: Duration, at: I
     known.iter().filter(|(_, since)| long(since)).map(|(stranger, _)| *stranger).collect()
 }
 
-impl Core {
+impl Lifecycle {
     pub(super) async fn collect_orphans(&self, look: &Look<'_>, known: &mut UnownedSince) -> Result<()> {
         let late = |_| Error::new(ErrorCode::Timeout, "the provider does not answer");
         let containers = tokio::time::timeout(PATIENCE, self.provider.list()).await.map_err(late)??;
@@ -88,7 +88,7 @@ impl Core {
         };
         tracing::warn!(id, "removing what belongs to no sandbox");
         let what = OperationSpec::new(kind).with(id).and("reason", "it belongs to no sandbox");
-        let audited = self.audited(&system(), what).await?;
+        let audited = self.operations.audited(&system(), what).await?;
         let removing = async {
             match (stranger, self.provider.volumes()) {
                 (Unowned::Container(id), _) => self.provider.destroy(id).await,

@@ -3,7 +3,7 @@
 
 use super::{Look, MOST, period};
 use crate::{
-    Caller, Core,
+    Caller, Lifecycle,
     actor::{Step, StepTarget},
     operation::OperationSpec,
     owner_id,
@@ -28,7 +28,7 @@ fn oldest(statuses: Vec<Status>, limit: u32) -> ListQuery {
     ListQuery { statuses, sort_by: SortBy::LastActivityAt, descending: false, limit, ..ListQuery::default() }
 }
 
-impl Core {
+impl Lifecycle {
     /// Destroys sandboxes that were stopped for long enough.
     pub(super) async fn end_retention(&self, look: &Look<'_>) -> Result<()> {
         let Some(kept) = period(look.runtime_settings.stopped_retention_seconds) else { return Ok(()) };
@@ -81,6 +81,7 @@ impl Core {
         }
         let reason = format!("destroyed for {} seconds", kept.as_secs());
         let audited = self
+            .operations
             .audited(&system(), OperationSpec::new(Operation::SandboxPurge).and("reason", reason))
             .await?;
         let purged = self.store.purge_destroyed(before, RECORDS).await;

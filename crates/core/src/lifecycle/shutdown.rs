@@ -1,13 +1,13 @@
 //! Shutdown of the server: sandboxes live on, or are stopped where the operator wants that.
 
 use crate::{
-    Core, OnShutdown,
+    Lifecycle, OnShutdown,
     actor::{Step, StepTarget},
 };
 use atoll_store::Status;
 use atoll_types::Result;
 
-impl Core {
+impl Lifecycle {
     /// Applies the shutdown setting to the sandboxes. Returns how many were to be stopped. No more requests
     /// arrive by then.
     pub async fn wind_down(&self) -> Result<usize> {

@@ -2,13 +2,15 @@
 
 use super::{Pool, PoolKey, shelf::ProfilePool};
 use crate::{
-    Caller, Core, PoolSize, RuntimeSettings,
-    operation::{AuditedOperation, OperationSpec},
+    Caller, CoreSettings, PoolSize, RuntimeSettings,
+    operation::{AuditedOperation, OperationSpec, Operations},
+    runtime_settings::LiveSettings,
 };
 use atoll_kernels::Language;
+use atoll_store::Store;
 use atoll_types::{Operation, Result};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The state of the pool.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,24 +83,34 @@ impl Pool {
     }
 }
 
-impl Core {
+/// The pool as an admin sees and changes it.
+#[derive(Clone)]
+pub struct PoolControl {
+    pub(crate) operations: Operations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) settings: Arc<CoreSettings>,
+    pub(crate) live_settings: Arc<LiveSettings>,
+    pub(crate) pool: Pool,
+}
+
+impl PoolControl {
     /// The state of the pool, for the metrics.
     #[must_use]
-    pub fn pool_figures(&self) -> PoolView {
+    pub fn figures(&self) -> PoolView {
         self.pool.view()
     }
 
     /// The state of the pool, for an admin.
-    pub fn pool(&self, caller: &Caller) -> Result<PoolView> {
+    pub fn view(&self, caller: &Caller) -> Result<PoolView> {
         caller.must_administer()?;
         Ok(self.pool.view())
     }
 
     /// Destroys every ready container, and returns how many there were. The pool is refilled, unless it is to
     /// stop, which is the setting `warm_pool_enabled`.
-    pub async fn drain_pool(&self, caller: &Caller, stop: bool) -> Result<usize> {
+    pub async fn drain(&self, caller: &Caller, stop: bool) -> Result<usize> {
         let what = OperationSpec::new(Operation::PoolDrain).with(if stop { "stop" } else { "" });
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = self.drain_as(&audited, stop).await;
         audited.done(result).await
     }
@@ -117,7 +129,7 @@ impl Core {
     }
 
     /// Changes how many are kept ready. It applies at once and survives a restart.
-    pub async fn resize_pool(&self, caller: &Caller, change: PoolChange) -> Result<PoolView> {
+    pub async fn resize(&self, caller: &Caller, change: PoolChange) -> Result<PoolView> {
         let mut what = OperationSpec::new(Operation::PoolResize);
         for (image, size) in change.images.iter().take(16) {
             what = what.and(image, format!("{size:?}"));
@@ -125,10 +137,10 @@ impl Core {
         if let Some(enabled) = change.enabled {
             what = what.and("enabled", enabled.to_string());
         }
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = self.resize_as(&audited, change).await;
         audited.done(result).await?;
-        self.pool(caller)
+        self.view(caller)
     }
 
     async fn resize_as(&self, audited: &AuditedOperation, change: PoolChange) -> Result<()> {
@@ -148,12 +160,12 @@ impl Core {
     }
 
     /// Keeps the pool filled, until the future is dropped.
-    pub async fn keep_pool(&self) {
+    pub async fn keep_filled(&self) {
         self.pool.keep_up().await;
     }
 
     /// Destroys the ready containers, at shutdown.
-    pub async fn end_pool(&self) {
+    pub async fn end(&self) {
         self.pool.end().await;
     }
 }

@@ -14,7 +14,7 @@ mod refill;
 mod shelf;
 mod warm;
 
-pub use admin::{PoolBounds, PoolChange, PoolView};
+pub use admin::{PoolBounds, PoolChange, PoolControl, PoolView};
 pub use shelf::{PoolFailure, PoolKey};
 pub(crate) use warm::{Dying, PooledContainer};
 

@@ -10,7 +10,7 @@ mod pool;
 mod value;
 mod values;
 
-pub use patch::SettingsView;
+pub use patch::{Settings, SettingsView};
 pub use plan::Plan;
 pub(crate) use plan::Quota;
 pub use pool::PoolSize;

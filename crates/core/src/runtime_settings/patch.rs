@@ -1,11 +1,13 @@
 //! Viewing and changing the settings. The wire's names that nothing uses yet are shown, and a change of them
 //! is refused: a stored value must not look as if it had an effect.
 
-use super::{RuntimeSettings, Source, unknown};
+use super::{LiveSettings, RuntimeSettings, Source, unknown};
 use crate::{
-    Caller, Core,
-    operation::{AuditedOperation, OperationSpec},
+    Caller, CoreSettings,
+    admission::Admission,
+    operation::{AuditedOperation, OperationSpec, Operations},
 };
+use atoll_store::Store;
 use atoll_types::{Error, ErrorCode, Operation, Result, Tiers};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, sync::Arc};
@@ -23,21 +25,31 @@ pub struct SettingsView {
     pub tiers: Tiers,
 }
 
-impl Core {
+/// The settings that apply without a restart, and the ceilings of the tiers.
+#[derive(Clone)]
+pub struct Settings {
+    pub(crate) operations: Operations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) settings: Arc<CoreSettings>,
+    pub(crate) live_settings: Arc<LiveSettings>,
+    pub(crate) admission: Admission,
+}
+
+impl Settings {
     /// The present settings, for the fronts.
     #[must_use]
-    pub fn runtime_settings(&self) -> Arc<RuntimeSettings> {
+    pub fn now(&self) -> Arc<RuntimeSettings> {
         self.live_settings.now()
     }
 
     /// Receives every change of the settings from now on.
     #[must_use]
-    pub fn watch_settings(&self) -> tokio::sync::watch::Receiver<Arc<RuntimeSettings>> {
+    pub fn watch(&self) -> tokio::sync::watch::Receiver<Arc<RuntimeSettings>> {
         self.live_settings.watch()
     }
 
     /// The settings, for an admin.
-    pub async fn settings(&self, caller: &Caller) -> Result<SettingsView> {
+    pub async fn view(&self, caller: &Caller) -> Result<SettingsView> {
         caller.must_administer()?;
         Ok(SettingsView {
             runtime_settings: self.live_settings.now(),
@@ -48,7 +60,7 @@ impl Core {
     }
 
     /// Changes some settings, or none where one is invalid. Null removes what such a change stored.
-    pub async fn patch_settings(&self, caller: &Caller, changes: Map<String, Value>) -> Result<SettingsView> {
+    pub async fn patch(&self, caller: &Caller, changes: Map<String, Value>) -> Result<SettingsView> {
         let before = self.live_settings.now();
         let names: Vec<&str> = changes.keys().map(String::as_str).collect();
         let mut what = OperationSpec::new(Operation::SettingsPatch).with(names.join(", "));
@@ -57,13 +69,13 @@ impl Core {
                 what = what.and(name, format!("{old} -> {value}"));
             }
         }
-        let audited = self.audited(caller, what).await?;
-        let result = self.patch_settings_as(&audited, changes).await;
+        let audited = self.operations.audited(caller, what).await?;
+        let result = self.patch_as(&audited, changes).await;
         audited.done(result).await?;
-        self.settings(caller).await
+        self.view(caller).await
     }
 
-    async fn patch_settings_as(&self, audited: &AuditedOperation, changes: Map<String, Value>) -> Result<()> {
+    async fn patch_as(&self, audited: &AuditedOperation, changes: Map<String, Value>) -> Result<()> {
         audited.allowed()?;
         let mut real = Map::new();
         for (name, value) in changes {

@@ -6,14 +6,14 @@
 
 mod history;
 
-use crate::{Caller, Core, ports::must_exist};
-use atoll_provider::Usages;
-use atoll_store::{SandboxId, Status};
+use crate::{Caller, CoreSettings, operation::Operations, ports::must_exist};
+use atoll_provider::{Provider, Usages};
+use atoll_store::{ListQuery, SandboxId, Status, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage, time::now_ms};
 pub(crate) use history::UsageHistory;
 pub use history::{KEPT, UsageNow, UsageSample, UsageTotals};
 use history::{Marks, Track};
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 /// The figures of one sandbox.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +26,17 @@ pub struct SandboxMetrics {
     pub interval_seconds: u32,
 }
 
-impl Core {
+/// Samples what sandboxes use, and keeps the last samples.
+#[derive(Clone)]
+pub struct UsageMeter {
+    pub(crate) operations: Operations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) settings: Arc<CoreSettings>,
+    pub(crate) usage: Arc<UsageHistory>,
+}
+
+impl UsageMeter {
     fn usages(&self) -> Result<&dyn Usages> {
         let lacking = || Error::new(ErrorCode::Unsupported, "what sandboxes use is not counted here");
         self.provider.usage().ok_or_else(lacking)
@@ -43,7 +53,7 @@ impl Core {
         if limit > KEPT {
             return Err(Error::invalid("limit", format!("limit must be between 0 and {KEPT}")));
         }
-        let record = self.visible(caller, id).await?;
+        let record = self.operations.visible(caller, id).await?;
         must_exist(&record)?;
         let usages = self.usages()?;
         let (marks, history) = self.usage.history(id, since, limit);
@@ -63,13 +73,13 @@ impl Core {
 
     /// Sums over all sandboxes, as of the last sample.
     #[must_use]
-    pub fn usage_totals(&self) -> UsageTotals {
+    pub fn totals(&self) -> UsageTotals {
         self.usage.state().totals
     }
 
     /// Samples the usage of all sandboxes, until the future is dropped. While there are none, only the store
     /// is read.
-    pub async fn sample_usage(&self) {
+    pub async fn keep_sampling(&self) {
         let Ok(usages) = self.usages() else { return };
         let interval = Duration::from_secs(self.settings.metrics_interval_seconds.max(1).into());
         let mut ticks = tokio::time::interval(interval);
@@ -99,7 +109,8 @@ impl Core {
         if !self.usage.state().owners.is_empty() {
             return Ok(true);
         }
-        let counts = self.status_counts().await?;
+        let none = ListQuery { limit: 1, ..ListQuery::default() };
+        let counts = self.store.list_sandboxes(&none).await?.status_counts;
         let live = |status: &Status| matches!(status, Status::Provisioning | Status::Ready | Status::Paused);
         Ok(counts.iter().any(|(status, count)| live(status) && *count > 0))
     }

@@ -45,10 +45,10 @@ impl SessionOwners {
 
     /// The session of this id, if it is the caller's and was used not too long ago; it is used now.
     pub(super) async fn find(&self, id: &str, caller: &Caller) -> Result<Option<McpSession>> {
-        let found = self.core.mcp_session(id).await?.filter(|session| session.holder == holder(caller));
+        let found = self.core.mcp_sessions.get(id).await?.filter(|session| session.holder == holder(caller));
         let Some(session) = found.filter(|session| session.active_at >= oldest()) else { return Ok(None) };
         if session.active_at + STALE < now_ms() {
-            self.core.touch_mcp_session(id, now_ms()).await?;
+            self.core.mcp_sessions.touch(id, now_ms()).await?;
         }
         Ok(Some(session))
     }
@@ -60,12 +60,12 @@ impl SessionOwners {
 
     /// The session of this id, of any key.
     pub(super) async fn get(&self, id: &str) -> Result<Option<McpSession>> {
-        self.core.mcp_session(id).await
+        self.core.mcp_sessions.get(id).await
     }
 
     /// Forgets one.
     pub(super) async fn remove(&self, id: &str) -> Result<()> {
-        self.core.remove_mcp_session(id).await
+        self.core.mcp_sessions.remove(id).await
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Opening<'a> {
 impl Opening<'_> {
     /// Whether the caller may have another session, after expired ones are forgotten.
     pub(super) async fn has_room(&self, caller: &Caller) -> Result<bool> {
-        let (own, all) = self.owners.core.count_mcp_sessions(&holder(caller), oldest()).await?;
+        let (own, all) = self.owners.core.mcp_sessions.count(&holder(caller), oldest()).await?;
         Ok(own < self.owners.per_key && all < MOST)
     }
 
@@ -99,7 +99,7 @@ impl Opening<'_> {
             params: params.to_string(),
             active_at: now_ms(),
         };
-        self.owners.core.put_mcp_session(session).await
+        self.owners.core.mcp_sessions.put(session).await
     }
 }
 
@@ -107,7 +107,7 @@ impl Opening<'_> {
 #[async_trait]
 impl SessionStore for SessionOwners {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let Some(session) = self.core.mcp_session(id).await? else { return Ok(None) };
+        let Some(session) = self.core.mcp_sessions.get(id).await? else { return Ok(None) };
         Ok(Some(SessionState::new(serde_json::from_str(&session.params)?)))
     }
 

@@ -121,7 +121,7 @@ pub(crate) async fn list(
 ) -> Result<Json<AuditPage>, Failure> {
     let query = OperationQuery::try_from(params)?;
     let limit = query.limit as usize;
-    let found = app.core.audit_page(&caller, query).await.map_err(Failure::in_query)?;
+    let found = app.core.audit.page(&caller, query).await.map_err(Failure::in_query)?;
     let next_before = found.last().filter(|_| found.len() >= limit).map(|last| last.seq);
     Ok(Json(AuditPage { entries: found.into_iter().map(AuditEntry::from).collect(), next_before }))
 }
@@ -134,7 +134,7 @@ pub(crate) async fn summary(
     Who(caller): Who,
     Params(params): Params<AuditParams>,
 ) -> Result<Json<AuditSummary>, Failure> {
-    Ok(Json(app.core.audit_summary(&caller, params.try_into()?).await?.into()))
+    Ok(Json(app.core.audit.summary(&caller, params.try_into()?).await?.into()))
 }
 
 /// One operation.
@@ -146,8 +146,8 @@ pub(crate) async fn get(
     Path(id): Path<String>,
 ) -> Result<Json<AuditEntry>, Failure> {
     let id = operation_id(&id)?;
-    let found = app.core.audit_operation(&caller, id).await?;
-    let egress = app.core.operation_egress(&caller, id).await?;
+    let found = app.core.audit.operation(&caller, id).await?;
+    let egress = app.core.egress.of_operation(&caller, id).await?;
     Ok(Json(AuditEntry::from(found).with(egress.into_iter().map(EgressItem::from).collect())))
 }
 
@@ -160,5 +160,5 @@ pub(crate) async fn output(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Result<Json<AuditOutputs>, Failure> {
-    Ok(Json(app.core.audit_output(&caller, operation_id(&id)?).await?.into()))
+    Ok(Json(app.core.audit.output(&caller, operation_id(&id)?).await?.into()))
 }

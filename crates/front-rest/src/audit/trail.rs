@@ -47,7 +47,7 @@ pub(crate) async fn export(
     ending: Ending,
 ) -> Result<Response, Failure> {
     let ExportParams { from, output } = params;
-    let export = app.core.audit_export(&caller, from.unwrap_or(0), output.unwrap_or(false))?;
+    let export = app.core.audit.export(&caller, from.unwrap_or(0), output.unwrap_or(false))?;
     let lines = stream::unfold(Some((export, ending)), |state| async {
         let (mut export, ending) = state?;
         let lines = next(&mut export, &ending).await.transpose()?;
@@ -157,7 +157,7 @@ pub(crate) async fn verify(
     Params(params): Params<VerifyParams>,
 ) -> Result<Json<AuditVerdict>, Failure> {
     let expect = params.expect.as_deref().map(expected).transpose()?;
-    Ok(Json(app.core.audit_verify(&caller, expect).await?.into()))
+    Ok(Json(app.core.audit.verify(&caller, expect).await?.into()))
 }
 
 /// What is too old: one of both.
@@ -210,7 +210,7 @@ pub(crate) async fn cleanup(
     Raw(body): Raw,
 ) -> Result<Json<AuditCleaned>, Failure> {
     let before = json::<CleanupBody>(&body)?.moment()?;
-    let Cleaned { rows, first, held_by } = app.core.audit_cleanup(&caller, before).await?;
+    let Cleaned { rows, first, held_by } = app.core.audit.cleanup(&caller, before).await?;
     let held_by = held_by.map(|operation| operation.uuid());
     Ok(Json(AuditCleaned { removed: rows, removed_to: first.saturating_sub(1), held_by }))
 }

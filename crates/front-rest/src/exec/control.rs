@@ -27,7 +27,7 @@ pub(crate) async fn list(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Result<Json<Vec<ExecItem>>, Failure> {
-    let all = app.core.list_execs(&caller, sandbox_id(&id)?).await?;
+    let all = app.core.execs.list(&caller, sandbox_id(&id)?).await?;
     Ok(Json(all.into_iter().map(ExecItem::from).collect()))
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn get(
     Who(caller): Who,
     Path((id, eid)): Ids,
 ) -> Result<Json<ExecItem>, Failure> {
-    Ok(Json(app.core.get_exec(&caller, sandbox_id(&id)?, exec_id(&eid)?).await?.into()))
+    Ok(Json(app.core.execs.get(&caller, sandbox_id(&id)?, exec_id(&eid)?).await?.into()))
 }
 
 /// Forgets an ended command and its output.
@@ -52,7 +52,7 @@ pub(crate) async fn forget(
     Who(caller): Who,
     Path((id, eid)): Ids,
 ) -> Result<StatusCode, Failure> {
-    app.core.forget_exec(&caller, sandbox_id(&id)?, exec_id(&eid)?).await?;
+    app.core.execs.forget(&caller, sandbox_id(&id)?, exec_id(&eid)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn stdin(
     body: Body,
 ) -> Result<Json<Written>, Failure> {
     let (sandbox, exec, close) = (sandbox_id(&id)?, exec_id(&eid)?, params.close.unwrap_or(false));
-    let written = app.core.exec_stdin(&caller, sandbox, exec, steady(body), close).await?;
+    let written = app.core.execs.write_stdin(&caller, sandbox, exec, steady(body), close).await?;
     Ok(Json(Written { written }))
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn signal(
 ) -> Result<StatusCode, Failure> {
     let (sandbox, exec) = (sandbox_id(&id)?, exec_id(&eid)?);
     let signal = json::<SignalBody>(&body)?.number()?;
-    app.core.exec_signal(&caller, sandbox, exec, signal).await?;
+    app.core.execs.signal(&caller, sandbox, exec, signal).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -112,5 +112,5 @@ pub(crate) async fn kill(
     Who(caller): Who,
     Path((id, eid)): Ids,
 ) -> Result<Json<ExecItem>, Failure> {
-    Ok(Json(app.core.exec_kill(&caller, sandbox_id(&id)?, exec_id(&eid)?).await?.into()))
+    Ok(Json(app.core.execs.kill(&caller, sandbox_id(&id)?, exec_id(&eid)?).await?.into()))
 }

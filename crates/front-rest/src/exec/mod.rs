@@ -12,7 +12,7 @@ use crate::{
     parse::{Raw, json, sandbox_id},
     shapes::{ExecAnswer, ExecBody, ExecResult},
 };
-use atoll_core::{Caller, Core, ExecCommand, ExecMode};
+use atoll_core::{Caller, ExecCommand, ExecMode, Execs};
 use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
 use atoll_types::{Error, ErrorCode, ExecId, SandboxId};
 use axum::{
@@ -50,7 +50,7 @@ pub(crate) async fn exec(
     let repeat = Repeat::of(&headers, &format!("exec {sandbox}"), &body)?;
     let (stream, background) = (request.stream(), request.background());
     let mut command = ExecCommand::from(request);
-    command.id = repeat.as_ref().map(|r| Core::repeatable_exec(&caller, sandbox, &r.key, &r.request));
+    command.id = repeat.as_ref().map(|r| Execs::repeatable_id(&caller, sandbox, &r.key, &r.request));
     let mode = match (stream, background) {
         (_, true) => ExecMode::Background,
         (true, false) => ExecMode::Streamed,
@@ -63,13 +63,13 @@ pub(crate) async fn exec(
     let asker = caller.clone();
     if background {
         let work = async move {
-            let report = core.exec_background(&asker, sandbox, &command).await?;
+            let report = core.execs.run_background(&asker, sandbox, &command).await?;
             Ok((StatusCode::ACCEPTED, ExecItem::from(report)))
         };
         return once(&app.core, &caller, repeat, Busy::Join, work).await;
     }
     let work = async move {
-        let outcome = core.exec(&asker, sandbox, &command).await?;
+        let outcome = core.execs.run(&asker, sandbox, &command).await?;
         Ok((StatusCode::OK, ExecAnswer::from(outcome)))
     };
     once(&app.core, &caller, repeat, Busy::Join, work).await
@@ -85,7 +85,7 @@ async fn streamed(
 ) -> Result<Response, Failure> {
     let known = still_known(app, caller, sandbox, command.id);
     let work = async {
-        let follow = app.core.exec_stream(caller, sandbox, command, mode).await?;
+        let follow = app.core.execs.run_streamed(caller, sandbox, command, mode).await?;
         Ok((follow.report.id.to_string(), follow))
     };
     let follow = once_streamed(&app.core, caller, repeat, known, work).await?;
@@ -100,7 +100,7 @@ async fn still_known(
     id: Option<ExecId>,
 ) -> Result<(), Failure> {
     let Some(id) = id else { return Ok(()) };
-    match app.core.get_exec(caller, sandbox, id).await {
+    match app.core.execs.get(caller, sandbox, id).await {
         Err(error) if error.code == ErrorCode::NotFound => {
             let message = "the command was run, and the sandbox has forgotten its output";
             Err(Error::new(ErrorCode::Conflict, message).into())

@@ -89,7 +89,7 @@ pub(crate) async fn output(
     });
     let from = last_event(&headers)?.or(from).unwrap_or(0);
     let wish = OutputRequest { from, follow: follow.unwrap_or(false), only };
-    let found = app.core.exec_output(&caller, sandbox_id(&id)?, exec_id(&eid)?, from, wish.follow).await?;
+    let found = app.core.execs.output(&caller, sandbox_id(&id)?, exec_id(&eid)?, from, wish.follow).await?;
     match format.unwrap_or(Format::Sse) {
         Format::Sse => Ok(events::respond(found, wish, ending)),
         Format::Raw => raw(found, wish, ending).await,

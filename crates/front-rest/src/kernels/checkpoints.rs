@@ -38,7 +38,7 @@ pub(crate) async fn make(
 ) -> Result<(StatusCode, Json<CheckpointItem>), Failure> {
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
     let CheckpointBody { name } = json(&body)?;
-    let info = app.core.checkpoint_kernel(&caller, sandbox, kernel, &name.unwrap_or_default()).await?;
+    let info = app.core.kernels.checkpoint(&caller, sandbox, kernel, &name.unwrap_or_default()).await?;
     Ok((StatusCode::CREATED, Json(info.into())))
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn list(
     Who(caller): Who,
     Path((id, kid)): super::Ids,
 ) -> JsonResult<Vec<CheckpointItem>> {
-    let info = app.core.kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
+    let info = app.core.kernels.get(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
     Ok(Json(info.checkpoints.into_iter().map(CheckpointItem::from).collect()))
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn remove(
     Path((id, kid, cid)): Ids,
 ) -> Result<StatusCode, Failure> {
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
-    app.core.drop_checkpoint(&caller, sandbox, kernel, checkpoint_id(&cid)?).await?;
+    app.core.kernels.drop_checkpoint(&caller, sandbox, kernel, checkpoint_id(&cid)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -79,5 +79,5 @@ pub(crate) async fn rollback(
     Path((id, kid, cid)): Ids,
 ) -> JsonResult<KernelItem> {
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
-    Ok(Json(app.core.rollback_kernel(&caller, sandbox, kernel, checkpoint_id(&cid)?).await?.into()))
+    Ok(Json(app.core.kernels.roll_back(&caller, sandbox, kernel, checkpoint_id(&cid)?).await?.into()))
 }

@@ -66,7 +66,7 @@ pub(crate) async fn complete(
         return Err(Error::invalid("cursor", "cursor lies behind the end of the code").into());
     }
     let before: String = code.chars().take(cursor).collect();
-    let found = app.core.complete_code(&caller, sandbox, kernel, before).await?;
+    let found = app.core.kernels.complete(&caller, sandbox, kernel, before).await?;
     let Completion { prefix, matches, status: whole } = found;
     let start = cursor.saturating_sub(prefix.chars().count());
     Ok(Json(CompletionItem { matches, cursor_start: start, cursor_end: cursor, status: status(whole) }))

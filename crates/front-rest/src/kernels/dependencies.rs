@@ -54,6 +54,6 @@ pub(crate) async fn install(
     let sandbox = sandbox_id(&id)?;
     let DependenciesBody { language: name, packages, timeout } = json(&body)?;
     let wanted = Dependencies { language: language(name.as_deref())?, packages, timeout_seconds: timeout };
-    let Installed { success, stdout, stderr } = app.core.install(&caller, sandbox, &wanted).await?;
+    let Installed { success, stdout, stderr } = app.core.kernels.install(&caller, sandbox, &wanted).await?;
     Ok(Json(InstalledItem { success, stdout, stderr }))
 }

@@ -9,7 +9,7 @@ use crate::{
     App,
     parse::{Raw, json, sandbox_id},
 };
-use atoll_core::{Caller, CellRequest, CellTarget, Core, OutputLimits};
+use atoll_core::{Caller, CellRequest, CellTarget, Kernels, OutputLimits};
 use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
 use atoll_types::{Error, ErrorCode, SandboxId};
 use axum::{
@@ -124,7 +124,7 @@ async fn answer(
 ) -> Result<Response, Failure> {
     let Wanted { code, timeout, stream, target } = wanted;
     let repeat = Repeat::of(headers, operation, body)?;
-    let id = repeat.as_ref().map(|r| Core::repeatable_cell(caller, sandbox, &r.key, &r.request));
+    let id = repeat.as_ref().map(|r| Kernels::repeatable_id(caller, sandbox, &r.key, &r.request));
     let limits = OutputLimits::default();
     let request = CellRequest { target, code, timeout_seconds: timeout, limits, id };
     if stream.unwrap_or(false) {
@@ -132,7 +132,7 @@ async fn answer(
     }
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
-        let outcome = core.execute(&asker, sandbox, &request).await?;
+        let outcome = core.kernels.execute(&asker, sandbox, &request).await?;
         Ok((StatusCode::OK, CellAnswer::from(outcome)))
     };
     once(&app.core, caller, repeat, Busy::Join, work).await
@@ -148,7 +148,7 @@ async fn streamed(
 ) -> Result<Response, Failure> {
     let known = still_known(app, caller, sandbox, request);
     let work = async {
-        let follow = app.core.execute_stream(caller, sandbox, request).await?;
+        let follow = app.core.kernels.execute_stream(caller, sandbox, request).await?;
         Ok((follow.cell.to_string(), follow))
     };
     Ok(stream::respond(once_streamed(&app.core, caller, repeat, known, work).await?, ending))
@@ -162,7 +162,7 @@ async fn still_known(
     request: &CellRequest,
 ) -> Result<(), Failure> {
     let Some(id) = request.id else { return Ok(()) };
-    match app.core.knows_cell(caller, sandbox, id).await? {
+    match app.core.kernels.knows_cell(caller, sandbox, id).await? {
         true => Ok(()),
         false => {
             let message = "the cell was run, and the sandbox has forgotten what came of it";

@@ -80,7 +80,7 @@ pub(crate) async fn start(
         working_directory,
         env_vars: env_vars.unwrap_or_default(),
     };
-    let info = app.core.start_kernel(&caller, sandbox, &request).await?;
+    let info = app.core.kernels.start(&caller, sandbox, &request).await?;
     Ok((StatusCode::CREATED, Json(info.into())))
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn list(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> JsonResult<Vec<KernelItem>> {
-    let all = app.core.kernels(&caller, sandbox_id(&id)?).await?;
+    let all = app.core.kernels.list(&caller, sandbox_id(&id)?).await?;
     Ok(Json(all.into_iter().map(KernelItem::from).collect()))
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn get(
     Who(caller): Who,
     Path((id, kid)): Ids,
 ) -> JsonResult<KernelItem> {
-    Ok(Json(app.core.kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
+    Ok(Json(app.core.kernels.get(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
 }
 
 /// Ends a kernel and everything that it started.
@@ -117,7 +117,7 @@ pub(crate) async fn remove(
     Who(caller): Who,
     Path((id, kid)): Ids,
 ) -> Result<StatusCode, Failure> {
-    app.core.delete_kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
+    app.core.kernels.delete(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -131,7 +131,7 @@ pub(crate) async fn interrupt(
     Who(caller): Who,
     Path((id, kid)): Ids,
 ) -> Result<StatusCode, Failure> {
-    app.core.interrupt_kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
+    app.core.kernels.interrupt(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn restart(
     Who(caller): Who,
     Path((id, kid)): Ids,
 ) -> JsonResult<KernelItem> {
-    Ok(Json(app.core.restart_kernel(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
+    Ok(Json(app.core.kernels.restart(&caller, sandbox_id(&id)?, kernel_id(&kid)?).await?.into()))
 }
 
 /// Which kernel to make another from.
@@ -169,6 +169,6 @@ pub(crate) async fn fork(
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
     let ForkBody { checkpoint } = json(&body)?;
     let checkpoint = checkpoint.as_deref().map(checkpoint_id).transpose()?;
-    let info = app.core.fork_kernel(&caller, sandbox, &ForkKernel { kernel, checkpoint }).await?;
+    let info = app.core.kernels.fork(&caller, sandbox, &ForkKernel { kernel, checkpoint }).await?;
     Ok((StatusCode::CREATED, Json(info.into())))
 }

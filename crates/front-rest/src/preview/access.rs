@@ -29,7 +29,7 @@ fn refused(error: Error) -> Failure {
 
 /// By a token.
 pub(super) async fn by_token(app: &App, token: &str, id: SandboxId, number: u16) -> Result<Granted, Failure> {
-    let (port, until) = app.core.port_by_token(token, id, number).await.map_err(refused)?;
+    let (port, until) = app.core.ports.by_token(token, id, number).await.map_err(refused)?;
     within_rate(app, Granted { port, by_token: true, until })
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn by_key(
         }));
     };
     let caller = caller_of(&app.http, key).await?;
-    let port = app.core.port(&caller, id, number).await?;
+    let port = app.core.ports.get(&caller, id, number).await?;
     within_rate(app, Granted { port, by_token: false, until: 0 })
 }
 
@@ -63,7 +63,7 @@ pub(super) fn token_header(headers: &HeaderMap) -> Option<&str> {
 /// Whether what the request would hand on to the app is one of our keys.
 pub(super) async fn carries_a_key(app: &App, headers: &HeaderMap) -> bool {
     match presented(headers) {
-        Some(key) => app.core.authenticate(key).await.is_ok(),
+        Some(key) => app.core.keys.authenticate(key).await.is_ok(),
         None => false,
     }
 }

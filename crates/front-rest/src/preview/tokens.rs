@@ -53,7 +53,7 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<PreviewTokenItem>), Failure> {
     let id = sandbox_id(&id)?;
     let PreviewTokenBody { port, ttl_seconds } = json(&body)?;
-    let made = app.core.preview_token(&caller, id, port, ttl_seconds).await?;
+    let made = app.core.ports.preview_token(&caller, id, port, ttl_seconds).await?;
     let text = |name| headers.get(name).and_then(|v: &axum::http::HeaderValue| v.to_str().ok());
     let host = text(header::HOST).filter(|h| h.parse::<Authority>().is_ok());
     let host = host.ok_or_else(|| Failure::in_header(Error::invalid("Host", "the request names no host")))?;
@@ -85,6 +85,6 @@ pub(crate) async fn ports(
     Who(caller): Who,
     Path(id): Path<String>,
 ) -> Result<Json<Vec<PortItem>>, Failure> {
-    let ports = app.core.listening_ports(&caller, sandbox_id(&id)?).await?;
+    let ports = app.core.ports.listening(&caller, sandbox_id(&id)?).await?;
     Ok(Json(ports.into_iter().map(|port| PortItem { port }).collect()))
 }

@@ -135,9 +135,9 @@ pub(crate) async fn terminal(
 
 async fn reach(app: &App, caller: &Caller, sandbox: SandboxId, wanted: Wanted) -> Result<Terminal, Error> {
     match wanted {
-        Wanted::Open(request) => app.core.open_terminal(caller, sandbox, request).await,
+        Wanted::Open(request) => app.core.execs.open_terminal(caller, sandbox, request).await,
         Wanted::Attach { exec, from, size } => {
-            let terminal = app.core.attach_terminal(caller, sandbox, exec, from).await?;
+            let terminal = app.core.execs.attach_terminal(caller, sandbox, exec, from).await?;
             match size {
                 Some(size) if !terminal.report.ended => match terminal.keyboard.resize(size).await {
                     // It ended just now; its end is sent as any other.

@@ -113,13 +113,13 @@ impl Sessions {
         }
         let _using = self.users.begin(from.id);
         self.touch(&from).await;
-        let entry = self.core.stat(&who.caller, from.sandbox, &path, true).await?;
+        let entry = self.core.files.stat(&who.caller, from.sandbox, &path, true).await?;
         if entry.kind == EntryKind::Directory {
             let pack = Pack { path, prefix: None };
-            let archive = self.core.pack(&who.caller, from.sandbox, &pack).boxed().await?;
+            let archive = self.core.files.pack(&who.caller, from.sandbox, &pack).boxed().await?;
             return self.unpack(who, to, at, IncomingFile::Folder(Box::new(archive)).pieces()).await;
         }
-        let download = self.core.download(&who.caller, from.sandbox, &path, 0, 0).boxed().await?;
+        let download = self.core.files.download(&who.caller, from.sandbox, &path, 0, 0).boxed().await?;
         self.write(who, to, at, IncomingFile::File(Box::new(download)).pieces()).await
     }
 
@@ -133,7 +133,7 @@ impl Sessions {
     ) -> Result<u64> {
         let options = WriteOptions { create_parents: true, ..WriteOptions::default() };
         // On the heap: the nested futures would fill a thread's stack.
-        let writing = self.core.upload(&who.caller, to.sandbox, at, options, body.boxed());
+        let writing = self.core.files.upload(&who.caller, to.sandbox, at, options, body.boxed());
         let entry = writing.boxed().await?;
         Ok(entry.size)
     }
@@ -147,7 +147,7 @@ impl Sessions {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<u64> {
         let unpack = Unpack { path: at.to_owned() };
-        let unpacking = self.core.unpack(&who.caller, to.sandbox, &unpack, body.boxed());
+        let unpacking = self.core.files.unpack(&who.caller, to.sandbox, &unpack, body.boxed());
         Ok(unpacking.boxed().await?.bytes)
     }
 }

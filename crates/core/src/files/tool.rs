@@ -1,15 +1,6 @@
 //! Work on whole folders: PID 1's own programs, run inside as the user. Any process inside could have written
 //! the output, so lines are bounded, parsed strictly and counted.
 
-mod archive;
-mod lines;
-mod search;
-mod watch;
-
-pub use archive::Archive;
-pub use search::{Findings, Matches};
-pub use watch::WatchStream;
-
 use crate::kill_on_drop::KillOnDrop;
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, FEATURE_TOOLS, OutputStream};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
@@ -27,8 +18,8 @@ const LONGEST_MESSAGE: usize = 500;
 const FIELDS: &[&str] = &["path", "pattern", "glob", "prefix", "body"];
 
 /// A running tool. Dropped before its end, it is killed.
-struct Tool {
-    id: ExecId,
+pub(super) struct Tool {
+    pub(super) id: ExecId,
     events: ExecStream,
     kill_on_drop: KillOnDrop,
     complaint: Vec<u8>,
@@ -36,15 +27,15 @@ struct Tool {
 
 /// How a tool is run.
 #[derive(Default)]
-struct Way {
-    timeout: Option<Duration>,
-    stdin: bool,
+pub(super) struct Way {
+    pub(super) timeout: Option<Duration>,
+    pub(super) stdin: bool,
     /// Let it clean up when the caller has gone.
-    gently: bool,
+    pub(super) gently: bool,
 }
 
 impl Tool {
-    async fn start(
+    pub(super) async fn start(
         container: &Arc<dyn Container>,
         name: &str,
         request: &impl Serialize,
@@ -69,7 +60,7 @@ impl Tool {
     }
 
     /// The next output; none when it has ended well.
-    async fn next(&mut self) -> Result<Option<Bytes>> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             match self.events.next().await? {
                 Some(ExecEvent::Started(_)) => {}
@@ -87,7 +78,7 @@ impl Tool {
         }
     }
 
-    fn verdict(&self, report: &ExecReport) -> Result<()> {
+    pub(super) fn verdict(&self, report: &ExecReport) -> Result<()> {
         let ended = |code, message: &str| Err(Error::new(code, message));
         match report.exit_code {
             _ if report.failure.is_some() => ended(ErrorCode::Unavailable, "the tool could not be started"),

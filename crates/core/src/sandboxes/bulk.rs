@@ -1,7 +1,7 @@
 //! An admin's operations on sandboxes of all owners: listing them, and ending many at once. Each of them is
 //! an operation of its own in the audit trail.
 
-use crate::{Caller, Core, operation::OperationSpec};
+use crate::{Caller, Sandboxes, operation::OperationSpec};
 use atoll_store::{ListQuery, Page, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Operation, Result};
 use futures_util::{StreamExt, stream};
@@ -56,7 +56,7 @@ enum Done {
     Skipped,
 }
 
-impl Core {
+impl Sandboxes {
     /// A page of the sandboxes of all owners, for an admin.
     pub async fn list_all(&self, caller: &Caller, query: ListQuery) -> Result<Page> {
         caller.must_administer()?;
@@ -66,8 +66,10 @@ impl Core {
     /// Stops or destroys many sandboxes, for an admin. A sandbox that fails is reported and does not stop the
     /// others.
     pub async fn bulk(&self, caller: &Caller, target: BulkTarget, action: BulkAction) -> Result<BulkOutcome> {
-        let audited =
-            self.audited(caller, OperationSpec::new(Operation::SandboxBulk).with(action.name())).await?;
+        let audited = self
+            .operations
+            .audited(caller, OperationSpec::new(Operation::SandboxBulk).with(action.name()))
+            .await?;
         let result = async {
             audited.allowed()?;
             let ids = self.meant(target).await?;
@@ -112,7 +114,7 @@ impl Core {
     }
 
     async fn bulk_one(&self, caller: &Caller, id: SandboxId, action: BulkAction) -> Result<Done> {
-        let SandboxRecord { status, .. } = self.visible(caller, id).await?;
+        let SandboxRecord { status, .. } = self.operations.visible(caller, id).await?;
         let there = match action {
             BulkAction::Stop => matches!(status, Status::Stopped | Status::Destroyed),
             BulkAction::Destroy => status == Status::Destroyed,

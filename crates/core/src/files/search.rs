@@ -1,11 +1,11 @@
 //! Finding files and lines.
 
 use super::{
-    Tool, Way,
     lines::{Lines, believable},
+    tool::{Tool, Way},
 };
 use crate::{
-    Caller, Core,
+    Caller, Files,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_guest_tools::{End, Find, FindLine, Found, Grep, GrepLine, LONGEST_LINE, MOST_OUTPUT, Match};
@@ -44,7 +44,7 @@ impl Room {
     }
 }
 
-impl Core {
+impl Files {
     /// Entries of a folder and all below it.
     pub async fn find(&self, caller: &Caller, id: SandboxId, request: &Find) -> Result<Findings> {
         request.check()?;
@@ -59,7 +59,7 @@ impl Core {
         // Lines of files are given out, so it is a read as any other.
         let what =
             OperationSpec::to(Operation::FileGrep, id).with(&request.path).and("pattern", &request.pattern);
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = self.grep_in(&audited, request).await;
         audited.done(result.map_err(|e| about_path(e, &request.path))).await
     }

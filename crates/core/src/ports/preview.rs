@@ -1,7 +1,7 @@
 //! Bearer tokens that open a sandbox's port for a while. The server stores none of them: a token consists of
 //! what it allows, signed. It is void once it expires or its sandbox is destroyed.
 
-use crate::{Caller, Core, operation::OperationSpec, ports::must_exist};
+use crate::{Caller, PortAccess, operation::OperationSpec, ports::must_exist};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, MacKey, Operation, Result, time::now_s};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -57,7 +57,7 @@ impl PreviewKey {
     }
 }
 
-impl Core {
+impl PortAccess {
     /// Makes a token for one port of a sandbox, or for all of them.
     pub async fn preview_token(
         &self,
@@ -76,7 +76,7 @@ impl Core {
         }
         let what = OperationSpec::to(Operation::PreviewToken, id).and("ttl_seconds", ttl);
         let what = port.into_iter().fold(what, |what, port| what.and("port", port));
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = audited.record().and_then(must_exist).map(|()| {
             let end = now_s() + u64::from(ttl);
             let token = self.vault.preview().sign(id, port, end);

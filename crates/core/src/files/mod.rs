@@ -1,8 +1,20 @@
 //! Files, through the sandbox's own PID 1. Bodies are streams in both directions.
 
+mod archive;
+mod lines;
+mod search;
+mod tool;
+mod watch;
+
+pub use archive::Archive;
+pub use search::{Findings, Matches};
+pub use watch::WatchStream;
+
 use crate::{
-    Caller, Core,
-    operation::{AuditedOperation, OperationSpec},
+    Caller,
+    actor::SandboxRegistry,
+    changes::FileChanges,
+    operation::{AuditedOperation, OperationSpec, Operations},
 };
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
 use atoll_store::{Activity, ActivityKind, SandboxId};
@@ -91,7 +103,15 @@ fn checked(path: &str) -> Result<()> {
     Ok(())
 }
 
-impl Core {
+/// The files of sandboxes.
+#[derive(Clone)]
+pub struct Files {
+    pub(crate) operations: Operations,
+    pub(crate) registry: Arc<SandboxRegistry>,
+    pub(crate) changes: Arc<FileChanges>,
+}
+
+impl Files {
     pub(crate) async fn reach(
         &self,
         caller: &Caller,
@@ -99,7 +119,7 @@ impl Core {
         paths: &[&str],
     ) -> Result<Arc<dyn Container>> {
         paths.iter().try_for_each(|path| checked(path))?;
-        self.visible(caller, id).await?;
+        self.operations.visible(caller, id).await?;
         self.registry.files(id).await
     }
 
@@ -111,7 +131,7 @@ impl Core {
         path: &str,
     ) -> Result<Arc<dyn Container>> {
         checked(path)?;
-        self.visible(caller, id).await?;
+        self.operations.visible(caller, id).await?;
         self.registry.container(id, "a file operation").await
     }
 
@@ -126,7 +146,7 @@ impl Core {
     }
 
     /// The entries of a folder, by name, after a name; and whether there are more.
-    pub async fn list_files(
+    pub async fn list(
         &self,
         caller: &Caller,
         id: SandboxId,
@@ -155,7 +175,8 @@ impl Core {
         offset: u64,
         length: u64,
     ) -> Result<Download> {
-        let audited = self.audited(caller, OperationSpec::to(Operation::FileRead, id).with(path)).await?;
+        let audited =
+            self.operations.audited(caller, OperationSpec::to(Operation::FileRead, id).with(path)).await?;
         let opened = async {
             let container = self.reach_in(&audited, &[path]).await?;
             Ok((container.guest().read_file(path, offset, length).await?, container))
@@ -179,7 +200,7 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Entry> {
         let mut audited =
-            self.audited(caller, OperationSpec::to(Operation::FileWrite, id).with(path)).await?;
+            self.operations.audited(caller, OperationSpec::to(Operation::FileWrite, id).with(path)).await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {
@@ -189,7 +210,7 @@ impl Core {
         let result = async {
             let container = self.reach_in(&audited, &[path]).await?;
             let entry = container.guest().write_file(path, options, body).await?;
-            self.set_aside(id, &container, &[path]).await;
+            self.changes.set_aside(id, &container, &[path]).await;
             Ok(entry)
         }
         .await;
@@ -202,19 +223,13 @@ impl Core {
     }
 
     /// Deletes a file or an empty folder, or a folder with all that is in it.
-    pub async fn remove_file(
-        &self,
-        caller: &Caller,
-        id: SandboxId,
-        path: &str,
-        recursive: bool,
-    ) -> Result<()> {
+    pub async fn remove(&self, caller: &Caller, id: SandboxId, path: &str, recursive: bool) -> Result<()> {
         let what = OperationSpec::to(Operation::FileRemove, id).with(path).and("recursive", recursive);
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = async {
             let container = self.reach_in(&audited, &[path]).await?;
             container.guest().remove(path, recursive).await?;
-            self.set_aside(id, &container, &[path]).await;
+            self.changes.set_aside(id, &container, &[path]).await;
             Ok(())
         }
         .await;
@@ -223,14 +238,15 @@ impl Core {
 
     /// Makes a folder.
     pub async fn make_dir(&self, caller: &Caller, id: SandboxId, path: &str, parents: bool) -> Result<Entry> {
-        let audited = self.audited(caller, OperationSpec::to(Operation::FileMkdir, id).with(path)).await?;
+        let audited =
+            self.operations.audited(caller, OperationSpec::to(Operation::FileMkdir, id).with(path)).await?;
         let result =
             async { self.reach_in(&audited, &[path]).await?.guest().make_dir(path, parents).await }.await;
         audited.done(result).await
     }
 
     /// Gives a file or folder another name.
-    pub async fn move_file(
+    pub async fn rename(
         &self,
         caller: &Caller,
         id: SandboxId,
@@ -238,12 +254,14 @@ impl Core {
         to: &str,
         overwrite: bool,
     ) -> Result<Entry> {
-        let audited =
-            self.audited(caller, OperationSpec::to(Operation::FileMove, id).with(from).and("to", to)).await?;
+        let audited = self
+            .operations
+            .audited(caller, OperationSpec::to(Operation::FileMove, id).with(from).and("to", to))
+            .await?;
         let result = async {
             let container = self.reach_in(&audited, &[from, to]).await?;
             let entry = container.guest().rename(from, to, overwrite).await?;
-            self.set_aside(id, &container, &[from, to]).await;
+            self.changes.set_aside(id, &container, &[from, to]).await;
             Ok(entry)
         }
         .await;

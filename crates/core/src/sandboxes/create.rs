@@ -1,7 +1,7 @@
 //! Making sandboxes and changing them: requests are validated here and carried out by the sandbox's actor.
 
 use crate::{
-    Caller, Core, Environment,
+    Caller, Environment, Sandboxes,
     actor::Patch,
     ceiling::{ExplicitFields, TierCeiling},
     kernels::check_packages,
@@ -191,7 +191,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-impl Core {
+impl Sandboxes {
     /// Makes a sandbox, or finds and starts the one that has this session key.
     pub async fn create(&self, caller: &Caller, request: CreateSandbox) -> Result<Created> {
         self.create_with_id(caller, SandboxId::random(), request).await
@@ -214,7 +214,7 @@ impl Core {
         if let Some(profile) = &request.profile {
             what = what.and("profile", profile);
         }
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = self.create_as(&audited, caller, id, request).await;
         audited.done(result).await
     }
@@ -240,7 +240,7 @@ impl Core {
             return Err(Error::new(ErrorCode::Conflict, message).at("profile"));
         }
         if created.new {
-            created.stderr = self.install_all(caller, created.record.id, dependencies).await;
+            created.stderr = self.kernels.install_all(caller, created.record.id, dependencies).await;
         }
         Ok(created)
     }
@@ -272,12 +272,12 @@ impl Core {
         if let Some(key) = &session_key {
             check_text("session_key", key, 255)?;
         }
-        let limits = asked_limits(self.most(caller), memory_mb, cpu_cores, disk_mb, processes)?;
+        let limits = asked_limits(self.limits.ceiling(caller), memory_mb, cpu_cores, disk_mb, processes)?;
         let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
         check_text("image", &image, 255)?;
         let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
-        self.most(caller).check_profile(&profile.name)?;
+        self.limits.ceiling(caller).check_profile(&profile.name)?;
         let policy = self.egress_sessions.asked(caller, &image, network_enabled, egress)?;
         Ok(NewSandbox {
             id,
@@ -329,7 +329,7 @@ impl Core {
         let names = request.env_vars.iter().chain(&request.secrets).flat_map(BTreeMap::keys);
         what.variables = names.cloned().collect();
         what.secrets = request.secrets.iter().flat_map(BTreeMap::values).cloned().collect();
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         let result = self.patch_as(&audited, caller, id, request).await;
         audited.done(result).await
     }
@@ -373,11 +373,11 @@ impl Core {
             disk: disk_mb.is_some(),
             ..ExplicitFields::default()
         };
-        self.most(caller).check(&new_limits, named)?;
+        self.limits.ceiling(caller).check(&new_limits, named)?;
         let environment = match (env_vars, secrets) {
             (None, None) => None,
             (plain, secrets) => {
-                let Environment { variables, secret } = self.environment_of(record)?;
+                let Environment { variables, secret } = self.operations.environment_of(record)?;
                 let (old_secrets, old_plain) =
                     variables.into_iter().partition(|(name, _)| secret.contains(name));
                 let all = Environment::new(plain.unwrap_or(old_plain), secrets.unwrap_or(old_secrets));
@@ -387,7 +387,7 @@ impl Core {
         let patch = Patch {
             at_rest_only,
             limits: (new_limits != record.limits).then_some(new_limits),
-            quota: self.quota(caller, &record.owner, &record.owner_name),
+            quota: self.limits.quota(caller, &record.owner, &record.owner_name),
             environment,
             labels,
             idle_timeout_seconds,
@@ -398,15 +398,15 @@ impl Core {
 
     /// One sandbox.
     pub async fn get(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        self.visible(caller, id).await
+        self.operations.visible(caller, id).await
     }
 
     /// Ends the container; the volume is kept.
     pub async fn stop(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxStop, id)).await?;
+        let audited = self.operations.audited(caller, OperationSpec::to(Operation::SandboxStop, id)).await?;
         let result = async {
             audited.record()?;
-            self.forget_changes(id);
+            self.changes.forget(id);
             self.registry.stop(id).await
         }
         .await;
@@ -415,7 +415,7 @@ impl Core {
 
     /// Pauses the sandbox; a request that needs its container resumes it. Succeeds when it is paused already.
     pub async fn pause(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxPause, id)).await?;
+        let audited = self.operations.audited(caller, OperationSpec::to(Operation::SandboxPause, id)).await?;
         let result = async {
             audited.record()?;
             self.registry.pause(id, "paused by request".into()).await
@@ -427,7 +427,8 @@ impl Core {
     /// Makes the sandbox run: a paused one continues where it was, a stopped one is started with its volume
     /// as it was.
     pub async fn resume(&self, caller: &Caller, id: SandboxId) -> Result<SandboxRecord> {
-        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxResume, id)).await?;
+        let audited =
+            self.operations.audited(caller, OperationSpec::to(Operation::SandboxResume, id)).await?;
         let result = async {
             audited.record()?;
             self.start(caller, id, "request").await
@@ -438,12 +439,13 @@ impl Core {
 
     /// Destroys the sandbox and its volume. The record stays.
     pub async fn destroy(&self, caller: &Caller, id: SandboxId) -> Result<()> {
-        let audited = self.audited(caller, OperationSpec::to(Operation::SandboxDestroy, id)).await?;
+        let audited =
+            self.operations.audited(caller, OperationSpec::to(Operation::SandboxDestroy, id)).await?;
         let result = async {
             if audited.record()?.status == Status::Destroyed {
                 return Err(Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid())));
             }
-            self.forget_changes(id);
+            self.changes.forget(id);
             self.registry.destroy(id).await.map(|_| ())
         }
         .await;

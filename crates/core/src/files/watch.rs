@@ -1,10 +1,10 @@
 //! Watching a folder for changes.
 
 use super::{
-    Tool, Way,
     lines::{Lines, believable},
+    tool::{Tool, Way},
 };
-use crate::{Caller, Core};
+use crate::{Caller, Files};
 use atoll_guest_tools::{Watch, WatchEvent};
 use atoll_provider::{Guest, about_path};
 use atoll_store::SandboxId;
@@ -52,7 +52,7 @@ async fn beat(guest: Guest, id: ExecId) {
     }
 }
 
-impl Core {
+impl Files {
     /// Watches a folder; answers when everything in it is watched.
     pub async fn watch(&self, caller: &Caller, id: SandboxId, request: &Watch) -> Result<WatchStream> {
         request.check()?;

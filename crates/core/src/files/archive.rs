@@ -1,9 +1,12 @@
 //! Folders as archives, out and in. Bytes are streams in both directions; the tool inside and the caller read
 //! the archive, this process never does.
 
-use super::{Tool, Way, lines::Lines};
+use super::{
+    lines::Lines,
+    tool::{Tool, Way},
+};
 use crate::{
-    Caller, Core,
+    Caller, Files,
     files::{Outgoing, transfer},
     operation::OperationSpec,
 };
@@ -37,12 +40,14 @@ impl Archive {
     }
 }
 
-impl Core {
+impl Files {
     /// A folder, or a file, as a tar archive. An error is reported before the first byte.
     pub async fn pack(&self, caller: &Caller, id: SandboxId, request: &Pack) -> Result<Archive> {
         request.check()?;
-        let audited =
-            self.audited(caller, OperationSpec::to(Operation::FolderRead, id).with(&request.path)).await?;
+        let audited = self
+            .operations
+            .audited(caller, OperationSpec::to(Operation::FolderRead, id).with(&request.path))
+            .await?;
         let opened = async {
             let container = self.reach_in(&audited, &[&request.path]).await?;
             let mut tool = Tool::start(&container, "pack", request, Way::default()).await?;
@@ -65,8 +70,10 @@ impl Core {
         body: impl Stream<Item = Result<Bytes>> + Send + 'static,
     ) -> Result<Unpacked> {
         request.check()?;
-        let mut audited =
-            self.audited(caller, OperationSpec::to(Operation::FolderWrite, id).with(&request.path)).await?;
+        let mut audited = self
+            .operations
+            .audited(caller, OperationSpec::to(Operation::FolderWrite, id).with(&request.path))
+            .await?;
         let count = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&count);
         let body = body.inspect(move |piece| {
@@ -81,7 +88,7 @@ impl Core {
         let bytes = count.load(Ordering::Relaxed);
         if let Ok(container) = &reached {
             // A part of it may have been unpacked even so.
-            self.set_aside(id, container, &[&request.path]).await;
+            self.changes.set_aside(id, container, &[&request.path]).await;
             audited.moved(bytes);
             audited.note(transfer(id, ActivityKind::Upload, request.path.clone(), bytes));
         }

@@ -3,9 +3,9 @@
 //! carries out.
 
 use crate::{
-    Caller, Core, CreateSandbox, Created, SessionNetwork,
+    Caller, CreateSandbox, Created, Sandboxes, SessionNetwork,
     actor::{Step, StepTarget},
-    operation::OperationSpec,
+    operation::{OperationSpec, Operations},
 };
 use atoll_store::SandboxId;
 use atoll_types::{ErrorCode, Limits, Operation, Result};
@@ -42,7 +42,7 @@ impl ExtensionOperation {
     }
 }
 
-impl Core {
+impl Operations {
     /// Carries something out between its two audit rows. A caller that may not do it is refused before.
     pub async fn carry_out<T>(
         &self,
@@ -58,8 +58,10 @@ impl Core {
         .await;
         audited.done(result).await
     }
+}
 
-    /// Makes a sandbox as [`Core::create`] does, under an id that the library chose. Limits that are left out
+impl Sandboxes {
+    /// Makes a sandbox as [`Sandboxes::create`] does, under an id that the library chose. Limits that are left out
     /// of the request are as given here, as far as the caller's tier allows it; the network is that of a
     /// session.
     pub async fn create_usual(
@@ -70,7 +72,8 @@ impl Core {
         usual: Limits,
         network: SessionNetwork,
     ) -> Result<Created> {
-        let Limits { memory_bytes, cpu_millis, processes, disk_bytes, .. } = self.most(caller).clamp(usual);
+        let Limits { memory_bytes, cpu_millis, processes, disk_bytes, .. } =
+            self.limits.ceiling(caller).clamp(usual);
         request.memory_mb.get_or_insert(memory_bytes / MIB);
         request.disk_mb.get_or_insert(disk_bytes / MIB);
         request.cpu_cores.get_or_insert(f64::from(cpu_millis) / 1000.0);
@@ -83,13 +86,13 @@ impl Core {
 
     /// Ends a sandbox for good though no caller asked, for a reason that its event and its audit rows name.
     /// Fine when it is gone.
-    pub async fn end_sandbox(&self, id: SandboxId, reason: &str) -> Result<()> {
+    pub async fn end(&self, id: SandboxId, reason: &str) -> Result<()> {
         let Some(record) = self.store.sandbox(id).await? else { return Ok(()) };
         if record.destroyed_at.is_some() {
             return Ok(());
         }
         let step = Step { to: StepTarget::Destroyed, reason: reason.to_owned(), revision: None, idle: None };
-        match self.take_step(&record, step).await {
+        match self.step(&record, step).await {
             Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::Conflict) => Ok(()),
             result => result,
         }

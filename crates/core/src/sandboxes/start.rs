@@ -3,7 +3,7 @@
 //! caller that disconnects leaves the queue, and a sandbox can be stopped while a request waits to start it.
 
 use crate::{
-    Caller, Core, Created,
+    Caller, Created, Sandboxes,
     actor::{PoolClaim, RunOutcome},
     admission::{Need, Reservation, Turn},
     pool::PooledContainer,
@@ -24,7 +24,7 @@ enum CreateOutcome {
     Existing(SandboxId),
 }
 
-impl Core {
+impl Sandboxes {
     /// Makes a sandbox and starts it, or starts the one that has its session key.
     pub(crate) async fn make_and_start(&self, caller: &Caller, new: NewSandbox) -> Result<Created> {
         let request_in_flight = self.pool.request();
@@ -41,16 +41,16 @@ impl Core {
             // Its destruction was begun and failed: it has to be finished before there can be another.
             self.registry.destroy(there.id).await?;
         }
-        let quota = self.quota(caller, &new.owner, &new.owner_name);
+        let quota = self.limits.quota(caller, &new.owner, &new.owner_name);
         let reservation = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
         let warm = self.pool.take(&new.profile, &reservation, need);
         if warm.is_none() {
             reservation.wait(need, deadline).await?;
         }
         // From here on it completes, whether the caller waits for it or not.
-        let core = self.clone();
+        let sandboxes = self.clone();
         let made = tokio::spawn(async move {
-            let made = core.make(new, reservation, warm).await;
+            let made = sandboxes.make(new, reservation, warm).await;
             drop((turn, request_in_flight));
             made
         });
@@ -162,8 +162,8 @@ impl Core {
                 RunOutcome::Runs(record) => return Ok(*record),
                 RunOutcome::NeedsReservation(record) => record,
             };
-            self.may_start(caller, &record)?;
-            let quota = self.quota(caller, &record.owner, &record.owner_name);
+            self.limits.may_start(caller, &record)?;
+            let quota = self.limits.quota(caller, &record.owner, &record.owner_name);
             let reservation = self.admission.wake(&record, quota.as_ref())?;
             reservation.wait(Need::of(&record.limits), deadline).await?;
             if let RunOutcome::Runs(record) = self.registry.run(id, by, Some(reservation)).await? {
@@ -179,8 +179,6 @@ impl Core {
         for record in self.store.list_sandboxes(&all).await?.items {
             self.admission.adopt(&record);
         }
-        // A later pass reads the disk where that fails now.
-        let _ = self.look_at_disk(&mut false).await;
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
 //! Listing sandboxes, and the activities of one.
 
-use crate::{Caller, Core};
+use crate::{Caller, Sandboxes};
 use atoll_store::{ActivityEntry, ListQuery, Page, SandboxId, Scope};
 use atoll_types::{Error, Result};
 
 /// The most that one page may have.
 const LARGEST_PAGE: u32 = 200;
 
-impl Core {
+impl Sandboxes {
     /// A page of the sandboxes that the caller may see.
     pub async fn list(&self, caller: &Caller, mut query: ListQuery) -> Result<Page> {
         if !(1..=LARGEST_PAGE).contains(&query.limit) {
@@ -31,12 +31,12 @@ impl Core {
         if !(1..=LARGEST_PAGE).contains(&limit) {
             return Err(Error::invalid("limit", format!("limit must be between 1 and {LARGEST_PAGE}")));
         }
-        self.visible(caller, id).await?;
+        self.operations.visible(caller, id).await?;
         Ok(self.store.activities(id, limit, None).await?)
     }
 }
 
-impl Core {
+impl Sandboxes {
     /// How many sandboxes there are of each status, for the metrics.
     pub async fn status_counts(&self) -> Result<std::collections::BTreeMap<atoll_store::Status, u64>> {
         let query = ListQuery { limit: 1, ..ListQuery::default() };

@@ -2,7 +2,7 @@
 //! away, and any number of them may read and type at the same time.
 
 use crate::{
-    Caller, Core,
+    Caller, Execs,
     exec::{ExecEntry, LONGEST_COMMAND},
     execution::Execution,
     kill_on_drop::KillOnDrop,
@@ -119,7 +119,7 @@ impl TerminalStream {
 /// What can be done to a terminal, beside looking. Cheap to clone.
 #[derive(Clone)]
 pub struct Keyboard {
-    core: Core,
+    execs: Execs,
     caller: Caller,
     sandbox: SandboxId,
     /// The sandbox counts as active while a client is connected; the terminal's task alone does not count.
@@ -130,7 +130,7 @@ pub struct Keyboard {
 impl Keyboard {
     /// The container; typing unpauses a paused sandbox.
     async fn awake(&self) -> Result<Arc<dyn Container>> {
-        self.core.registry.container(self.sandbox, "typing at a terminal").await
+        self.execs.registry.container(self.sandbox, "typing at a terminal").await
     }
 
     /// Types. Answers when all of it is typed, which a command that does not read puts off.
@@ -153,16 +153,16 @@ impl Keyboard {
 
     /// Sends a signal to the command's own processes.
     pub async fn signal(&self, signal: i32) -> Result<()> {
-        self.core.exec_signal(&self.caller, self.sandbox, self.id, signal).await
+        self.execs.signal(&self.caller, self.sandbox, self.id, signal).await
     }
 
     /// Ends the command and everything that it started.
     pub async fn kill(&self) -> Result<()> {
-        self.core.exec_kill(&self.caller, self.sandbox, self.id).await.map(drop)
+        self.execs.kill(&self.caller, self.sandbox, self.id).await.map(drop)
     }
 }
 
-impl Core {
+impl Execs {
     /// Opens a terminal and connects to it.
     pub async fn open_terminal(
         &self,
@@ -170,7 +170,7 @@ impl Core {
         id: SandboxId,
         request: TerminalRequest,
     ) -> Result<Terminal> {
-        self.take_exec(caller)?;
+        self.limits.take_exec(caller)?;
         let shown = request.command.clone().unwrap_or_else(|| "terminal".into());
         let exec = ExecId::random();
         let mut what = OperationSpec::running(Operation::Terminal, id, exec).with(&shown);
@@ -179,13 +179,14 @@ impl Core {
         }
         what.directory.clone_from(&request.working_directory);
         what.variables = request.env_vars.keys().cloned().collect();
-        let audited = self.audited(caller, what).await?;
+        let audited = self.operations.audited(caller, what).await?;
         match self.open_in(&audited, caller, exec, request).await {
             Ok((terminal, entry)) => {
                 let container = Arc::clone(terminal.keyboard.container.inner());
                 let shown = Some(audited.redacted(&shown));
-                let execution = Execution::new(self, id, container, Some(audited.follow()), shown, false);
-                self.spawn_exec(entry, execution, &terminal.report, None);
+                let execution =
+                    Execution::new(&self.end_writer, id, container, Some(audited.follow()), shown, false);
+                self.spawn(entry, execution, &terminal.report, None);
                 Ok(terminal)
             }
             Err(error) => audited.done(Err(error)).await,
@@ -200,7 +201,7 @@ impl Core {
         request: TerminalRequest,
     ) -> Result<(Terminal, ExecEntry)> {
         let mut command = request.build()?;
-        command.timeout = self.most(caller).timeout(None, None)?.map(Duration::from_secs_f64);
+        command.timeout = self.limits.ceiling(caller).timeout(None, None)?.map(Duration::from_secs_f64);
         let sandbox = audited.record()?.id;
         let container = self.registry.acquire(sandbox, "a terminal").await?;
         let known = |_| Error::internal("a terminal's new id is in use");
@@ -232,6 +233,7 @@ impl Core {
         from: Option<u64>,
     ) -> Result<Terminal> {
         let audited = self
+            .operations
             .audited(caller, OperationSpec::to(Operation::TerminalAttach, id).and("exec_id", exec))
             .await?;
         let result = self.attach_in(&audited, caller, exec, from).await;
@@ -245,8 +247,8 @@ impl Core {
         container: ActiveContainer,
         id: ExecId,
     ) -> Keyboard {
-        let (core, caller) = (self.clone(), caller.clone());
-        Keyboard { core, caller, sandbox, container: Arc::new(container), id }
+        let (execs, caller) = (self.clone(), caller.clone());
+        Keyboard { execs, caller, sandbox, container: Arc::new(container), id }
     }
 
     async fn attach_in(

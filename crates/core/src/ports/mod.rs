@@ -1,9 +1,18 @@
 //! Ports of servers that run inside a sandbox. The bytes are for a front; here is which caller may connect,
 //! and the connection.
 
-use crate::{Caller, Core, operation::OperationSpec};
+mod preview;
+
+pub(crate) use preview::PreviewKey;
+pub use preview::PreviewToken;
+
+use crate::{
+    Caller, Vault,
+    actor::SandboxRegistry,
+    operation::{OperationSpec, Operations},
+};
 use atoll_provider::{Container, PortStream, Ports};
-use atoll_store::{SandboxId, SandboxRecord, Status};
+use atoll_store::{SandboxId, SandboxRecord, Status, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result};
 use futures_util::future::BoxFuture;
 use std::{
@@ -95,19 +104,30 @@ fn power(container: &dyn Container) -> Result<&dyn Ports> {
     container.ports().ok_or_else(lacking)
 }
 
-impl Core {
+/// Who may connect to the ports of a sandbox, and the connections.
+#[derive(Clone)]
+pub struct PortAccess {
+    pub(crate) operations: Operations,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) registry: Arc<SandboxRegistry>,
+}
+
+impl PortAccess {
     /// A port, for its owner. A caller that may only read may not: a request can change what is inside.
-    pub async fn port(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<Port> {
+    pub async fn get(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<Port> {
         caller.must_write()?;
-        let record = self.visible(caller, id).await?;
+        let record = self.operations.visible(caller, id).await?;
         self.open(record, number).await
     }
 
     /// A connection to a port that the caller takes over. Requests to a preview are too many to audit one by
     /// one; this is audited.
     pub async fn forward(&self, caller: &Caller, id: SandboxId, number: u16) -> Result<(Port, PortStream)> {
-        let audited =
-            self.audited(caller, OperationSpec::to(Operation::PortForward, id).and("port", number)).await?;
+        let audited = self
+            .operations
+            .audited(caller, OperationSpec::to(Operation::PortForward, id).and("port", number))
+            .await?;
         let result = async {
             let port = self.open(audited.record()?.clone(), number).await?;
             let stream = port.connect().await?;
@@ -118,7 +138,7 @@ impl Core {
     }
 
     /// A port, for the bearer of a token for it; and when the token expires, in seconds since 1970.
-    pub async fn port_by_token(&self, token: &str, id: SandboxId, number: u16) -> Result<(Port, u64)> {
+    pub async fn by_token(&self, token: &str, id: SandboxId, number: u16) -> Result<(Port, u64)> {
         let end = self.check_preview(token, id, number)?;
         let missing = || Error::new(ErrorCode::NotFound, format!("there is no sandbox {}", id.uuid()));
         let record = self.store.sandbox(id).await?.ok_or_else(missing)?;
@@ -135,8 +155,8 @@ impl Core {
     }
 
     /// The ports that something listens on inside.
-    pub async fn listening_ports(&self, caller: &Caller, id: SandboxId) -> Result<Vec<u16>> {
-        must_exist(&self.visible(caller, id).await?)?;
+    pub async fn listening(&self, caller: &Caller, id: SandboxId) -> Result<Vec<u16>> {
+        must_exist(&self.operations.visible(caller, id).await?)?;
         let container = self.registry.container(id, "a look at its ports").await?;
         power(&*container)?.listening().await
     }

@@ -1,6 +1,6 @@
 //! Lines of JSON from a tool, of a bounded length.
 
-use super::Tool;
+use super::tool::Tool;
 use atoll_guest_tools::{LONGEST_LINE, LONGEST_PATH};
 use atoll_types::{
     Error, ErrorCode, Result,

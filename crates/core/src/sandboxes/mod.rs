@@ -1,0 +1,47 @@
+//! Sandboxes: making, starting, changing, listing and ending them. Requests are validated and admitted here;
+//! the sandbox's actor ([`crate::actor`]) judges its state and carries them out.
+
+mod bulk;
+mod create;
+mod extension;
+mod list;
+mod start;
+mod step;
+
+pub use bulk::{BulkAction, BulkOutcome, BulkTarget};
+pub(crate) use create::check_environment;
+pub use create::{CreateSandbox, Created, PatchSandbox};
+pub use extension::ExtensionOperation;
+
+use crate::{
+    CoreSettings, Kernels, Vault,
+    actor::SandboxRegistry,
+    admission::{Admission, Turns},
+    ceiling::CallerLimits,
+    changes::FileChanges,
+    egress::EgressSessions,
+    operation::Operations,
+    pool::Pool,
+    runtime_settings::LiveSettings,
+};
+use atoll_store::Store;
+use std::sync::Arc;
+
+/// Sandboxes.
+#[derive(Clone)]
+pub struct Sandboxes {
+    pub(crate) operations: Operations,
+    pub(crate) limits: CallerLimits,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) settings: Arc<CoreSettings>,
+    pub(crate) live_settings: Arc<LiveSettings>,
+    pub(crate) registry: Arc<SandboxRegistry>,
+    pub(crate) admission: Admission,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) pool: Pool,
+    pub(crate) egress_sessions: Arc<EgressSessions>,
+    pub(crate) changes: Arc<FileChanges>,
+    /// Dependencies of a new sandbox are installed for its kernels.
+    pub(crate) kernels: Kernels,
+}
