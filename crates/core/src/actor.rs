@@ -13,7 +13,7 @@ mod registry;
 mod step;
 
 use crate::{
-    Environment, Vault,
+    Environment, Providers, Vault,
     admission::{Admission, Need, Reservation},
     egress::EgressSessions,
     lifecycle::{ActiveContainer, ActivityTracker},
@@ -87,7 +87,7 @@ pub(crate) enum RunOutcome {
 
 struct Shared {
     store: Arc<dyn Store>,
-    provider: Arc<dyn Provider>,
+    providers: Providers,
     vault: Arc<Vault>,
     admission: Admission,
     pool: Pool,
@@ -245,6 +245,15 @@ impl SandboxActor {
         }
     }
 
+    /// The provider that runs the sandbox.
+    fn provider(&self, record: &SandboxRecord) -> Result<&Arc<dyn Provider>> {
+        self.shared.providers.of(record)
+    }
+
+    async fn destroy_container(&self, record: &SandboxRecord, container: ContainerId) -> Result<()> {
+        self.provider(record)?.destroy(container).await
+    }
+
     fn environment(&self, record: &SandboxRecord) -> Result<Environment> {
         self.shared.vault.open(&self.id.to_string(), &record.environment)
     }
@@ -266,7 +275,7 @@ impl SandboxActor {
         if let Err(error) = self.change(&record, change).await {
             tracing::error!(sandbox = %self.id, %error, "cannot write a death down");
         }
-        if let Err(error) = self.shared.provider.destroy(container).await {
+        if let Err(error) = self.destroy_container(&record, container).await {
             tracing::error!(sandbox = %self.id, %error, "cannot free a dead container");
         }
         self.shared.admission.stopped(self.id);
@@ -327,7 +336,7 @@ impl SandboxActor {
         self.end_files().await?;
         let record = self.record().await?;
         if let Some(old) = record.container {
-            self.shared.provider.destroy(old).await?;
+            self.destroy_container(&record, old).await?;
         }
         let id = ContainerId::random();
         let starting = Change {
@@ -347,12 +356,12 @@ impl SandboxActor {
             // The caller's variables take precedence.
             environment: found.chain(environment.variables).collect(),
         };
-        let container = self.create(spec).await.map_err(|e| match e.code {
+        let container = self.create(&record, spec).await.map_err(|e| match e.code {
             ErrorCode::DiskFull => patch::no_disk(e, record.limits.disk_bytes),
             _ => e,
         })?;
         if let Err(error) = self.shared.egress_sessions.open(&record, &container, secrets, new).await {
-            self.shared.provider.destroy(id).await?;
+            self.destroy_container(&record, id).await?;
             return Err(error);
         }
         self.container = Some(container);

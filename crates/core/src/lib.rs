@@ -32,6 +32,7 @@ mod operation;
 mod output_audit;
 mod pool;
 mod ports;
+mod providers;
 mod rate;
 mod reconcile;
 mod runtime_settings;
@@ -71,6 +72,7 @@ pub use mcp::McpSessions;
 pub use operation::Operations;
 pub use pool::{PoolBounds, PoolChange, PoolControl, PoolFailure, PoolKey, PoolView};
 pub use ports::{Port, PortAccess, PreviewToken};
+pub use providers::Providers;
 pub use rate::Rates;
 pub use runtime_settings::{
     OnShutdown, Plan, PoolSize, Preset, RuntimeSettings, Settings, SettingsView, Source,
@@ -83,7 +85,6 @@ pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, Usag
 pub use vault::{Environment, Vault};
 
 use atoll_audit::Ledger;
-use atoll_provider::Provider;
 use atoll_store::Store;
 use atoll_types::{Result, time::now_ms};
 use std::{
@@ -125,7 +126,7 @@ pub struct Subsystems {
     pub idempotent_replies: IdempotentReplies,
     pub mcp_sessions: McpSessions,
     store: Arc<dyn Store>,
-    provider: Arc<dyn Provider>,
+    providers: Providers,
     health: tokio::sync::Mutex<Option<Health>>,
 }
 
@@ -139,7 +140,7 @@ impl Core {
     /// Puts the parts together. Needs a running runtime.
     pub fn new(
         store: Arc<dyn Store>,
-        provider: Arc<dyn Provider>,
+        providers: Providers,
         vault: Vault,
         settings: CoreSettings,
         ledger: Ledger,
@@ -156,7 +157,7 @@ impl Core {
         let end_writer = execution::EndWriter { store: store.clone(), changes: changes.clone() };
         let pool = pool::Pool::new(
             store.clone(),
-            provider.clone(),
+            providers.clone(),
             admission.clone(),
             live_settings.clone(),
             settings.clone(),
@@ -166,7 +167,7 @@ impl Core {
             egress::EgressSessions::new(egress, store.clone(), running.clone(), ledger.clone());
         let registry = Arc::new(actor::SandboxRegistry::new(
             store.clone(),
-            provider.clone(),
+            providers.clone(),
             vault.clone(),
             admission.clone(),
             egress_sessions.clone(),
@@ -228,6 +229,7 @@ impl Core {
             operations: operations.clone(),
             limits,
             store: store.clone(),
+            providers: providers.clone(),
             vault: vault.clone(),
             settings: settings.clone(),
             live_settings: live_settings.clone(),
@@ -243,14 +245,14 @@ impl Core {
         let usage = UsageMeter {
             operations: operations.clone(),
             store: store.clone(),
-            provider: provider.clone(),
+            providers: providers.clone(),
             settings: settings.clone(),
             usage: Arc::default(),
         };
         let lifecycle = Lifecycle {
             operations: operations.clone(),
             store: store.clone(),
-            provider: provider.clone(),
+            providers: providers.clone(),
             settings: settings.clone(),
             live_settings: live_settings.clone(),
             registry: registry.clone(),
@@ -302,12 +304,12 @@ impl Core {
             idempotent_replies: IdempotentReplies { store: store.clone(), vault },
             mcp_sessions: McpSessions { store: store.clone() },
             store,
-            provider,
+            providers,
             health: tokio::sync::Mutex::default(),
         }))
     }
 
-    /// Whether the store and the provider answer, cached for a moment: any client may ask this, and the
+    /// Whether the store and the providers answer, cached for a moment: any client may ask this, and the
     /// launcher must not be called for each.
     pub async fn ready(&self) -> Result<()> {
         let mut last = self.health.lock().await;
@@ -316,7 +318,10 @@ impl Core {
             _ => {
                 let looked = async {
                     self.store.schema_version().await?;
-                    self.provider.capabilities().await.map(|_| ())
+                    for (_, provider) in self.providers.iter() {
+                        provider.capabilities().await?;
+                    }
+                    Ok(())
                 };
                 let result = looked.await;
                 *last = Some((Instant::now(), result.clone()));

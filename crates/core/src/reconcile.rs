@@ -8,7 +8,7 @@ use crate::{
 };
 use atoll_provider::State;
 use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
-use atoll_types::{ContainerId, Result, time::now_ms};
+use atoll_types::{ContainerId, ProviderName, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{
     collections::{HashMap, HashSet},
@@ -24,18 +24,25 @@ impl Lifecycle {
     /// is served again, and their commands are watched. Returns how many sandboxes live.
     pub async fn reconcile(&self) -> Result<usize> {
         self.live_settings.load(&*self.store).await?;
-        let listed = self.provider.list().await?.into_iter().filter(|listed| !listed.held);
-        let mut world: HashMap<ContainerId, State> = listed.map(|l| (l.id, l.state)).collect();
+        let mut world: HashMap<ContainerId, (ProviderName, State)> = HashMap::new();
+        for (name, provider) in self.providers.iter() {
+            let listed = provider.list().await?.into_iter().filter(|listed| !listed.held);
+            world.extend(listed.map(|listed| (listed.id, (name.clone(), listed.state))));
+        }
         let pooled = memory::read(&*self.store).await?;
         let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
         let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
+            if let Err(error) = self.providers.of(&record) {
+                tracing::warn!(sandbox = %record.id, %error, "a sandbox is left as it is");
+                continue;
+            }
             if record.destroyed_at.is_some() {
                 record.container.and_then(|id| world.remove(&id));
                 self.go_on_destroying(&record).await;
                 continue;
             }
-            let state = record.container.and_then(|id| world.remove(&id));
+            let state = record.container.and_then(|id| world.remove(&id)).map(|(_, state)| state);
             // A claim that was cut off has applied some of its settings, and the server cannot know which.
             let claimed = record.container.is_some_and(|id| of_pool.contains(&id));
             let state = state.filter(|_| !(claimed && record.status == Status::Provisioning));
@@ -46,11 +53,11 @@ impl Lifecycle {
             }
             self.settle(&record, state).await?;
         }
-        for orphan in world.into_keys() {
+        for (orphan, (name, _)) in world {
             if !of_pool.contains(&orphan) {
                 tracing::warn!(container = %orphan, "destroying a container without an owner");
             }
-            self.provider.destroy(orphan).await?;
+            self.providers.get(&name)?.destroy(orphan).await?;
         }
         self.clear_pool(&pooled).await?;
         self.sandboxes.fill_admission().await?;
@@ -82,8 +89,10 @@ impl Lifecycle {
             return Ok(());
         }
         let owned = memory::owned(&*self.store).await?;
-        if let Some(volumes) = self.provider.volumes() {
-            for one in pooled.iter().filter(|one| !owned.contains(&one.volume)) {
+        for one in pooled.iter().filter(|one| !owned.contains(&one.volume)) {
+            // One of a provider that this server does not have is left to a server that has it.
+            let provider = self.providers.get(&one.provider);
+            if let Some(volumes) = provider.ok().and_then(|provider| provider.volumes()) {
                 volumes.remove_volume(one.volume).await?;
             }
         }
@@ -129,7 +138,7 @@ impl Lifecycle {
         };
         let lives = matches!(status, Status::Ready | Status::Paused);
         if let (false, Some(container)) = (lives, record.container) {
-            self.provider.destroy(container).await?;
+            self.providers.of(record)?.destroy(container).await?;
         }
         let change = Change {
             status: Some(StatusChange { status, reason }),

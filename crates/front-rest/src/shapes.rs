@@ -254,6 +254,7 @@ impl From<SandboxRecord> for Sandbox {
             exec_total_ms,
             bytes_uploaded,
             bytes_downloaded,
+            provider: _,
             revision: _,
         } = record;
         Self {

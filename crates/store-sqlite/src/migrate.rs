@@ -14,6 +14,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0005_tools.sql"),
     include_str!("../migrations/0006_mcp.sql"),
     include_str!("../migrations/0007_sealed_replies.sql"),
+    include_str!("../migrations/0008_provider.sql"),
 ];
 
 /// The version that this release writes.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
      exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
      destroyed_at, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, owner_name, status_reason, limits, labels, profile, \
-     environment";
+     environment, provider";
 
 pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
     row: &'r SqliteRow,
@@ -79,6 +79,7 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         status: status(row)?,
         status_reason: get(row, "status_reason")?,
         image: get(row, "image")?,
+        provider: get::<&str>(row, "provider")?.parse().map_err(|_| damaged("provider"))?,
         profile: json(row, "profile")?,
         container: container.map(ContainerId::from_uuid),
         volume: VolumeId::from_uuid(uuid(row, "volume")?),

@@ -19,8 +19,8 @@ fn json<T: Serialize>(value: &T) -> Result<String> {
 const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, image, profile, container, \
      volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
-     bytes_downloaded, revision, search) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     bytes_downloaded, revision, search, provider) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -28,7 +28,7 @@ const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, stat
 pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) -> Result<Option<i64>> {
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
-        id, owner, owner_name, status, status_reason, image, profile, container, volume, limits,
+        id, owner, owner_name, status, status_reason, image, provider, profile, container, volume, limits,
         idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment: Sealed(environment),
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
@@ -61,6 +61,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
         .bind(number(*bytes_downloaded))
         .bind(number(*revision))
         .bind(search_text(record))
+        .bind(provider.as_str())
         .fetch_optional(conn)
         .await
         .map_err(failed("adding a sandbox"))

@@ -4,7 +4,8 @@
 use crate::{Clash, Millis, Result, SandboxId, StoreError};
 use async_trait::async_trait;
 use atoll_types::{
-    Activity, ContainerId, Limits, ListQuery, Page, Profile, SandboxRecord, Sealed, Status, VolumeId,
+    Activity, ContainerId, Limits, ListQuery, Page, Profile, ProviderName, SandboxRecord, Sealed, Status,
+    VolumeId,
 };
 use std::collections::BTreeMap;
 
@@ -21,6 +22,8 @@ pub struct NewSandbox {
     pub status: Status,
     /// The image, as the request named it.
     pub image: String,
+    /// The provider that runs it.
+    pub provider: ProviderName,
     /// What is fixed when its container starts.
     pub profile: Profile,
     /// Its container, where one from the pool was taken.
@@ -146,6 +149,7 @@ impl From<NewSandbox> for SandboxRecord {
             owner_name,
             status,
             image,
+            provider,
             profile,
             container,
             volume,
@@ -166,6 +170,7 @@ impl From<NewSandbox> for SandboxRecord {
             status,
             status_reason: None,
             image,
+            provider,
             profile,
             container,
             volume,

@@ -53,8 +53,8 @@ pub use mac::MacKey;
 pub use mcp::McpSession;
 pub use operation::{Operation, Permission, Target};
 pub use profile::{
-    Capability, ImageName, Isolation, NameError, Profile, Profiles, RootMode, Seccomp, ShareMount, Storage,
-    TmpfsSizes,
+    Capability, ImageName, Isolation, NameError, Profile, Profiles, ProviderName, RootMode, Seccomp,
+    ShareMount, Storage, TmpfsSizes,
 };
 pub use refusal::Refusal;
 pub use reply::{REPLY_BYTES, ReplyState, StoredReply, Ticket};

@@ -17,10 +17,57 @@ fn is_name(text: &str) -> bool {
         && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'))
 }
 
-/// The name of an image in the launcher's own catalogue; never a path.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ImageName(String);
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(String);
+
+        impl $type {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = NameError;
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                if is_name(text) { Ok(Self(text.into())) } else { Err(NameError) }
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+            fn try_from(text: String) -> Result<Self, NameError> {
+                text.parse()
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// The name of an image in the launcher's own catalogue; never a path.
+    ImageName
+);
+name!(
+    /// The name of a provider: `native`, and later `docker`, `kubernetes`, `wasm`.
+    ProviderName
+);
 
 impl ImageName {
     /// The machine's own /usr and a curated /etc.
@@ -28,37 +75,13 @@ impl ImageName {
     pub fn host() -> Self {
         Self("host".into())
     }
+}
 
-    /// The name as text.
+impl ProviderName {
+    /// The provider over the launcher of this machine.
     #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for ImageName {
-    type Err = NameError;
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        if is_name(text) { Ok(Self(text.into())) } else { Err(NameError) }
-    }
-}
-
-impl TryFrom<String> for ImageName {
-    type Error = NameError;
-    fn try_from(text: String) -> Result<Self, NameError> {
-        text.parse()
-    }
-}
-
-impl From<ImageName> for String {
-    fn from(name: ImageName) -> String {
-        name.0
-    }
-}
-
-impl fmt::Display for ImageName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+    pub fn native() -> Self {
+        Self("native".into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The record of a sandbox. Which status may follow which is the core's business.
 
-use crate::{ContainerId, Limits, Millis, Profile, SandboxId, Sealed, VolumeId, names};
+use crate::{ContainerId, Limits, Millis, Profile, ProviderName, SandboxId, Sealed, VolumeId, names};
 use std::collections::BTreeMap;
 
 names!(
@@ -32,6 +32,8 @@ pub struct SandboxRecord {
     /// Why it has that status, where that needs saying.
     pub status_reason: Option<String>,
     pub image: String,
+    /// The provider that runs it; it never changes.
+    pub provider: ProviderName,
     pub profile: Profile,
     pub container: Option<ContainerId>,
     pub volume: VolumeId,

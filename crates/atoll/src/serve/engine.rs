@@ -4,11 +4,11 @@
 use super::{audit_head, claim, database, egress, folder, secret, secret_key};
 use crate::config::Config;
 use atoll_audit::{AuditKey, Ledger};
-use atoll_core::{Core, IssuedKey, Vault};
+use atoll_core::{Core, IssuedKey, Providers, Vault};
 use atoll_provider_native::NativeProvider;
 use atoll_store_sqlite::SqliteStore;
 use atoll_tool_sessions::{SessionSettings, Sessions};
-use atoll_types::{Error, Result};
+use atoll_types::{Error, ProviderName, Result};
 use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 use tokio::task::JoinHandle;
 
@@ -78,8 +78,9 @@ impl Ground {
             egress::parts(&config.egress, config.core.tiers.clone(), &own, address, &*provider).await?;
         let (presets, dialer) = (Arc::clone(&egress.presets), egress.engine.dialer());
         let vault = Vault::new(&secret);
+        let providers = Providers::new(ProviderName::native(), provider);
         let core =
-            Core::new(Arc::clone(&store) as _, provider, vault, config.core.clone(), ledger.clone(), egress);
+            Core::new(Arc::clone(&store) as _, providers, vault, config.core.clone(), ledger.clone(), egress);
         let alive = core.lifecycle.reconcile().await?;
         let settings = SessionSettings {
             server_url: config.tools.server_url.clone(),

@@ -2,10 +2,10 @@
 //! failure here an ordinary start ends that container and makes another one on the same volume.
 
 use super::{PoolClaim, RunOutcome, SandboxActor};
-use crate::pool::PooledContainer;
+use crate::pool::{PooledContainer, ShelfKey};
 use atoll_provider::{Container, ContainerSpec};
 use atoll_store::{ActivityKind, SandboxRecord};
-use atoll_types::{Error, ErrorCode, Result, VolumeId};
+use atoll_types::{Error, ErrorCode, Result};
 use std::sync::Arc;
 
 /// Whether the provider refused because a container uses the volume.
@@ -25,7 +25,7 @@ impl SandboxActor {
             Err(error) => {
                 tracing::warn!(sandbox = %self.id, %error, "a container of the pool could not be claimed");
                 if error.code == ErrorCode::Conflict && error.field.as_deref() == Some("container") {
-                    self.shared.pool.outdated(&record.profile);
+                    self.shared.pool.outdated(&ShelfKey::of(&record));
                 }
                 self.detach();
                 self.shared.egress_sessions.close(self.id).await;
@@ -51,14 +51,19 @@ impl SandboxActor {
 
     /// Makes a container. Where the disk has no room, the pool's containers are destroyed first; where
     /// another container uses the volume, that one is.
-    pub(super) async fn create(&self, spec: ContainerSpec) -> Result<Arc<dyn Container>> {
-        match self.shared.provider.create(spec.clone()).await {
+    pub(super) async fn create(
+        &self,
+        record: &SandboxRecord,
+        spec: ContainerSpec,
+    ) -> Result<Arc<dyn Container>> {
+        let provider = self.provider(record)?;
+        match provider.create(spec.clone()).await {
             Err(error) if error.code == ErrorCode::DiskFull && self.shared.pool.make_room().await => {
-                self.shared.provider.create(spec).await
+                provider.create(spec).await
             }
             Err(error) if is_taken(&error) => {
-                self.free_volume(spec.volume).await?;
-                self.shared.provider.create(spec).await
+                self.free_volume(record).await?;
+                provider.create(spec).await
             }
             made => made,
         }
@@ -66,11 +71,12 @@ impl SandboxActor {
 
     /// Ends any container that uses a volume of this sandbox. Its record names none, so a former server, or
     /// one whose launcher died, requested that container and gave up before it was made.
-    pub(super) async fn free_volume(&self, volume: Option<VolumeId>) -> Result<()> {
-        for listed in self.shared.provider.list().await? {
-            if volume.is_some() && listed.volume == volume {
+    pub(super) async fn free_volume(&self, record: &SandboxRecord) -> Result<()> {
+        let provider = self.provider(record)?;
+        for listed in provider.list().await? {
+            if listed.volume == Some(record.volume) {
                 tracing::warn!(sandbox = %self.id, container = %listed.id, "ending a container that was given up");
-                self.shared.provider.destroy(listed.id).await?;
+                provider.destroy(listed.id).await?;
             }
         }
         Ok(())

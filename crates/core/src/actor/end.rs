@@ -14,7 +14,7 @@ impl SandboxActor {
         self.detach();
         self.shared.egress_sessions.close(self.id).await;
         match record.container {
-            Some(container) => self.shared.provider.destroy(container).await,
+            Some(container) => self.destroy_container(record, container).await,
             None => Ok(()),
         }
     }
@@ -58,10 +58,10 @@ impl SandboxActor {
             record = self.change(&record, begun).await?;
         }
         self.end_container(&record).await?;
-        if let Some(volumes) = self.shared.provider.volumes() {
+        if let Some(volumes) = self.provider(&record)?.volumes() {
             match volumes.remove_volume(record.volume).await {
                 Err(error) if is_taken(&error) => {
-                    self.free_volume(Some(record.volume)).await?;
+                    self.free_volume(&record).await?;
                     volumes.remove_volume(record.volume).await?;
                 }
                 removed => removed?,

@@ -5,7 +5,7 @@
 
 use super::{SandboxActor, claim::is_taken};
 use crate::lifecycle::{ActiveContainer, Quiet};
-use atoll_provider::{Container, ContainerSpec, State};
+use atoll_provider::{Container, ContainerSpec, Provider, State};
 use atoll_store::{SandboxRecord, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use std::{
@@ -57,6 +57,7 @@ impl FileContainers {
 
 /// The file container of one sandbox.
 pub(super) struct FileContainer {
+    provider: Arc<dyn Provider>,
     container: Arc<dyn Container>,
     _place: OwnedSemaphorePermit,
 }
@@ -76,7 +77,8 @@ impl SandboxActor {
             self.end_files().await?;
         }
         let container = self.make_for_files(&record).await?;
-        self.files = Some(FileContainer { container: Arc::clone(&container), _place: place });
+        let provider = Arc::clone(self.provider(&record)?);
+        self.files = Some(FileContainer { provider, container: Arc::clone(&container), _place: place });
         Ok(ActiveContainer::new(container, activity_guard))
     }
 
@@ -90,7 +92,7 @@ impl SandboxActor {
             environment: BTreeMap::new(),
         };
         self.shared.file_containers.made().insert(id);
-        let made = self.create(spec).await;
+        let made = self.create(record, spec).await;
         if made.is_err() {
             self.shared.file_containers.made().remove(&id);
         }
@@ -99,8 +101,8 @@ impl SandboxActor {
 
     /// Ends the file container, if there is one. File requests that are under way fail.
     pub(super) async fn end_files(&mut self) -> Result<()> {
-        let Some(FileContainer { container, _place }) = self.files.take() else { return Ok(()) };
-        let ended = self.shared.provider.destroy(container.id()).await;
+        let Some(FileContainer { provider, container, _place }) = self.files.take() else { return Ok(()) };
+        let ended = provider.destroy(container.id()).await;
         // One that could not be ended is an orphan from now on, which the reconciler removes.
         self.shared.file_containers.made().remove(&container.id());
         ended
@@ -121,10 +123,10 @@ impl SandboxActor {
     /// Gives the volume of a sandbox without a container another limit.
     pub(super) async fn resize_volume(&mut self, record: &SandboxRecord, bytes: u64) -> Result<()> {
         self.end_files().await?;
-        let Some(volumes) = self.shared.provider.volumes() else { return Ok(()) };
+        let Some(volumes) = self.provider(record)?.volumes() else { return Ok(()) };
         match volumes.resize_volume(record.volume, bytes).await {
             Err(error) if is_taken(&error) => {
-                self.free_volume(Some(record.volume)).await?;
+                self.free_volume(record).await?;
                 volumes.resize_volume(record.volume, bytes).await
             }
             resized => resized,

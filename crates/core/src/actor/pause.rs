@@ -34,7 +34,7 @@ impl SandboxActor {
         record: &SandboxRecord,
         id: ContainerId,
     ) -> Result<Arc<dyn Container>> {
-        let container = self.shared.provider.attach(id).await?;
+        let container = self.provider(record)?.attach(id).await?;
         self.paused = container.state().await? == State::Paused;
         let secrets = self.environment(record)?.secret_values().collect();
         // Without egress a sandbox still works; it only reaches nothing.

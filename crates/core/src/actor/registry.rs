@@ -2,14 +2,14 @@
 
 use super::{FileContainers, Patch, PoolClaim, RunOutcome, SandboxActor, SandboxRequest, Shared, Step};
 use crate::{
-    Vault,
+    Providers, Vault,
     admission::{Admission, Reservation},
     egress::EgressSessions,
     lifecycle::{ActiveContainer, ActivityTracker},
     pool::Pool,
 };
 use atoll_egress::Policy;
-use atoll_provider::{Container, Provider};
+use atoll_provider::Container;
 use atoll_store::{SandboxId, SandboxRecord, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use std::{
@@ -30,7 +30,7 @@ pub(crate) struct SandboxRegistry {
 impl SandboxRegistry {
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        provider: Arc<dyn Provider>,
+        providers: Providers,
         vault: Arc<Vault>,
         admission: Admission,
         egress_sessions: Arc<EgressSessions>,
@@ -40,7 +40,7 @@ impl SandboxRegistry {
         let file_containers = FileContainers::default();
         let shared = Arc::new(Shared {
             store,
-            provider,
+            providers,
             vault,
             admission,
             egress_sessions,

@@ -52,6 +52,7 @@ fn record(limits: Limits, status: Status) -> SandboxRecord {
         owner_name: "ann".into(),
         status,
         image: "host".into(),
+        provider: atoll_types::ProviderName::native(),
         profile: Profile::builtin("default").unwrap(),
         container: None,
         volume: VolumeId::random(),

@@ -9,9 +9,10 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Lifecycle {
-    /// Reads the disk's state; `low` is the result of the last pass.
+    /// Reads the state of the disk that new sandboxes get their volumes from; `low` is the result of the last pass.
     pub(crate) async fn look_at_disk(&self, low: &mut bool) -> Result<()> {
-        let Some(volumes) = self.provider.volumes() else { return Ok(()) };
+        let default = self.providers.get(self.providers.default_name())?;
+        let Some(volumes) = default.volumes() else { return Ok(()) };
         let Ok(room) = tokio::time::timeout(PATIENCE, volumes.room()).await else { return Ok(()) };
         let room = room?;
         self.admission.set_disk_capacity(room.capacity_bytes);

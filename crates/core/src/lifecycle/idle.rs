@@ -160,6 +160,7 @@ mod tests {
             owner_name: "Ada".into(),
             status,
             image: "host".into(),
+            provider: atoll_types::ProviderName::native(),
             profile: Profile::builtin("default").unwrap(),
             container: None,
             volume: VolumeId::random(),

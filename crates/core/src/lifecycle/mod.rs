@@ -17,14 +17,13 @@ pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 
 use crate::{
-    CoreSettings, Execs, Kernels, Keys, RuntimeSettings, Sandboxes, UsageMeter,
+    CoreSettings, Execs, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, UsageMeter,
     actor::{SandboxRegistry, Step},
     admission::Admission,
     operation::Operations,
     pool::Pool,
     runtime_settings::LiveSettings,
 };
-use atoll_provider::Provider;
 use atoll_store::{SandboxRecord, Store};
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use futures_util::StreamExt;
@@ -70,7 +69,7 @@ fn period(seconds: i64) -> Option<Duration> {
 pub struct Lifecycle {
     pub(crate) operations: Operations,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) providers: Providers,
     pub(crate) settings: Arc<CoreSettings>,
     pub(crate) live_settings: Arc<LiveSettings>,
     pub(crate) registry: Arc<SandboxRegistry>,

@@ -70,8 +70,8 @@ impl Pool {
     pub(crate) fn view(&self) -> PoolView {
         let (wanted, runtime_settings) = (self.0.wanted(), self.0.live_settings.now());
         let mut state = self.0.state();
-        let of = |(image, profile)| {
-            let shelf = state.shelves.entry(profile).or_insert_with_key(|_| ProfilePool::new(image));
+        let of = |(image, key)| {
+            let shelf = state.shelves.entry(key).or_insert_with_key(|_| ProfilePool::new(image));
             let size = runtime_settings.pool_size(&shelf.image);
             shelf.key("default", size)
         };

@@ -8,7 +8,7 @@
 //! stopped, with its volume.
 
 use atoll_store::{ListQuery, Store};
-use atoll_types::{ContainerId, Result, VolumeId};
+use atoll_types::{ContainerId, ProviderName, Result, VolumeId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -17,19 +17,18 @@ use std::collections::{HashMap, HashSet};
 const STORED: &str = "pool";
 
 /// One container of the pool's.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Remembered {
     pub(crate) container: ContainerId,
     pub(crate) volume: VolumeId,
+    /// Entries of older releases name none.
+    #[serde(default = "ProviderName::native")]
+    pub(crate) provider: ProviderName,
 }
 
 /// Writes these and no others.
-pub(super) async fn write(store: &dyn Store, all: &HashMap<ContainerId, VolumeId>) -> Result<()> {
-    let of = |(container, volume): (&ContainerId, &VolumeId)| Remembered {
-        container: *container,
-        volume: *volume,
-    };
-    let all: Vec<Remembered> = all.iter().map(of).collect();
+pub(super) async fn write(store: &dyn Store, all: &HashMap<ContainerId, Remembered>) -> Result<()> {
+    let all: Vec<&Remembered> = all.values().collect();
     let value = serde_json::to_value(all).map_err(|e| atoll_types::Error::internal(e.to_string()))?;
     Ok(store.put_setting(STORED, value).await?)
 }

@@ -1,5 +1,5 @@
-//! Containers that are started before a request needs them. The pool keeps them by profile, which is
-//! everything that is fixed at a start; the rest (owner, limits, environment, egress) is set live when a
+//! Containers that are started before a request needs them. The pool keeps them by provider and profile,
+//! which is everything that is fixed at a start; the rest (owner, limits, environment, egress) is set live when a
 //! sandbox claims one. A container of the pool has run nothing, but for interpreters that wait for their
 //! first cell where the setting `pool.kernels` names any, and is handed out once.
 //!
@@ -19,14 +19,14 @@ pub use shelf::{PoolFailure, PoolKey};
 pub(crate) use warm::{Dying, PooledContainer};
 
 use crate::{
-    CoreSettings,
+    CoreSettings, Providers,
     admission::{Admission, Need, Reservation},
     kernels::{self, KernelManagers},
     runtime_settings::LiveSettings,
 };
-use atoll_provider::Provider;
-use atoll_store::Store;
-use atoll_types::{ContainerId, Profile, Result, VolumeId};
+use atoll_store::{SandboxRecord, Store};
+use atoll_types::{ContainerId, Profile, ProviderName, Result, VolumeId};
+use memory::Remembered;
 use shelf::ProfilePool;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -45,7 +45,7 @@ pub(crate) struct Pool(Arc<Inner>);
 
 pub(crate) struct Inner {
     store: Arc<dyn Store>,
-    provider: Arc<dyn Provider>,
+    providers: Providers,
     admission: Admission,
     live_settings: Arc<LiveSettings>,
     settings: Arc<CoreSettings>,
@@ -60,11 +60,24 @@ pub(crate) struct Inner {
 
 #[derive(Default)]
 struct State {
-    shelves: HashMap<Profile, ProfilePool>,
+    shelves: HashMap<ShelfKey, ProfilePool>,
     /// Every container of the pool, and its volume: being made, ready, being claimed, or to be destroyed.
-    known: HashMap<ContainerId, VolumeId>,
+    known: HashMap<ContainerId, Remembered>,
     spent: Vec<Spent>,
     last_request: Option<Instant>,
+}
+
+/// What is fixed when a container starts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ShelfKey {
+    pub(crate) provider: ProviderName,
+    pub(crate) profile: Profile,
+}
+
+impl ShelfKey {
+    pub(crate) fn of(record: &SandboxRecord) -> Self {
+        Self { provider: record.provider.clone(), profile: record.profile.clone() }
+    }
 }
 
 /// A request that makes or starts a sandbox. The pool makes nothing meanwhile.
@@ -107,20 +120,23 @@ impl Inner {
     }
 
     /// What is to be kept ready, by profile, with the image's name.
-    fn wanted(&self) -> BTreeMap<String, Profile> {
+    fn wanted(&self) -> BTreeMap<String, ShelfKey> {
         let runtime_settings = self.live_settings.now();
         let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let names = std::iter::once(usual).chain(runtime_settings.pool_images.keys());
         // Several names may mean one image; it is kept under its own.
         let profiles = names.filter_map(|name| self.settings.profile(name).ok());
-        profiles.map(|profile| (profile.image.to_string(), profile)).collect()
+        let provider = self.providers.default_name();
+        let key =
+            |profile: Profile| (profile.image.to_string(), ShelfKey { provider: provider.clone(), profile });
+        profiles.map(key).collect()
     }
 }
 
 impl Pool {
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        provider: Arc<dyn Provider>,
+        providers: Providers,
         admission: Admission,
         live_settings: Arc<LiveSettings>,
         settings: Arc<CoreSettings>,
@@ -128,7 +144,7 @@ impl Pool {
     ) -> Self {
         Self(Arc::new(Inner {
             store,
-            provider,
+            providers,
             admission,
             live_settings,
             settings,
@@ -142,7 +158,7 @@ impl Pool {
 
     /// Every container of the pool, with its volume.
     pub(crate) fn known(&self) -> Vec<(ContainerId, VolumeId)> {
-        self.0.state().known.iter().map(|(container, volume)| (*container, *volume)).collect()
+        self.0.state().known.values().map(|one| (one.container, one.volume)).collect()
     }
 
     /// Marks a request that makes or starts a sandbox, as long as the value is held.
@@ -151,11 +167,11 @@ impl Pool {
         Request(Arc::clone(&self.0))
     }
 
-    /// Takes a container for a sandbox of this profile, if there is one, and moves its reservation to the
+    /// Takes a container for a sandbox of this provider and profile, if there is one, and moves its reservation to the
     /// sandbox.
     pub(crate) fn take(
         &self,
-        profile: &Profile,
+        key: &ShelfKey,
         reservation: &Reservation,
         need: Need,
     ) -> Option<PooledContainer> {
@@ -163,7 +179,7 @@ impl Pool {
         let mut dead = Vec::new();
         let taken = {
             let mut state = self.0.state();
-            let shelf = state.shelves.get_mut(profile)?;
+            let shelf = state.shelves.get_mut(key)?;
             if runtime_settings.pool_size(&shelf.image).max == 0 {
                 return None;
             }

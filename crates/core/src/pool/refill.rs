@@ -3,13 +3,14 @@
 //! ever. When a request waits for room on the machine, the task destroys ready containers instead.
 
 use super::{
-    Pool, State, memory,
+    Pool, ShelfKey, State,
+    memory::{self, Remembered},
     shelf::ProfilePool,
     warm::{PooledContainer, Spent},
 };
 use crate::{admission::Need, kernels};
 use atoll_provider::ContainerSpec;
-use atoll_types::{ContainerId, Error, ErrorCode, Limits, Profile, Result, VolumeId};
+use atoll_types::{ContainerId, Error, ErrorCode, Limits, Result, VolumeId};
 use std::{collections::BTreeMap, mem, sync::Arc, sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -33,7 +34,7 @@ fn limits() -> Limits {
 }
 
 enum Todo {
-    Make(Profile),
+    Make(ShelfKey),
     GiveUp(Vec<PooledContainer>),
     Wait(Duration),
 }
@@ -51,9 +52,9 @@ impl Pool {
                 self.give_up_cold().await;
             }
             let pause = match self.todo() {
-                Todo::Make(profile) => {
+                Todo::Make(key) => {
                     self.quiet().await;
-                    self.make(profile).await;
+                    self.make(key).await;
                     continue;
                 }
                 Todo::GiveUp(surplus) => {
@@ -78,14 +79,14 @@ impl Pool {
         let runtime_settings = self.0.live_settings.now();
         let now = Instant::now();
         let mut state = self.0.state();
-        for (image, profile) in &wanted {
-            let there = state.shelves.entry(profile.clone());
+        for (image, key) in &wanted {
+            let there = state.shelves.entry(key.clone());
             there.or_insert_with(|| ProfilePool::new(image.clone()));
         }
         let mut wait = if state.spent.is_empty() { LOOK } else { AGAIN };
         let mut make = None;
-        for (profile, shelf) in &mut state.shelves {
-            let kept = wanted.get(&shelf.image) == Some(profile);
+        for (key, shelf) in &mut state.shelves {
+            let kept = wanted.get(&shelf.image) == Some(key);
             let size = runtime_settings.pool_size(&shelf.image);
             let target = if kept { shelf.demand.target(size, now) as usize } else { 0 };
             if shelf.ready.len() > target {
@@ -95,7 +96,7 @@ impl Pool {
             if shelf.ready.len() < target {
                 let pause = shelf.not_before.saturating_duration_since(now);
                 wait = wait.min(pause);
-                make = make.or_else(|| pause.is_zero().then(|| profile.clone()));
+                make = make.or_else(|| pause.is_zero().then(|| key.clone()));
             }
         }
         make.map_or(Todo::Wait(wait), Todo::Make)
@@ -119,11 +120,11 @@ impl Pool {
         }
     }
 
-    async fn make(&self, profile: Profile) {
-        self.on(&profile, |shelf| shelf.starting += 1);
+    async fn make(&self, key: ShelfKey) {
+        self.on(&key, |shelf| shelf.starting += 1);
         let began = Instant::now();
-        let mut made = self.start(&profile).await.map(Some);
-        let pause = self.on(&profile, |shelf| {
+        let mut made = self.start(&key).await.map(Some);
+        let pause = self.on(&key, |shelf| {
             shelf.starting = shelf.starting.saturating_sub(1);
             match &mut made {
                 Ok(warm) => {
@@ -134,26 +135,28 @@ impl Pool {
             }
         });
         if let (Some(Some(pause)), Err(error)) = (pause, made) {
-            tracing::warn!(image = %profile.image, %error, ?pause, "the pool cannot be filled; trying again");
+            tracing::warn!(image = %key.profile.image, %error, ?pause, "the pool cannot be filled; trying again");
         }
     }
 
-    fn on<T>(&self, profile: &Profile, work: impl FnOnce(&mut ProfilePool) -> T) -> Option<T> {
-        self.0.state().shelves.get_mut(profile).map(work)
+    fn on<T>(&self, key: &ShelfKey, work: impl FnOnce(&mut ProfilePool) -> T) -> Option<T> {
+        self.0.state().shelves.get_mut(key).map(work)
     }
 
-    async fn start(&self, profile: &Profile) -> Result<PooledContainer> {
+    async fn start(&self, key: &ShelfKey) -> Result<PooledContainer> {
         let inner = &self.0;
+        let provider = inner.providers.get(&key.provider)?;
         let limits = limits();
         let no_room = || Error::new(ErrorCode::LimitExceeded, "the machine has no room for the pool");
         let reservation = inner.admission.pool_reservation(Need::of(&limits)).ok_or_else(no_room)?;
         let (id, volume) = (ContainerId::random(), VolumeId::random());
+        let owned = Remembered { container: id, volume, provider: key.provider.clone() };
         let known = {
             let mut state = inner.state();
-            state.known.insert(id, volume);
+            state.known.insert(id, owned.clone());
             state.known.clone()
         };
-        let spent = |reservation| Spent { container: id, volume, _seat: Some(reservation) };
+        let spent = |reservation| Spent { owned: owned.clone(), _seat: Some(reservation) };
         // Written before it is made: a server that dies in between leaves nothing that the next does not
         // find.
         if let Err(error) = memory::write(&*inner.store, &known).await {
@@ -162,14 +165,14 @@ impl Pool {
         }
         let spec = ContainerSpec {
             id,
-            profile: profile.clone(),
+            profile: key.profile.clone(),
             limits,
             volume: Some(volume),
             environment: BTreeMap::new(),
         };
-        match inner.provider.create(spec).await {
+        match provider.create(spec).await {
             Ok(container) if container.claimable().is_some() => {
-                let mut warm = PooledContainer::new(Arc::clone(inner), container, volume, reservation);
+                let mut warm = PooledContainer::new(Arc::clone(inner), container, owned, reservation);
                 warm.warm_up(inner.live_settings.now().pool_kernels.clone()).await?;
                 let (dying, pool) = (warm.dying(), Arc::clone(inner));
                 tokio::spawn(async move {
@@ -206,16 +209,16 @@ impl Pool {
     async fn give_up_outdated(&self) {
         let oldest: Vec<_> = {
             let state = self.0.state();
-            let first = |(profile, shelf): (&Profile, &ProfilePool)| {
-                Some((profile.clone(), Arc::clone(shelf.ready.front()?.container())))
+            let first = |(key, shelf): (&ShelfKey, &ProfilePool)| {
+                Some((key.clone(), Arc::clone(shelf.ready.front()?.container())))
             };
             state.shelves.iter().filter_map(first).collect()
         };
-        for (profile, container) in oldest {
+        for (key, container) in oldest {
             let Some(power) = container.claimable() else { continue };
             match power.current().await {
                 Ok(true) => {}
-                Ok(false) => self.outdated(&profile),
+                Ok(false) => self.outdated(&key),
                 Err(error) => tracing::debug!(%error, "whether an image was rebuilt is not known"),
             }
         }
@@ -247,9 +250,9 @@ impl Pool {
     }
 
     /// An image was rebuilt: containers made of the former one are not handed out.
-    pub(crate) fn outdated(&self, profile: &Profile) {
-        let old = self.on(profile, |shelf| mem::take(&mut shelf.ready));
-        tracing::info!(image = %profile.image, "its image was rebuilt; the pool is made anew");
+    pub(crate) fn outdated(&self, key: &ShelfKey) {
+        let old = self.on(key, |shelf| mem::take(&mut shelf.ready));
+        tracing::info!(image = %key.profile.image, "its image was rebuilt; the pool is made anew");
         drop(old);
     }
 
@@ -260,18 +263,20 @@ impl Pool {
         let spent = mem::take(&mut self.0.state().spent);
         for one in spent {
             let destroyed = async {
-                self.0.provider.destroy(one.container).await?;
-                match self.0.provider.volumes() {
-                    Some(volumes) => volumes.remove_volume(one.volume).await,
+                let Remembered { container, volume, provider } = &one.owned;
+                let provider = self.0.providers.get(provider)?;
+                provider.destroy(*container).await?;
+                match provider.volumes() {
+                    Some(volumes) => volumes.remove_volume(*volume).await,
                     None => Ok(()),
                 }
             };
             let result = destroyed.await;
             let mut state = self.0.state();
             match result {
-                Ok(()) => drop(state.known.remove(&one.container)),
+                Ok(()) => drop(state.known.remove(&one.owned.container)),
                 Err(error) => {
-                    tracing::warn!(container = %one.container, %error, "the pool cannot free a container");
+                    tracing::warn!(container = %one.owned.container, %error, "the pool cannot free a container");
                     let State { spent, .. } = &mut *state;
                     spent.push(one);
                 }

@@ -2,7 +2,7 @@
 //! nothing. It is handed out once and never returns to the pool: dropped, it is destroyed with its volume,
 //! unless a sandbox's record has it by then.
 
-use super::Inner;
+use super::{Inner, memory::Remembered};
 use crate::{admission::PoolReservation, kernels};
 use atoll_kernels::Language;
 use atoll_provider::Container;
@@ -24,7 +24,7 @@ enum Whose {
 pub(crate) struct PooledContainer {
     pool: Arc<Inner>,
     container: Arc<dyn Container>,
-    volume: VolumeId,
+    owned: Remembered,
     reservation: Option<PoolReservation>,
     dying: Dying,
     made: Instant,
@@ -35,8 +35,7 @@ pub(crate) struct PooledContainer {
 
 /// A container that is to be destroyed.
 pub(super) struct Spent {
-    pub(super) container: ContainerId,
-    pub(super) volume: VolumeId,
+    pub(super) owned: Remembered,
     /// Held until it is gone.
     pub(super) _seat: Option<PoolReservation>,
 }
@@ -45,7 +44,7 @@ impl PooledContainer {
     pub(super) fn new(
         pool: Arc<Inner>,
         container: Arc<dyn Container>,
-        volume: VolumeId,
+        owned: Remembered,
         reservation: PoolReservation,
     ) -> Self {
         let dying = crate::actor::death_of(Some(Arc::clone(&container))).boxed().shared();
@@ -54,7 +53,7 @@ impl PooledContainer {
         Self {
             pool,
             container,
-            volume,
+            owned,
             reservation: Some(reservation),
             dying,
             made,
@@ -85,7 +84,7 @@ impl PooledContainer {
     }
 
     pub(crate) fn volume(&self) -> VolumeId {
-        self.volume
+        self.owned.volume
     }
 
     pub(crate) fn container(&self) -> &Arc<dyn Container> {
@@ -122,7 +121,7 @@ impl Drop for PooledContainer {
         match self.whose {
             Whose::Sandboxes => self.pool.forget(container),
             Whose::Pools => {
-                self.pool.spend(Spent { container, volume: self.volume, _seat: self.reservation.take() });
+                self.pool.spend(Spent { owned: self.owned.clone(), _seat: self.reservation.take() });
             }
         }
     }

@@ -284,6 +284,7 @@ impl Sandboxes {
             owner: caller.owner.clone(),
             owner_name: caller.owner_name.clone(),
             status: Status::Provisioning,
+            provider: self.providers.default_name().clone(),
             profile,
             image,
             container: None,

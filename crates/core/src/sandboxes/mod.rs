@@ -14,7 +14,7 @@ pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use extension::ExtensionOperation;
 
 use crate::{
-    CoreSettings, Kernels, Vault,
+    CoreSettings, Kernels, Providers, Vault,
     actor::SandboxRegistry,
     admission::{Admission, Turns},
     ceiling::CallerLimits,
@@ -33,6 +33,7 @@ pub struct Sandboxes {
     pub(crate) operations: Operations,
     pub(crate) limits: CallerLimits,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) providers: Providers,
     pub(crate) vault: Arc<Vault>,
     pub(crate) settings: Arc<CoreSettings>,
     pub(crate) live_settings: Arc<LiveSettings>,

@@ -6,7 +6,7 @@ use crate::{
     Caller, Created, Sandboxes,
     actor::{PoolClaim, RunOutcome},
     admission::{Need, Reservation, Turn},
-    pool::PooledContainer,
+    pool::{PooledContainer, ShelfKey},
     vault::Environment,
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
@@ -43,7 +43,8 @@ impl Sandboxes {
         }
         let quota = self.limits.quota(caller, &new.owner, &new.owner_name);
         let reservation = self.admission.place(new.id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
-        let warm = self.pool.take(&new.profile, &reservation, need);
+        let key = ShelfKey { provider: new.provider.clone(), profile: new.profile.clone() };
+        let warm = self.pool.take(&key, &reservation, need);
         if warm.is_none() {
             reservation.wait(need, deadline).await?;
         }

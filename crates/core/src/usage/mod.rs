@@ -6,8 +6,7 @@
 
 mod history;
 
-use crate::{Caller, CoreSettings, operation::Operations, ports::must_exist};
-use atoll_provider::{Provider, Usages};
+use crate::{Caller, CoreSettings, Providers, operation::Operations, ports::must_exist};
 use atoll_store::{ListQuery, SandboxId, Status, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Result, Usage, time::now_ms};
 pub(crate) use history::UsageHistory;
@@ -31,15 +30,19 @@ pub struct SandboxMetrics {
 pub struct UsageMeter {
     pub(crate) operations: Operations,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) providers: Providers,
     pub(crate) settings: Arc<CoreSettings>,
     pub(crate) usage: Arc<UsageHistory>,
 }
 
 impl UsageMeter {
-    fn usages(&self) -> Result<&dyn Usages> {
-        let lacking = || Error::new(ErrorCode::Unsupported, "what sandboxes use is not counted here");
-        self.provider.usage().ok_or_else(lacking)
+    /// The usage of every container of every provider that measures it.
+    async fn all(&self) -> Result<Vec<(ContainerId, Usage)>> {
+        let mut all = Vec::new();
+        for usages in self.providers.iter().filter_map(|(_, provider)| provider.usage()) {
+            all.extend(usages.all().await?);
+        }
+        Ok(all)
     }
 
     /// A sandbox's present usage and its history: the newest `limit` samples, none before `since`.
@@ -55,7 +58,8 @@ impl UsageMeter {
         }
         let record = self.operations.visible(caller, id).await?;
         must_exist(&record)?;
-        let usages = self.usages()?;
+        let lacking = || Error::new(ErrorCode::Unsupported, "what sandboxes use is not counted here");
+        let usages = self.providers.of(&record)?.usage().ok_or_else(lacking)?;
         let (marks, history) = self.usage.history(id, since, limit);
         let lives = matches!(record.status, Status::Ready | Status::Paused);
         let living = record.container.filter(|_| lives);
@@ -80,14 +84,16 @@ impl UsageMeter {
     /// Samples the usage of all sandboxes, until the future is dropped. While there are none, only the store
     /// is read.
     pub async fn keep_sampling(&self) {
-        let Ok(usages) = self.usages() else { return };
+        if self.providers.iter().all(|(_, provider)| provider.usage().is_none()) {
+            return;
+        }
         let interval = Duration::from_secs(self.settings.metrics_interval_seconds.max(1).into());
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut failing = false;
         loop {
             ticks.tick().await;
-            let sampled = self.sample(usages, interval).await;
+            let sampled = self.sample(interval).await;
             if let (Err(error), false) = (&sampled, failing) {
                 tracing::warn!(%error, "what sandboxes use cannot be sampled");
             }
@@ -95,8 +101,8 @@ impl UsageMeter {
         }
     }
 
-    async fn sample(&self, usages: &dyn Usages, interval: Duration) -> Result<()> {
-        let all = if self.any_live().await? { usages.all().await? } else { Vec::new() };
+    async fn sample(&self, interval: Duration) -> Result<()> {
+        let all = if self.any_live().await? { self.all().await? } else { Vec::new() };
         self.find_owners(&all).await?;
         self.forget_gone(&all).await?;
         let window = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX).saturating_mul(KEPT as i64);

@@ -22,7 +22,7 @@ pub use model::expected;
 pub use model_audit::{expected_operations, expected_summary};
 
 use crate::{Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status, Store, StoreError};
-use atoll_types::{Limits, Profile, VolumeId};
+use atoll_types::{Limits, Profile, ProviderName, VolumeId};
 use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc};
 
 /// Why a check failed.
@@ -156,6 +156,7 @@ pub fn sandbox() -> NewSandbox {
         owner_name: "Ada".into(),
         status: Status::Provisioning,
         image: "host".into(),
+        provider: ProviderName::native(),
         profile: Profile::builtin("default").unwrap_or_else(|| unreachable!("it ships")),
         container: None,
         volume: VolumeId::random(),

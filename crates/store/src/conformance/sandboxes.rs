@@ -10,6 +10,7 @@ pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome 
         owner_name: "Ада \"O'Neil\" \u{1f600}".into(),
         status: Status::Ready,
         image: "registry.example/a:1".into(),
+        provider: "another-1".parse().unwrap_or_else(|_| unreachable!("it is a name")),
         profile: Profile::builtin("build").unwrap_or_else(|| unreachable!("it ships")),
         container: Some(container),
         limits: Limits { memory_bytes: u64::MAX, cpu_millis: 250, ..Limits::default() },
