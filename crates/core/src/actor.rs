@@ -21,7 +21,7 @@ use crate::{
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
-use atoll_types::{ContainerId, Death, Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, time::now_ms};
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::Patch;
@@ -127,6 +127,21 @@ pub(crate) async fn death_of(container: Option<Arc<dyn Container>>) -> Death {
     }
 }
 
+/// Refuses what the sandbox's state does not allow.
+fn must_allow(states: LegalStates, record: &SandboxRecord) -> Result<()> {
+    if states.allow(record.status) { Ok(()) } else { Err(refused(states, record)) }
+}
+
+fn refused(states: LegalStates, record: &SandboxRecord) -> Error {
+    let why = record.status_reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let help = if record.status == Status::Destroyed { "" } else { "; resume it first" };
+    let code = match states {
+        LegalStates::Running | LegalStates::Stored => ErrorCode::NotRunning,
+        LegalStates::NotDestroyed | LegalStates::Any => ErrorCode::Conflict,
+    };
+    Error::new(code, format!("the sandbox is {}{why}{help}", record.status))
+}
+
 impl SandboxActor {
     fn new(shared: Arc<Shared>, id: SandboxId) -> Self {
         Self {
@@ -226,14 +241,9 @@ impl SandboxActor {
             return Ok(Arc::clone(container));
         }
         let record = self.whole_record().await?;
-        let not_running = || {
-            let why = record.status_reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
-            let help = if record.status == Status::Destroyed { "" } else { "; resume it first" };
-            let message = format!("the sandbox is {}{why}{help}", record.status);
-            Error::new(ErrorCode::NotRunning, message)
-        };
-        match (record.status, record.container) {
-            (Status::Ready | Status::Paused, Some(id)) => match self.find_container(&record, id).await {
+        must_allow(LegalStates::Running, &record)?;
+        match record.container {
+            Some(id) => match self.find_container(&record, id).await {
                 Ok(container) => Ok(container),
                 Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::ContainerDied) => {
                     self.on_death(&error.death.clone().unwrap_or_else(Death::lost)).await;
@@ -241,7 +251,7 @@ impl SandboxActor {
                 }
                 Err(error) => Err(error),
             },
-            _ => Err(not_running()),
+            None => Err(refused(LegalStates::Running, &record)),
         }
     }
 
@@ -288,8 +298,8 @@ impl SandboxActor {
         reservation: Option<Reservation>,
     ) -> Result<RunOutcome> {
         let record = self.whole_record().await?;
+        must_allow(Operation::SandboxResume.states(), &record)?;
         match record.status {
-            Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
             Status::Ready | Status::Paused => match self.container(by).await {
                 Ok(_) => return Ok(RunOutcome::Runs(Box::new(self.record().await?))),
                 // Only a container that is known to be gone is replaced: a new start would destroy what runs in

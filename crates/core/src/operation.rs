@@ -105,7 +105,7 @@ impl Operations {
         let OperationSpec { kind, sandbox, detail, directory, variables, extra, mut secrets, exec } = what;
         let own = !secrets.is_empty();
         let mut record = match (kind.target(), sandbox) {
-            (Target::Sandbox, Some(id)) => self.visible(caller, id).await.map(Some),
+            (Target::Sandbox(_), Some(id)) => self.visible(caller, id).await.map(Some),
             (Target::NewSandbox, Some(_)) | (Target::Server, None) => Ok(None),
             (target, _) => Err(Error::internal(format!("{} is about {target:?}", kind.name()))),
         };

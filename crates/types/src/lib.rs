@@ -51,7 +51,7 @@ pub use list::{ListQuery, Page, SortBy};
 #[cfg(feature = "mac")]
 pub use mac::MacKey;
 pub use mcp::McpSession;
-pub use operation::{Operation, Permission, Target};
+pub use operation::{LegalStates, Operation, Permission, Target};
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, Profiles, ProviderName, RootMode, Seccomp,
     ShareMount, Storage, TmpfsSizes,

@@ -1,9 +1,11 @@
 //! The closed vocabulary of what the control plane does. An [`Operation`] is a small kind that is copied; the
-//! table below says of each its name in the audit trail, whether it changes anything, which key may ask for
-//! it, and what of a sandbox it is about. What an operation works with are the typed arguments of the method
+//! table below says of each its name in the audit trail, which key may ask for it, what it is about, and in
+//! which states of a sandbox it is legal. What an operation works with are the typed arguments of the method
 //! that carries it out.
 //!
 //! A name never changes: the rows of the audit trail carry it.
+
+use crate::Status;
 
 /// The least that a key must allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +18,35 @@ pub enum Permission {
     Admin,
 }
 
+/// The statuses in which a sandbox allows an operation. The sandbox's actor judges by it before it does
+/// anything to the sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LegalStates {
+    /// Its container lives; a paused one is resumed first.
+    Running,
+    /// Its volume is there, whether it runs or not.
+    Stored,
+    /// It is not destroyed.
+    NotDestroyed,
+    /// Any.
+    Any,
+}
+
+impl LegalStates {
+    /// Whether a sandbox of this status allows it.
+    #[must_use]
+    pub const fn allow(self, status: Status) -> bool {
+        match self {
+            Self::Running => matches!(status, Status::Ready | Status::Paused),
+            Self::Stored => {
+                matches!(status, Status::Ready | Status::Paused | Status::Stopped | Status::Dead)
+            }
+            Self::NotDestroyed => !matches!(status, Status::Destroyed),
+            Self::Any => true,
+        }
+    }
+}
+
 /// What an operation is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
@@ -23,12 +54,12 @@ pub enum Target {
     Server,
     /// A sandbox that has no record yet.
     NewSandbox,
-    /// A sandbox that the caller may see. Its actor judges whether its state allows the operation.
-    Sandbox,
+    /// A sandbox that the caller may see, in one of these states.
+    Sandbox(LegalStates),
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $permission:ident, $target:ident;)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $permission:ident, $target:ident $(($states:ident))?;)+) => {
         /// What the control plane does.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Operation { $($(#[$doc])* $variant),+ }
@@ -61,10 +92,19 @@ macro_rules! operations {
                 match self { $(Operation::$variant => Permission::$permission),+ }
             }
 
+            /// The statuses in which a sandbox allows it; of no sandbox, any.
+            #[must_use]
+            pub const fn states(self) -> LegalStates {
+                match self.target() {
+                    Target::Sandbox(states) => states,
+                    Target::Server | Target::NewSandbox => LegalStates::Any,
+                }
+            }
+
             /// What it is about.
             #[must_use]
             pub const fn target(self) -> Target {
-                match self { $(Operation::$variant => Target::$target),+ }
+                match self { $(Operation::$variant => Target::$target $((LegalStates::$states))?),+ }
             }
         }
     };
@@ -74,79 +114,79 @@ operations! {
     /// A sandbox is made.
     SandboxCreate = "sandbox.create", Write, NewSandbox;
     /// Limits, labels or environment of a sandbox change.
-    SandboxPatch = "sandbox.patch", Write, Sandbox;
+    SandboxPatch = "sandbox.patch", Write, Sandbox(NotDestroyed);
     /// A sandbox is paused.
-    SandboxPause = "sandbox.pause", Write, Sandbox;
+    SandboxPause = "sandbox.pause", Write, Sandbox(Running);
     /// A sandbox goes on, or is started again.
-    SandboxResume = "sandbox.resume", Write, Sandbox;
+    SandboxResume = "sandbox.resume", Write, Sandbox(NotDestroyed);
     /// A sandbox is stopped.
-    SandboxStop = "sandbox.stop", Write, Sandbox;
+    SandboxStop = "sandbox.stop", Write, Sandbox(NotDestroyed);
     /// A sandbox is destroyed with its volume.
-    SandboxDestroy = "sandbox.destroy", Write, Sandbox;
+    SandboxDestroy = "sandbox.destroy", Write, Sandbox(Any);
     /// Many sandboxes of all owners are stopped or destroyed.
     SandboxBulk = "sandbox.bulk", Admin, Server;
     /// The records of sandboxes that were destroyed long ago are removed.
     SandboxPurge = "sandbox.purge", Admin, Server;
     /// A command runs.
-    Exec = "exec", Write, Sandbox;
+    Exec = "exec", Write, Sandbox(Running);
     /// A command is given input.
-    ExecStdin = "exec.stdin", Write, Sandbox;
+    ExecStdin = "exec.stdin", Write, Sandbox(Running);
     /// A command is sent a signal.
-    ExecSignal = "exec.signal", Write, Sandbox;
+    ExecSignal = "exec.signal", Write, Sandbox(Running);
     /// A command is killed with its processes.
-    ExecKill = "exec.kill", Write, Sandbox;
+    ExecKill = "exec.kill", Write, Sandbox(Running);
     /// The output of a command that has ended is removed.
-    ExecForget = "exec.forget", Write, Sandbox;
+    ExecForget = "exec.forget", Write, Sandbox(Running);
     /// A terminal is opened.
-    Terminal = "terminal", Write, Sandbox;
+    Terminal = "terminal", Write, Sandbox(Running);
     /// A client connects to an open terminal.
-    TerminalAttach = "terminal.attach", Write, Sandbox;
+    TerminalAttach = "terminal.attach", Write, Sandbox(Running);
     /// A kernel is started.
-    KernelStart = "kernel.start", Write, Sandbox;
+    KernelStart = "kernel.start", Write, Sandbox(Running);
     /// A cell runs.
-    KernelExecute = "kernel.execute", Write, Sandbox;
+    KernelExecute = "kernel.execute", Write, Sandbox(Running);
     /// A kernel's cell is interrupted.
-    KernelInterrupt = "kernel.interrupt", Write, Sandbox;
+    KernelInterrupt = "kernel.interrupt", Write, Sandbox(Running);
     /// A kernel is asked how a text could go on.
-    KernelComplete = "kernel.complete", Write, Sandbox;
+    KernelComplete = "kernel.complete", Write, Sandbox(Running);
     /// A kernel is restarted.
-    KernelRestart = "kernel.restart", Write, Sandbox;
+    KernelRestart = "kernel.restart", Write, Sandbox(Running);
     /// A kernel ends.
-    KernelDelete = "kernel.delete", Write, Sandbox;
+    KernelDelete = "kernel.delete", Write, Sandbox(Running);
     /// The state of a kernel is kept.
-    KernelCheckpoint = "kernel.checkpoint", Write, Sandbox;
+    KernelCheckpoint = "kernel.checkpoint", Write, Sandbox(Running);
     /// A kept state of a kernel is removed.
-    KernelCheckpointDelete = "kernel.checkpoint.delete", Write, Sandbox;
+    KernelCheckpointDelete = "kernel.checkpoint.delete", Write, Sandbox(Running);
     /// A kernel returns to a kept state.
-    KernelRollback = "kernel.rollback", Write, Sandbox;
+    KernelRollback = "kernel.rollback", Write, Sandbox(Running);
     /// A kernel is copied.
-    KernelFork = "kernel.fork", Write, Sandbox;
+    KernelFork = "kernel.fork", Write, Sandbox(Running);
     /// Packages are installed for a language.
-    DependenciesInstall = "dependencies.install", Write, Sandbox;
+    DependenciesInstall = "dependencies.install", Write, Sandbox(Running);
     /// A file is read.
-    FileRead = "file.read", Read, Sandbox;
+    FileRead = "file.read", Read, Sandbox(Stored);
     /// The lines of files are searched.
-    FileGrep = "file.grep", Read, Sandbox;
+    FileGrep = "file.grep", Read, Sandbox(Stored);
     /// A file is written.
-    FileWrite = "file.write", Write, Sandbox;
+    FileWrite = "file.write", Write, Sandbox(Stored);
     /// A file or folder is removed.
-    FileRemove = "file.remove", Write, Sandbox;
+    FileRemove = "file.remove", Write, Sandbox(Stored);
     /// A folder is made.
-    FileMkdir = "file.mkdir", Write, Sandbox;
+    FileMkdir = "file.mkdir", Write, Sandbox(Stored);
     /// A file or folder is renamed.
-    FileMove = "file.move", Write, Sandbox;
+    FileMove = "file.move", Write, Sandbox(Stored);
     /// A folder is read as an archive.
-    FolderRead = "folder.read", Read, Sandbox;
+    FolderRead = "folder.read", Read, Sandbox(Stored);
     /// An archive is unpacked into a folder.
-    FolderWrite = "folder.write", Write, Sandbox;
+    FolderWrite = "folder.write", Write, Sandbox(Stored);
     /// A TCP connection into a sandbox is opened.
-    PortForward = "port.forward", Write, Sandbox;
+    PortForward = "port.forward", Write, Sandbox(Running);
     /// A token for previews is issued.
-    PreviewToken = "preview.token", Write, Sandbox;
+    PreviewToken = "preview.token", Write, Sandbox(NotDestroyed);
     /// A sandbox gets another egress policy.
-    EgressSet = "egress.set", Write, Sandbox;
+    EgressSet = "egress.set", Write, Sandbox(NotDestroyed);
     /// A token for the proxy over a network is issued.
-    EgressToken = "egress.token", Write, Sandbox;
+    EgressToken = "egress.token", Write, Sandbox(NotDestroyed);
     /// A key is made.
     KeyCreate = "key.create", Write, Server;
     /// A key is revoked.
@@ -178,7 +218,7 @@ operations! {
     /// The sandbox of a tool session died.
     SessionDied = "session.died", Write, Server;
     /// A file of a tool session is exported.
-    SessionExport = "session.export", Write, Sandbox;
+    SessionExport = "session.export", Write, Sandbox(Stored);
     /// A file is uploaded to a conversation.
     ThreadUpload = "thread.upload", Write, Server;
     /// A conversation is removed with its sessions and uploads.

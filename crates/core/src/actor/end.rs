@@ -3,9 +3,9 @@
 //! is recorded as being destroyed before anything of it is: without its files it is useless, so the next
 //! request or reconciler finishes the destruction.
 
-use super::{SandboxActor, claim::is_taken};
+use super::{SandboxActor, claim::is_taken, must_allow};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
-use atoll_types::{Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
 
 impl SandboxActor {
     /// Ends the container, whatever its state.
@@ -21,10 +21,9 @@ impl SandboxActor {
 
     pub(super) async fn stop(&mut self, reason: Option<String>) -> Result<SandboxRecord> {
         let record = self.whole_record().await?;
-        match record.status {
-            Status::Stopped => return Ok(record),
-            Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            _ => {}
+        must_allow(Operation::SandboxStop.states(), &record)?;
+        if record.status == Status::Stopped {
+            return Ok(record);
         }
         self.end_container(&record).await?;
         let why = reason.clone().unwrap_or_default();

@@ -3,11 +3,11 @@
 //! in the sandbox's record: the status stays, and neither the owner's plan nor the idle time is touched. It
 //! ends a few seconds after the last request, and before the sandbox is started, changed or destroyed.
 
-use super::{SandboxActor, claim::is_taken};
+use super::{SandboxActor, claim::is_taken, must_allow};
 use crate::lifecycle::{ActiveContainer, Quiet};
 use atoll_provider::{Container, ContainerSpec, Provider, State};
-use atoll_store::{SandboxRecord, Status};
-use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use atoll_store::SandboxRecord;
+use atoll_types::{ContainerId, Error, ErrorCode, LegalStates, Operation, Result};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -66,7 +66,8 @@ impl SandboxActor {
     /// The container for a file request, whether the sandbox runs or is stopped.
     pub(super) async fn lend_files(&mut self, place: OwnedSemaphorePermit) -> Result<ActiveContainer> {
         let record = self.whole_record().await?;
-        if !matches!(record.status, Status::Stopped | Status::Dead) {
+        must_allow(Operation::FileRead.states(), &record)?;
+        if LegalStates::Running.allow(record.status) {
             return self.acquire("a file operation").await;
         }
         let activity_guard = self.shared.activity_tracker.begin(self.id);

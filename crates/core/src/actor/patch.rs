@@ -1,11 +1,11 @@
 //! Changing a sandbox: its limits, the environment of its commands, its name and labels, and its egress
 //! policy. The request was validated before.
 
-use super::SandboxActor;
+use super::{SandboxActor, must_allow};
 use crate::runtime_settings::Quota;
 use atoll_egress::{Mode, Policy};
 use atoll_store::{Change, SandboxRecord, Sealed, Status};
-use atoll_types::{Error, ErrorCode, Limits, Result};
+use atoll_types::{Error, ErrorCode, Limits, Operation, Result};
 use std::collections::BTreeMap;
 
 /// A validated change.
@@ -26,6 +26,7 @@ impl SandboxActor {
     pub(super) async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
         let Patch { at_rest_only, limits, quota, environment, labels, idle_timeout_seconds, egress } = patch;
         let record = self.whole_record().await?;
+        must_allow(Operation::SandboxPatch.states(), &record)?;
         let runs = matches!(record.status, Status::Provisioning | Status::Ready | Status::Paused);
         if at_rest_only && runs {
             let message =

@@ -4,11 +4,11 @@
 //! The actor's own flag is only what it last did. After a restart, or where a reply was lost, it queries the
 //! provider.
 
-use super::SandboxActor;
+use super::{SandboxActor, must_allow};
 use crate::lifecycle::ActiveContainer;
 use atoll_provider::{Container, State};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
-use atoll_types::{ContainerId, Error, ErrorCode, Result, time::now_ms};
+use atoll_types::{ContainerId, Error, ErrorCode, LegalStates, Operation, Result, time::now_ms};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -64,14 +64,13 @@ impl SandboxActor {
     /// Pauses the sandbox.
     pub(super) async fn pause(&mut self, reason: String) -> Result<SandboxRecord> {
         let record = self.whole_record().await?;
-        match record.status {
-            Status::Ready => {}
-            Status::Paused => return Ok(record),
-            Status::Destroyed => return Err(Error::new(ErrorCode::Conflict, "the sandbox is destroyed")),
-            status => {
-                let message = format!("the sandbox is {status}; only one that runs can be paused");
-                return Err(Error::new(ErrorCode::NotRunning, message));
-            }
+        must_allow(LegalStates::NotDestroyed, &record)?;
+        if !Operation::SandboxPause.states().allow(record.status) {
+            let message = format!("the sandbox is {}; only one that runs can be paused", record.status);
+            return Err(Error::new(ErrorCode::NotRunning, message));
+        }
+        if record.status == Status::Paused {
+            return Ok(record);
         }
         let container = self.attached().await?;
         let lacking = || Error::new(ErrorCode::Unsupported, "sandboxes cannot be paused here");
