@@ -199,7 +199,7 @@ impl SandboxActor {
                 _ = reply.send(self.run(new, by, reservation).await);
             }
             SandboxRequest::PoolClaim(claim, reply) => _ = reply.send(self.claim(*claim).await),
-            SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason).await),
+            SandboxRequest::Pause { reason, reply } => _ = reply.send(self.pause(reason, false).await),
             SandboxRequest::Stop(reply) => _ = reply.send(self.stop(None).await),
             SandboxRequest::Destroy(reply) => _ = reply.send(self.destroy(None).await),
             SandboxRequest::Step(step, reply) => _ = reply.send(self.step(step).await),
@@ -275,7 +275,7 @@ impl SandboxActor {
         let Ok(record) = self.record().await else { return };
         let Some(container) = record.container else { return };
         tracing::warn!(sandbox = %self.id, reason = death.reason(), "a container died");
-        let status = StatusChange { status: Status::Dead, reason: Some(death.reason()) };
+        let status = StatusChange::new(Status::Dead, Some(death.reason()));
         let change = Change {
             status: Some(status),
             container: Some(None),
@@ -330,7 +330,7 @@ impl SandboxActor {
             }
             Err(error) => {
                 let record = self.record().await?;
-                let status = StatusChange { status: Status::Stopped, reason: Some(error.message.clone()) };
+                let status = StatusChange::new(Status::Stopped, Some(error.message.clone()));
                 self.change(
                     &record,
                     Change { status: Some(status), container: Some(None), ..Change::default() },

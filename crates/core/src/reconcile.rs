@@ -141,7 +141,7 @@ impl Lifecycle {
             self.providers.of(record)?.destroy(container).await?;
         }
         let change = Change {
-            status: Some(StatusChange { status, reason }),
+            status: Some(StatusChange::new(status, reason)),
             container: (!lives).then_some(None),
             stopped_at: (!lives).then_some(Some(now_ms())),
             ..Change::default()

@@ -234,6 +234,7 @@ impl From<SandboxRecord> for Sandbox {
             owner_name,
             status,
             status_reason,
+            idle_pause: _,
             image,
             profile,
             container,

@@ -15,6 +15,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0006_mcp.sql"),
     include_str!("../migrations/0007_sealed_replies.sql"),
     include_str!("../migrations/0008_provider.sql"),
+    include_str!("../migrations/0009_idle_pause.sql"),
 ];
 
 /// The version that this release writes.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// The columns of a sandbox.
 pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
      exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
-     destroyed_at, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, owner_name, status_reason, limits, labels, profile, \
+     destroyed_at, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, owner_name, status_reason, idle_pause, limits, labels, profile, \
      environment, provider";
 
 pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
@@ -78,6 +78,7 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         owner_name: get(row, "owner_name")?,
         status: status(row)?,
         status_reason: get(row, "status_reason")?,
+        idle_pause: get(row, "idle_pause")?,
         image: get(row, "image")?,
         provider: get::<&str>(row, "provider")?.parse().map_err(|_| damaged("provider"))?,
         profile: json(row, "profile")?,

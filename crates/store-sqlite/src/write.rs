@@ -16,11 +16,11 @@ fn json<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Internal("writing JSON", e.into()))
 }
 
-const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, image, profile, container, \
+const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, idle_pause, image, profile, container, \
      volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
      bytes_downloaded, revision, search, provider) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -28,7 +28,7 @@ const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, stat
 pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) -> Result<Option<i64>> {
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
-        id, owner, owner_name, status, status_reason, image, provider, profile, container, volume, limits,
+        id, owner, owner_name, status, status_reason, idle_pause, image, provider, profile, container, volume, limits,
         idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment: Sealed(environment),
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
@@ -39,6 +39,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
         .bind(owner_name)
         .bind(status.as_str())
         .bind(status_reason)
+        .bind(idle_pause)
         .bind(image)
         .bind(json(profile)?)
         .bind(container.map(|c| c.uuid().as_bytes().to_vec()))
@@ -70,12 +71,13 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
 /// Writes what a change can change.
 pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &SandboxRecord) -> Result<()> {
     sqlx::query(
-        "UPDATE sandboxes SET status = ?, status_reason = ?, container = ?, limits = ?, \
+        "UPDATE sandboxes SET status = ?, status_reason = ?, idle_pause = ?, container = ?, limits = ?, \
          idle_timeout_seconds = ?, network_enabled = ?, egress = ?, labels = ?, search = ?, environment = ?, \
          last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ? WHERE seq = ?",
     )
     .bind(record.status.as_str())
     .bind(&record.status_reason)
+    .bind(record.idle_pause)
     .bind(record.container.map(|c| c.uuid().as_bytes().to_vec()))
     .bind(json(&record.limits)?)
     .bind(record.idle_timeout_seconds)

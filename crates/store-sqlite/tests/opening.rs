@@ -2,7 +2,8 @@
 
 use crate::fixture::{Folder, impatient};
 use atoll_store::{
-    EventQuery, Events, Inserted, Outage, Sandboxes, Settings, Store, StoreError, conformance::sandbox,
+    Change, EventQuery, Events, Inserted, Outage, Sandboxes, Settings, Status, StatusChange, Store,
+    StoreError, conformance::sandbox,
 };
 use atoll_store_sqlite::{SCHEMA_VERSION, SqliteStore};
 use serde_json::json;
@@ -100,6 +101,32 @@ async fn a_database_of_the_first_version_is_upgraded() {
     store.insert_sandbox(sandbox()).await.unwrap();
     assert_eq!(store.events(&EventQuery::default()).await.unwrap().items.len(), 1);
     store.check().await.unwrap();
+}
+
+/// Before version 9 only the sentence of the reason told the two apart.
+#[tokio::test]
+async fn a_pause_of_an_older_release_keeps_its_cause() {
+    let folder = Folder::new();
+    let store = folder.open().await;
+    let mut made = Vec::new();
+    for (status, reason, idle) in [
+        (Status::Paused, "idle for 900 seconds", true),
+        (Status::Paused, "paused by request", false),
+        (Status::Stopped, "idle for 900 seconds", false),
+    ] {
+        let Inserted::New(record) = store.insert_sandbox(sandbox()).await.unwrap() else { panic!() };
+        let status = Some(StatusChange::new(status, Some(reason.into())));
+        store.update_sandbox(record.id, 1, Change { status, ..Change::default() }).await.unwrap();
+        made.push((record.id, idle));
+    }
+    store.close().await;
+    let mut conn = other(&folder.file()).await;
+    tell(&mut conn, "ALTER TABLE sandboxes DROP COLUMN idle_pause; PRAGMA user_version = 8").await;
+    conn.close().await.unwrap();
+    let store = folder.open().await;
+    for (id, idle) in made {
+        assert_eq!(store.sandbox(id).await.unwrap().unwrap().idle_pause, idle);
+    }
 }
 
 #[tokio::test]

@@ -66,6 +66,16 @@ pub struct StatusChange {
     pub status: Status,
     /// Why, where that needs saying; replaces the former reason.
     pub reason: Option<String>,
+    /// The reconciler pauses it because it was idle.
+    pub idle_pause: bool,
+}
+
+impl StatusChange {
+    /// A status, and why.
+    #[must_use]
+    pub fn new(status: Status, reason: Option<String>) -> Self {
+        Self { status, reason, idle_pause: false }
+    }
 }
 
 /// What to change; `None` leaves a field as it is.
@@ -95,7 +105,7 @@ impl Change {
     /// A change of status alone.
     #[must_use]
     pub fn status(status: Status) -> Self {
-        Self { status: Some(StatusChange { status, reason: None }), ..Self::default() }
+        Self { status: Some(StatusChange::new(status, None)), ..Self::default() }
     }
 
     /// The record after a change, where one may be made: every store's compare-and-set.
@@ -122,8 +132,8 @@ impl Change {
             activity,
         } = self;
         let active = last_activity_at.max(activity.map(|activity| activity.at));
-        if let Some(StatusChange { status, reason }) = status {
-            (record.status, record.status_reason) = (status, reason);
+        if let Some(StatusChange { status, reason, idle_pause }) = status {
+            (record.status, record.status_reason, record.idle_pause) = (status, reason, idle_pause);
         }
         record.container = container.unwrap_or(record.container);
         record.limits = limits.unwrap_or(record.limits);
@@ -169,6 +179,7 @@ impl From<NewSandbox> for SandboxRecord {
             owner_name,
             status,
             status_reason: None,
+            idle_pause: false,
             image,
             provider,
             profile,

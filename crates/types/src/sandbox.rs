@@ -31,6 +31,8 @@ pub struct SandboxRecord {
     pub status: Status,
     /// Why it has that status, where that needs saying.
     pub status_reason: Option<String>,
+    /// It is paused because it was idle, and not on request.
+    pub idle_pause: bool,
     pub image: String,
     /// The provider that runs it; it never changes.
     pub provider: ProviderName,

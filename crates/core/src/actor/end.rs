@@ -28,7 +28,7 @@ impl SandboxActor {
         self.end_container(&record).await?;
         let why = reason.clone().unwrap_or_default();
         let change = Change {
-            status: Some(StatusChange { status: Status::Stopped, reason }),
+            status: Some(StatusChange::new(Status::Stopped, reason)),
             container: Some(None),
             stopped_at: Some(Some(now_ms())),
             activity: self.activity(ActivityKind::Stop, why),
@@ -69,7 +69,7 @@ impl SandboxActor {
         self.shared.admission.gone(self.id);
         let why = reason.clone().unwrap_or_default();
         let change = Change {
-            status: Some(StatusChange { status: Status::Destroyed, reason }),
+            status: Some(StatusChange::new(Status::Destroyed, reason)),
             container: Some(None),
             destroyed_at: Some(now_ms()),
             activity: self.activity(ActivityKind::Destroy, why),

@@ -61,8 +61,8 @@ impl SandboxActor {
         }
     }
 
-    /// Pauses the sandbox.
-    pub(super) async fn pause(&mut self, reason: String) -> Result<SandboxRecord> {
+    /// Pauses the sandbox, on request or because it was idle.
+    pub(super) async fn pause(&mut self, reason: String, idle_pause: bool) -> Result<SandboxRecord> {
         let record = self.whole_record().await?;
         must_allow(LegalStates::NotDestroyed, &record)?;
         if !Operation::SandboxPause.states().allow(record.status) {
@@ -87,7 +87,7 @@ impl SandboxActor {
             }
         }
         self.paused = true;
-        let status = StatusChange { status: Status::Paused, reason: Some(reason.clone()) };
+        let status = StatusChange { idle_pause, ..StatusChange::new(Status::Paused, Some(reason.clone())) };
         let activity = self.activity(ActivityKind::Pause, reason);
         let written =
             self.change(&record, Change { status: Some(status), activity, ..Change::default() }).await;
@@ -102,7 +102,7 @@ impl SandboxActor {
         let lacking = || Error::internal("what is paused cannot be resumed");
         container.pause().ok_or_else(lacking)?.resume().await?;
         let record = self.record().await?;
-        let status = StatusChange { status: Status::Ready, reason: Some(reason.clone()) };
+        let status = StatusChange::new(Status::Ready, Some(reason.clone()));
         let activity = self.activity(ActivityKind::Resume, reason);
         let change =
             Change { status: Some(status), last_activity_at: Some(now_ms()), activity, ..Change::default() };

@@ -56,7 +56,7 @@ impl SandboxActor {
             return Err(Error::new(ErrorCode::Conflict, "it was used or changed meanwhile"));
         }
         match step.to {
-            StepTarget::Paused => self.pause(step.reason).await,
+            StepTarget::Paused => self.pause(step.reason, step.idle.is_some()).await,
             StepTarget::Stopped => self.stop(Some(step.reason)).await,
             StepTarget::Destroyed => self.destroy(Some(step.reason)).await,
         }

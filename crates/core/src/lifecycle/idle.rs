@@ -14,8 +14,6 @@ use atoll_types::{ErrorCode, Result, time::now_ms};
 use futures_util::StreamExt;
 use std::{collections::BTreeMap, time::Duration};
 
-/// The prefix of every reason here; it marks a sandbox that was paused because it was idle.
-const IDLE: &str = "idle for";
 /// How far a record may lag behind what this server knows.
 const LAG: Duration = Duration::from_secs(30);
 /// How long to observe a sandbox before it counts as idle, where only its record is known.
@@ -28,9 +26,9 @@ fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Opti
         Status::Ready if pause == Some(Duration::ZERO) => (StepTarget::Stopped, idle),
         Status::Ready => (StepTarget::Paused, idle),
         Status::Paused => {
-            let ours = record.status_reason.as_ref().is_some_and(|reason| reason.starts_with(IDLE));
             // A manual pause restarts the idle timer.
-            (StepTarget::Stopped, pause?.saturating_add(if ours { Duration::ZERO } else { idle }))
+            let before = if record.idle_pause { Duration::ZERO } else { idle };
+            (StepTarget::Stopped, pause?.saturating_add(before))
         }
         _ => return None,
     };
@@ -39,14 +37,9 @@ fn due(record: &SandboxRecord, still: Duration, pause: Option<Duration>) -> Opti
 
 fn reason(record: &SandboxRecord, after: Duration) -> String {
     // Since the last activity, and not only since the pause.
-    let before = match record.status_reason.as_ref() {
-        Some(reason) if record.status == Status::Paused && reason.starts_with(IDLE) => {
-            record.idle_timeout_seconds.into()
-        }
-        _ => 0,
-    };
+    let before = if record.idle_pause { record.idle_timeout_seconds.into() } else { 0 };
     let seconds = after.as_secs().saturating_add(before);
-    format!("{IDLE} {seconds} seconds")
+    format!("idle for {seconds} seconds")
 }
 
 impl Lifecycle {
@@ -153,7 +146,7 @@ mod tests {
     use atoll_store::{NewSandbox, Sealed};
     use atoll_types::{Limits, Profile, VolumeId};
 
-    fn record(status: Status, reason: Option<&str>) -> SandboxRecord {
+    fn record(status: Status, idle_pause: bool) -> SandboxRecord {
         let new = NewSandbox {
             id: SandboxId::random(),
             owner: "owner".into(),
@@ -174,7 +167,7 @@ mod tests {
             environment: Sealed::default(),
             created_at: 0,
         };
-        SandboxRecord { status_reason: reason.map(str::to_owned), ..SandboxRecord::from(new) }
+        SandboxRecord { idle_pause, ..SandboxRecord::from(new) }
     }
 
     fn seconds(n: u64) -> Duration {
@@ -183,9 +176,11 @@ mod tests {
 
     #[test]
     fn each_stage_has_its_time() {
-        let ready = record(Status::Ready, Some("resumed by exec"));
-        let ours = record(Status::Paused, Some("idle for 100 seconds"));
-        let theirs = record(Status::Paused, Some("paused by request"));
+        let ready = record(Status::Ready, false);
+        let ours = record(Status::Paused, true);
+        // Whatever the reason says: only the field decides.
+        let reason_of_a_request = Some("idle for a talk".to_owned());
+        let theirs = SandboxRecord { status_reason: reason_of_a_request, ..record(Status::Paused, false) };
         let some = Some(seconds(30));
         for (record, still, pause, wanted) in [
             (&ready, 99, some, None),
@@ -199,10 +194,10 @@ mod tests {
             (&theirs, 129, some, None),
             (&theirs, 130, some, Some((StepTarget::Stopped, seconds(130)))),
         ] {
-            assert_eq!(due(record, seconds(still), pause), wanted, "{:?} {still}", record.status_reason);
+            assert_eq!(due(record, seconds(still), pause), wanted, "{} {still}", record.status);
         }
         for status in [Status::Provisioning, Status::Stopped, Status::Dead, Status::Destroyed] {
-            assert_eq!(due(&record(status, None), seconds(u64::MAX), some), None, "{status}");
+            assert_eq!(due(&record(status, false), seconds(u64::MAX), some), None, "{status}");
         }
         assert_eq!(reason(&ready, seconds(100)), "idle for 100 seconds");
         assert_eq!(reason(&ours, seconds(30)), "idle for 130 seconds");
@@ -211,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_jumps_a_year_makes_nothing_idle() {
-        let (ready, mut clock) = (record(Status::Ready, None), Clock::default());
+        let (ready, mut clock) = (record(Status::Ready, false), Clock::default());
         clock.look(seconds(0), 1000);
         clock.look(seconds(50), 51_000 + 365 * 24 * 3_600_000);
         assert_eq!(due(&ready, clock.age(ready.last_activity_at), None), None);

@@ -26,7 +26,7 @@ pub(super) async fn a_change_of_status_is_told_with_its_reason(store: Shared) ->
     same("before anything", store.events(&any()).await?, EventPage::default())?;
     let made = add(&store, NewSandbox { owner: "Ада".into(), ..sandbox() }).await?;
     let change = |status, reason: Option<&str>| Change {
-        status: Some(StatusChange { status, reason: reason.map(str::to_owned) }),
+        status: Some(StatusChange::new(status, reason.map(str::to_owned))),
         ..Change::default()
     };
     let changes = [

@@ -11,9 +11,13 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
     let mut wanted =
         add(&store, NewSandbox { labels: [("a".into(), "b".into())].into(), ..sandbox() }).await?;
     let id = wanted.id;
-    let reason = |status, reason: &str| Some(StatusChange { status, reason: Some(reason.into()) });
+    let reason = |status, reason: &str| Some(StatusChange::new(status, Some(reason.into())));
     let changes = [
         Change { status: reason(Status::Dead, "no space"), ..Change::default() },
+        Change {
+            status: Some(StatusChange { idle_pause: true, ..StatusChange::new(Status::Paused, None) }),
+            ..Change::default()
+        },
         Change::status(Status::Ready),
         Change { container: Some(Some(ContainerId::random())), ..Change::default() },
         Change { limits: Some(Limits { swap_bytes: 7, ..Limits::default() }), ..Change::default() },
