@@ -6,7 +6,7 @@ use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecReport, Guest, OutputStream, Provider,
 };
 use atoll_provider_native::{LaunchOptions, NativeProvider, ensure_launcher};
-use atoll_types::{Error, ErrorCode, ExecId, Isolation, Limits, Profile, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Isolation, Limits, Profile, Result, StartStage};
 use bytes::Bytes;
 use futures_util::stream;
 use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, sync::Arc};
@@ -192,7 +192,7 @@ async fn pass_signals(guest: Guest, id: ExecId) {
 fn explain(report: &ExecReport) -> u8 {
     if let Some(failure) = &report.failure {
         eprintln!("atoll: {}", failure.message);
-        return if failure.stage == "exec" { report.shell_code().as_u8() } else { FAULT };
+        return if failure.stage == StartStage::Exec { report.shell_code().as_u8() } else { FAULT };
     }
     if report.oom_killed {
         eprintln!("atoll: the memory limit ended the command; give it more with --memory");

@@ -72,7 +72,7 @@ async fn target(client: &Client, id: Uuid, path: &str, name: Option<&str>) -> Re
     let probe = if path.is_empty() { "/workspace" } else { path };
     let is_folder = match client.stat(id, probe, true).await.map_err(Failure::from) {
         Ok(entry) => entry.is_directory,
-        Err(failure) if failure.code() == Some("not_found") => path.ends_with('/'),
+        Err(failure) if failure.is_missing() => path.ends_with('/'),
         Err(failure) => return Err(failure),
     };
     match (is_folder, name) {

@@ -92,7 +92,7 @@ async fn folder_inside(client: &Client, id: Uuid, path: &str) -> Result<(String,
     match client.stat(id, path, true).await.map_err(Failure::from) {
         Ok(entry) if entry.is_directory => Ok((path.to_owned(), true)),
         Ok(_) => Err(Failure::usage("DESTINATION", format!("{path} is a file, and the source a folder"))),
-        Err(failure) if failure.code() == Some("not_found") => Ok((path.to_owned(), false)),
+        Err(failure) if failure.is_missing() => Ok((path.to_owned(), false)),
         Err(failure) => Err(failure),
     }
 }

@@ -61,10 +61,10 @@ impl Failure {
         Self { subject: Some(sandbox.to_owned()), ..self }
     }
 
-    /// The server's error code, where it refused.
-    pub(crate) fn code(&self) -> Option<&str> {
+    /// The server's error, where it refused.
+    fn refusal(&self) -> Option<&ApiError> {
         match &self.kind {
-            Kind::Client(ClientError::Api(error)) => Some(&error.code),
+            Kind::Client(ClientError::Api(error)) => Some(error),
             _ => None,
         }
     }
@@ -76,12 +76,12 @@ impl Failure {
 
     /// Whether the next request would fail in the same way.
     pub(crate) fn is_fatal(&self) -> bool {
-        self.exit_code() == NO_SERVER || self.code() == Some("unauthorized")
+        self.exit_code() == NO_SERVER || self.refusal().is_some_and(ApiError::is_unauthorized)
     }
 
     /// Whether the subject does not exist.
     pub(crate) fn is_missing(&self) -> bool {
-        self.code() == Some("not_found")
+        self.refusal().and_then(ApiError::known_code) == Some(ErrorCode::NotFound)
     }
 
     /// Prints it, and returns the exit code.
@@ -134,9 +134,11 @@ impl Failure {
 
     fn hint_for(&self, error: &ApiError) -> Option<String> {
         let subject = self.subject.as_deref().unwrap_or("ID");
-        match error.code.as_str() {
-            "unauthorized" => Some("put a key into ATOLL_API_KEY, or give --api-key".into()),
-            "not_running" | "container_died" => Some(format!("start it with `atoll resume {subject}`")),
+        match error.known_code() {
+            _ if error.is_unauthorized() => Some("put a key into ATOLL_API_KEY, or give --api-key".into()),
+            Some(ErrorCode::NotRunning | ErrorCode::ContainerDied) => {
+                Some(format!("start it with `atoll resume {subject}`"))
+            }
             _ => error.details.get("hint").and_then(|h| h.as_str()).map(str::to_owned),
         }
     }

@@ -1,6 +1,7 @@
 //! Errors, as one sentence for people and as fields for programs. Both of the server's error shapes, and any
 //! other body (a proxy's page), become the same type.
 
+use atoll_types::ErrorCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -113,6 +114,18 @@ impl Detail {
 }
 
 impl ApiError {
+    /// The kind of failure, where this release knows it.
+    #[must_use]
+    pub fn known_code(&self) -> Option<ErrorCode> {
+        ErrorCode::from_name(&self.code)
+    }
+
+    /// Whether the request had no valid key.
+    #[must_use]
+    pub fn is_unauthorized(&self) -> bool {
+        self.status == 401
+    }
+
     pub(crate) fn parse(status: u16, reason: Option<&str>, body: &[u8]) -> Self {
         let found = serde_json::from_slice::<Envelope>(body)
             .ok()
@@ -139,8 +152,10 @@ impl ApiError {
     }
 
     fn of_details(details: &[Detail]) -> Self {
-        let unsupported = details.iter().any(|d| d.kind == "unsupported");
-        let code = if unsupported { "unsupported" } else { "invalid_argument" }.to_owned();
+        let unsupported =
+            details.iter().any(|d| ErrorCode::from_name(&d.kind) == Some(ErrorCode::Unsupported));
+        let code = if unsupported { ErrorCode::Unsupported } else { ErrorCode::InvalidArgument };
+        let code = code.as_str().to_owned();
         let sentences: Vec<String> = details.iter().map(Detail::sentence).filter(|s| !s.is_empty()).collect();
         let field = details.first().and_then(Detail::field);
         match details {

@@ -71,17 +71,16 @@ impl TierCeiling {
         }
     }
 
-    /// How long a command may run, whether it names a timeout or not.
-    pub(crate) fn timeout(self, asked: Option<f64>, usual: Option<u64>) -> Result<Option<f64>> {
-        const FIELD: &str = "timeout_seconds";
+    /// How long a command may run, whether it names a timeout in this field or not.
+    pub(crate) fn timeout(self, field: &str, asked: Option<f64>, usual: Option<u64>) -> Result<Option<f64>> {
         let seconds = |whole: u64| whole as f64;
         let Some((tier, most)) = self.0 else { return Ok(asked.or(usual.map(seconds))) };
         match asked {
             Some(seconds) => {
                 // A whole number is shown as one.
                 match seconds.fract() == 0.0 {
-                    true => tier.check(FIELD, seconds as u64, most.timeout_seconds)?,
-                    false => tier.check(FIELD, seconds, most.timeout_seconds as f64)?,
+                    true => tier.check(field, seconds as u64, most.timeout_seconds)?,
+                    false => tier.check(field, seconds, most.timeout_seconds as f64)?,
                 }
                 Ok(asked)
             }
@@ -167,13 +166,15 @@ mod tests {
         assert_eq!(most.check_profile("tools"), Ok(()));
         assert_eq!(most.check_profile("root").unwrap_err().field.as_deref(), Some("profile"));
         assert_eq!(TierCeiling::default().check_profile("root"), Ok(()));
-        let time = |asked, usual| most.timeout(asked, usual).map_err(|e| e.field.unwrap_or_default());
+        let time = |asked, usual| {
+            most.timeout("timeout_seconds", asked, usual).map_err(|e| e.field.unwrap_or_default())
+        };
         assert_eq!(time(None, Some(300)), Ok(Some(120.0)));
         assert_eq!(time(None, None), Ok(Some(120.0)));
         assert_eq!(time(Some(120.0), None), Ok(Some(120.0)));
         assert_eq!(time(Some(0.25), None), Ok(Some(0.25)));
         assert_eq!(time(Some(120.5), None), Err("timeout_seconds".into()));
         assert_eq!(time(Some(121.0), None), Err("timeout_seconds".into()));
-        assert_eq!(TierCeiling::default().timeout(None, None), Ok(None));
+        assert_eq!(TierCeiling::default().timeout("timeout_seconds", None, None), Ok(None));
     }
 }

@@ -49,8 +49,8 @@ pub use atoll_egress::{
     presets::{Listed as ListedEntry, Preset as EgressPreset},
 };
 pub use atoll_kernels::{
-    CellError, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion, Display,
-    KernelInfo, KernelStatus, Language, OutputLimits,
+    CellError, CellErrorKind, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion,
+    Display, KernelInfo, KernelStatus, Language, OutputLimits,
 };
 pub use audit::{AuditExport, AuditTrail, KeptOutput, KeptOutputs};
 pub use caller::Caller;

@@ -183,7 +183,7 @@ fn cell_event(
         (Some(death), _) => format!("its kernel died: {}", death.reason()),
         (None, _) if report.timed_out => "its time was up".to_owned(),
         (None, _) if report.interrupted => "it was interrupted".to_owned(),
-        (None, Some(error)) => format!("it failed with {}", short(&error.kind)),
+        (None, Some(error)) => format!("it failed with {}", short(error.kind.as_str())),
         (None, None) => "it ran to its end".to_owned(),
     };
     let data = serde_json::json!({

@@ -7,16 +7,26 @@ use atoll_tool_sessions::{
     Hints, Sessions, ToolCaller, ToolReply,
     tools::check::{Checked, InputProblem, parse},
 };
-use atoll_types::{Error, ErrorCode, ExecId, ExecReport, OutputStream, Result};
+use atoll_types::{Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, names};
 use rmcp::model::Tool;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-const START: &str = "start_command";
-const OUTPUT: &str = "command_output";
-const KILL: &str = "kill_command";
-const PREVIEW: &str = "preview_url";
+names!(
+    /// A tool beyond the six.
+    ExtraTool {
+        /// Starts a command in the background.
+        Start = "start_command",
+        /// Reads its output.
+        Output = "command_output",
+        /// Ends it.
+        Kill = "kill_command",
+        /// The address of a port.
+        Preview = "preview_url",
+    }
+);
+
 /// The most bytes of output in one answer.
 const LONGEST_OUTPUT: usize = 50_000;
 
@@ -107,11 +117,7 @@ struct Address {
 }
 
 fn nothing(text: &str, name: &str) -> Option<InputProblem> {
-    let empty = || InputProblem {
-        loc: vec![name.into()],
-        msg: format!("{name} must not be empty"),
-        kind: "value_error",
-    };
+    let empty = || InputProblem::value([name.into()], format!("{name} must not be empty"));
     text.trim().is_empty().then(empty)
 }
 
@@ -138,12 +144,8 @@ impl Checked for Kill {
 
 impl Checked for Preview {
     fn wrongs(&self) -> Vec<InputProblem> {
-        let zero = InputProblem {
-            loc: vec!["port".into()],
-            msg: "port must be between 1 and 65535".into(),
-            kind: "value_error",
-        };
-        (self.port == 0).then_some(zero).into_iter().collect()
+        let zero = || InputProblem::value(["port".into()], "port must be between 1 and 65535");
+        (self.port == 0).then(zero).into_iter().collect()
     }
 }
 
@@ -167,23 +169,39 @@ pub(crate) fn tools() -> Vec<Tool> {
     let preview = "Makes an address by which a browser reaches a port of the session, such as that of a web server \
                    started with start_command. Whoever has the address may look, until it ends.";
     vec![
-        tool(START, "Start a command in the background", start, schema::<Start>(), schema::<Command>(), runs),
         tool(
-            OUTPUT,
+            ExtraTool::Start.as_str(),
+            "Start a command in the background",
+            start,
+            schema::<Start>(),
+            schema::<Command>(),
+            runs,
+        ),
+        tool(
+            ExtraTool::Output.as_str(),
             "Read a background command's output",
             output,
             schema::<Output>(),
             schema::<Printed>(),
             looks,
         ),
-        tool(KILL, "End a background command", kill, schema::<Kill>(), schema::<Command>(), ends),
-        tool(PREVIEW, "Address of a port", preview, schema::<Preview>(), schema::<Address>(), plain),
+        tool(
+            ExtraTool::Kill.as_str(),
+            "End a background command",
+            kill,
+            schema::<Kill>(),
+            schema::<Command>(),
+            ends,
+        ),
+        tool(
+            ExtraTool::Preview.as_str(),
+            "Address of a port",
+            preview,
+            schema::<Preview>(),
+            schema::<Address>(),
+            plain,
+        ),
     ]
-}
-
-/// Whether it is one of them.
-pub(crate) fn is_one(name: &str) -> bool {
-    [START, OUTPUT, KILL, PREVIEW].contains(&name)
 }
 
 fn command_id(text: &str) -> Result<ExecId> {
@@ -207,12 +225,12 @@ impl Extra {
     }
 
     /// Calls one.
-    pub(crate) async fn call(&self, who: &ToolCaller, name: &str, arguments: Value) -> ToolReply {
-        let done = match name {
-            START => self.start(who, arguments).await,
-            OUTPUT => self.output(who, arguments).await,
-            KILL => self.kill(who, arguments).await,
-            _ => self.preview(who, arguments).await,
+    pub(crate) async fn call(&self, who: &ToolCaller, tool: ExtraTool, arguments: Value) -> ToolReply {
+        let done = match tool {
+            ExtraTool::Start => self.start(who, arguments).await,
+            ExtraTool::Output => self.output(who, arguments).await,
+            ExtraTool::Kill => self.kill(who, arguments).await,
+            ExtraTool::Preview => self.preview(who, arguments).await,
         };
         done.unwrap_or_else(|wrongs| ToolReply::invalid(&wrongs))
     }

@@ -3,7 +3,7 @@
 #![expect(deprecated, reason = "logging: clients of every version that is in use can ask for it")]
 
 use crate::{
-    extra::{self, Extra},
+    extra::{Extra, ExtraTool},
     hub::Hub,
     log::Log,
     progress::{EVERY, Heard},
@@ -12,7 +12,9 @@ use crate::{
     tools,
 };
 use atoll_core::Core;
-use atoll_tool_sessions::{CancellationToken, FailureKind, Sessions, ToolCaller, ToolReply};
+use atoll_tool_sessions::{
+    self as sessions, CancellationToken, FailureKind, Sessions, ToolCaller, ToolReply,
+};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -106,9 +108,9 @@ impl Server {
         let left = asked(&context.extensions).map_or_else(CancellationToken::new, |asked| asked.gone);
         let mut note = |progress| heard.note(&progress);
         let call = async {
-            match extra::is_one(name) {
-                true => self.face.extra.call(who, name, arguments).await,
-                false => self.face.sessions.call_with(who, name, arguments, &mut note, &stop).await,
+            match ExtraTool::from_name(name) {
+                Some(tool) => self.face.extra.call(who, tool, arguments).await,
+                None => self.face.sessions.call_with(who, name, arguments, &mut note, &stop).await,
             }
         };
         // On the heap: what a tool does is too much for a thread's stack.
@@ -140,8 +142,9 @@ impl Server {
 
     /// Notifies the listeners where a call may have changed the exports, before the call answers.
     async fn note_exports(&self, who: &ToolCaller, name: &str, reply: &ToolReply) {
-        let exported = name == "export_files" && reply.failure.is_none();
-        let gone = name == "stop_session" && reply.value["success"] == true;
+        let tool = name.parse::<sessions::Tool>().ok();
+        let exported = tool == Some(sessions::Tool::ExportFiles) && reply.failure.is_none();
+        let gone = tool == Some(sessions::Tool::StopSession) && reply.value["success"] == true;
         let died = reply.failure == Some(FailureKind::SessionDied);
         if exported || gone || died {
             self.face.hub.changed(who).await;

@@ -13,7 +13,7 @@ pub mod run;
 pub mod shapes;
 
 pub use shapes::{
-    Answer, CellError, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus, Completion, Display,
-    Execute, Fork, KernelInfo, KernelStatus, LONGEST_CODE, LONGEST_LINE, Language, Line, MOST_CHECKPOINTS,
-    MOST_KERNELS, MOST_MATCHES, MOST_QUEUED, OutputLimits, Request, RequestKind, Start,
+    Answer, CellError, CellErrorKind, CellEvent, CellReport, CellStream, CheckpointInfo, CodeStatus,
+    Completion, Display, Execute, Fork, KernelInfo, KernelStatus, LONGEST_CODE, LONGEST_LINE, Language, Line,
+    MOST_CHECKPOINTS, MOST_KERNELS, MOST_MATCHES, MOST_QUEUED, OutputLimits, Request, RequestKind, Start,
 };

@@ -403,17 +403,100 @@ pub struct Display {
     pub data: String,
 }
 
+/// What kind of error ended a cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "KindOnWire", into = "KindOnWire")]
+pub enum CellErrorKind {
+    /// Its timeout was reached.
+    Timeout,
+    /// A request interrupted it.
+    Interrupted,
+    /// The interpreter died, or was killed.
+    KernelDied,
+    /// The code's own error, by the language's name of it.
+    Raised(String),
+}
+
+impl CellErrorKind {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Timeout => "TIMEOUT",
+            Self::Interrupted => "INTERRUPTED",
+            Self::KernelDied => "KERNEL_DIED",
+            Self::Raised(name) => name,
+        }
+    }
+}
+
+/// A kind as the kernel manager sends it: code may raise an error with one of our names.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum KindOnWire {
+    /// One of ours; a manager of an older release sends the names of raised errors so as well.
+    Name(String),
+    Raised {
+        raised: String,
+    },
+}
+
+impl From<KindOnWire> for CellErrorKind {
+    fn from(kind: KindOnWire) -> Self {
+        let known = [Self::Timeout, Self::Interrupted, Self::KernelDied];
+        match kind {
+            KindOnWire::Raised { raised } => Self::Raised(raised),
+            KindOnWire::Name(name) => {
+                known.into_iter().find(|kind| kind.as_str() == name).unwrap_or(Self::Raised(name))
+            }
+        }
+    }
+}
+
+impl From<CellErrorKind> for KindOnWire {
+    fn from(kind: CellErrorKind) -> Self {
+        match kind {
+            CellErrorKind::Raised(raised) => Self::Raised { raised },
+            kind => Self::Name(kind.as_str().into()),
+        }
+    }
+}
+
+impl From<CellErrorKind> for String {
+    fn from(kind: CellErrorKind) -> Self {
+        match kind {
+            CellErrorKind::Raised(name) => name,
+            kind => kind.as_str().into(),
+        }
+    }
+}
+
 /// The error of a cell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CellError {
-    /// The language's own name of it; or `TIMEOUT`, `INTERRUPTED`, `KERNEL_DIED`.
+    /// Its kind.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: CellErrorKind,
     /// Its message.
     pub message: String,
     /// Where it happened.
     pub traceback: Option<String>,
+}
+
+impl CellError {
+    /// The error of a cell that its code did not raise.
+    #[must_use]
+    pub fn new(kind: CellErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), traceback: None }
+    }
+
+    /// The error of a cell whose interpreter died for this reason.
+    #[must_use]
+    pub fn kernel_died(reason: &str) -> Self {
+        let message = format!("the interpreter died: {reason}; its variables are lost");
+        Self::new(CellErrorKind::KernelDied, message)
+    }
 }
 
 /// A cell that has ended.
@@ -455,6 +538,18 @@ pub struct CellReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_that_code_raises_is_never_one_of_ours() {
+        let raised = CellErrorKind::Raised("KERNEL_DIED".into());
+        for kind in [raised, CellErrorKind::Timeout, CellErrorKind::Interrupted, CellErrorKind::KernelDied] {
+            let text = serde_json::to_string(&kind).unwrap();
+            assert_eq!(serde_json::from_str::<CellErrorKind>(&text).unwrap(), kind, "{text}");
+        }
+        let old = |name: &str| serde_json::from_value::<CellErrorKind>(name.into()).unwrap();
+        assert_eq!(old("KERNEL_DIED"), CellErrorKind::KernelDied);
+        assert_eq!(old("NameError"), CellErrorKind::Raised("NameError".into()));
+    }
 
     #[test]
     fn languages_go_by_the_names_that_people_use() {

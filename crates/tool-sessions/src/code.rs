@@ -13,7 +13,8 @@ use crate::{
     },
 };
 use atoll_core::{
-    CellError, CellEvent, CellFollow, CellReport, CellRequest, CellStream, CellTarget, Display, OutputLimits,
+    CellError, CellErrorKind, CellEvent, CellFollow, CellReport, CellRequest, CellStream, CellTarget,
+    Display, OutputLimits,
 };
 use atoll_store::ToolSession;
 use atoll_types::{Error, ErrorCode, Result};
@@ -69,7 +70,7 @@ impl Sessions {
     }
 
     async fn answer(&self, who: &ToolCaller, session: &ToolSession, report: CellReport) -> ToolResult {
-        let died = report.error.as_ref().is_some_and(|error| error.kind == "KERNEL_DIED");
+        let died = report.error.as_ref().is_some_and(|error| error.kind == CellErrorKind::KernelDied);
         if report.death.is_some() || died && !report.restarted {
             if let Err(error) = self.revive(who, session).await
                 && let lost @ Failure::Died { .. } = self.failed_in(session, error).await
@@ -122,7 +123,7 @@ fn shown(display: Display) -> DisplayOutput {
 fn executed(report: CellReport) -> CodeExecuted {
     let lost = report.state_lost;
     let error = report.error.map(|CellError { kind, message, traceback }| CodeError {
-        kind,
+        kind: kind.into(),
         message: match lost {
             true => format!(
                 "{message}; the interpreter was started anew without its variables, the files are there"

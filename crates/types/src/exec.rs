@@ -1,6 +1,6 @@
 //! How a command is or was.
 
-use crate::{ExecId, ExitCode};
+use crate::{ExecId, ExitCode, names};
 use std::time::Duration;
 
 /// The size of a terminal.
@@ -19,11 +19,29 @@ pub enum OutputStream {
     Stderr,
 }
 
+names!(
+    /// What was being done when a command could not be started.
+    StartStage {
+        /// Finding its user.
+        User = "user",
+        /// Changing to its working directory.
+        Workdir = "workdir",
+        /// Setting its limits.
+        Limits = "limits",
+        /// Changing to its user.
+        Privileges = "privileges",
+        /// Executing its program.
+        Exec = "exec",
+        /// Making its process.
+        Spawn = "spawn",
+    }
+);
+
 /// Why a command never ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFailure {
-    /// What was being done: user, workdir, limits, privileges, exec, spawn, spool.
-    pub stage: String,
+    /// What was being done.
+    pub stage: StartStage,
     /// What the kernel said.
     pub errno: i32,
     /// The same for a person.

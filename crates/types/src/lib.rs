@@ -40,7 +40,7 @@ pub use bucket::{Rate, TokenBucket};
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{EventPage, EventQuery, EventRow, NewEvent};
-pub use exec::{ExecReport, OutputStream, StartFailure, TerminalSize};
+pub use exec::{ExecReport, OutputStream, StartFailure, StartStage, TerminalSize};
 pub use exit_code::ExitCode;
 pub use id::{
     CellId, CheckpointId, ContainerId, ExecId, IdError, KernelId, KeyId, OperationId, SandboxId, VolumeId,

@@ -115,7 +115,7 @@ fn cgroups(mountinfo: &str, unified: &str) -> Finding {
             return Finding::bad("cgroups", "none are mounted", "mount cgroup2 on /sys/fs/cgroup");
         }
     };
-    let there: Vec<&str> = if kind == "v2" { unified.split_whitespace().collect() } else { v1 };
+    let there: Vec<&str> = if v1.is_empty() { unified.split_whitespace().collect() } else { v1 };
     let missing: Vec<&str> = CONTROLLERS.into_iter().filter(|c| !there.contains(c)).collect();
     if missing.is_empty() {
         return Finding::good("cgroups", format!("{kind}, with {}", CONTROLLERS.join(" ")));

@@ -3,8 +3,8 @@
 
 use super::fixture::{Instance, every_spec, says, spec};
 use atoll_kernels::{
-    Answer, CellEvent, CellReport, Execute, KernelInfo, KernelStatus, Language, Line, OutputLimits, Request,
-    RequestKind, Start,
+    Answer, CellErrorKind, CellEvent, CellReport, Execute, KernelInfo, KernelStatus, Language, Line,
+    OutputLimits, Request, RequestKind, Start,
 };
 use atoll_provider::{
     Command, Container, ContainerSpec, ExecEvent, ExecStream, FEATURE_KERNELS, OutputStream, Provider,
@@ -165,7 +165,7 @@ async fn a_memory_bomb_ends_its_kernel_alone_and_is_counted() {
     host.run(other, "x=kept").await;
     let before = c.guest().get_exec(host.id).await.unwrap().oom_kills;
     let report = host.run(kernel, "b = []\nwhile True: b.append(bytearray(b'x' * (4 << 20)))").await;
-    assert_eq!(report.error.as_ref().unwrap().kind, "KERNEL_DIED", "{report:?}");
+    assert_eq!(report.error.as_ref().unwrap().kind, CellErrorKind::KernelDied, "{report:?}");
     assert_eq!((report.death.unwrap().signal, report.state_lost), (Some(9), true));
     let manager = c.guest().get_exec(host.id).await.unwrap();
     assert!(manager.oom_kills > before && !manager.ended, "{manager:?}");

@@ -123,8 +123,9 @@ impl ExecCommand {
             ExecMode::Background => (None, MAX_BACKGROUND_SECONDS),
             _ => (Some(DEFAULT_TIMEOUT_SECONDS), MAX_TIMEOUT_SECONDS),
         };
-        check_timeout("timeout_seconds", self.timeout_seconds, most)?;
-        Ok(ceiling.timeout(self.timeout_seconds, default)?.map(Duration::from_secs_f64))
+        const FIELD: &str = "timeout_seconds";
+        check_timeout(FIELD, self.timeout_seconds, most)?;
+        Ok(ceiling.timeout(FIELD, self.timeout_seconds, default)?.map(Duration::from_secs_f64))
     }
 
     /// What the audit trail records before the command starts.

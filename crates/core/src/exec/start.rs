@@ -13,7 +13,7 @@ use crate::{
 use atoll_audit::Redactor;
 use atoll_provider::{Container, ExecEvent, ExecReport, ExecStream};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Operation, Result, StartStage};
 use std::sync::Arc;
 
 /// A command that runs, and its caller's way to follow it.
@@ -38,11 +38,11 @@ struct Started {
 /// there is an ordinary failure of a command line, as a shell has it.
 pub(super) fn started(report: &ExecReport) -> Result<()> {
     match &report.failure {
-        Some(failure) if failure.stage != "exec" => {
+        Some(failure) if failure.stage != StartStage::Exec => {
             let error = Error::new(ErrorCode::ExecFailed, failure.message.clone());
-            Err(match failure.stage.as_str() {
-                "workdir" => error.at("working_directory"),
-                "user" => error.at("user"),
+            Err(match failure.stage {
+                StartStage::Workdir => error.at("working_directory"),
+                StartStage::User => error.at("user"),
                 _ => error,
             })
         }

@@ -11,7 +11,7 @@ use crate::{
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Operation, Result};
+use atoll_types::{Error, ErrorCode, ExecId, Operation, Result, StartStage};
 use bytes::Bytes;
 use futures_util::stream;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -201,7 +201,8 @@ impl Execs {
         request: TerminalRequest,
     ) -> Result<(Terminal, ExecEntry)> {
         let mut command = request.build()?;
-        command.timeout = self.limits.ceiling(caller).timeout(None, None)?.map(Duration::from_secs_f64);
+        command.timeout =
+            self.limits.ceiling(caller).timeout("timeout_seconds", None, None)?.map(Duration::from_secs_f64);
         let sandbox = audited.record()?.id;
         let container = self.registry.acquire(sandbox, "a terminal").await?;
         let known = |_| Error::internal("a terminal's new id is in use");
@@ -213,9 +214,9 @@ impl Execs {
         if let Some(failure) = &report.failure {
             kill_on_drop.forget();
             let error = Error::new(ErrorCode::ExecFailed, failure.message.clone());
-            return Err(match failure.stage.as_str() {
-                "workdir" => error.at("cwd"),
-                "user" => error.at("user"),
+            return Err(match failure.stage {
+                StartStage::Workdir => error.at("cwd"),
+                StartStage::User => error.at("user"),
                 _ => error,
             });
         }

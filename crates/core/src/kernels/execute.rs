@@ -16,7 +16,7 @@ use crate::{
     output_audit::OutputAudit,
 };
 use atoll_audit::Redactor;
-use atoll_kernels::CellReport;
+use atoll_kernels::{CellError, CellErrorKind, CellReport};
 use atoll_store::SandboxId;
 use atoll_types::{CellId, Death, DeathKind, Error, Result};
 use std::{
@@ -198,17 +198,16 @@ async fn settled(mut report: CellReport, link: &Link, anew: bool) -> CellReport 
     report.state_lost |= anew;
     report.restarted |= anew;
     let Some(death) = &mut report.death else { return report };
-    let told = death.reason();
+    let reported = death.kind;
     let memory = death.signal == Some(9) && link.ran_out_of_memory().await;
     *death = Death::from_wait(death.exit_status, death.signal, memory);
+    // A timeout or an interrupt stays the reason of a cell that it ended.
     if death.kind == DeathKind::OutOfMemory
+        && reported != DeathKind::OutOfMemory
         && let Some(error) = &mut report.error
+        && error.kind == CellErrorKind::KernelDied
     {
-        let reason = death.reason();
-        error.message = match error.message.contains(&told) {
-            true => error.message.replace(&told, &reason),
-            false => format!("the kernel died: {reason}"),
-        };
+        *error = CellError::kernel_died(&death.reason());
     }
     report
 }

@@ -5,13 +5,15 @@ use super::{
     packages,
     request::{Dependencies, Installed},
 };
-use crate::{Caller, EgressView, ExecCommand, Kernels};
+use crate::{Caller, EgressView, ExecCommand, Kernels, ceiling::check_timeout, exec::MAX_TIMEOUT_SECONDS};
 use atoll_egress::Mode;
 use atoll_kernels::Language;
 use atoll_store::SandboxId;
-use atoll_types::{Error, ExitCode, Operation, Result};
+use atoll_types::{ExitCode, Operation, Result};
 use std::collections::BTreeMap;
 
+/// What a request calls its timeout.
+const TIMEOUT: &str = "timeout";
 const DEFAULT_SECONDS: u64 = 600;
 /// Of each output, the end: there is the reason.
 const KEPT: usize = 100_000;
@@ -33,26 +35,19 @@ impl Kernels {
         wanted: &Dependencies,
     ) -> Result<Installed> {
         let Dependencies { language, packages, timeout_seconds } = wanted;
-        // A list that is refused is audited too, and none of it is run.
-        let checked = packages::check(*language, packages);
-        let usual = self.limits.ceiling(caller).timeout(None, Some(DEFAULT_SECONDS))?;
+        let timeout = check_timeout(TIMEOUT, *timeout_seconds, MAX_TIMEOUT_SECONDS).and_then(|()| {
+            self.limits.ceiling(caller).timeout(TIMEOUT, *timeout_seconds, Some(DEFAULT_SECONDS))
+        });
+        // A request that is refused is audited too, and none of it is run.
+        let checked = packages::check(*language, packages).and(timeout.clone().map(drop));
         let command = ExecCommand {
             arguments: Some(packages::command(*language, packages)),
-            timeout_seconds: timeout_seconds.or(usual),
+            timeout_seconds: timeout.unwrap_or_default(),
             env_vars: packages::variables(*language),
             ..ExecCommand::default()
         };
         let told = (Operation::DependenciesInstall, packages::listed(*language, packages));
-        // The field as it is called here.
-        let named = |error: Error| match error.field.as_deref() {
-            Some("timeout_seconds") => {
-                let message = error.message.replace("timeout_seconds", "timeout");
-                Error { message, ..error }.at("timeout")
-            }
-            _ => error,
-        };
-        let outcome =
-            self.execs.run_as(caller, sandbox, &command, Some(told), checked).await.map_err(named)?;
+        let outcome = self.execs.run_as(caller, sandbox, &command, Some(told), checked).await?;
         let report = &outcome.report;
         let mut stderr = tail(&outcome.stderr);
         let mut add = |line: &str| {

@@ -4,7 +4,7 @@
 
 use super::{cell::Cell, wire::believed};
 use atoll_kernels::{
-    Answer, CellEvent, CellReport, KernelInfo, LONGEST_LINE, Language, Line, Request, RequestKind,
+    Answer, CellError, CellEvent, CellReport, KernelInfo, LONGEST_LINE, Language, Line, Request, RequestKind,
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, Guest, OutputStream, State};
 use atoll_types::{
@@ -92,14 +92,13 @@ fn death(report: &ExecReport) -> Death {
 
 /// The report of a cell that ended with everything else.
 fn lost(kernel: Option<KernelId>, death: Death) -> CellReport {
-    let message = format!("the kernel died: {}", death.reason());
     CellReport {
         kernel: kernel.unwrap_or_else(|| KernelId::from_uuid(Uuid::nil())),
         success: false,
         stdout: String::new(),
         stderr: String::new(),
         result: None,
-        error: Some(atoll_kernels::CellError { kind: "KERNEL_DIED".into(), message, traceback: None }),
+        error: Some(CellError::kernel_died(&death.reason())),
         display_outputs: Vec::new(),
         execution_count: 0,
         duration_us: 0,

@@ -92,9 +92,9 @@ impl CellRequest {
     }
 
     pub(super) fn timeout(&self, most: TierCeiling) -> Result<Duration> {
-        check_timeout("timeout", self.timeout_seconds, MAX_CELL_SECONDS)?;
-        let seconds =
-            most.timeout(self.timeout_seconds, Some(DEFAULT_CELL_SECONDS)).map_err(|e| e.at("timeout"))?;
+        const FIELD: &str = "timeout";
+        check_timeout(FIELD, self.timeout_seconds, MAX_CELL_SECONDS)?;
+        let seconds = most.timeout(FIELD, self.timeout_seconds, Some(DEFAULT_CELL_SECONDS))?;
         Ok(seconds.map_or(Duration::from_secs(DEFAULT_CELL_SECONDS), Duration::from_secs_f64))
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct ExecItem {
 /// Why a program could not be started.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FailureItem {
-    stage: String,
+    stage: &'static str,
     errno: i32,
     message: String,
 }
@@ -102,7 +102,7 @@ impl From<ExecReport> for ExecItem {
             killed,
             oom_killed,
             failure: failure.map(|StartFailure { stage, errno, message }| FailureItem {
-                stage,
+                stage: stage.as_str(),
                 errno,
                 message,
             }),

@@ -227,7 +227,7 @@ impl CellResult {
         } = report;
         let changed = changed.unwrap_or(Changed { files: Vec::new(), truncated: true });
         let error = error.map(|CellError { kind, message, traceback }| CellErrorItem {
-            r#type: kind,
+            r#type: kind.into(),
             message,
             traceback,
         });

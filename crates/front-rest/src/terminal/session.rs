@@ -199,19 +199,16 @@ async fn listen(
     }
 }
 
-/// What a client can have done wrong before its message was one. The web library keeps the type to
-/// itself, so this goes by its words; a test would notice others.
+/// What a client can have done wrong before its message was one. The web framework hides the WebSocket
+/// library's error, so it is found by its type; both must use the same version of that library.
 fn fault(error: &axum::Error) -> Option<CloseReason> {
-    let cause = std::error::Error::source(error)?.to_string();
-    let (code, error) = if cause.starts_with("Space limit exceeded") {
-        too_large()
-    } else if cause.starts_with("UTF-8") {
-        (
+    let (code, error) = match std::error::Error::source(error)?.downcast_ref()? {
+        tungstenite::Error::Capacity(_) => too_large(),
+        tungstenite::Error::Utf8(_) => (
             CloseCode::NotText,
             Error::invalid("message", "a text must be UTF-8; send bytes in a binary message"),
-        )
-    } else {
-        return None;
+        ),
+        _ => return None,
     };
     Some(CloseReason { code, error: Some(error) })
 }

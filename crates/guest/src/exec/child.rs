@@ -5,9 +5,10 @@
 
 use super::{
     plan::Plan,
-    wire::{Failed, Stage},
+    wire::{Failed, stage_of},
 };
 use crate::sys::{self, caps};
+use atoll_types::StartStage;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
@@ -27,30 +28,30 @@ pub(crate) fn run(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> ! {
 fn become_program(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Failed {
     match set_up(plan, stdio, failure) {
         Err((stage, errno)) => Failed { stage, errno: errno.raw_os_error() },
-        Ok(()) => Failed { stage: Stage::Exec, errno: exec_first(plan).raw_os_error() },
+        Ok(()) => Failed { stage: StartStage::Exec, errno: exec_first(plan).raw_os_error() },
     }
 }
 
-fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (Stage, Errno)> {
+fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (StartStage, Errno)> {
     let at = |stage| move |errno| (stage, errno);
-    sys::new_session().map_err(at(Stage::Spawn))?;
+    sys::new_session().map_err(at(StartStage::Spawn))?;
     for (to, from) in stdio.into_iter().enumerate() {
-        sys::dup_to(from, to as RawFd).map_err(at(Stage::Spawn))?;
+        sys::dup_to(from, to as RawFd).map_err(at(StartStage::Spawn))?;
     }
     if plan.terminal.is_some() {
-        sys::control_terminal(0).map_err(at(Stage::Spawn))?;
+        sys::control_terminal(0).map_err(at(StartStage::Spawn))?;
     }
-    raise_oom_score(plan.proc).map_err(at(Stage::Limits))?;
+    raise_oom_score(plan.proc).map_err(at(StartStage::Limits))?;
     // Where there is no program descriptor, `failure` is listed twice, which does no harm.
-    sys::keep_only(&mut [0, 1, 2, failure, plan.own.unwrap_or(failure)]).map_err(at(Stage::Spawn))?;
-    sys::limit_open_files(plan.limits.open_files.into()).map_err(at(Stage::Limits))?;
-    drop_privileges(plan).map_err(at(Stage::Privileges))?;
+    sys::keep_only(&mut [0, 1, 2, failure, plan.own.unwrap_or(failure)]).map_err(at(StartStage::Spawn))?;
+    sys::limit_open_files(plan.limits.open_files.into()).map_err(at(StartStage::Limits))?;
+    drop_privileges(plan).map_err(at(StartStage::Privileges))?;
     // After the change of user: the kernel would otherwise refuse the program where the user's processes
     // are used up, and nothing could be run that ends some of them.
-    sys::limit_processes(plan.limits.processes.into()).map_err(at(Stage::Limits))?;
+    sys::limit_processes(plan.limits.processes.into()).map_err(at(StartStage::Limits))?;
     sys::reset_sigpipe();
     sys::block_signals(0);
-    sys::change_directory(&plan.directory).map_err(at(Stage::Workdir))
+    sys::change_directory(&plan.directory).map_err(at(StartStage::Workdir))
 }
 
 /// Through PID 1's own view of /proc; the user's cannot be written.
@@ -89,5 +90,5 @@ fn exec_first(plan: &Plan) -> Errno {
 pub(crate) fn read_failure(bytes: &[u8]) -> Option<Failed> {
     let [stage, rest @ ..] = bytes else { return None };
     let errno = i32::from_ne_bytes(rest.try_into().ok()?);
-    Some(Failed { stage: Stage::from_byte(*stage)?, errno })
+    Some(Failed { stage: stage_of(*stage)?, errno })
 }

@@ -8,10 +8,10 @@ use super::{
     spool::Extent,
     stdin::Stdin,
     terminal::{Size, Terminal},
-    wire::{Ending, Failed, Order, Stage, Usage},
+    wire::{Ending, Failed, Order, Usage},
 };
-use atoll_guest_proto::v1::{self, ExecInfo, ExecState, StartFailure};
-use atoll_types::{Error, ErrorCode, ExecId, Result, time::now_ms};
+use atoll_guest_proto::v1::{self, ExecInfo, ExecState};
+use atoll_types::{Error, ErrorCode, ExecId, Result, StartFailure, StartStage, time::now_ms};
 use std::{sync::Arc, time::Instant};
 use tokio::sync::watch;
 
@@ -149,8 +149,7 @@ impl Exec {
         let status = self.status.borrow();
         let failure = status.failure.as_ref()?;
         let limits = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
-        let before_its_program =
-            failure.stage != Stage::Workdir.name() && failure.stage != Stage::User.name();
+        let before_its_program = !matches!(failure.stage, StartStage::Workdir | StartStage::User);
         (before_its_program && limits.contains(&failure.errno)).then_some(failure.errno)
     }
 
@@ -215,7 +214,11 @@ impl Exec {
             killed: killed_by_us && status.kill_asked,
             oom_killed: status.oom_kills > 0 && like_oom,
             oom_kills: if ended { status.oom_kills } else { self.oom_kills_so_far() },
-            failure: status.failure.clone(),
+            failure: status.failure.as_ref().map(|StartFailure { stage, errno, message }| v1::StartFailure {
+                stage: stage.as_str().into(),
+                errno: *errno,
+                message: message.clone(),
+            }),
             output_bytes: status.extent.kept,
             dropped_bytes: status.extent.dropped,
             started_unix_ms: self.began.unix_ms,
@@ -243,12 +246,12 @@ pub(crate) fn start_failure(failed: Failed, program: &str, directory: &str) -> S
     let errno = rustix::io::Errno::from_raw_os_error(failed.errno);
     let reason = crate::errors::text(errno);
     let message = match failed.stage {
-        Stage::Workdir => format!("cannot start in {directory}: {reason}"),
-        Stage::Exec if errno == rustix::io::Errno::NOENT => format!("{program}: no such program"),
-        Stage::Exec => format!("{program}: {reason}"),
-        Stage::Limits => format!("cannot set limits: {reason}"),
-        Stage::Privileges => format!("cannot change to the user: {reason}"),
-        Stage::User | Stage::Spawn => format!("cannot start a process: {reason}"),
+        StartStage::Workdir => format!("cannot start in {directory}: {reason}"),
+        StartStage::Exec if errno == rustix::io::Errno::NOENT => format!("{program}: no such program"),
+        StartStage::Exec => format!("{program}: {reason}"),
+        StartStage::Limits => format!("cannot set limits: {reason}"),
+        StartStage::Privileges => format!("cannot change to the user: {reason}"),
+        StartStage::User | StartStage::Spawn => format!("cannot start a process: {reason}"),
     };
-    StartFailure { stage: failed.stage.name().into(), errno: failed.errno, message }
+    StartFailure { stage: failed.stage, errno: failed.errno, message }
 }

@@ -8,9 +8,10 @@ use super::{
     child,
     plan::Plan,
     tree::Tree,
-    wire::{Ending, Failed, Order, Report, Stage, Usage},
+    wire::{Ending, Failed, Order, Report, Usage},
 };
 use crate::sys;
+use atoll_types::StartStage;
 use rustix::io::{Errno, Result};
 use std::os::fd::RawFd;
 
@@ -37,7 +38,7 @@ pub(crate) fn run(plan: &Plan, stdio: [RawFd; 3], control: RawFd) -> ! {
     match Shim::start(plan, stdio, control) {
         Ok(shim) => shim.watch(),
         Err(errno) => {
-            let failed = Failed { stage: Stage::Spawn, errno: errno.raw_os_error() };
+            let failed = Failed { stage: StartStage::Spawn, errno: errno.raw_os_error() };
             let _ = sys::send(control, &Report::Failed(failed).encode());
             sys::exit(0)
         }

@@ -13,10 +13,9 @@ use super::{
     stdin::Stdin,
     terminal::{Size, TerminalPlan},
     users::{self, UserError},
-    wire::Stage,
 };
-use atoll_guest_proto::v1::{ExecRequest, StartFailure};
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_guest_proto::v1::ExecRequest;
+use atoll_types::{Error, ErrorCode, ExecId, Result, StartFailure, StartStage};
 use std::{
     os::fd::{AsRawFd, RawFd},
     sync::Arc,
@@ -129,8 +128,8 @@ impl Execs {
         self.own_program.as_ref().map(|fd| Some(fd.as_raw_fd())).ok_or_else(missing)
     }
 
-    fn insert_failed(&self, id: ExecId, command: String, stage: Stage, message: String) -> Arc<Exec> {
-        let failure = StartFailure { stage: stage.name().into(), errno: 0, message };
+    fn insert_failed(&self, id: ExecId, command: String, stage: StartStage, message: String) -> Arc<Exec> {
+        let failure = StartFailure { stage, errno: 0, message };
         let exec = Arc::new(Exec::new(id, command, Status::failed(failure), Began::now(), Parts::default()));
         self.insert(exec.clone());
         exec

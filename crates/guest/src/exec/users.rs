@@ -1,9 +1,8 @@
 //! The user that a command runs as. Names come from the sandbox's own /etc/passwd and /etc/group, which may be
 //! anything: a FIFO, a gigabyte, not text. Reading them never blocks and never takes much.
 
-use super::wire::Stage;
 use atoll_guest_proto::GuestConfig;
-use atoll_types::{Error, ErrorCode};
+use atoll_types::{Error, ErrorCode, StartStage};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::CStr;
 
@@ -25,7 +24,7 @@ pub(crate) struct User {
 #[derive(Debug)]
 pub(crate) enum UserError {
     Refused(Error),
-    Unknown { stage: Stage, message: String },
+    Unknown { stage: StartStage, message: String },
 }
 
 /// The user that the profile names.
@@ -86,7 +85,7 @@ fn by_id(uid: u32, gid: Option<u32>, passwd: &str, config: &GuestConfig) -> User
 fn by_name(name: &str, passwd: &str, root: bool) -> Result<User, UserError> {
     let Some(entry) = entries(passwd).find(|e| e.name == name) else {
         let message = format!("there is no user {name:?} in this image");
-        return Err(UserError::Unknown { stage: Stage::User, message });
+        return Err(UserError::Unknown { stage: StartStage::User, message });
     };
     let groups = groups_of(&read_small(c"/etc/group"), name, root);
     let (name, home) = (entry.name.to_owned(), entry.home.to_owned());

@@ -1,43 +1,17 @@
 //! The messages between a shim and PID 1: packets of fixed size that need no allocation, because the shim may not
 //! allocate. Only these two hold the socket.
 
-/// Where starting a command failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Stage {
-    User = 1,
-    Workdir,
-    Limits,
-    Privileges,
-    Exec,
-    Spawn,
-}
+use atoll_types::StartStage;
 
-impl Stage {
-    const ALL: [Stage; 6] =
-        [Stage::User, Stage::Workdir, Stage::Limits, Stage::Privileges, Stage::Exec, Stage::Spawn];
-
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| *s as u8 == byte)
-    }
-
-    /// The name on the wire to the host.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Stage::User => "user",
-            Stage::Workdir => "workdir",
-            Stage::Limits => "limits",
-            Stage::Privileges => "privileges",
-            Stage::Exec => "exec",
-            Stage::Spawn => "spawn",
-        }
-    }
+/// The stage that a byte of a packet names: its place among all of them.
+pub(crate) fn stage_of(byte: u8) -> Option<StartStage> {
+    StartStage::ALL.get(usize::from(byte)).copied()
 }
 
 /// A step of the start that did not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failed {
-    pub(crate) stage: Stage,
+    pub(crate) stage: StartStage,
     pub(crate) errno: i32,
 }
 
@@ -119,7 +93,7 @@ impl Report {
         let usage = Usage { user_us: long(8)?, system_us: long(16)?, max_rss_kb: long(24)? };
         Some(match bytes[0] {
             1 => Report::Started(number),
-            2 => Report::Failed(Failed { stage: Stage::from_byte(bytes[1])?, errno: number }),
+            2 => Report::Failed(Failed { stage: stage_of(bytes[1])?, errno: number }),
             3 => Report::Ended(Ending { status: number, usage, alone: bytes[1] != 0 }),
             4 => Report::Gone(usage),
             _ => return None,
@@ -163,7 +137,7 @@ mod tests {
         let ending = Ending { status: 256, usage, alone: true };
         let failed = |stage| Report::Failed(Failed { stage, errno: 13 });
         let reports = [Report::Started(42), Report::Ended(ending), Report::Gone(usage)];
-        for report in reports.into_iter().chain(Stage::ALL.map(failed)) {
+        for report in reports.into_iter().chain(StartStage::ALL.iter().copied().map(failed)) {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
         for order in [Order::Kill, Order::Signal(15)] {

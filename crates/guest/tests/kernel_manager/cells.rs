@@ -71,7 +71,7 @@ fn kernels_run_side_by_side() {
         assert!(manager.end_of(cell).success);
     }
     manager.value(one, "x = 1");
-    assert_eq!(manager.run(cell(two, "x")).error.unwrap().kind, "NameError");
+    assert_eq!(manager.run(cell(two, "x")).error.unwrap().kind.as_str(), "NameError");
 }
 
 #[test]

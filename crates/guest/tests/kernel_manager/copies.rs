@@ -60,7 +60,7 @@ fn checkpoints_outlive_the_interpreter_that_they_were_made_of() {
     manager.value(kernel, "x = 'old'");
     let saved = manager.checkpoint(kernel, "");
     manager.kernel(RequestKind::Restart { kernel }).unwrap();
-    assert_eq!(manager.run(cell(kernel, "x")).error.unwrap().kind, "NameError");
+    assert_eq!(manager.run(cell(kernel, "x")).error.unwrap().kind.as_str(), "NameError");
     back(&mut manager, kernel, saved.checkpoint);
     assert_eq!(manager.value(kernel, "x"), "'old'");
     assert!(manager.run(cell(kernel, "import os; os._exit(1)")).state_lost);

@@ -1,7 +1,7 @@
 //! How cells, interpreters and kernels end.
 
 use crate::support::*;
-use atoll_kernels::{Answer, Execute, KernelStatus, Language, RequestKind};
+use atoll_kernels::{Answer, CellErrorKind, Execute, KernelStatus, Language, RequestKind};
 use atoll_types::{CellId, DeathKind, ErrorCode, KernelId};
 
 const ENDLESS: &str = "open('begun', 'w').close()\nwhile True: pass";
@@ -29,7 +29,7 @@ fn an_interrupt_ends_an_endless_loop_and_keeps_the_variables() {
     interrupt(&mut manager, kernel, None);
     let report = manager.end_of(endless);
     assert!(report.interrupted && !report.success && !report.state_lost && !report.timed_out, "{report:?}");
-    assert_eq!(report.error.unwrap().kind, "INTERRUPTED");
+    assert_eq!(report.error.unwrap().kind, CellErrorKind::Interrupted);
     assert_eq!(manager.end_of(behind).result.unwrap()["text/plain"], "8");
     // Nothing runs: nothing happens.
     interrupt(&mut manager, kernel, None);
@@ -65,7 +65,7 @@ fn a_timeout_interrupts_and_keeps_the_variables() {
     let report = manager.run(Execute { timeout_ms: 300, ..cell(kernel, "print('a')\nwhile True: pass") });
     assert!(report.timed_out && !report.interrupted && !report.state_lost, "{report:?}");
     let error = report.error.unwrap();
-    assert_eq!(error.kind, "TIMEOUT");
+    assert_eq!(error.kind, CellErrorKind::Timeout);
     assert!(error.message.starts_with("the cell ran longer than 0.3 s"), "{error:?}");
     assert_eq!((report.stdout.as_str(), manager.value(kernel, "x").as_str()), ("a\n", "7"));
 }
@@ -82,12 +82,12 @@ fn a_cell_that_will_not_be_interrupted_is_killed_and_the_kernel_begins_anew() {
     begun(&manager);
     let report = manager.end_of(stubborn);
     assert!(report.timed_out && report.state_lost && report.restarted && !report.success, "{report:?}");
-    assert_eq!(report.error.unwrap().kind, "TIMEOUT");
+    assert_eq!(report.error.unwrap().kind, CellErrorKind::Timeout);
     assert_eq!(report.death.unwrap().signal, Some(9));
     // What waited counted on variables that are gone.
     let report = manager.end_of(behind);
     assert_eq!((report.error.unwrap().kind.as_str(), report.execution_count), ("KERNEL_DIED", 0));
-    assert_eq!(manager.run(cell(kernel, "x")).error.unwrap().kind, "NameError");
+    assert_eq!(manager.run(cell(kernel, "x")).error.unwrap().kind.as_str(), "NameError");
     let info = manager.info(kernel);
     assert!(info.pid != before && info.restarts == 1 && info.execution_count == 1, "{info:?}");
     let stubborn = manager.queue(cell(kernel, STUBBORN));
@@ -120,10 +120,10 @@ fn an_interpreter_that_dies_is_told_and_can_be_restarted() {
         let report = manager.end_of(deadly);
         assert!(report.state_lost && !report.restarted && !report.success, "{report:?}");
         let (error, death) = (report.error.unwrap(), report.death.unwrap());
-        assert!(error.kind == "KERNEL_DIED" && error.message.contains(words), "{error:?}");
+        assert!(error.kind == CellErrorKind::KernelDied && error.message.contains(words), "{error:?}");
         assert_eq!((death.kind, death.signal, death.exit_status), (kind, signal, status));
         assert_eq!(report.stdout, if status.is_some() { "last words\n" } else { "" });
-        assert_eq!(manager.end_of(behind).error.unwrap().kind, "KERNEL_DIED");
+        assert_eq!(manager.end_of(behind).error.unwrap().kind, CellErrorKind::KernelDied);
         let info = manager.info(kernel);
         assert_eq!((info.status, info.pid, info.death), (KernelStatus::Dead, None, Some(death)));
         let error = manager.ask(RequestKind::Execute(cell(kernel, "1"))).unwrap_err();

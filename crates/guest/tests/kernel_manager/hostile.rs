@@ -1,7 +1,7 @@
 //! Interpreters and cells that do what they should not: the kernel manager stays as it is.
 
 use crate::support::*;
-use atoll_kernels::{Answer, Execute, Fork, KernelStatus, OutputLimits, RequestKind};
+use atoll_kernels::{Answer, CellErrorKind, Execute, Fork, KernelStatus, OutputLimits, RequestKind};
 use atoll_types::{CheckpointId, ErrorCode, KernelId};
 use std::fs;
 
@@ -68,7 +68,7 @@ fn a_driver_that_says_nonsense_is_passed_over() {
     );
     // Half a line and then its end.
     let report = manager.run(cell(kernel, "say(b'{\"event\":\"do'); os._exit(0)"));
-    assert_eq!(report.error.unwrap().kind, "KERNEL_DIED");
+    assert_eq!(report.error.unwrap().kind, CellErrorKind::KernelDied);
     assert!(peak(&manager) < 100, "{} MiB", peak(&manager));
 }
 
@@ -111,7 +111,10 @@ fn a_driver_that_closes_its_pipes_is_given_up() {
     assert!(report.success);
     let report = manager.run(cell(kernel, "os.close(4); time.sleep(1000)"));
     let error = report.error.unwrap();
-    assert!(error.kind == "KERNEL_DIED" && error.message.contains("closed its pipe"), "{error:?}");
+    assert!(
+        error.kind == CellErrorKind::KernelDied && error.message.contains("closed its pipe"),
+        "{error:?}"
+    );
     assert_eq!(manager.info(kernel).status, KernelStatus::Dead);
     assert!(manager.kernel(RequestKind::Restart { kernel }).is_ok());
     // One that reads nothing any more, though much is sent to it.

@@ -1,7 +1,7 @@
 //! What holds in every language.
 
 use crate::support::*;
-use atoll_kernels::{Execute, KernelStatus, Language, RequestKind};
+use atoll_kernels::{CellErrorKind, Execute, KernelStatus, Language, RequestKind};
 
 /// Code for: keeping a value, printing it, printing on stderr, failing, never ending, ending the interpreter.
 struct Words {
@@ -66,7 +66,7 @@ fn every_language_keeps_its_variables_and_ends_as_it_should() {
         assert!(!failed.success && failed.error.is_some() && !failed.state_lost, "{about}: {failed:?}");
         let report = manager.run(Execute { timeout_ms: 300, ..cell(kernel, endless) });
         assert!(report.timed_out && !report.state_lost, "{about}: {report:?}");
-        assert_eq!(report.error.unwrap().kind, "TIMEOUT", "{about}");
+        assert_eq!(report.error.unwrap().kind, CellErrorKind::Timeout, "{about}");
         let running = manager.queue(cell(kernel, endless));
         eventually("it runs", || manager.info(kernel).running == Some(running));
         manager.ask(RequestKind::Interrupt { kernel, cell: Some(running) }).unwrap();

@@ -7,7 +7,7 @@ use super::{
     out::Out,
     text::{Text, cut},
 };
-use crate::{CellError, CellEvent, CellReport, CellStream, Display, Execute, OutputLimits};
+use crate::{CellError, CellErrorKind, CellEvent, CellReport, CellStream, Display, Execute, OutputLimits};
 use atoll_types::{Death, KernelId};
 use base64::Engine;
 use rustix::fs::{Mode, OFlags};
@@ -138,7 +138,7 @@ impl Running {
         let error = match (self.stop, error) {
             (Some(Stop::Timeout), error) => Some(self.timed_out("it was interrupted", error)),
             (Some(Stop::Interrupt), Some(error)) => Some(CellError {
-                kind: "INTERRUPTED".into(),
+                kind: CellErrorKind::Interrupted,
                 message: "the cell was interrupted; its variables are kept".into(),
                 traceback: error.traceback,
             }),
@@ -161,8 +161,8 @@ impl Running {
     ) -> (Rc<Record>, CellReport) {
         let error = match self.stop {
             Some(Stop::Timeout) => self.timed_out(why, None),
-            Some(Stop::Interrupt) => lost_error("INTERRUPTED", why),
-            None => lost_error("KERNEL_DIED", why),
+            Some(Stop::Interrupt) => CellError::new(CellErrorKind::Interrupted, why),
+            None => CellError::new(CellErrorKind::KernelDied, why),
         };
         let mut report = self.report(out);
         report.error = Some(error);
@@ -172,7 +172,7 @@ impl Running {
 
     fn timed_out(&self, what: &str, error: Option<CellError>) -> CellError {
         let message = format!("the cell ran longer than {} s: {what}", seconds(self.timeout));
-        CellError { kind: "TIMEOUT".into(), message, traceback: error.and_then(|e| e.traceback) }
+        CellError { kind: CellErrorKind::Timeout, message, traceback: error.and_then(|e| e.traceback) }
     }
 
     /// The part of the report that is the same however it ended.
@@ -208,7 +208,7 @@ impl Running {
         let DriverError { kind, message, traceback } = error;
         let limit = self.limits.traceback;
         CellError {
-            kind: self.cut(kind, LONGEST_KIND, 0),
+            kind: CellErrorKind::Raised(self.cut(kind, LONGEST_KIND, 0)),
             message: self.cut(message, limit, lengths.message),
             traceback: traceback.map(|text| self.cut(text, limit, lengths.traceback)),
         }
@@ -236,14 +236,10 @@ impl Running {
     }
 }
 
-fn lost_error(kind: &str, message: &str) -> CellError {
-    CellError { kind: kind.into(), message: message.into(), traceback: None }
-}
-
 /// The report of a cell whose turn never came.
-pub(super) fn dropped(kernel: KernelId, kind: &str, why: &str) -> CellReport {
-    let interrupted = kind == "INTERRUPTED";
-    CellReport { error: Some(lost_error(kind, why)), interrupted, ..never_ran(kernel) }
+pub(super) fn dropped(kernel: KernelId, kind: CellErrorKind, why: &str) -> CellReport {
+    let interrupted = kind == CellErrorKind::Interrupted;
+    CellReport { error: Some(CellError::new(kind, why)), interrupted, ..never_ran(kernel) }
 }
 
 fn never_ran(kernel: KernelId) -> CellReport {

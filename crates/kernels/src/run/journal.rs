@@ -111,10 +111,9 @@ impl Record {
             CellEvent::Began { .. } | CellEvent::Ended(_) => 0,
         };
         let of_report = |report: &CellReport| {
-            let error = report
-                .error
-                .as_ref()
-                .map_or(0, |e| e.kind.len() + e.message.len() + e.traceback.as_ref().map_or(0, String::len));
+            let error = report.error.as_ref().map_or(0, |e| {
+                e.kind.as_str().len() + e.message.len() + e.traceback.as_ref().map_or(0, String::len)
+            });
             error + report.result.iter().flatten().map(|(mime, data)| mime.len() + data.len()).sum::<usize>()
         };
         self.events.borrow().iter().map(of_event).sum::<usize>()

@@ -9,7 +9,7 @@ use super::{
     processes,
     transitions::REPEATS,
 };
-use crate::{Answer, MOST_CHECKPOINTS};
+use crate::{Answer, CellErrorKind, MOST_CHECKPOINTS};
 use atoll_types::{CellId, CheckpointId, Death, Error, ErrorCode, ExecId, KernelId};
 use rustix::process::Signal;
 use std::rc::Rc;
@@ -76,7 +76,8 @@ impl Kernel {
             && let Some(at) = self.queue.iter().position(|order| is_cell(order, cell))
             && let Some(Order::Cell { record, .. }) = self.queue.remove(at)
         {
-            let report = dropped(self.id, "INTERRUPTED", "the cell was interrupted before its turn came");
+            let why = "the cell was interrupted before its turn came";
+            let report = dropped(self.id, CellErrorKind::Interrupted, why);
             self.manager.journal.end(&self.manager.out, &record, report);
         }
         self.answer(tag, Ok(Answer::Done));
@@ -128,7 +129,7 @@ impl Kernel {
                 self.answer(tag, Err(Error::new(ErrorCode::Conflict, why)));
             }
         }
-        self.drop_queue("INTERRUPTED", why);
+        self.drop_queue(&CellErrorKind::Interrupted, why);
     }
 
     fn forks(&self) -> Result<(), Error> {
@@ -244,7 +245,7 @@ impl Kernel {
 
     /// Ends the kernel: requests that still wait are answered with an error.
     pub(super) async fn go(&mut self) {
-        self.drop_queue("KERNEL_DIED", "the interpreter did not start");
+        self.drop_queue(&CellErrorKind::KernelDied, "the interpreter did not start");
         if self.live.is_some() {
             self.kill(false).await;
         }

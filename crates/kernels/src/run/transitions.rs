@@ -10,7 +10,9 @@ use super::{
     processes::{self, Process},
     reaper::Ended,
 };
-use crate::{Answer, CellStream, CheckpointInfo, Completion, Execute, Language, MOST_MATCHES};
+use crate::{
+    Answer, CellError, CellErrorKind, CellStream, CheckpointInfo, Completion, Execute, Language, MOST_MATCHES,
+};
 use atoll_types::{CheckpointId, Death, Error, ErrorCode, ExecId, KernelId, time::now_ms};
 use rustix::process::Signal;
 use std::{rc::Rc, time::Duration};
@@ -299,7 +301,7 @@ impl Kernel {
             let (record, report) = running.lost(&self.manager.out, why, Some(death), started.is_ok());
             self.manager.journal.end(&self.manager.out, &record, report);
         }
-        self.drop_queue("KERNEL_DIED", "the interpreter was killed before its turn came");
+        self.drop_queue(&CellErrorKind::KernelDied, "the interpreter was killed before its turn came");
         match started {
             Ok(()) => LoopExit::On,
             Err(error) => {
@@ -365,7 +367,7 @@ impl Kernel {
         };
         match doing {
             KernelState::Cell(running) => {
-                let why = format!("the interpreter died: {why}; its variables are lost");
+                let why = CellError::kernel_died(why).message;
                 let (record, report) = running.lost(&self.manager.out, &why, Some(death), false);
                 self.manager.journal.end(&self.manager.out, &record, report);
             }
@@ -387,16 +389,16 @@ impl Kernel {
             }
             KernelState::Nothing => {}
         }
-        self.drop_queue("KERNEL_DIED", "the interpreter died before its turn came");
+        self.drop_queue(&CellErrorKind::KernelDied, "the interpreter died before its turn came");
         LoopExit::On
     }
 
     /// Ends all that waits.
-    pub(super) fn drop_queue(&mut self, kind: &str, why: &str) {
+    pub(super) fn drop_queue(&mut self, kind: &CellErrorKind, why: &str) {
         for order in std::mem::take(&mut self.queue) {
             match order {
                 Order::Cell { record, .. } => {
-                    let report = dropped(self.id, kind, why);
+                    let report = dropped(self.id, kind.clone(), why);
                     self.manager.journal.end(&self.manager.out, &record, report);
                 }
                 Order::Checkpoint { tag, .. } | Order::Fork { tag, .. } => {

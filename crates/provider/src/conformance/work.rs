@@ -2,7 +2,7 @@
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
 use crate::{Command, ContainerSpec, FileAction, Provider, TerminalSize, WriteOptions};
-use atoll_types::{ExecId, Limits};
+use atoll_types::{ExecId, Limits, StartStage};
 use bytes::Bytes;
 use futures_util::stream;
 use std::{collections::BTreeMap, time::Duration};
@@ -17,7 +17,7 @@ pub(super) async fn exit_codes_signals_and_outputs_are_the_commands(provider: &d
         same("signal", (finished.report.exit_code, finished.report.signal), (None, Some(11)))?;
         let missing = container.guest().run(&Command::new(["/no/such/program"])).await;
         let missing = missing.map_err(|e| e.to_string())?.report;
-        same("stage", missing.failure.map(|f| (f.stage, f.errno)), Some(("exec".into(), 2)))
+        same("stage", missing.failure.map(|f| (f.stage, f.errno)), Some((StartStage::Exec, 2)))
     })
     .await
 }

@@ -6,7 +6,9 @@ use super::{
     command::{Command, Program, terminal_message, terminal_size},
 };
 use atoll_guest_proto::v1;
-use atoll_types::{Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, StartFailure, TerminalSize};
+use atoll_types::{
+    Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, StartFailure, StartStage, TerminalSize,
+};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::{
@@ -41,8 +43,13 @@ fn report(info: v1::ExecInfo) -> Result<ExecReport> {
         first_offset,
         tool,
     } = info;
-    let failure =
-        failure.map(|v1::StartFailure { stage, errno, message }| StartFailure { stage, errno, message });
+    let failure = match failure {
+        Some(v1::StartFailure { stage, errno, message }) => {
+            let stage = StartStage::from_name(&stage).ok_or_else(|| hostile("a stage"))?;
+            Some(StartFailure { stage, errno, message })
+        }
+        None => None,
+    };
     Ok(ExecReport {
         id: exec_id.parse().map_err(|_| hostile("an exec id"))?,
         ended: state == v1::ExecState::Ended as i32,

@@ -43,6 +43,9 @@ impl Plan {
             ImportFile::Inline { file_name, .. } => {
                 Self { source: file_name.clone(), destination: destination(Some(file_name), "") }
             }
+            ImportFile::Unclear => {
+                Self { source: String::new(), destination: Err(Error::invalid("files", ImportFile::FORMS)) }
+            }
         }
     }
 }
@@ -95,6 +98,7 @@ impl Sessions {
                 let bytes = decoded(file_content, encoding)?;
                 self.write(who, to, at, stream::iter([Ok(bytes)])).await
             }
+            ImportFile::Unclear => Err(Error::invalid("files", ImportFile::FORMS)),
         }
     }
 

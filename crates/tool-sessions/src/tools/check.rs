@@ -5,10 +5,23 @@ use super::input::{
     CreateSession, DEPENDENCY_PATTERN, ExecuteCode, ExecuteTerminal, ExportFiles, ImportFile, ImportFiles,
     LONGEST_CODE, LONGEST_PATH, LONGEST_TIMEOUT, MOST_DEPENDENCIES, MOST_FILES, MOST_PRESETS, StopSession,
 };
+use atoll_types::names;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use serde_path_to_error::Segment;
+
+names!(
+    /// What kind of mistake an input has.
+    ProblemKind {
+        /// A required field is absent.
+        Missing = "missing",
+        /// A field has another type.
+        TypeError = "type_error",
+        /// A field has a value that is not allowed.
+        ValueError = "value_error",
+    }
+);
 
 /// One thing that is wrong with an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -17,18 +30,15 @@ pub struct InputProblem {
     pub loc: Vec<Value>,
     /// What.
     pub msg: String,
-    /// What kind of mistake: `missing`, `type_error` or `value_error`.
+    /// What kind of mistake.
     #[serde(rename = "type")]
-    pub kind: &'static str,
+    pub kind: ProblemKind,
 }
 
 impl InputProblem {
-    pub(super) const KIND_OF_IMPORT: &str = "each of files must have either source, or session_id and path, \
-                                             or file_name and file_content";
-
     /// An invalid value.
-    pub(crate) fn value(loc: impl IntoIterator<Item = Value>, msg: impl Into<String>) -> Self {
-        Self { loc: loc.into_iter().collect(), msg: msg.into(), kind: "value_error" }
+    pub fn value(loc: impl IntoIterator<Item = Value>, msg: impl Into<String>) -> Self {
+        Self { loc: loc.into_iter().collect(), msg: msg.into(), kind: ProblemKind::ValueError }
     }
 }
 
@@ -43,7 +53,7 @@ pub fn parse<T: Checked>(arguments: Value) -> Result<T, Vec<InputProblem>> {
     let arguments = if arguments.is_null() { json!({}) } else { arguments };
     if !arguments.is_object() {
         return Err(vec![InputProblem {
-            kind: "type_error",
+            kind: ProblemKind::TypeError,
             ..InputProblem::value([], "the arguments must be an object")
         }]);
     }
@@ -94,11 +104,7 @@ fn mistake(error: &serde_path_to_error::Error<serde_json::Error>) -> InputProble
     let mut loc: Vec<Value> = error.path().iter().filter_map(place).collect();
     let msg: String = error.inner().to_string().chars().take(500).collect();
     let missing = msg.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
-    let kind = match missing {
-        Some(_) => "missing",
-        None if msg.contains(InputProblem::KIND_OF_IMPORT) => "value_error",
-        None => "type_error",
-    };
+    let kind = if missing.is_some() { ProblemKind::Missing } else { ProblemKind::TypeError };
     loc.extend(missing.map(|name| json!(name)));
     InputProblem { loc, msg, kind }
 }
@@ -200,6 +206,9 @@ impl Checked for ImportFiles {
                 ImportFile::Inline { file_name, file_content: _, encoding: _ } => {
                     [path("file_name", file_name), None]
                 }
+                ImportFile::Unclear => {
+                    [Some(InputProblem::value([json!("files"), json!(n)], ImportFile::FORMS)), None]
+                }
             }
         });
         session(session_id)
@@ -236,7 +245,7 @@ mod tests {
         let place = |wrong: InputProblem| {
             let loc: Vec<String> =
                 wrong.loc.iter().map(|v| v.as_str().map_or(v.to_string(), str::to_owned)).collect();
-            (loc.join("."), wrong.kind)
+            (loc.join("."), wrong.kind.as_str())
         };
         parse::<T>(arguments).unwrap_err().into_iter().map(place).collect()
     }

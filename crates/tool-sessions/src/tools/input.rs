@@ -1,7 +1,6 @@
 //! Inputs of the tools. The schemas are made of these types and calls are parsed into them; [`super::check`]
 //! enforces the bounds of the schemas.
 
-use super::check::InputProblem;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -161,6 +160,15 @@ pub enum ImportFile {
         #[serde(default)]
         encoding: Encoding,
     },
+    /// None of these, or several at once; refused before the call.
+    #[serde(skip)]
+    Unclear,
+}
+
+impl ImportFile {
+    /// What each import must have.
+    pub(crate) const FORMS: &str =
+        "each of files must have either source, or session_id and path, or file_name and file_content";
 }
 
 /// How the content of a file is written.
@@ -258,7 +266,7 @@ impl<'de> Deserialize<'de> for ImportFile {
                 let encoding = encoding.unwrap_or_default();
                 Ok(Self::Inline { file_name, file_content, encoding })
             }
-            _ => Err(serde::de::Error::custom(InputProblem::KIND_OF_IMPORT)),
+            _ => Ok(Self::Unclear),
         }
     }
 }

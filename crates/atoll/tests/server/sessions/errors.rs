@@ -112,6 +112,20 @@ fn an_interpreter_that_dies_is_started_anew_and_the_files_stay() {
 }
 
 #[test]
+fn an_error_that_only_has_the_name_of_a_death_kills_nothing() {
+    let server = Server::start();
+    let thread = Thread::new(&server, "t1");
+    let id = thread.create(&json!({}));
+    let raised = thread.code(&id, "x = 1\nclass KERNEL_DIED(Exception): pass\nraise KERNEL_DIED('not yet')");
+    assert_eq!(
+        (&raised["error"]["type"], raised.get("state_lost")),
+        (&json!("KERNEL_DIED"), None),
+        "{raised}"
+    );
+    assert_eq!(thread.code(&id, "x")["result"]["text/plain"], "1", "its variables are there");
+}
+
+#[test]
 fn an_interpreter_that_died_between_two_calls_is_started_anew_too() {
     let server = Server::start();
     let thread = Thread::new(&server, "t1");
