@@ -67,7 +67,7 @@ pub use kernels::{
     Kernels, MAX_CELL_SECONDS,
 };
 pub use keys::{IssuedKey, Keys, NewKey, owner_id, recover_admin};
-pub use lifecycle::{Clock, Lifecycle};
+pub use lifecycle::{ActivityGuard, Clock, Lifecycle};
 pub use mcp::McpSessions;
 pub use operation::Operations;
 pub use pool::{PoolBounds, PoolChange, PoolControl, PoolFailure, PoolKey, PoolView};
@@ -237,6 +237,7 @@ impl Core {
             admission: admission.clone(),
             turns: Arc::default(),
             pool: pool.clone(),
+            activity_tracker: activity_tracker.clone(),
             egress_sessions,
             changes,
             kernels: kernels.clone(),

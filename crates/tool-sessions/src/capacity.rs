@@ -107,7 +107,7 @@ impl Sessions {
                 break;
             }
             let sessions = self.store.tool_sessions(Some((&thread.owner, &thread.thread))).await?;
-            if sessions.iter().any(|session| self.users.uses(session.id)) {
+            if sessions.iter().any(|session| self.core.sandboxes.is_active(session.sandbox)) {
                 continue;
             }
             let reason = format!("its conversation was evicted: there may be {most} with sessions");

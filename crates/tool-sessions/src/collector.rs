@@ -115,7 +115,7 @@ impl Sessions {
                     read.as_ref()
                 }
             };
-            let seen = Seen { session, sandbox, used: self.users.uses(session.id) };
+            let seen = Seen { session, sandbox, used: self.core.sandboxes.is_active(session.sandbox) };
             let fate = fate(&seen, clock, &runtime_settings);
             if let Err(error) = self.meet(session, fate).await {
                 tracing::warn!(session = %session.id, %error, "a session cannot be seen to");

@@ -4,7 +4,6 @@
 use crate::{
     LABEL, Listener, Progress, Sessions, THREAD_LABEL, ToolCaller, ToolReply, active,
     failure::{Failure, ToolResult},
-    session_use::SessionUse,
     tools::{
         input::{CreateSession, NetworkAccess, Runtime},
         output::{SessionCreated, SessionStatus},
@@ -12,8 +11,8 @@ use crate::{
     truncate,
 };
 use atoll_core::{
-    CreateSandbox, Dependencies, ExtensionOperation, KernelRequest, Language, Mode, OutputTail,
-    RuntimeSettings, SessionNetwork,
+    ActivityGuard, CreateSandbox, Dependencies, ExtensionOperation, KernelRequest, Language, Mode,
+    OutputTail, RuntimeSettings, SessionNetwork,
 };
 use atoll_store::ToolSession;
 use atoll_types::{Limits, Operation, Result};
@@ -24,7 +23,7 @@ const MIB: u64 = 1 << 20;
 struct SessionInProgress {
     sessions: Sessions,
     session: Option<ToolSession>,
-    _using: SessionUse,
+    _using: ActivityGuard,
 }
 
 impl SessionInProgress {
@@ -109,7 +108,7 @@ impl Sessions {
         listener: Listener<'_>,
     ) -> Result<SessionCreated, Failure> {
         let session = self.take_reservation(who, input).await?;
-        let (sessions, _using) = (self.clone(), self.users.begin(session.id));
+        let (sessions, _using) = (self.clone(), self.core.sandboxes.keep_active(session.sandbox));
         let making = SessionInProgress { sessions, session: Some(session.clone()), _using };
         self.make_sandbox(who, &session, input).await?;
         let stderr = self.install(who, &session, input, listener).await?;

@@ -160,7 +160,7 @@ impl Sessions {
     /// `invalid_argument` or `path_outside_root` for an invalid path.
     pub async fn read_export(&self, who: &ToolCaller, session: &str, path: &str) -> Result<ExportBody> {
         let (session, path) = self.find_export(who, session, path).await?;
-        let _using = self.users.begin(session.id);
+        let _using = self.core.sandboxes.keep_active(session.sandbox);
         self.touch(&session).await;
         let entry = self.core.files.stat(&who.caller, session.sandbox, &path, true).await?;
         let name = name_of(&path).to_owned();

@@ -16,12 +16,12 @@ mod failure;
 mod import;
 mod paths;
 mod reply;
-mod session_use;
 mod stop;
 mod terminal;
 mod tool_caller;
 pub mod tools;
 mod truncate;
+mod turns;
 mod uploads;
 
 pub use export::{Export, ExportBody};
@@ -31,11 +31,10 @@ pub use tool_caller::{ThreadId, ToolCaller};
 pub use tools::{Hints, Tool, ToolDescription, describe};
 pub use uploads::Uploaded;
 
-use atoll_core::Core;
+use atoll_core::{ActivityGuard, Core};
 use atoll_store::{Store, ToolSession, ToolSessionId, ToolStatus};
 use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use failure::Failure;
-use session_use::{SessionUse, SessionUsers};
 use std::{path::PathBuf, sync::Arc};
 use tools::{
     input::Runtime,
@@ -81,11 +80,10 @@ pub struct Sessions {
     core: Core,
     store: Arc<dyn Store>,
     settings: Arc<SessionSettings>,
-    users: SessionUsers,
     /// Calls of one owner take slots one after the other: of two that make room the second sees the first.
-    seating: Arc<session_use::Turns>,
+    seating: Arc<turns::Turns>,
     /// Uploads of one owner run one at a time, so that their total can be counted.
-    uploading: Arc<session_use::Turns>,
+    uploading: Arc<turns::Turns>,
 }
 
 /// A session as the model sees it.
@@ -117,14 +115,7 @@ impl Sessions {
     #[must_use]
     pub fn new(core: Core, store: Arc<dyn Store>, settings: SessionSettings) -> Self {
         let settings = Arc::new(settings);
-        Self {
-            core,
-            store,
-            settings,
-            users: SessionUsers::default(),
-            seating: Arc::default(),
-            uploading: Arc::default(),
-        }
+        Self { core, store, settings, seating: Arc::default(), uploading: Arc::default() }
     }
 
     /// The sessions of a thread, the oldest first.
@@ -141,10 +132,11 @@ impl Sessions {
         found.filter(mine).ok_or_else(|| unknown(id))
     }
 
-    /// A usable session, held against collection as long as the guard beside it.
-    async fn use_session(&self, who: &ToolCaller, id: &str) -> Result<(ToolSession, SessionUse), Failure> {
+    /// A usable session. Its sandbox is active, so the session is neither collected nor evicted, as long as
+    /// the guard beside it lives.
+    async fn use_session(&self, who: &ToolCaller, id: &str) -> Result<(ToolSession, ActivityGuard), Failure> {
         let session = self.find(who, id).await?;
-        let using = self.users.begin(session.id);
+        let using = self.core.sandboxes.keep_active(session.sandbox);
         match session.status {
             ToolStatus::Running => {}
             ToolStatus::Starting => {

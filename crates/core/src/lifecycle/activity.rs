@@ -35,7 +35,7 @@ pub(crate) enum Quiet {
 }
 
 /// One piece of work in flight. Dropped when it ends.
-pub(crate) struct ActivityGuard {
+pub struct ActivityGuard {
     activity_tracker: Arc<ActivityTracker>,
     sandbox: SandboxId,
 }

@@ -13,6 +13,7 @@ mod orphans;
 mod retention;
 mod shutdown;
 
+pub use activity::ActivityGuard;
 pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 

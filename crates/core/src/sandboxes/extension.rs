@@ -5,6 +5,7 @@
 use crate::{
     Caller, CreateSandbox, Created, Sandboxes, SessionNetwork,
     actor::{Step, StepTarget},
+    lifecycle::{ActivityGuard, Quiet},
     operation::{OperationSpec, Operations},
 };
 use atoll_store::SandboxId;
@@ -82,6 +83,19 @@ impl Sandboxes {
         (request.network_enabled, request.egress) =
             self.egress_sessions.for_session(caller, image, network)?;
         self.create_with_id(caller, id, request).await
+    }
+
+    /// Keeps a sandbox active until the guard is dropped: between two operations as well, and before the
+    /// sandbox is made.
+    #[must_use]
+    pub fn keep_active(&self, sandbox: SandboxId) -> ActivityGuard {
+        self.activity_tracker.begin(sandbox)
+    }
+
+    /// Whether work is in flight in a sandbox.
+    #[must_use]
+    pub fn is_active(&self, sandbox: SandboxId) -> bool {
+        self.activity_tracker.quiet_for(sandbox) == Quiet::Busy
     }
 
     /// Ends a sandbox for good though no caller asked, for a reason that its event and its audit rows name.

@@ -20,6 +20,7 @@ use crate::{
     ceiling::CallerLimits,
     changes::FileChanges,
     egress::EgressSessions,
+    lifecycle::ActivityTracker,
     operation::Operations,
     pool::Pool,
     runtime_settings::LiveSettings,
@@ -41,6 +42,7 @@ pub struct Sandboxes {
     pub(crate) admission: Admission,
     pub(crate) turns: Arc<Turns>,
     pub(crate) pool: Pool,
+    pub(crate) activity_tracker: Arc<ActivityTracker>,
     pub(crate) egress_sessions: Arc<EgressSessions>,
     pub(crate) changes: Arc<FileChanges>,
     /// Dependencies of a new sandbox are installed for its kernels.

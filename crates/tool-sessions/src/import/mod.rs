@@ -115,7 +115,7 @@ impl Sessions {
         if from.id == to.id && (covers(&path, at) || covers(at, &path)) {
             return Err(Error::new(ErrorCode::Conflict, format!("{path} cannot be imported into itself")));
         }
-        let _using = self.users.begin(from.id);
+        let _using = self.core.sandboxes.keep_active(from.sandbox);
         self.touch(&from).await;
         let entry = self.core.files.stat(&who.caller, from.sandbox, &path, true).await?;
         if entry.kind == EntryKind::Directory {
