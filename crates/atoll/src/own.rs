@@ -40,8 +40,8 @@ impl Own {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(base).map_err(|e| fault(base, &e))?;
         // Under this lock no other run sweeps a folder that has no lock yet.
         let _turn = lock(base, FlockOperation::LockExclusive).map_err(|e| fault(base, &e))?;
-        let name = atoll_tool_sessions::ThreadId::random().to_string();
-        let folder = base.join(&name[..8]);
+        let (number, ..) = uuid::Uuid::new_v4().as_fields();
+        let folder = base.join(format!("{number:08x}"));
         fs::DirBuilder::new().mode(0o755).create(&folder).map_err(|e| fault(&folder, &e))?;
         let alive = lock(&folder, FlockOperation::NonBlockingLockShared).map_err(|e| fault(&folder, &e))?;
         Ok(Self { folder, _alive: alive })

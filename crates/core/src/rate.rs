@@ -10,9 +10,9 @@ use std::{
 /// Names remembered; beyond that, those with a full bucket are forgotten.
 const MOST: usize = 10_000;
 
-/// A bucket for each name, with the rate that held when it was used last.
+/// A bucket for each name.
 #[derive(Default)]
-pub struct Rates(Mutex<HashMap<String, (TokenBucket, Rate)>>);
+pub struct Rates(Mutex<HashMap<String, TokenBucket>>);
 
 impl Rates {
     /// Takes one, or says how long it is until there is one.
@@ -23,11 +23,9 @@ impl Rates {
     pub(crate) fn take_at(&self, name: &str, rate: Rate, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() > MOST {
-            buckets.retain(|_, (bucket, rate)| !bucket.is_full(*rate, now));
+            buckets.retain(|_, bucket| !bucket.is_full(now));
         }
-        let (bucket, last) = buckets.entry(name.to_owned()).or_insert((TokenBucket::default(), rate));
-        *last = rate;
-        bucket.take(1.0, rate, now)
+        buckets.entry(name.to_owned()).or_default().take(1.0, rate, now)
     }
 }
 

@@ -243,7 +243,8 @@ impl Extra {
                 working_directory: Some("/workspace".into()),
                 ..ExecCommand::default()
             };
-            json_of(&Command::of(&self.core.execs.run_background(&who.caller, sandbox, &command).await?))
+            let (report, _) = self.core.execs.run_background(&who.caller, sandbox, &command).await?;
+            json_of(&Command::of(&report))
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }

@@ -7,7 +7,7 @@
 
 use crate::{App, audit::uuid, parse::Params};
 use atoll_core::{EventFollow, EventUpdate};
-use atoll_http::{Ending, Failure, Who, event_stream};
+use atoll_http::{Ending, Failure, KEEP_ALIVE, Who, event_stream};
 use atoll_types::{Error, EventQuery, EventRow, NewEvent, SandboxId, sse, time::rfc3339};
 use axum::{
     Json,
@@ -18,13 +18,10 @@ use axum::{
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-/// How often a stream shows that it lives, and the key is looked at again.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What has come already is sent together, up to this.
 const TOGETHER: usize = 256 << 10;
 
@@ -169,6 +166,7 @@ fn write(out: &mut String, id: u64, kind: &str, data: &impl Serialize) {
 
 impl Sender {
     fn new(follow: EventFollow, ending: Ending, known: bool) -> Self {
+        // At each tick the key is looked at again, too.
         let mut tick = interval(KEEP_ALIVE);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         tick.reset();

@@ -26,7 +26,7 @@ mod threads;
 mod usage;
 
 use atoll_core::Core;
-use atoll_http::HttpContext;
+use atoll_http::{FrontName, HttpContext};
 use atoll_tool_sessions::Sessions;
 use axum::{Router, extract::FromRef, middleware, routing::any};
 use docs::Bearer;
@@ -48,6 +48,12 @@ pub(crate) struct App {
 impl FromRef<App> for HttpContext {
     fn from_ref(app: &App) -> Self {
         app.http.clone()
+    }
+}
+
+impl FromRef<App> for FrontName {
+    fn from_ref(_: &App) -> Self {
+        Self("rest")
     }
 }
 

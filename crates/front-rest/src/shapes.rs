@@ -2,6 +2,7 @@
 //! itself, and conversions name every field.
 
 mod exec;
+mod redacted;
 
 use crate::{egress::EgressPolicy, parse::seconds};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
@@ -11,6 +12,7 @@ use atoll_types::{
     time::rfc3339,
 };
 pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult};
+pub(crate) use redacted::Redacted;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

@@ -18,6 +18,10 @@ pub enum Access {
     Open,
 }
 
+/// The name of a front, as the audit trail records it with each caller.
+#[derive(Debug, Clone, Copy)]
+pub struct FrontName(pub &'static str);
+
 /// The caller of a request.
 pub struct Who(pub Caller);
 
@@ -42,11 +46,13 @@ pub async fn caller_of(context: &HttpContext, key: &str) -> Result<Caller, Failu
 impl<S: Send + Sync> FromRequestParts<S> for Who
 where
     HttpContext: FromRef<S>,
+    FrontName: FromRef<S>,
 {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        identify(&HttpContext::from_ref(state), parts, presented(&parts.headers)).await.map(Self)
+        let key = presented(&parts.headers);
+        identify(&HttpContext::from_ref(state), FrontName::from_ref(state), parts, key).await.map(Self)
     }
 }
 
@@ -65,18 +71,20 @@ fn offered(parts: &Parts) -> Option<&str> {
 impl<S: Send + Sync> FromRequestParts<S> for SocketWho
 where
     HttpContext: FromRef<S>,
+    FrontName: FromRef<S>,
 {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let key = presented(&parts.headers).or_else(|| offered(parts));
-        identify(&HttpContext::from_ref(state), parts, key).await.map(Self)
+        identify(&HttpContext::from_ref(state), FrontName::from_ref(state), parts, key).await.map(Self)
     }
 }
 
-/// The caller of this request, by its key; the request is counted.
+/// The caller of this request to a front, by its key; the request is counted.
 pub(crate) async fn identify(
     context: &HttpContext,
+    front: FrontName,
     parts: &Parts,
     key: Option<&str>,
 ) -> Result<Caller, Failure> {
@@ -96,5 +104,5 @@ pub(crate) async fn identify(
         slot.set(&caller.owner);
     }
     let address = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip().to_string());
-    Ok(caller.from("rest", address))
+    Ok(caller.from(front.0, address))
 }

@@ -22,7 +22,7 @@ pub fn event_stream(events: impl Stream<Item = String> + Send + 'static) -> Resp
 }
 
 /// How often a silent stream shows that it lives.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The same events, and a comment whenever none came for a while: proxies give up on connections that are
 /// silent.

@@ -17,11 +17,11 @@ mod origin;
 mod peers;
 mod unsent;
 
-pub use auth::{Access, SocketWho, Who, caller_of, presented};
+pub use auth::{Access, FrontName, SocketWho, Who, caller_of, presented};
 pub use body::{BodyError, LARGEST_BODY, LARGEST_CALL, read_body};
 pub use context::HttpContext;
 pub use error::{ERROR_TABLE, Failure};
-pub use event_stream::{event_stream, keep_alive};
+pub use event_stream::{KEEP_ALIVE, event_stream, keep_alive};
 pub use guard::PassedOn;
 pub use idempotency::{Busy, HandlerResult, Rendered, Repeat, once, once_streamed};
 pub use listen::{Ending, Life, serve};

@@ -3,7 +3,7 @@
 
 use crate::{
     HttpContext,
-    auth::{identify, presented},
+    auth::{FrontName, identify, presented},
 };
 use axum::{
     Router,
@@ -20,7 +20,7 @@ use tower::{BoxError, Service, ServiceExt, util::BoxCloneSyncService};
 #[derive(Clone)]
 pub struct Mount {
     path: &'static str,
-    front: &'static str,
+    front: FrontName,
     answer: BoxCloneSyncService<Request, Response<Body>, Infallible>,
 }
 
@@ -35,7 +35,7 @@ impl Mount {
         B::Error: Into<BoxError>,
     {
         let answer = BoxCloneSyncService::new(service.map_response(|response| response.map(Body::new)));
-        Self { path, front, answer }
+        Self { path, front: FrontName(front), answer }
     }
 
     pub(crate) fn router(self, context: HttpContext) -> Router {
@@ -46,11 +46,8 @@ impl Mount {
     async fn serve(self, context: HttpContext, request: Request) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
         if parts.method != Method::OPTIONS {
-            match identify(&context, &parts, presented(&parts.headers)).await {
-                Ok(caller) => {
-                    let address = caller.address.clone();
-                    parts.extensions.insert(caller.from(self.front, address));
-                }
+            match identify(&context, self.front, &parts, presented(&parts.headers)).await {
+                Ok(caller) => _ = parts.extensions.insert(caller),
                 Err(failure) => return failure.into_response(),
             }
         }

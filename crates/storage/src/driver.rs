@@ -30,7 +30,7 @@ pub(crate) struct Room {
     pub(crate) capacity: u64,
     /// What can still be written, or, where disks are not thin, be promised.
     pub(crate) free: u64,
-    /// Promised and not used yet; never too low, and right with `RoomAccuracy::Exact`.
+    /// Promised and not used yet; counted with `RoomAccuracy::Exact` alone, and else 0.
     pub(crate) promised: u64,
     /// Where disks are thin: new trees are refused while less than this is free. `None` where the sum of
     /// all promises has to fit, because the kernel bounds each tree and no sum.

@@ -35,6 +35,13 @@ struct Balance {
     rate: Rate,
 }
 
+impl Balance {
+    fn tokens_at(self, now: Instant) -> f64 {
+        let since = now.saturating_duration_since(self.at).as_secs_f64();
+        (self.tokens + since * self.rate.per_second).min(self.rate.burst)
+    }
+}
+
 /// A token bucket, full at first. The rate is given with each call, for it may change in between: until then
 /// the bucket fills at the rate of the call before, and the balance stays as far as it fits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,9 +53,8 @@ impl TokenBucket {
     /// The balance now.
     fn fill(&mut self, rate: Rate, now: Instant) -> &mut f64 {
         let balance = self.balance.get_or_insert(Balance { tokens: rate.burst, at: now, rate });
-        let since = now.saturating_duration_since(balance.at).as_secs_f64();
-        let filled = (balance.tokens + since * balance.rate.per_second).min(balance.rate.burst);
-        *balance = Balance { tokens: filled.min(rate.burst), at: now.max(balance.at), rate };
+        let tokens = balance.tokens_at(now).min(rate.burst);
+        *balance = Balance { tokens, at: now.max(balance.at), rate };
         &mut balance.tokens
     }
 
@@ -70,9 +76,9 @@ impl TokenBucket {
         rate.time_for((-*left).max(0.0)).min(LONGEST_WAIT)
     }
 
-    /// Whether it is full, so that dropping it loses nothing.
-    pub fn is_full(&mut self, rate: Rate, now: Instant) -> bool {
-        *self.fill(rate, now) >= rate.burst
+    /// Whether it is full at the rate of the last call, so that dropping it loses nothing.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.balance.is_none_or(|balance| balance.tokens_at(now) >= balance.rate.burst)
     }
 }
 
@@ -93,7 +99,7 @@ mod tests {
         );
         assert_eq!(bucket.take(1.0, rate, start + SECOND * 60), Err(SECOND / 2));
         assert_eq!(bucket.take(1.0, rate, start), Err(SECOND / 2), "time does not go back");
-        assert!(!bucket.is_full(rate, start + SECOND * 61) && bucket.is_full(rate, start + SECOND * 62));
+        assert!(!bucket.is_full(start + SECOND * 61) && bucket.is_full(start + SECOND * 62));
     }
 
     #[test]

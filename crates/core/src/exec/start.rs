@@ -135,15 +135,16 @@ impl Execs {
         Ok(Started { report, events, container, entry, kill_on_drop })
     }
 
-    /// Starts a command and does not wait for it. Files that it changes are reported by the next command.
+    /// Starts a command and does not wait for it. Files that it changes are reported by the next command. The
+    /// redactor takes secret values out of a copy of the report that is kept.
     pub async fn run_background(
         &self,
         caller: &Caller,
         sandbox: SandboxId,
         request: &ExecCommand,
-    ) -> Result<ExecReport> {
-        let mode = ExecMode::Background;
-        self.run_streamed(caller, sandbox, request, mode).await.map(|follow| follow.report)
+    ) -> Result<(ExecReport, Redactor)> {
+        let (follow, redactor) = self.begin_followed(caller, sandbox, request, ExecMode::Background).await?;
+        Ok((follow.report, redactor))
     }
 
     /// Starts a command and follows it. A caller that drops what comes back ends a streamed command; a
@@ -155,12 +156,24 @@ impl Execs {
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<ExecFollow> {
+        Ok(self.begin_followed(caller, sandbox, request, mode).await?.0)
+    }
+
+    async fn begin_followed(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        request: &ExecCommand,
+        mode: ExecMode,
+    ) -> Result<(ExecFollow, Redactor)> {
         self.limits.take_exec(caller)?;
-        let Begun { follow, joined, .. } = self.begin(caller, sandbox, request, mode, None, Ok(())).await?;
-        match joined {
-            Some(audited) => audited.done(Ok(follow)).await,
-            None => Ok(follow),
-        }
+        let Begun { follow, joined, redactor } =
+            self.begin(caller, sandbox, request, mode, None, Ok(())).await?;
+        let follow = match joined {
+            Some(audited) => audited.done(Ok(follow)).await?,
+            None => follow,
+        };
+        Ok((follow, redactor))
     }
 }
 

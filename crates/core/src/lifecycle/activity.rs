@@ -1,6 +1,7 @@
-//! Work in flight, counted in one place. An actor gives out no container without an [`ActivityGuard`], which
-//! lives as long as the handle that was given out with it, so no caller has to report the end of its work.
-//! Times are of the monotonic clock.
+//! Work in flight, counted in one place. A caller that works in a container acquires it together with an
+//! [`ActivityGuard`], which lives as long as that handle, so no caller has to report the end of its work. Tasks
+//! that only watch a container get it from the actor without a guard and do not count as work. Times are of the
+//! monotonic clock.
 
 use async_trait::async_trait;
 use atoll_provider::{

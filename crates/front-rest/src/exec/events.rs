@@ -3,14 +3,12 @@
 
 use super::encode::Encoder;
 use atoll_core::{ExecFollow, ExecUpdate};
-use atoll_http::{Ending, event_stream};
+use atoll_http::{Ending, KEEP_ALIVE, event_stream};
 use atoll_types::{Error, ErrorCode, OutputStream, Result, sse};
 use axum::response::Response;
 use futures_util::{FutureExt, Stream, stream};
-use std::{pin::Pin, time::Duration};
+use std::pin::Pin;
 
-/// A silent connection says that it lives.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What has come already is sent together, up to this.
 const TOGETHER: usize = 256 << 10;
 

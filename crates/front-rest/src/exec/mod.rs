@@ -10,7 +10,7 @@ pub(crate) mod signals;
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
-    shapes::{ExecAnswer, ExecBody, ExecResult},
+    shapes::{ExecAnswer, ExecBody, ExecResult, Redacted},
 };
 use atoll_core::{Caller, ExecCommand, ExecMode, Execs};
 use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
@@ -63,8 +63,8 @@ pub(crate) async fn exec(
     let asker = caller.clone();
     if background {
         let work = async move {
-            let report = core.execs.run_background(&asker, sandbox, &command).await?;
-            Ok((StatusCode::ACCEPTED, ExecItem::from(report)))
+            let (report, redactor) = core.execs.run_background(&asker, sandbox, &command).await?;
+            Ok((StatusCode::ACCEPTED, Redacted { answer: ExecItem::from(report), redactor }))
         };
         return once(&app.core, &caller, repeat, Busy::Join, work).await;
     }

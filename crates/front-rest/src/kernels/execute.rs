@@ -1,13 +1,10 @@
 //! Cells: whole, or as they come.
 
-use super::{
-    Ids, kernel_id, language,
-    shapes::{CellAnswer, CellResult},
-    stream,
-};
+use super::{Ids, kernel_id, language, shapes::CellResult, stream};
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
+    shapes::Redacted,
 };
 use atoll_core::{Caller, CellRequest, CellTarget, Kernels, OutputLimits};
 use atoll_http::{Busy, Ending, Failure, Repeat, Who, once, once_streamed};
@@ -133,7 +130,7 @@ async fn answer(
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
         let outcome = core.kernels.execute(&asker, sandbox, &request).await?;
-        Ok((StatusCode::OK, CellAnswer::from(outcome)))
+        Ok((StatusCode::OK, Redacted::<CellResult>::from(outcome)))
     };
     once(&app.core, caller, repeat, Busy::Join, work).await
 }

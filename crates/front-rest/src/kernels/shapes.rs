@@ -1,14 +1,9 @@
 //! Kernels and cells on the wire.
 
-use crate::shapes::ChangedFile;
-use atoll_core::{
-    CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus, Redactor,
-};
-use atoll_http::Rendered;
+use crate::shapes::{ChangedFile, Redacted};
+use atoll_core::{CellError, CellOutcome, CellReport, CheckpointInfo, Display, KernelInfo, KernelStatus};
 use atoll_types::{CellId, files::Changed, time::rfc3339};
-use axum::{http::StatusCode, response::Response};
 use serde::Serialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -171,38 +166,10 @@ impl From<Display> for DisplayItem {
     }
 }
 
-/// How a cell went, of which a copy may be kept.
-pub(crate) struct CellAnswer {
-    result: CellResult,
-    redactor: Redactor,
-}
-
-impl From<CellOutcome> for CellAnswer {
+impl From<CellOutcome> for Redacted<CellResult> {
     fn from(outcome: CellOutcome) -> Self {
         let CellOutcome { cell, report, changed, redactor } = outcome;
-        Self { result: CellResult::new(cell, report, changed), redactor }
-    }
-}
-
-impl Rendered for CellAnswer {
-    fn kept(&self) -> Option<Vec<u8>> {
-        let mut value = serde_json::to_value(&self.result).ok()?;
-        redact(&mut value, &self.redactor);
-        serde_json::to_vec(&value).ok()
-    }
-
-    fn respond(self, status: StatusCode) -> Response {
-        self.result.respond(status)
-    }
-}
-
-/// Takes secret values out of every text of a value.
-fn redact(value: &mut Value, redactor: &Redactor) {
-    match value {
-        Value::String(text) => *text = redactor.text(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| redact(value, redactor)),
-        Value::Object(values) => values.values_mut().for_each(|value| redact(value, redactor)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        Self { answer: CellResult::new(cell, report, changed), redactor }
     }
 }
 

@@ -3,15 +3,11 @@
 
 use super::shapes::{CellResult, DisplayItem};
 use atoll_core::{CellEvent, CellFollow, CellStream};
-use atoll_http::{Ending, event_stream};
+use atoll_http::{Ending, KEEP_ALIVE, event_stream};
 use atoll_types::{Error, ErrorCode, Result, sse};
 use axum::response::Response;
 use futures_util::stream;
 use serde::Serialize;
-use std::time::Duration;
-
-/// A silent connection says that it lives.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]

@@ -183,6 +183,20 @@ fn a_repeated_background_or_streamed_request_is_one_command() {
 }
 
 #[test]
+fn the_kept_answer_of_a_background_command_holds_no_secret() {
+    let server = Server::start();
+    let secret = "s3cr3t-of-a-background-45";
+    let path = server.create(&json!({ "secrets": { "TOKEN": secret } }).to_string());
+    let body = json!({ "command": format!("echo {secret}"), "background": true });
+    let first = with_key(&server, &path, "b", &body);
+    assert!(first.json()["command"].as_str().unwrap().contains(secret), "its owner may see it");
+    let again = with_key(&server, &path, "b", &body);
+    assert_eq!((again.status, again.header("idempotent-replay")), (202, Some("true")));
+    let kept = String::from_utf8_lossy(&again.body).into_owned();
+    assert!(!kept.contains(secret) && kept.contains("[secret]"), "{kept}");
+}
+
+#[test]
 fn with_a_key_the_caller_may_go_and_come_back() {
     let server = Server::start();
     let path = server.create("{}");
