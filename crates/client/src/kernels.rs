@@ -100,7 +100,7 @@ pub struct RunCode {
     pub kernel: Option<Uuid>,
 }
 
-/// Something to look at or listen to.
+/// A display output: an image, a chart, audio, a table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Display {
     /// Its MIME type.

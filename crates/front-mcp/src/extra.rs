@@ -110,9 +110,9 @@ struct Printed {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Address {
     success: bool,
-    /// An address for a browser; whoever has it may look.
+    /// An address for a browser; anyone who has it may open it.
     url: String,
-    /// When it ends, in milliseconds since 1970.
+    /// When it expires, in milliseconds since 1970.
     expires_at: i64,
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn tools() -> Vec<Tool> {
                   not wait: ask again with next_offset to read on.";
     let kill = "Ends a background command with everything that it started.";
     let preview = "Makes an address by which a browser reaches a port of the session, such as that of a web server \
-                   started with start_command. Whoever has the address may look, until it ends.";
+                   started with start_command. Anyone who has the address may open it, until it expires.";
     vec![
         tool(
             ExtraTool::Start.as_str(),

@@ -33,7 +33,7 @@ pub async fn serve(face: Arc<ServerContext>, who: ToolCaller, end: CancellationT
         },
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
         Err(error) => {
-            let message = format!("whoever is on stdin does not speak MCP: {error}");
+            let message = format!("the client on stdin does not speak MCP: {error}");
             Err(Error::new(ErrorCode::InvalidArgument, message))
         }
     }

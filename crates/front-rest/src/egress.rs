@@ -77,7 +77,7 @@ pub(crate) struct EgressLimits {
     connection_seconds: Option<u32>,
 }
 
-/// An entry that holds, and where it comes from.
+/// An entry in force, and where it comes from.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EffectiveEntry {
     #[schema(value_type = EgressEntryShape)]
@@ -206,7 +206,7 @@ pub(crate) struct EgressItem {
     bytes_sent: u64,
     bytes_received: u64,
     duration_ms: f64,
-    /// How many of the same are told as one.
+    /// How many equal decisions this one stands for.
     count: u64,
 }
 
@@ -283,7 +283,7 @@ fn whole(error: Error) -> Error {
     }
 }
 
-/// Replaces what a sandbox may reach; without a body nothing is changed. One that runs obeys at once, open connections included.
+/// Replaces what a sandbox may reach; without a body nothing is changed. It applies to a running sandbox at once, open connections included.
 #[utoipa::path(put, path = "/api/v1/sandboxes/{id}/egress", tag = "egress", params(("id" = Uuid, Path)),
     request_body = EgressPolicy,
     responses((status = 200, body = EgressInfo), (status = 403, description = "The key's tier does not allow it"),

@@ -114,10 +114,10 @@ pub(crate) async fn get(State(app): State<App>, Who(caller): Who) -> Result<Json
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SizeBody {
-    /// Even when nobody asks.
+    /// Even when no sandbox is requested.
     #[schema(maximum = 1000)]
     min: Option<u32>,
-    /// When many ask.
+    /// At most, when many sandboxes are requested.
     #[schema(maximum = 1000)]
     max: Option<u32>,
 }

@@ -107,10 +107,10 @@ pub(crate) struct HttpItem {
 /// How many sandboxes are kept ready.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PoolSettings {
-    /// Of an image, even when nobody asks.
+    /// Of an image, even when no sandbox is requested.
     #[schema(maximum = 1000)]
     min: u32,
-    /// Of an image, when many ask.
+    /// Of an image at most, when many sandboxes are requested.
     #[schema(maximum = 1000)]
     max: u32,
     /// The same of single images: `min` and `max` by name.
@@ -121,18 +121,18 @@ pub(crate) struct PoolSettings {
     kernels: Value,
 }
 
-/// What happens to sandboxes by itself.
+/// What the server does with sandboxes without a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LifecycleItem {
-    /// How often is looked for what is due.
+    /// How often the server looks for sandboxes that are due.
     interval_seconds: u32,
-    /// How long an idle sandbox stands still before it is stopped; 0 stops it without that, -1 never does.
+    /// How long an idle sandbox stays paused before it is stopped; 0 stops it without a pause, -1 never stops it.
     pause_seconds: i64,
-    /// The share of a core from which on what runs by itself counts as work.
+    /// The share of a core from which on processes that no caller waits for count as activity.
     idle_cpu_percent: f64,
-    /// How long a sandbox may live in all; 0 for as long as it likes.
+    /// How long a sandbox may live in all; 0 for no limit.
     max_lifetime_seconds: u32,
-    /// How long before that its owner is told.
+    /// How long before that its owner gets an event.
     expiring_seconds: u32,
     /// From which age on what belongs to no sandbox is removed.
     orphan_seconds: u32,

@@ -63,7 +63,7 @@ pub(crate) struct CreateBody {
     session_key: Option<String>,
     labels: Option<Map>,
     /// Packages by language (python, node, r), versions by name; an empty one is the latest. What cannot be
-    /// installed is told in `stderr` and fails nothing.
+    /// installed is reported in `stderr` and does not fail the request.
     #[schema(value_type = Option<BTreeMap<String, Map>>)]
     dependencies: Option<BTreeMap<Language, Map>>,
 }

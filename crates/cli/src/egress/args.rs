@@ -15,7 +15,7 @@ pub struct Egress {
 pub(crate) enum EgressCommand {
     /// Shows what a sandbox may reach, what it used, and what it was refused
     Show(Show),
-    /// Replaces what a sandbox may reach; it obeys at once, open connections included
+    /// Replaces what a sandbox may reach; this applies at once, open connections included
     Set(Set),
     /// Lists what a sandbox asked for and what was decided, the latest last
     Log(Log),

@@ -22,7 +22,7 @@ impl SandboxActor {
         Ok(container)
     }
 
-    /// The same, for somebody who works with it: nothing finds it idle before that is over.
+    /// The same, for a caller that works with it: the sandbox does not count as idle before that is over.
     pub(super) async fn acquire(&mut self, by: &str) -> Result<ActiveContainer> {
         let activity_guard = self.shared.activity_tracker.begin(self.id);
         Ok(ActiveContainer::new(self.container(by).await?, activity_guard))

@@ -74,7 +74,7 @@ impl ExecCommand {
         command.user = self.user.clone().unwrap_or_default();
         command.stdin = self.stdin.is_some() || self.stdin_open;
         if self.stdin_open && mode == ExecMode::Foreground {
-            let message = "nobody could write to it: stdin_open needs stream or background";
+            let message = "no request could write to its stdin: stdin_open needs stream or background";
             return Err(Error::invalid("stdin_open", message));
         }
         if self.lossless && mode != ExecMode::Streamed {

@@ -148,7 +148,7 @@ runtime_settings! {
     "lifecycle.pause_seconds" lifecycle_pause_seconds: i64 = 300, or_never(0, YEAR);
     /// The share of a core from which on processes without a waiting caller count as activity.
     "lifecycle.idle_cpu_percent" lifecycle_idle_cpu_percent: f64 = 2.0, within(0.01..=100.0);
-    /// How long a sandbox may live in all; 0 for as long as it likes.
+    /// How long a sandbox may live in all; 0 for no limit.
     "lifecycle.max_lifetime_seconds" lifecycle_max_lifetime_seconds: u32 = 0, within(0..=365 * 24 * 3600);
     /// How long before that its owner is warned.
     "lifecycle.expiring_seconds" lifecycle_expiring_seconds: u32 = 60, within(0..=86_400);

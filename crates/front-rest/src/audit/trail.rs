@@ -93,7 +93,7 @@ pub(crate) struct AuditVerdict {
     first: Option<u64>,
     /// The last row; zero when there is none.
     last: Option<u64>,
-    /// Its code. Whoever notes both can tell later that nothing before it was replaced.
+    /// Its code. A client that notes both can tell later that no row before it was replaced.
     mac: Option<String>,
     operations: Option<u64>,
     /// How many of them have not ended.
@@ -148,7 +148,7 @@ fn expected(text: &str) -> Result<(u64, Mac), Failure> {
 }
 
 /// Checks the trail from its first row to its last: nothing was changed, removed, moved, added or cut off.
-/// Needs an admin key. Whoever does not trust the server uses `atoll audit verify` on its data folder.
+/// Needs an admin key. An operator who does not trust the server runs `atoll audit verify` on its data folder.
 #[utoipa::path(get, path = "/api/v1/audit/verify", tag = "audit", params(VerifyParams),
     responses((status = 200, body = AuditVerdict), (status = 403), (status = 422)))]
 pub(crate) async fn verify(

@@ -28,7 +28,7 @@ use shapes::ExecItem;
 /// when the caller goes.
 ///
 /// A caller that goes away ends its command, unless it runs in the background or the request has an
-/// `Idempotency-Key`. With a key the command is run once, and whoever repeats the request gets the same
+/// `Idempotency-Key`. With a key the command is run once, and a repeated request gets the same
 /// command, also after the server was restarted.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/exec", tag = "exec", params(("id" = uuid::Uuid, Path)),
     request_body = ExecBody,

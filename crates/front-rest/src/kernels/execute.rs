@@ -57,7 +57,7 @@ pub(crate) struct RunBody {
 ///
 /// Cells of one kernel run one after another. A timeout interrupts the cell and keeps the variables where the
 /// language allows. A caller that goes away interrupts its cell, unless the request has an
-/// `Idempotency-Key`: with one the cell is run once, and whoever repeats the request gets the same, also
+/// `Idempotency-Key`: with one the cell is run once, and a repeated request gets the same, also
 /// after the server was restarted.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/kernels/{kid}/execute", tag = "kernels",
     params(("id" = uuid::Uuid, Path), ("kid" = String, Path)), request_body = ExecuteBody,

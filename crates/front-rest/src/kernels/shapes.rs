@@ -110,7 +110,7 @@ impl From<KernelInfo> for KernelItem {
     }
 }
 
-/// Something to look at or listen to.
+/// A display output: an image, a chart, audio, a table.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DisplayItem {
     /// Its MIME type.

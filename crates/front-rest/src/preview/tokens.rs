@@ -40,7 +40,7 @@ pub(crate) struct PreviewTokenItem {
     host_url: Option<String>,
 }
 
-/// Makes a token that opens one port, or all of them, to whoever has it.
+/// Makes a token that opens one port, or all of them, to anyone who has it.
 #[utoipa::path(post, path = "/api/v1/sandboxes/{id}/preview-tokens", tag = "preview", params(("id" = uuid::Uuid, Path)),
     request_body = PreviewTokenBody,
     responses((status = 201, body = PreviewTokenItem), (status = 404), (status = 422, description = "A field is wrong")))]

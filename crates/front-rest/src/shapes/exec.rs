@@ -43,7 +43,7 @@ pub(crate) struct ExecBody {
     user: Option<String>,
     /// Answer with events while it runs.
     stream: Option<bool>,
-    /// Do not wait for it. Files that it changes are told by the next command.
+    /// Do not wait for it. The next command reports the files that it changes.
     background: Option<bool>,
 }
 

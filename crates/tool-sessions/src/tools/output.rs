@@ -78,7 +78,7 @@ pub struct CodeError {
     pub traceback: Option<String>,
 }
 
-/// Something to look at or listen to.
+/// A display output: an image, a chart, audio, a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DisplayOutput {
     /// Its MIME type.
