@@ -271,6 +271,13 @@ impl Parts<'_> {
         let inside = Owner { uid: self.profile.uid, gid: self.profile.gid };
         let ids = userns::make_for_owner(self.range, owner, inside).map_err(fault("map an owner's ids"))?;
         mounts::clone_folder(source, attributes, ids.as_fd()).map_err(|e| {
+            if e.raw_os_error() == Some(libc::ELOOP) {
+                let message = format!(
+                    "{} cannot be mounted: a symbolic link was put into its path after it was checked",
+                    source.display()
+                );
+                return Error::new(ErrorCode::Conflict, message);
+            }
             let message = format!(
                 "{} cannot be mounted: {e}; its file system must be able to map ids, as ext4, xfs, btrfs and tmpfs can",
                 source.display()

@@ -320,6 +320,37 @@ fn a_folder_that_cannot_be_mounted_is_explained() {
     assert_nothing_left(data.path());
 }
 
+/// The program beside a launcher that first swaps a part of the path: after the caller's check, before the use.
+#[test]
+fn a_link_that_is_put_into_the_path_after_the_check_is_refused() {
+    let program = Path::new(env!("CARGO_BIN_EXE_atoll"));
+    let beside = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+    fs::hard_link(program, beside.path().join("atoll")).unwrap();
+    let (launcher, wrapper) = (program.with_file_name("atoll-launch"), beside.path().join("atoll-launch"));
+    let (data, folder, other) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(other.path().join("b")).unwrap();
+    for (name, part) in [("last", "a/b"), ("middle", "a")] {
+        let top = folder.path().join(name);
+        fs::create_dir_all(top.join("a/b")).unwrap();
+        let (swapped, other) = (top.join(part), other.path().display());
+        let (from, launcher) = (swapped.display(), launcher.display());
+        let script =
+            format!("#!/bin/sh -e\nmv {from} {from}.before\nln -s {other} {from}\nexec {launcher} \"$@\"\n");
+        fs::write(&wrapper, script).unwrap();
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+        let mount = format!("{}:/data", top.join("a/b").display());
+        let mut command = Command::new(beside.path().join("atoll"));
+        command.arg("run").arg("--data-dir").arg(data.path()).stdin(Stdio::null());
+        let ran = command.args(["--mount", &mount, "--", "echo", "started"]).output().unwrap();
+        assert!(swapped.is_symlink(), "{name}: {ran:?}");
+        assert_eq!((ran.status.code(), text(&ran.stdout).as_str()), (Some(125), ""), "{name}: {ran:?}");
+        assert!(text(&ran.stderr).contains("a symbolic link was put into its path"), "{name}: {ran:?}");
+    }
+    assert_eq!(runs(data.path()), Vec::<PathBuf>::new());
+    assert_nothing_left(data.path());
+}
+
 #[test]
 fn what_a_killed_run_with_a_folder_left_is_ended_by_the_next() {
     let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
