@@ -1,33 +1,33 @@
-# make serve and make test do all their own set-up on a fresh Debian or Ubuntu machine with a Rust
-# toolchain. `make help` lists the rest.
+# On a fresh Debian or Ubuntu machine with a Rust toolchain, make serve and make test install what they
+# need. `make help` lists all targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 export CARGO_TERM_COLOR ?= always
 export CARGO_INCREMENTAL ?= 1
 
-# What the server wants: a linker for the build, and cheap volumes.
+# Needed to build and run the server: a linker, and btrfs for copy-on-write volumes.
 PACKAGES := gcc libc6-dev btrfs-progs python3
-# What the tests drive beside Atoll itself.
+# Programs that the tests use.
 TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip ipython3 python3-matplotlib python3-pandas python3-pil r-base-core r-cran-ggplot2 r-cran-jsonlite procps util-linux iproute2 stress-ng sudo
-# Whoever has Node from elsewhere keeps it; Debian's own packages would fight it.
+# Node from another source is kept: Debian's packages would conflict with it.
 TEST_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell command -v npm >/dev/null || echo npm)
-# What the benchmark stands beside; without it the figures lack a baseline, and say so.
+# Baselines of the benchmark. Without them it prints its figures alone and says so.
 BENCH_PACKAGES := runc tinyproxy-bin ipython3
 TEST_PYTHON := mcpgateway-sdk==0.30.0 schemathesis==4.32.5
-# What checks the API's description and makes clients of it; the dates are what the made client reads.
+# Validators and client generators for the OpenAPI document; the generated Python client needs dateutil.
 TEST_CONTRACT := openapi-spec-validator==0.9.0 openapi-python-client==0.29.1 python-dateutil==2.9.0.post0
 TEST_CONTRACT_NODE := openapi-typescript@7.13.0 typescript@5.9.3
-# A web app with hot reload, which a preview must serve as it is.
+# A web app with hot reload; the tests open it through a preview.
 TEST_VITE := vite@5.4.21 react@18.3.1 react-dom@18.3.1 @vitejs/plugin-react@4.7.0
-# Inspect, whose checks for sandbox environments are run through examples/inspect_ai.
+# Inspect AI; its checks of sandbox environments run against examples/inspect_ai.
 TEST_INSPECT := inspect-ai==0.3.285 pytest==9.2.0
-# The official client of MCP, in both versions that are in use.
+# The official MCP client for Python, in both major versions.
 TEST_MCP_1 := mcp==1.30.0
 TEST_MCP_2 := mcp==2.3.0
-# The official conformance suite of MCP, and the Node that it needs.
+# The official MCP conformance suite, and the version of Node that it needs.
 TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
-# The Inspector of MCP, whose command line is a client, and the TypeScript SDK; on the same Node.
+# The MCP Inspector, whose command line is a client, and the TypeScript SDK; they use the same Node.
 TEST_INSPECTOR := @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/sdk@1.32.2
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -36,72 +36,72 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-serve: setup build ## starts the server on 127.0.0.1:7300
+serve: setup build ## build and start the server on 127.0.0.1:7300
 	target/release/atoll serve
 
-build: ## the release programs in target/release
+build: ## build the release binaries in target/release
 	cargo build --release -p atoll -p atoll-launch --bins
 
-dist: ## the programs and the benchmark with full optimisation in target/dist
+dist: ## build the binaries and the benchmark with full optimisation in target/dist
 	cargo build --profile dist -p atoll -p atoll-launch -p atoll-bench --bins
 
-test: setup-tests python contract-tools conformance-suite inspector nextest lint ## every test, as CI runs them
+test: setup-tests python contract-tools conformance-suite inspector nextest lint ## run all tests and checks, as CI does
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --workspace
 	@$(MAKE) --no-print-directory bench-quick
 
-unit: ## the tests that need no root and no containers
+unit: ## run the tests that need neither root nor containers
 	cargo nextest run -p atoll-types -p atoll-guest-proto -p atoll-launch-proto -p atoll-provider -p atoll-documents
 
-lint: ## formatting, clippy, and the crates' boundaries
+lint: ## check formatting, clippy and crate boundaries
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	scripts/boundaries
 
-bench: setup-bench dist ## every figure, each beside a baseline of the same run
+bench: setup-bench dist ## measure every figure, each with a baseline from the same run
 	$(SUDO) target/dist/atoll-bench
 
-fuzz-api: build python ## every request that the API's description allows, for longer than make test does
+fuzz-api: build python ## fuzz the REST API from its OpenAPI document, longer than make test does
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_TEST_EXAMPLES=$${EXAMPLES:-50} \
 	  cargo nextest run --profile long -p atoll -E 'test(no_request_that)' --no-capture
 
-fuzz-egress: nextest ## the parsers of the way out, with many more cases than make test has
+fuzz-egress: nextest ## fuzz the parsers of the egress proxy, with more cases than make test
 	ATOLL_FUZZ_CASES=$${CASES:-20000} cargo nextest run -p atoll-egress --lib -E 'test(fuzz) | test(hello) | test(socks) | test(answer) | test(host)'
 
-chaos: setup-tests nextest ## several clients at work while the server is killed again and again, 20 rounds
+chaos: setup-tests nextest ## kill the server at random while several clients work, 20 rounds
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_CHAOS_ROUNDS=$${ATOLL_CHAOS_ROUNDS:-20} \
 	  ATOLL_CHAOS_OPERATIONS=$${ATOLL_CHAOS_OPERATIONS:-500} \
 	  cargo nextest run --profile long -p atoll -E 'test(killed_at_any_moment_it_loses_nothing)' --no-capture
 
-brim: setup-tests nextest ## a small disk is filled while server and launcher are killed, 20 rounds
+brim: setup-tests nextest ## fill a small disk while server and launcher are killed, 20 rounds
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_BRIM_ROUNDS=$${ATOLL_BRIM_ROUNDS:-20} \
 	  cargo nextest run --profile long -p atoll -E 'test(filled_to_the_brim_loses_nothing)' --no-capture
 
-crowd: setup-tests nextest ## 500 empty sandboxes with the usual limits at a time, and what they cost
+crowd: setup-tests nextest ## run 500 empty sandboxes with default limits at once and measure their cost
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_CROWD=$${ATOLL_CROWD:-500} \
 	  cargo nextest run --profile long -p atoll -E 'test(many_empty_sandboxes_fit)' --no-capture
 
-soak: setup-tests nextest ## 10,000 sandboxes one after the other, which leave nothing
+soak: setup-tests nextest ## create and destroy 10,000 sandboxes and check for leaks
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_SOAK_CYCLES=$${ATOLL_SOAK_CYCLES:-10000} \
 	  cargo nextest run --profile long -p atoll -E 'test(many_lives_leave_nothing)' --no-capture
 
-hostile: setup-tests nextest build ## every attack that the tests know, against the release programs
+hostile: setup-tests nextest build ## run all attack tests against the release binaries
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --release --profile hostile --workspace
 
-stress: setup-tests nextest build ## stress-ng as a tenant, every class, and how long a neighbour's commands take
+stress: setup-tests nextest build ## run stress-ng in one sandbox, every class, and measure the latency of another
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_STRESS_CLASSES=$${ATOLL_STRESS_CLASSES:-every} \
 	  cargo nextest run --release --profile long -p atoll -E 'test(a_tenant_that_stresses)' --no-capture
 
-# A smoke run: that every figure can be taken, not how fast it is.
+# A smoke test of the benchmark: it checks that every figure can be measured, not its value.
 bench-quick:
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo run --quiet -p atoll-bench -- --quick
 
-# An ordinary user without sudo, or a machine without apt, goes on with what is there.
+# Without sudo or without apt the build goes on with the packages that are installed.
 setup:
 	@$(MAKE) --no-print-directory setup-tests TEST_PACKAGES="$(PACKAGES)" || echo "going on without: $(PACKAGES)"
 
@@ -117,7 +117,7 @@ setup-tests:
 	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	fi
 
-# Clients that others publish, each in a folder of its own beside the build.
+# Published Python clients, each in a virtual environment below target/.
 python:
 	@install() { \
 	  stamp=target/$$1/.installed; \
@@ -129,7 +129,7 @@ python:
 	}; \
 	install python "$(TEST_PYTHON)"; install python-contract "$(TEST_CONTRACT)"; install python-mcp1 "$(TEST_MCP_1)"; install python-mcp2 "$(TEST_MCP_2)"; install python-inspect "$(TEST_INSPECT)"
 
-# What makes types of the API's description, and a web app to preview.
+# Generators of TypeScript types from the OpenAPI document, and a web app for the preview tests.
 contract-tools:
 	@command -v npm >/dev/null || $(MAKE) --no-print-directory setup-tests TEST_PACKAGES="nodejs npm"; \
 	install() { \
@@ -142,7 +142,7 @@ contract-tools:
 	}; \
 	install contract-node "$(TEST_CONTRACT_NODE)"; install vite-app "$(TEST_VITE)"
 
-# Programs from npm, each set in a folder of its own beside the build.
+# npm packages, each set in a folder below target/.
 conformance-suite:
 	@$(MAKE) --no-print-directory npm FOLDER=target/mcp-conformance PROGRAMS="$(TEST_CONFORMANCE)"
 
@@ -158,7 +158,7 @@ npm:
 	  echo "$(PROGRAMS)" > $$stamp; \
 	fi
 
-conformance-mcp: conformance-suite nextest ## the official MCP conformance suite against /mcp, which make test runs too
+conformance-mcp: conformance-suite nextest ## run the official MCP conformance suite against /mcp (part of make test)
 	cargo build --workspace --bins
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run -p atoll -E 'test(the_official_suite)' --no-capture
 
