@@ -8,7 +8,7 @@
 mod frame;
 mod layout;
 mod message;
-mod observe;
+mod observer_messages;
 mod spool;
 
 pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
@@ -17,7 +17,7 @@ pub use message::{
     ContainerState, ContainerStatus, CreateRequest, Envelope, Family, Launcher, LauncherAnswer,
     LauncherReply, Report, Request, SocketsRequest, TrustRequest, VolumeStatus,
 };
-pub use observe::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
+pub use observer_messages::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
 pub use spool::{output_bytes, spool_bytes};
 
 /// The oldest protocol that this release still speaks.

@@ -15,7 +15,6 @@ mod meter;
 mod monitor;
 mod mounts;
 mod net;
-mod observe;
 mod observer;
 mod ops;
 mod options;

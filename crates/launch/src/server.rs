@@ -7,7 +7,7 @@ use crate::{
     egress_sockets::{self, SocketHolder},
     images::Images,
     init::InitProgram,
-    observer::Observer,
+    observer::ObserverProcess,
     ops,
     options::Options,
     reap, record, repair, staying, sys, wire, worker,
@@ -47,7 +47,7 @@ struct Server {
     signals: OwnedFd,
     workers: BTreeSet<i32>,
     /// The process that watches volumes.
-    observer: Option<Observer>,
+    observer: Option<ObserverProcess>,
     /// The process that keeps the egress sockets.
     holder: Option<SocketHolder>,
     served: bool,
@@ -180,7 +180,7 @@ impl Server {
     /// Sleeps until a descriptor is ready, and restarts the observer and the socket holder when they have ended.
     /// Returns the number of ready descriptors.
     fn sleep(&mut self, timeout: Option<&Timespec>) -> usize {
-        let observer = self.observer.as_ref().map(Observer::as_fd);
+        let observer = self.observer.as_ref().map(ObserverProcess::as_fd);
         let holder = self.holder.as_ref().map(SocketHolder::as_fd);
         let helpers: Vec<BorrowedFd<'_>> = observer.into_iter().chain(holder).collect();
         let all = [self.listener.as_fd(), self.signals.as_fd()].into_iter().chain(helpers);
@@ -288,7 +288,7 @@ impl Server {
     fn get_observer(&mut self, waited_on: Option<BorrowedFd<'_>>) {
         let mut ours = vec![self.listener.as_fd(), self.signals.as_fd(), self.lock.as_fd()];
         ours.extend(waited_on);
-        self.observer = Observer::get(&self.context, &ours);
+        self.observer = ObserverProcess::get(&self.context, &ours);
     }
 
     /// Makes sure that a socket holder runs.

@@ -8,12 +8,12 @@
 mod change;
 mod doubt;
 mod event;
+mod fanotify;
 mod found;
 mod life;
 mod links;
 mod mapped;
 mod net;
-mod observer;
 mod places;
 mod reported;
 mod scanner;
@@ -24,5 +24,5 @@ mod walk;
 mod window;
 
 pub use change::{Action, Change, Changes, Kind};
-pub use observer::{Limits, Observer};
+pub use fanotify::{Limits, Observer};
 pub use scanner::Scanner;

@@ -4,7 +4,7 @@
 //! is too large to fill: a reader that does not read, or a command that does not, blocks no other stream.
 
 use crate::{
-    changes::ContainerChanges, egress_sockets::ContainerEgress, launcher::LauncherClient,
+    egress_sockets::ContainerEgress, launcher::LauncherClient, observer_client::ContainerChanges,
     ports::ContainerPorts, state, unexpected,
 };
 use async_trait::async_trait;

@@ -1,6 +1,6 @@
 //! The launcher's client: one connection for one request, as its protocol has it.
 
-use crate::{changes::ObserverClient, ports::Networks};
+use crate::{observer_client::ObserverClient, ports::Networks};
 use atoll_launch_proto::{
     Envelope, HEADER, LauncherAnswer, LauncherReply, Layout, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PROTOCOL,
     MAX_REQUEST, Request, decode, encode, frame_length,

@@ -1,10 +1,10 @@
 //! Containers of this machine. The root launcher does the work; this side sends it requests, connects to PID
 //! 1, and holds no privilege.
 
-mod changes;
 mod container;
 mod egress_sockets;
 mod launcher;
+mod observer_client;
 mod ports;
 mod start;
 

@@ -7,7 +7,7 @@ use crate::{
     context::Context,
     egress_sockets::{self, EgressSockets},
     mounts::{self, Attributes},
-    observe,
+    observer,
     record::{self, Lock, Record},
     rootfs::{self, Disk},
     runtime::{Start, cut_off},
@@ -214,7 +214,7 @@ fn prepare_disk(context: &Context, record: &Record) -> Result<Option<Disk>> {
     rootfs::prepare_volume(&volume, &record.profile)?;
     remove_former_tmp(volume.join("tmp"));
     // Before anything runs there: changes that are not observed from the beginning cannot be reported exactly.
-    observe::tell(context, ObserveRequest::Watch(record.container));
+    observer::tell(context, ObserveRequest::Watch(record.container));
     Ok(Some(Disk { volume, temporary }))
 }
 

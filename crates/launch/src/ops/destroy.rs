@@ -5,7 +5,7 @@
 //! container's folder is removed last but one and its uid range last, so a repair finds a container that is
 //! freed by half.
 
-use crate::{cgroup, context::Context, egress_sockets, observe, record, runtime::Start, uids, wire};
+use crate::{cgroup, context::Context, egress_sockets, observer, record, runtime::Start, uids, wire};
 use atoll_launch_proto::ObserveRequest;
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Error, Result, Storage};
@@ -67,7 +67,7 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
         start.forget(context, container).map_err(fault("the runtime's state"))?;
     }
     if record.as_ref().is_some_and(|r| r.profile.storage == Storage::Volume) {
-        observe::tell(context, ObserveRequest::Forget(container));
+        observer::tell(context, ObserveRequest::Forget(container));
     }
     // A socket that is left open would keep the container's network alive.
     egress_sockets::forget(context, container);

@@ -1,7 +1,7 @@
 //! The launcher's handle on the observer. The observer outlives launchers, because the events it has collected
 //! are stored nowhere else: the next launcher takes it over if it would start the same one.
 
-use crate::{context::Context, observe, sys};
+use crate::{context::Context, sys};
 use atoll_launch_proto::{HEADER, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode, encode};
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const START: u32 = 200;
 
 /// A running observer, of this launcher or of an earlier one.
-pub(crate) struct Observer(OwnedFd);
+pub(crate) struct ObserverProcess(OwnedFd);
 
-impl Observer {
+impl ObserverProcess {
     /// Takes over the running observer, or starts one and waits until it listens: a container that is made before
     /// that would not be watched from its beginning. The child closes `ours`.
     pub(crate) fn get(context: &Context, ours: &[BorrowedFd<'_>]) -> Option<Self> {
@@ -37,7 +37,7 @@ impl Observer {
             Ok(sys::Fork::Child) => {
                 sys::unblock_signals();
                 sys::close_in_child(ours);
-                if let Err(error) = observe::run(context) {
+                if let Err(error) = super::run(context) {
                     tracing::error!(%error, "changes cannot be observed");
                     // So that an observer that fails at once is not restarted in a tight loop.
                     std::thread::sleep(Duration::from_secs(1));
@@ -106,4 +106,18 @@ fn greet(mut stream: UnixStream, fingerprint: u64) -> io::Result<ObserveAnswer> 
     let mut body = vec![0; length];
     stream.read_exact(&mut body)?;
     decode(&body).map_err(io::Error::other)
+}
+
+/// Sends a request to the observer, from a worker. When the observer cannot be reached, a later answer is
+/// `truncated`; the container is not affected.
+pub(crate) fn tell(context: &Context, request: ObserveRequest) {
+    let told = UnixStream::connect(context.layout.observer()).and_then(|mut stream| {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(&encode(&request, MAX_REQUEST).map_err(io::Error::other)?)?;
+        let mut header = [0; HEADER];
+        stream.read_exact(&mut header)
+    });
+    if let Err(error) = told {
+        tracing::warn!(%error, ?request, "the observer could not be reached");
+    }
 }

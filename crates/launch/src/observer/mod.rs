@@ -4,7 +4,11 @@
 //!
 //! Its state is in memory only; after a restart the new observer reports `truncated` once for every container.
 
-use crate::{cgroup, context::Context, observer, record, socket_guard, wire};
+mod process;
+
+pub(crate) use process::{ObserverProcess, tell};
+
+use crate::{cgroup, context::Context, record, socket_guard, wire};
 use atoll_launch_proto::{
     FileAction, FileChange, HEADER, Layout, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode,
     encode, frame_length,
@@ -201,7 +205,7 @@ fn answer(
 ) -> Result<ObserveAnswer> {
     let fault = |e: io::Error| Error::internal(format!("changes cannot be observed: {e}"));
     match request {
-        ObserveRequest::Hello(fingerprint) if root && fingerprint == observer::fingerprint(context) => {
+        ObserveRequest::Hello(fingerprint) if root && fingerprint == process::fingerprint(context) => {
             Ok(ObserveAnswer::Done)
         }
         ObserveRequest::Hello(_) => Err(Error::new(ErrorCode::VersionMismatch, "the fingerprint differs")),
@@ -246,18 +250,4 @@ fn shown(changes: Changes) -> ObserveAnswer {
         size_bytes: change.size_bytes,
     };
     ObserveAnswer::Changes { entries: entries.into_iter().take(MOST).map(entry).collect(), truncated }
-}
-
-/// Sends a request to the observer, from a worker. When the observer cannot be reached, a later answer is
-/// `truncated`; the container is not affected.
-pub(crate) fn tell(context: &Context, request: ObserveRequest) {
-    let told = UnixStream::connect(context.layout.observer()).and_then(|mut stream| {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(&encode(&request, MAX_REQUEST).map_err(io::Error::other)?)?;
-        let mut header = [0; HEADER];
-        stream.read_exact(&mut header)
-    });
-    if let Err(error) = told {
-        tracing::warn!(%error, ?request, "the observer could not be reached");
-    }
 }
