@@ -11,8 +11,8 @@ use std::{cell::Cell, io, os::fd::AsRawFd, path::Path};
 
 /// The inode of the root folder of every subvolume.
 pub(crate) const TOP: u64 = 256;
-/// How many other names of files are looked up for one request.
-const LOOKUPS: usize = 100_000;
+/// How many names of files that have no event of their own are looked up for one request.
+pub(crate) const LOOKUPS: usize = 100_000;
 
 /// An open subvolume.
 pub(crate) struct Tree {

@@ -1,7 +1,8 @@
 //! Files that moved with a folder: they have no events of their own, so a renamed folder is walked, and no other.
-//! Folders are opened by inode, so depth and links do not matter.
+//! Folders are opened by inode, so depth and links do not matter. How many names are looked up is bounded, since
+//! other sandboxes wait meanwhile.
 
-use crate::net::Net;
+use crate::{net::Net, tree::LOOKUPS};
 use rustix::{
     fs::{Dir, FileType},
     io::Errno,
@@ -18,8 +19,11 @@ pub(crate) fn moved(net: &mut Net<'_>) {
         let (before, now) = (net.places.before(dir), net.places.now(dir));
         let wanted = [&before, &now].into_iter().flatten().any(|path| net.ledger.wants(path));
         if now.is_some() && before != now && wanted && seen.insert(dir) {
-            let entries = read(net, dir);
-            for (name, kind) in entries.unwrap_or_default() {
+            let entries = read(net, dir).unwrap_or_default();
+            if !net.places.tree.afford(entries.len()) {
+                return net.places.lost = true;
+            }
+            for (name, kind) in entries {
                 visit(net, dir, &name, kind, &mut todo);
             }
         }
@@ -32,7 +36,7 @@ fn read(net: &mut Net<'_>, dir: u64) -> Option<Vec<Entry>> {
         let entry = |entry: Result<rustix::fs::DirEntry, Errno>| {
             entry.map(|entry| (entry.file_name().to_bytes().to_vec(), entry.file_type()))
         };
-        listing.map(entry).collect()
+        listing.map(entry).take(LOOKUPS + 1).collect()
     });
     net.places.known(listed)
 }

@@ -278,3 +278,16 @@ fn a_folder_that_moves_elsewhere_is_not_walked() {
     assert_eq!(sandbox.changes(), NOTHING);
     assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
 }
+
+#[test]
+fn a_folder_that_moves_is_walked_so_far() {
+    let mut sandbox = Sandbox::new();
+    for n in 0..100_001 {
+        fs::create_dir_all(sandbox.at(&format!("a/{}/{n}", n % 10))).unwrap();
+    }
+    sandbox.take();
+    fs::rename(sandbox.at("a"), sandbox.at("b")).unwrap();
+    assert!(sandbox.take().truncated);
+    sandbox.write("f", "x");
+    assert_eq!(sandbox.changes(), ["+f 1"]);
+}
