@@ -10,7 +10,10 @@
 //! - A server that ends drops its executions without an end. Their operations stay open, and the next
 //!   server's tasks end them.
 
-use crate::{changes::FileChanges, output_audit::OutputAudit};
+use crate::{
+    changes::{FileChanges, acknowledge_changes},
+    output_audit::OutputAudit,
+};
 use atoll_kernels::CellReport;
 use atoll_provider::{Changed, Container, ExecReport, OutputStream};
 use atoll_store::{Activity, ActivityKind, SandboxId, Store};
@@ -126,8 +129,9 @@ impl Execution {
     pub(crate) async fn end(self, ended: &Ended<'_>, cancelled: bool) -> Option<Changed> {
         let Self { end_writer, sandbox, container, audit, shown, takes_changes } = self;
         let known = matches!(ended, Ended::Command(_) | Ended::Cell(..));
-        let changed =
+        let report =
             if takes_changes && known { end_writer.changes.take(sandbox, &container).await } else { None };
+        let (sequence, changed) = report.map(|report| (report.sequence, report.changed)).unzip();
         let activity = shown.zip(ended.figures()).map(|(detail, (at, duration_ms, exit_code))| Activity {
             sandbox,
             kind: ActivityKind::Exec,
@@ -145,6 +149,9 @@ impl Execution {
                 }
             }
             (None, None) => {}
+        }
+        if let Some(sequence) = sequence {
+            acknowledge_changes(&container, sequence);
         }
         drop(container);
         changed

@@ -17,7 +17,7 @@ pub use message::{
     ContainerState, ContainerStatus, CreateRequest, Envelope, Family, Launcher, LauncherAnswer,
     LauncherReply, Report, Request, SocketsRequest, TrustRequest, VolumeStatus,
 };
-pub use observer_messages::{FileAction, FileChange, ObserveAnswer, ObserveRequest};
+pub use observer_messages::{OBSERVER_PROTOCOL, ObserveAnswer, ObserveRequest};
 pub use spool::{output_bytes, spool_bytes};
 
 /// The oldest protocol that this release still speaks.

@@ -1,8 +1,15 @@
-//! The protocol of the observer of file changes, on a socket of its own. A connection stays open: the server
-//! sends a request after every command, and a worker for each would cost more than the answer.
+//! The protocol of the observer of file changes, on a socket of its own. A connection carries one request, and
+//! may acknowledge its answer: the observer serves all connections in turn, without a worker for each.
+//!
+//! A report is kept by the observer until it is acknowledged, so that a reply that is lost on its way loses no
+//! change. The next [`ObserveRequest::Take`] of the same reader acknowledges what that reader has received;
+//! what it has not received is reported again, together with what is new.
 
-use atoll_types::{ContainerId, Error};
+use atoll_types::{ContainerId, Error, files::Changed};
 use serde::{Deserialize, Serialize};
+
+/// The version of this protocol: a launcher replaces an observer of another one.
+pub const OBSERVER_PROTOCOL: u32 = 2;
 
 /// Every request to the observer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,31 +22,23 @@ pub enum ObserveRequest {
     Watch(ContainerId),
     /// Stops watching it. From root only. [`ObserveAnswer::Done`].
     Forget(ContainerId),
-    /// What changed in its /workspace since the last request. [`ObserveAnswer::Changes`].
-    Take(ContainerId),
-}
-
-/// What happened to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileAction {
-    /// It did not exist before.
-    Created,
-    /// It differs from before.
-    Modified,
-    /// It no longer exists.
-    Deleted,
-}
-
-/// One file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileChange {
-    /// Relative to /workspace; bytes that are not UTF-8 are replaced.
-    pub path: String,
-    /// What happened to it.
-    pub action: FileAction,
-    /// Its size now; zero when it was deleted.
-    pub size_bytes: u64,
+    /// What changed in its /workspace since the last report that was acknowledged. [`ObserveAnswer::Changes`].
+    Take {
+        /// Whose files.
+        container: ContainerId,
+        /// A number that tells this reader of the container's reports from every other. A report that another
+        /// reader has not acknowledged may have been recorded by it, so it is handed out as `truncated`.
+        reader: u64,
+        /// The last report that this reader has received, which is thereby acknowledged; 0 before the first.
+        received: u64,
+    },
+    /// This report is recorded and need not be kept. There is no answer.
+    Acknowledge {
+        /// Whose files.
+        container: ContainerId,
+        /// Which report.
+        sequence: u64,
+    },
 }
 
 /// The answer to a request.
@@ -50,10 +49,11 @@ pub enum ObserveAnswer {
     Done,
     /// What changed.
     Changes {
-        /// By path.
-        entries: Vec<FileChange>,
-        /// There may be more.
-        truncated: bool,
+        /// The number of this report. No report of an instance has that of another, also after the observer was
+        /// restarted.
+        sequence: u64,
+        /// The report.
+        changed: Changed,
     },
     /// The request failed.
     Err(Error),

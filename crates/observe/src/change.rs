@@ -102,6 +102,11 @@ impl Ledger {
         }
     }
 
+    /// Whether the answer has more entries than it may, so that some are left out.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Whether entries below a folder can be in the answer.
     pub(crate) fn wants(&self, dir: &[u8]) -> bool {
         let dir = join(dir, b"");

@@ -1,6 +1,6 @@
 //! Answers about large trees. `--nocapture` shows what each cost; nothing here asserts on time.
 
-use crate::fixture::Sandbox;
+use crate::fixture::{Sandbox, scanned};
 use atoll_observe::Scanner;
 use std::{
     fs,
@@ -54,9 +54,9 @@ fn large_trees_are_answered_in_full() {
     let large = one_in(&mut sandbox, 100_000);
     eprintln!("beside each other: {small:?} and {large:?}");
 
-    let mut scanner = Scanner::new();
-    scanner.watch(&sandbox.tree, "workspace").unwrap();
-    let (time, taken) = timed(|| scanner.take(&sandbox.tree, "workspace", &[]).unwrap());
+    let mut scanner = Scanner::new("workspace", 10_000);
+    scanned(&mut scanner, &sandbox.tree);
+    let (time, taken) = timed(|| scanned(&mut scanner, &sandbox.tree));
     eprintln!("a scan of 100,000: {time:?}");
     assert!(taken.entries.is_empty() && !taken.truncated);
 

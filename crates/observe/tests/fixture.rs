@@ -1,6 +1,6 @@
 //! A pool with one tree for one test. Dropping it takes away every mount and loop device of it.
 
-use atoll_observe::{Action, Changes, Limits, Observer};
+use atoll_observe::{Action, Changes, Limits, Observer, Scanner};
 use atoll_storage::{DriverChoice, Storage, StorageConfig, Tree};
 use atoll_types::VolumeId;
 use std::{
@@ -100,6 +100,18 @@ impl Sandbox {
         assert!(!changes.truncated, "{changes:?}");
         lines(&changes)
     }
+}
+
+/// Scans a tree to the end, in small slices; no other scan is in progress.
+pub(crate) fn scanned(scanner: &mut Scanner, tree: &Path) -> Changes {
+    scanner.begin(tree, &[]).unwrap();
+    while !scanner.is_idle() {
+        if let Some((done, changes)) = scanner.advance(7) {
+            assert_eq!(done, tree);
+            return changes;
+        }
+    }
+    panic!("the scan is gone");
 }
 
 pub(crate) fn lines(changes: &Changes) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Random work against the model: by one thread, and by several at once.
 
 use crate::{
-    fixture::Pool,
+    fixture::{Pool, scanned},
     model::{check, scan},
     raw::Mapping,
 };
@@ -136,19 +136,19 @@ fn one_thread_at_a_time() {
         let top = tree.join("workspace");
         let mut observer = Observer::new(&pool.root()).unwrap();
         observer.watch(&tree).unwrap();
-        let mut scanner = Scanner::new();
-        scanner.watch(&tree, "workspace").unwrap();
+        let mut scanner = Scanner::new("workspace", usize::MAX);
+        scanned(&mut scanner, &tree);
         let (mut before, mut held) = (scan(&top), None);
         for window in windows {
             for op in &window {
                 let _ = perform(&top, op, &mut held);
             }
             let taken = observer.take(&tree, "workspace", &[]).unwrap();
-            let scanned = scanner.take(&tree, "workspace", &[]).unwrap();
+            let compared = scanned(&mut scanner, &tree);
             let after = scan(&top);
             let said = |fault| TestCaseError::fail(format!("{fault}\n{taken:#?}\n{before:#?}\n{after:#?}"));
             check(&before, &after, &taken).map_err(said)?;
-            check(&before, &after, &scanned).map_err(TestCaseError::fail)?;
+            check(&before, &after, &compared).map_err(TestCaseError::fail)?;
             before = after;
         }
         Ok(())

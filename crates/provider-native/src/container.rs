@@ -91,7 +91,7 @@ impl NativeContainer {
         }
         // Over TCP no descriptors can pass.
         let guest = if token.is_none() { guest.with_descriptors(asked) } else { guest };
-        let changes = ContainerChanges { observer: Arc::clone(&launcher.observer), id };
+        let changes = ContainerChanges::new(&launcher.observer, id);
         let ports = ContainerPorts::new(&launcher, id);
         let egress_sockets = ContainerEgress::new(&launcher, id);
         Ok(Self { id, launcher, guest, changes, ports, egress_sockets })

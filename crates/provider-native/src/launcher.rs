@@ -1,6 +1,6 @@
 //! The launcher's client: one connection for one request, as its protocol has it.
 
-use crate::{observer_client::ObserverClient, ports::Networks};
+use crate::ports::Networks;
 use atoll_launch_proto::{
     Envelope, HEADER, LauncherAnswer, LauncherReply, Layout, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PROTOCOL,
     MAX_REQUEST, Request, decode, encode, frame_length,
@@ -11,14 +11,7 @@ use rustix::{
     fd::OwnedFd,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg},
 };
-use std::{
-    io,
-    io::IoSliceMut,
-    mem::MaybeUninit,
-    path::PathBuf,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{io, io::IoSliceMut, mem::MaybeUninit, path::PathBuf, sync::OnceLock, time::Duration};
 use tokio::{
     io::{AsyncWriteExt, Interest},
     net::{TcpStream, UnixStream},
@@ -32,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct LauncherClient {
     socket: PathBuf,
     patience: OnceLock<Duration>,
-    /// The observer beside the launcher, which watches volumes.
-    pub(crate) observer: Arc<ObserverClient>,
+    /// Where the observer listens, the process beside the launcher that watches volumes.
+    pub(crate) observer: PathBuf,
     /// The sockets of containers' networks that this process holds.
     pub(crate) networks: Networks,
 }
@@ -52,8 +45,8 @@ impl LauncherClient {
     /// The launcher of an instance.
     #[must_use]
     pub fn new(layout: &Layout) -> Self {
-        let observer = Arc::new(ObserverClient::new(layout));
-        Self { socket: layout.socket(), patience: OnceLock::new(), observer, networks: Networks::default() }
+        let (socket, observer) = (layout.socket(), layout.observer());
+        Self { socket, patience: OnceLock::new(), observer, networks: Networks::default() }
     }
 
     /// Sets how long any reply but a death may take. The first call counts.

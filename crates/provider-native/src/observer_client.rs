@@ -1,13 +1,18 @@
-//! Queries the observer which files changed, over one connection that is reused.
+//! Asks the observer which files of one container changed. Each call has a connection of its own, so no container
+//! waits for another.
 
 use async_trait::async_trait;
 use atoll_launch_proto::{
-    FileAction as Action, HEADER, Layout, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode,
-    encode, frame_length,
+    HEADER, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode, encode, frame_length,
 };
-use atoll_provider::{Changed, FileAction, FileChange, FileChanges};
+use atoll_provider::{ChangeReport, FileChanges};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -17,57 +22,37 @@ use tokio::{
 /// How long a reply may take: the slowest observer scans a whole volume.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The observer of an instance. One connection serves all its containers, one request at a time.
-#[derive(Debug)]
-pub(crate) struct ObserverClient {
+/// The changes of one container.
+pub(crate) struct ContainerChanges {
     socket: PathBuf,
-    stream: Mutex<Option<UnixStream>>,
+    id: ContainerId,
+    /// Tells this reader of the container's reports from others.
+    reader: u64,
+    received: Mutex<Received>,
 }
 
-impl ObserverClient {
-    pub(crate) fn new(layout: &Layout) -> Self {
-        Self { socket: layout.observer(), stream: Mutex::new(None) }
+/// The last report that was received, and the connection on which it is acknowledged.
+#[derive(Default)]
+struct Received {
+    sequence: u64,
+    stream: Option<UnixStream>,
+}
+
+impl ContainerChanges {
+    /// `socket` is where the observer listens.
+    pub(crate) fn new(socket: &Path, id: ContainerId) -> Self {
+        let reader = RandomState::new().hash_one(id);
+        Self { socket: socket.to_owned(), id, reader, received: Mutex::default() }
     }
 
-    async fn ask(&self, request: ObserveRequest) -> Result<ObserveAnswer> {
-        let mut place = self.stream.lock().await;
-        let kept = place.take();
-        let fresh = kept.is_none();
-        match self.try_ask(kept, request).await {
-            Ok((answer, stream)) => {
-                *place = Some(stream);
-                Ok(answer)
-            }
-            // It may have been restarted since the last request.
-            Err(_) if !fresh => {
-                let (answer, stream) = self.try_ask(None, request).await.map_err(silent)?;
-                *place = Some(stream);
-                Ok(answer)
-            }
-            Err(error) => Err(silent(error)),
-        }
-    }
-
-    async fn try_ask(
-        &self,
-        kept: Option<UnixStream>,
-        request: ObserveRequest,
-    ) -> io::Result<(ObserveAnswer, UnixStream)> {
-        let mut stream = match kept {
-            Some(stream) => stream,
-            None => UnixStream::connect(&self.socket).await?,
-        };
-        let exchange = async {
-            stream.write_all(&encode(&request, MAX_REQUEST).map_err(io::Error::other)?).await?;
-            let mut header = [0; HEADER];
-            stream.read_exact(&mut header).await?;
-            let mut body = vec![0; frame_length(header, MAX_ANSWER).map_err(io::Error::other)?];
-            stream.read_exact(&mut body).await?;
-            decode(&body).map_err(io::Error::other)
-        };
-        let answer =
-            tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok((answer, stream))
+    async fn ask(&self, request: ObserveRequest) -> io::Result<(ObserveAnswer, UnixStream)> {
+        let mut stream = UnixStream::connect(&self.socket).await?;
+        stream.write_all(&encode(&request, MAX_REQUEST).map_err(io::Error::other)?).await?;
+        let mut header = [0; HEADER];
+        stream.read_exact(&mut header).await?;
+        let mut body = vec![0; frame_length(header, MAX_ANSWER).map_err(io::Error::other)?];
+        stream.read_exact(&mut body).await?;
+        Ok((decode(&body).map_err(io::Error::other)?, stream))
     }
 }
 
@@ -75,30 +60,34 @@ fn silent(error: io::Error) -> Error {
     Error::new(ErrorCode::Unavailable, format!("the observer of file changes does not answer: {error}"))
 }
 
-/// The changes of one container.
-pub(crate) struct ContainerChanges {
-    pub(crate) observer: Arc<ObserverClient>,
-    pub(crate) id: ContainerId,
-}
-
 #[async_trait]
 impl FileChanges for ContainerChanges {
-    async fn take(&self) -> Result<Changed> {
-        match self.observer.ask(ObserveRequest::Take(self.id)).await? {
-            ObserveAnswer::Changes { entries, truncated } => {
-                let change = |c: atoll_launch_proto::FileChange| FileChange {
-                    path: c.path,
-                    action: match c.action {
-                        Action::Created => FileAction::Created,
-                        Action::Modified => FileAction::Modified,
-                        Action::Deleted => FileAction::Deleted,
-                    },
-                    size_bytes: c.size_bytes,
-                };
-                Ok(Changed { files: entries.into_iter().map(change).collect(), truncated })
+    async fn take(&self) -> Result<ChangeReport> {
+        let mut received = self.received.lock().await;
+        let (container, reader) = (self.id, self.reader);
+        let request = ObserveRequest::Take { container, reader, received: received.sequence };
+        let asked = tokio::time::timeout(PATIENCE, self.ask(request)).await;
+        // Nothing waits from here on: a report that was received is returned, and any other is sent again.
+        match asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(silent)? {
+            (ObserveAnswer::Changes { sequence, changed }, stream) => {
+                *received = Received { sequence, stream: Some(stream) };
+                Ok(ChangeReport { sequence, changed })
             }
-            ObserveAnswer::Err(error) => Err(error),
-            ObserveAnswer::Done => Err(Error::internal("the observer answered something else")),
+            (ObserveAnswer::Err(error), _) => Err(error),
+            (ObserveAnswer::Done, _) => Err(Error::internal("the observer answered something else")),
+        }
+    }
+
+    fn acknowledge(&self, sequence: u64) {
+        // A call in progress has acknowledged it already.
+        let Ok(mut received) = self.received.try_lock() else { return };
+        if received.sequence != sequence {
+            return;
+        }
+        let request = ObserveRequest::Acknowledge { container: self.id, sequence };
+        if let (Some(stream), Ok(frame)) = (received.stream.take(), encode(&request, MAX_REQUEST)) {
+            // If this fails, the next call acknowledges it.
+            let _ = stream.try_write(&frame);
         }
     }
 }

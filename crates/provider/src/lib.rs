@@ -142,8 +142,20 @@ pub trait Container: Send + Sync {
 #[async_trait]
 pub trait FileChanges: Send + Sync {
     /// The changes in /workspace since the last call, or since the container started. Each change is returned
-    /// once.
-    async fn take(&self) -> Result<Changed>;
+    /// once; a call that failed or was cancelled has returned none.
+    async fn take(&self) -> Result<ChangeReport>;
+    /// A report is recorded. Where this server ends before that, the next one gets its changes again, with
+    /// `truncated`. The next call of [`FileChanges::take`] acknowledges it too. Does not block.
+    fn acknowledge(&self, sequence: u64);
+}
+
+/// What [`FileChanges::take`] returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeReport {
+    /// Its number, for [`FileChanges::acknowledge`].
+    pub sequence: u64,
+    /// The changes.
+    pub changed: Changed,
 }
 
 /// Changes limits while a container runs.

@@ -1,5 +1,8 @@
 //! Files of a sandbox, and what came of them.
 
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -47,7 +50,8 @@ pub struct WriteOptions {
 }
 
 /// What came of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileAction {
     /// It was not there.
     Created,
@@ -57,10 +61,22 @@ pub enum FileAction {
     Deleted,
 }
 
+impl FileAction {
+    /// Two things that happened to one file, as one; none when nothing is left of them.
+    fn then(self, later: Self) -> Option<Self> {
+        match (self, later) {
+            (Self::Created, Self::Deleted) => None,
+            (Self::Created, _) => Some(Self::Created),
+            (Self::Deleted, Self::Created | Self::Modified) => Some(Self::Modified),
+            (_, later) => Some(later),
+        }
+    }
+}
+
 /// One file of /workspace that changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
-    /// Relative to /workspace.
+    /// Relative to /workspace; bytes that are not UTF-8 are replaced.
     pub path: String,
     /// What came of it.
     pub action: FileAction,
@@ -69,10 +85,55 @@ pub struct FileChange {
 }
 
 /// What changed between two questions.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Changed {
     /// By path.
     pub files: Vec<FileChange>,
     /// There may be more.
     pub truncated: bool,
+}
+
+impl Changed {
+    /// This report and the one after it, as one.
+    #[must_use]
+    pub fn then(self, later: Self) -> Self {
+        let mut files: BTreeMap<String, FileChange> =
+            self.files.into_iter().map(|change| (change.path.clone(), change)).collect();
+        for change in later.files {
+            let action = match files.remove(&change.path) {
+                None => Some(change.action),
+                Some(earlier) => earlier.action.then(change.action),
+            };
+            if let Some(action) = action {
+                files.insert(change.path.clone(), FileChange { action, ..change });
+            }
+        }
+        Self { files: files.into_values().collect(), truncated: self.truncated || later.truncated }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use FileAction::{Created, Deleted, Modified};
+
+    fn changed(list: &[(&str, FileAction)]) -> Changed {
+        let file = |(path, action): &(&str, FileAction)| FileChange {
+            path: (*path).to_owned(),
+            action: *action,
+            size_bytes: 1,
+        };
+        Changed { files: list.iter().map(file).collect(), truncated: false }
+    }
+
+    #[test]
+    fn two_reports_become_one() {
+        let before =
+            changed(&[("a", Created), ("b", Created), ("c", Modified), ("d", Deleted), ("e", Modified)]);
+        let after =
+            changed(&[("a", Deleted), ("b", Modified), ("c", Deleted), ("d", Created), ("f", Created)]);
+        let wanted =
+            changed(&[("b", Created), ("c", Deleted), ("d", Modified), ("e", Modified), ("f", Created)]);
+        assert_eq!(before.then(after), wanted);
+    }
 }

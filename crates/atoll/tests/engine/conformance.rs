@@ -4,7 +4,7 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, Changed, Claimable, Container, ContainerSpec, DiskRoom, EgressEndpoint, EgressSockets,
+    Capabilities, ChangeReport, Claimable, Container, ContainerSpec, DiskRoom, EgressEndpoint, EgressSockets,
     FileChange, FileChanges, Guest, Listed, LiveLimits, Pause, PortStream, Ports, Provider, State, Trust,
     Usages, Volumes,
     conformance::{self, Check},
@@ -334,12 +334,16 @@ impl Ports for BrokenContainer {
 
 #[async_trait]
 impl FileChanges for BrokenContainer {
-    async fn take(&self) -> Result<Changed> {
-        let mut changed = self.inner.changes().unwrap().take().await?;
+    async fn take(&self) -> Result<ChangeReport> {
+        let mut report = self.inner.changes().unwrap().take().await?;
         let mut before = self.told.lock().unwrap();
-        changed.files.extend(before.drain(..));
-        before.clone_from(&changed.files);
-        Ok(changed)
+        report.changed.files.extend(before.drain(..));
+        before.clone_from(&report.changed.files);
+        Ok(report)
+    }
+
+    fn acknowledge(&self, sequence: u64) {
+        self.inner.changes().unwrap().acknowledge(sequence);
     }
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod usage;
 
 mod audit;
 mod cgroup_v2;
+mod changes;
 mod cli_help;
 mod conformance;
 mod doctor;

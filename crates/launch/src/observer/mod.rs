@@ -1,32 +1,35 @@
 //! The observer: the process that watches volumes for changes. A launcher starts it, and it outlives the launcher
-//! and every server. It collects the kernel's events, and answers which files changed since the last request.
-//! Once a second it also checks what sandboxes hold by sockets ([`socket_guard`]).
+//! and every server. It collects the kernel's events, and answers which files changed since the last report that
+//! was acknowledged. Once a second it also checks what sandboxes hold by sockets ([`socket_guard`]).
+//!
+//! One thread serves all containers in turn. Nothing in its loop waits for a client ([`connection`]), and a scan
+//! runs in slices with requests served in between ([`finder`]), so no container waits for another one's scan. On
+//! btrfs nothing is scanned, and the work for an answer is bounded.
 //!
 //! Its state is in memory only; after a restart the new observer reports `truncated` once for every container.
 
+mod connection;
+mod finder;
 mod process;
+mod reports;
 
 pub(crate) use process::{ObserverProcess, tell};
 
 use crate::{cgroup, context::Context, record, socket_guard, wire};
-use atoll_launch_proto::{
-    FileAction, FileChange, HEADER, Layout, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode,
-    encode, frame_length,
+use atoll_launch_proto::{Layout, ObserveAnswer, ObserveRequest};
+use atoll_observe::{Action, Changes};
+use atoll_types::{
+    ContainerId, Error, ErrorCode, Result, Storage,
+    files::{Changed, FileAction, FileChange},
 };
-use atoll_observe::{Action, Changes, Limits, Observer, Scanner};
-use atoll_storage::{DriverKind, Tree};
-use atoll_types::{ContainerId, Error, ErrorCode, Result, Storage};
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    fd::{AsFd, BorrowedFd},
-};
+use connection::Connection;
+use finder::Finder;
+use reports::Reports;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::{
+    collections::{BTreeMap, HashMap},
     fs, io,
-    io::{Read, Write},
-    os::unix::{
-        fs::PermissionsExt,
-        net::{UnixListener, UnixStream},
-    },
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -35,76 +38,46 @@ use std::{
 const FOLDER: &str = "workspace";
 /// The most files in one answer.
 const MOST: usize = 10_000;
-/// What is kept for one container between two requests: enough for an answer of the most files. A container that
-/// changes more gets `truncated`; its neighbours are not delayed.
-const LIMITS: Limits =
-    Limits { tree_bytes: 4 << 20, all_bytes: 256 << 20, tree_events: 250_000, entries: MOST };
 /// How long events may gather before they are read. The kernel merges equal events while they wait, so a flood
 /// costs by the time it lasts and hardly by its length. A request reads at once.
 const PACE: Duration = Duration::from_millis(50);
 /// Connections at one time.
 const MOST_CLIENTS: usize = 4096;
-/// How long a client may take to read an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Scans at one time. Each has three descriptors open.
+const MOST_SCANS: usize = 64;
+/// The bytes of all answers that clients have not read. A client whose answer exceeds this is disconnected; its
+/// report is not acknowledged, so it can ask again.
+const MOST_UNSENT: usize = 64 << 20;
 
-/// How changes are found: on btrfs the kernel reports them, elsewhere the observer compares scans.
-enum Finder {
-    Told(Box<Observer>),
-    Looking(Scanner),
+/// What a scan is for.
+struct Purpose {
+    container: ContainerId,
+    connection: u64,
+    /// Who gets its report; none where it only begins to watch.
+    reader: Option<u64>,
 }
 
-impl Finder {
-    fn new(context: &Context) -> io::Result<Self> {
-        match context.storage.kind() {
-            DriverKind::Dir => Ok(Self::Looking(Scanner::new())),
-            DriverKind::BtrfsLoop | DriverKind::BtrfsNative => {
-                let anywhere = context.storage.path(Tree::Scratch(ContainerId::random()));
-                let root = anywhere.ancestors().nth(2).unwrap_or(Path::new("/"));
-                Ok(Self::Told(Box::new(Observer::with_limits(root, LIMITS)?)))
-            }
-        }
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::Told(observer) => Some(observer.as_fd()),
-            Self::Looking(_) => None,
-        }
-    }
-
-    fn watch(&mut self, tree: &Path) -> io::Result<()> {
-        match self {
-            Self::Told(observer) => observer.watch(tree),
-            Self::Looking(scanner) => scanner.watch(tree, FOLDER),
-        }
-    }
-
-    fn forget(&mut self, tree: &Path) {
-        match self {
-            Self::Told(observer) => observer.forget(tree),
-            Self::Looking(scanner) => scanner.forget(tree),
-        }
-    }
-
-    fn take(&mut self, tree: &Path, processes: &[i32]) -> io::Result<Changes> {
-        match self {
-            Self::Told(observer) => observer.take(tree, FOLDER, processes),
-            Self::Looking(scanner) => scanner.take(tree, FOLDER, processes),
-        }
-    }
-}
-
-struct Client {
-    stream: UnixStream,
-    root: bool,
-    buffer: Vec<u8>,
+/// What the loop keeps.
+struct Service<'a> {
+    context: &'a Context,
+    finder: Finder,
+    reports: Reports,
+    connections: BTreeMap<u64, Connection>,
+    last_connection: u64,
+    /// The scans in progress, by tree.
+    scans: HashMap<PathBuf, Purpose>,
+    /// Requests that begin when a scan is complete, by connection.
+    waiting: Vec<(u64, ObserveRequest)>,
 }
 
 /// Serves until a launcher ends it.
 pub(crate) fn run(context: &Context) -> io::Result<()> {
-    let mut finder = Finder::new(context)?;
+    let finder = Finder::new(context)?;
     let listener = bind(&context.layout)?;
-    let mut clients: Vec<Client> = Vec::new();
+    let (connections, scans) = (BTreeMap::new(), HashMap::new());
+    let (last_connection, waiting) = (0, Vec::new());
+    let reports = Reports::new();
+    let mut service = Service { context, finder, reports, connections, last_connection, scans, waiting };
     let mut drained: Option<Instant> = None;
     let mut swept = Instant::now();
     loop {
@@ -114,23 +87,8 @@ pub(crate) fn run(context: &Context) -> io::Result<()> {
         }
         let next = socket_guard::INTERVAL.saturating_sub(swept.elapsed());
         let pause = drained.and_then(|at| PACE.checked_sub(at.elapsed()));
-        let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&listener, PollFlags::IN)];
-        fds.extend(clients.iter().map(|c| PollFd::new(&c.stream, PollFlags::IN)));
-        let told = finder.fd().filter(|_| pause.is_none());
-        let events = told.is_some();
-        fds.extend(told.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let until = pause.map_or(next, |pause| pause.min(next));
-        poll(&mut fds, until.try_into().ok().as_ref())?;
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        drop(fds);
-        if let (true, Some(true), Finder::Told(observer)) = (events, ready.last(), &mut finder) {
-            observer.drain()?;
+        if service.turn(&listener, pause, next)? {
             drained = Some(Instant::now());
-        }
-        let mut keep = ready.iter().skip(1);
-        clients.retain_mut(|client| !keep.next().is_some_and(|r| *r) || serve(context, &mut finder, client));
-        if ready[0] {
-            accept(context, &listener, &mut clients);
         }
     }
 }
@@ -146,83 +104,182 @@ fn bind(layout: &Layout) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn accept(context: &Context, listener: &UnixListener, clients: &mut Vec<Client>) {
-    while let Ok((stream, _)) = listener.accept() {
-        let uid = wire::peer_uid(&stream).unwrap_or(u32::MAX);
-        let allowed = uid == 0 || context.options.client_uids.contains(&uid);
-        let tame = stream.set_nonblocking(true).is_ok() && stream.set_write_timeout(Some(PATIENCE)).is_ok();
-        if allowed && tame && clients.len() < MOST_CLIENTS {
-            clients.push(Client { stream, root: uid == 0, buffer: Vec::new() });
+impl Service<'_> {
+    /// Waits until there is something to do, `next` at most, and does it, with one slice of a scan. Events are not
+    /// read during a pause. True: they were.
+    fn turn(&mut self, listener: &UnixListener, pause: Option<Duration>, next: Duration) -> io::Result<bool> {
+        let told = self.finder.fd().filter(|_| pause.is_none());
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
+        fds.extend(self.connections.values().map(|it| PollFd::new(&it.stream, it.interest())));
+        fds.extend(told.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let until =
+            if self.scans.is_empty() { pause.map_or(next, |it| it.min(next)) } else { Duration::ZERO };
+        poll(&mut fds, until.try_into().ok().as_ref())?;
+        let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        let drain = told.is_some() && events.last().is_some_and(|it| !it.is_empty());
+        drop(fds);
+        if drain {
+            self.finder.drain()?;
         }
+        let ids: Vec<u64> = self.connections.keys().copied().collect();
+        for (id, events) in ids.into_iter().zip(events.iter().skip(1)).filter(|(_, it)| !it.is_empty()) {
+            self.connections.entry(id).and_modify(|it| it.transfer(*events));
+            self.serve(id);
+        }
+        if !events[0].is_empty() {
+            self.accept(listener);
+        }
+        self.advance();
+        self.drop_connections();
+        Ok(drain)
     }
-}
 
-/// Reads what a client has sent and answers every complete request. False: the client is gone or sent a malformed
-/// request.
-fn serve(context: &Context, finder: &mut Finder, client: &mut Client) -> bool {
-    let mut piece = [0; 4096];
-    loop {
-        match client.stream.read(&mut piece) {
-            Ok(0) => return false,
-            Ok(n) => client.buffer.extend_from_slice(&piece[..n]),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return false,
-        }
-        if client.buffer.len() > HEADER + MAX_REQUEST {
-            return false;
+    fn accept(&mut self, listener: &UnixListener) {
+        while let Ok((stream, _)) = listener.accept() {
+            let uid = wire::peer_uid(&stream).unwrap_or(u32::MAX);
+            let allowed = uid == 0 || self.context.options.client_uids.contains(&uid);
+            if allowed && stream.set_nonblocking(true).is_ok() && self.connections.len() < MOST_CLIENTS {
+                self.last_connection += 1;
+                self.connections.insert(self.last_connection, Connection::new(stream, uid == 0));
+            }
         }
     }
-    while let Some(header) = client.buffer.first_chunk::<HEADER>() {
-        let Ok(length) = frame_length(*header, MAX_REQUEST) else { return false };
-        if client.buffer.len() < HEADER + length {
-            return true;
+
+    /// Begins the requests of a connection, each when the one before is answered.
+    fn serve(&mut self, id: u64) {
+        while let Some(request) = self.connections.get_mut(&id).and_then(Connection::next_request) {
+            self.begin(id, request);
         }
-        let body: Vec<u8> = client.buffer.drain(..HEADER + length).skip(HEADER).collect();
-        let answer = match decode::<ObserveRequest>(&body) {
-            Ok(request) => answer(context, finder, client.root, request).unwrap_or_else(ObserveAnswer::Err),
-            Err(_) => return false,
+    }
+
+    /// Answers a request, or begins the scan that it needs, or has it wait for a scan that is in progress.
+    fn begin(&mut self, id: u64, request: ObserveRequest) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.busy = !matches!(request, ObserveRequest::Acknowledge { .. });
+        if connection.busy && connection.is_over() {
+            return;
+        }
+        let root = connection.root;
+        match self.work(id, root, request) {
+            Ok(Some(answer)) => self.answer(id, &answer),
+            Ok(None) => {}
+            Err(error) => self.answer(id, &ObserveAnswer::Err(error)),
+        }
+    }
+
+    /// The answer to a request; none where there is none yet, or will be none.
+    fn work(&mut self, id: u64, root: bool, request: ObserveRequest) -> Result<Option<ObserveAnswer>> {
+        match request {
+            ObserveRequest::Hello(asked) if root && asked == process::fingerprint(self.context) => {
+                Ok(Some(ObserveAnswer::Done))
+            }
+            ObserveRequest::Hello(_) => {
+                Err(Error::new(ErrorCode::VersionMismatch, "the fingerprint differs"))
+            }
+            ObserveRequest::Watch(container) if root => {
+                self.look(Purpose { container, connection: id, reader: None }, request)
+            }
+            ObserveRequest::Forget(container) if root => {
+                self.forget(container, &tree(self.context, container)?);
+                Ok(Some(ObserveAnswer::Done))
+            }
+            ObserveRequest::Watch(_) | ObserveRequest::Forget(_) => {
+                Err(Error::new(ErrorCode::PermissionDenied, "only the launcher decides what is watched"))
+            }
+            ObserveRequest::Take { container, reader, received } => {
+                self.reports.acknowledge(container, received);
+                self.look(Purpose { container, connection: id, reader: Some(reader) }, request)
+            }
+            ObserveRequest::Acknowledge { container, sequence } => {
+                self.reports.acknowledge(container, sequence);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Looks at a container's tree. None: a scan is in progress, this one or one that it has to wait for.
+    fn look(&mut self, purpose: Purpose, request: ObserveRequest) -> Result<Option<ObserveAnswer>> {
+        let tree = tree(self.context, purpose.container)?;
+        if self.scans.contains_key(&tree) || self.scans.len() >= MOST_SCANS {
+            self.waiting.push((purpose.connection, request));
+            return Ok(None);
+        }
+        let looked = match purpose.reader {
+            None => self.finder.watch(&tree),
+            Some(_) => self.finder.take(&tree, &cgroup::process_ids(self.context, purpose.container)),
         };
-        if send(&mut client.stream, &answer).is_err() {
-            return false;
+        match looked.map_err(|e| Error::internal(format!("changes cannot be observed: {e}")))? {
+            Some(changes) => Ok(Some(self.looked(&purpose, changes))),
+            None => {
+                self.scans.insert(tree, purpose);
+                Ok(None)
+            }
         }
     }
-    true
-}
 
-fn send(stream: &mut UnixStream, answer: &ObserveAnswer) -> io::Result<()> {
-    let frame = encode(answer, MAX_ANSWER).map_err(io::Error::other)?;
-    stream.set_nonblocking(false)?;
-    stream.write_all(&frame)?;
-    stream.set_nonblocking(true)
-}
+    fn looked(&mut self, purpose: &Purpose, changes: Changes) -> ObserveAnswer {
+        let Some(reader) = purpose.reader else { return ObserveAnswer::Done };
+        let (sequence, changed) = self.reports.hand_out(purpose.container, reader, shown(changes));
+        ObserveAnswer::Changes { sequence, changed }
+    }
 
-fn answer(
-    context: &Context,
-    finder: &mut Finder,
-    root: bool,
-    request: ObserveRequest,
-) -> Result<ObserveAnswer> {
-    let fault = |e: io::Error| Error::internal(format!("changes cannot be observed: {e}"));
-    match request {
-        ObserveRequest::Hello(fingerprint) if root && fingerprint == process::fingerprint(context) => {
-            Ok(ObserveAnswer::Done)
+    /// Runs a slice of the scan whose turn it is; when that is complete, answers its request and begins those
+    /// that waited for it.
+    fn advance(&mut self) {
+        let Some((tree, changes)) = self.finder.advance() else { return };
+        let Some(purpose) = self.scans.remove(&tree) else { return };
+        let answer = self.looked(&purpose, changes);
+        self.answer(purpose.connection, &answer);
+        if self.is_useless(&purpose) {
+            self.finder.forget(&tree);
         }
-        ObserveRequest::Hello(_) => Err(Error::new(ErrorCode::VersionMismatch, "the fingerprint differs")),
-        ObserveRequest::Watch(container) if root => {
-            finder.watch(&tree(context, container)?).map_err(fault)?;
-            Ok(ObserveAnswer::Done)
+        self.serve(purpose.connection);
+        self.begin_waiting();
+    }
+
+    fn begin_waiting(&mut self) {
+        for (id, request) in std::mem::take(&mut self.waiting) {
+            self.begin(id, request);
         }
-        ObserveRequest::Forget(container) if root => {
-            finder.forget(&tree(context, container)?);
-            Ok(ObserveAnswer::Done)
+    }
+
+    /// Whether a scan proves nothing: it only began to watch, and the launcher did not wait for it, so the
+    /// container may have run meanwhile.
+    fn is_useless(&self, purpose: &Purpose) -> bool {
+        let connection = self.connections.get(&purpose.connection);
+        purpose.reader.is_none() && connection.is_none_or(Connection::is_over)
+    }
+
+    fn answer(&mut self, id: u64, answer: &ObserveAnswer) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.answer(answer);
         }
-        ObserveRequest::Watch(_) | ObserveRequest::Forget(_) => {
-            Err(Error::new(ErrorCode::PermissionDenied, "only the launcher decides what is watched"))
+        if self.connections.values().map(Connection::unsent).sum::<usize>() > MOST_UNSENT {
+            self.connections.remove(&id);
         }
-        ObserveRequest::Take(container) => {
-            let processes = cgroup::process_ids(context, container);
-            finder.take(&tree(context, container)?, &processes).map(shown).map_err(fault)
+    }
+
+    fn forget(&mut self, container: ContainerId, tree: &Path) {
+        self.finder.forget(tree);
+        self.reports.forget(container);
+        if let Some(ended) = self.scans.remove(tree) {
+            self.connections.remove(&ended.connection);
+            self.begin_waiting();
+        }
+    }
+
+    /// Drops the connections that are over. A scan for a report goes on without one: the report is kept.
+    fn drop_connections(&mut self) {
+        let useless: Vec<PathBuf> =
+            self.scans.iter().filter(|it| self.is_useless(it.1)).map(|it| it.0.clone()).collect();
+        for tree in &useless {
+            self.finder.forget(tree);
+            self.scans.remove(tree);
+        }
+        self.connections.retain(|_, connection| !connection.is_over());
+        self.waiting.retain(|(id, _)| self.connections.contains_key(id));
+        if !useless.is_empty() {
+            self.begin_waiting();
         }
     }
 }
@@ -237,9 +294,8 @@ fn tree(context: &Context, container: ContainerId) -> Result<PathBuf> {
     Ok(context.storage.path(record.tree()))
 }
 
-fn shown(changes: Changes) -> ObserveAnswer {
+fn shown(changes: Changes) -> Changed {
     let Changes { entries, truncated } = changes;
-    let truncated = truncated || entries.len() > MOST;
     let entry = |change: atoll_observe::Change| FileChange {
         path: change.path.to_string_lossy().into_owned(),
         action: match change.action {
@@ -249,5 +305,5 @@ fn shown(changes: Changes) -> ObserveAnswer {
         },
         size_bytes: change.size_bytes,
     };
-    ObserveAnswer::Changes { entries: entries.into_iter().take(MOST).map(entry).collect(), truncated }
+    Changed { files: entries.into_iter().map(entry).collect(), truncated }
 }

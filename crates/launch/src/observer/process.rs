@@ -2,7 +2,9 @@
 //! are stored nowhere else: the next launcher takes it over if it would start the same one.
 
 use crate::{context::Context, sys};
-use atoll_launch_proto::{HEADER, MAX_ANSWER, MAX_REQUEST, ObserveAnswer, ObserveRequest, decode, encode};
+use atoll_launch_proto::{
+    HEADER, MAX_ANSWER, MAX_REQUEST, OBSERVER_PROTOCOL, ObserveAnswer, ObserveRequest, decode, encode,
+};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -92,7 +94,8 @@ pub(crate) fn fingerprint(context: &Context) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     let mut uids = context.options.client_uids.clone();
     uids.sort_unstable();
-    (env!("CARGO_PKG_VERSION"), uids, format!("{:?}", context.storage.kind())).hash(&mut hasher);
+    (env!("CARGO_PKG_VERSION"), OBSERVER_PROTOCOL, uids, format!("{:?}", context.storage.kind()))
+        .hash(&mut hasher);
     hasher.finish()
 }
 

@@ -1,7 +1,7 @@
 //! Commands, files and limits, over the guest stream.
 
 use super::{Outcome, ensure, same, says, shell, spec, with};
-use crate::{Command, ContainerSpec, FileAction, Provider, TerminalSize, WriteOptions};
+use crate::{ChangeReport, Command, ContainerSpec, FileAction, Provider, TerminalSize, WriteOptions};
 use atoll_types::{ExecId, Limits, StartStage};
 use bytes::Bytes;
 use futures_util::stream;
@@ -156,7 +156,8 @@ pub(super) async fn changes_are_told_once(provider: &dyn Provider) -> Outcome {
     with(provider, spec(), async |container| {
         let Some(power) = container.changes() else { return Ok(()) };
         let take = async || {
-            let changed = power.take().await.map_err(|e| format!("take: {e}"))?;
+            let ChangeReport { sequence, changed } = power.take().await.map_err(|e| format!("take: {e}"))?;
+            power.acknowledge(sequence);
             ensure(!changed.truncated, || "something was not seen".into())?;
             let mut files: Vec<_> =
                 changed.files.into_iter().map(|f| (f.path, f.action, f.size_bytes)).collect();
