@@ -25,6 +25,7 @@ mod terminal;
 mod transport;
 mod usage;
 
+pub use atoll_types::TerminalSize;
 pub use audit::{
     AuditCleaned, AuditEnd, AuditEntry, AuditError, AuditFault, AuditKept, AuditOutputs, AuditPage,
     AuditSummary, AuditTally, AuditVerdict, ListAudit,
@@ -53,7 +54,7 @@ pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};
 pub use reply::ServerReply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
-pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput, TerminalSize};
+pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput};
 pub use tokio_tungstenite::tungstenite;
 pub use usage::{Metrics, Usage};
 pub use uuid::Uuid;

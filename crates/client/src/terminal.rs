@@ -1,6 +1,7 @@
 //! Terminals: a WebSocket over the same connections, TLS and errors as every other request.
 
 use crate::{ApiError, Client, Error, Result, client::empty, encode, sandboxes::at};
+use atoll_types::TerminalSize;
 use bytes::Bytes;
 use futures_util::{
     SinkExt, StreamExt,
@@ -36,14 +37,6 @@ const LARGEST_MESSAGE: usize = 8 << 20;
 const PIECE: usize = 256 << 10;
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
-
-/// Lines and characters in each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct TerminalSize {
-    pub rows: u16,
-    pub columns: u16,
-}
 
 /// A request for a terminal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -90,7 +90,7 @@ impl TierCeiling {
 }
 
 /// The shortest timeout of a command or a cell.
-const LEAST_TIMEOUT: f64 = 0.001;
+pub const LEAST_TIMEOUT: f64 = 0.001;
 
 /// Refuses a timeout that is none, or longer than anything may run.
 pub(crate) fn check_timeout(field: &str, seconds: Option<f64>, most: u64) -> Result<()> {

@@ -6,7 +6,7 @@ use atoll_types::{Error, ErrorCode, Result, time::now_ms};
 use std::{collections::VecDeque, sync::Arc};
 
 /// The most that one page may have.
-const LARGEST_PAGE: u32 = 1000;
+pub const LARGEST_PAGE: u32 = 1000;
 
 /// What a follower receives.
 #[derive(Debug, Clone, PartialEq, Eq)]

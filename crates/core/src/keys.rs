@@ -2,6 +2,7 @@
 
 use crate::{
     Caller,
+    bounds::KEY_NAME,
     operation::{AuditedOperation, OperationSpec, Operations},
 };
 use atoll_audit::Ledger;
@@ -112,18 +113,6 @@ fn random_secret() -> String {
     let bytes = [*Uuid::new_v4().as_bytes(), *Uuid::new_v4().as_bytes()].concat();
     let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
     format!("{PREFIX}{digits}")
-}
-
-fn checked(field: &str, text: &str, longest: usize) -> Result<()> {
-    let plain =
-        !text.trim().is_empty() && text.chars().count() <= longest && !text.chars().any(char::is_control);
-    if plain {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        field,
-        format!("{field} must be 1 to {longest} characters without control characters"),
-    ))
 }
 
 fn assemble(new: &NewKey, tier: Tier, owner_name: &str, secret: &str) -> ApiKey {
@@ -251,9 +240,9 @@ impl Keys {
 
     async fn create_as(&self, audited: &AuditedOperation, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
         audited.allowed()?;
-        checked("name", &new.name, 100)?;
+        KEY_NAME.check("name", &new.name)?;
         if let Some(owner) = &new.owner {
-            checked("owner", owner, 100)?;
+            KEY_NAME.check("owner", owner)?;
         }
         let expires_at = expiry_of(caller, new.expires_at)?;
         let owner = new.owner.clone().unwrap_or_else(|| caller.owner_name.clone());

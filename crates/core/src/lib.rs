@@ -13,6 +13,7 @@ mod actor;
 mod admission;
 mod answers;
 mod audit;
+pub mod bounds;
 mod caller;
 mod ceiling;
 mod changes;

@@ -55,7 +55,6 @@ pub(crate) struct BulkFilter {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BulkBody {
-    #[schema(max_items = 10_000)]
     ids: Option<Vec<Uuid>>,
     filter: Option<BulkFilter>,
     /// stop where nothing is said.

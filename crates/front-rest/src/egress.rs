@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 /// What a sandbox may reach.
 #[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code)] // The policy itself is read and written by its own crate.
 pub(crate) struct EgressPolicy {
     /// none, allowlist or full.
@@ -60,6 +61,7 @@ pub(crate) enum EgressEntryShape {
 
 /// What a sandbox may use of the network; without a bound where one is left out.
 #[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
 #[allow(dead_code)]
 pub(crate) struct EgressLimits {
     /// At one time.
@@ -149,7 +151,7 @@ impl From<EgressView> for EgressInfo {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct EgressTokenBody {
     /// For how long. Four hours, where nothing is said.
-    #[schema(value_type = Option<f64>, minimum = 1, maximum = 604_800)]
+    #[schema(value_type = Option<f64>)]
     #[serde(default, deserialize_with = "seconds")]
     ttl_seconds: Option<u32>,
 }
@@ -310,7 +312,6 @@ pub(crate) struct LogParams {
     /// In a row before this one: `next_before` of the page before.
     before: Option<u64>,
     /// 50, unless said otherwise.
-    #[param(minimum = 1, maximum = 500)]
     limit: Option<u32>,
 }
 

@@ -42,7 +42,6 @@ pub(crate) struct EventParams {
     /// Answer with server-sent events, those that come included; so does `Accept: text/event-stream`.
     follow: Option<bool>,
     /// Of a list: 100, unless said otherwise.
-    #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 

@@ -28,7 +28,6 @@ pub(crate) struct PathParams {
     /// Absolute, or relative to /workspace.
     path: Option<String>,
     /// Most entries.
-    #[param(minimum = 1, maximum = 10_000, default = 10_000)]
     limit: Option<usize>,
     /// Only names after this one.
     after: Option<String>,

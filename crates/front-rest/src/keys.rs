@@ -14,13 +14,13 @@ use axum::{
     http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use utoipa::ToSchema;
 
 /// A key to make.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyBody {
-    #[schema(min_length = 1, max_length = 100)]
     name: String,
     /// Whose; without one, yours. Only an admin may name another.
     owner: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct KeyBody {
     /// is lower.
     tier: Option<String>,
     /// For how long it is worth anything.
-    #[schema(value_type = Option<f64>, minimum = 1, maximum = 3_153_600_000_u64)]
+    #[schema(value_type = Option<f64>)]
     #[serde(default, deserialize_with = "seconds")]
     expires_in_seconds: Option<u32>,
 }
@@ -43,10 +43,14 @@ pub(crate) struct NewKeyItem {
     item: KeyItem,
 }
 
+/// How long a key may be worth anything.
+pub(crate) const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=100 * 365 * 24 * 3600;
+
 fn expiry(seconds: Option<u32>) -> Result<Option<i64>, Error> {
     let Some(seconds) = seconds else { return Ok(None) };
-    if !(1..=3_153_600_000).contains(&seconds) {
-        return Err(Error::invalid("expires_in_seconds", "must be between 1 and 3153600000"));
+    if !EXPIRES_SECONDS.contains(&seconds) {
+        let message = format!("must be between 1 and {}", EXPIRES_SECONDS.end());
+        return Err(Error::invalid("expires_in_seconds", message));
     }
     Ok(Some(now_ms() + i64::from(seconds) * 1000))
 }

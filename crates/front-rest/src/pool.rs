@@ -115,10 +115,8 @@ pub(crate) async fn get(State(app): State<App>, Who(caller): Who) -> Result<Json
 #[serde(deny_unknown_fields)]
 pub(crate) struct SizeBody {
     /// Even when no sandbox is requested.
-    #[schema(maximum = 1000)]
     min: Option<u32>,
     /// At most, when many sandboxes are requested.
-    #[schema(maximum = 1000)]
     max: Option<u32>,
 }
 

@@ -14,7 +14,7 @@ use axum::{
     response::Response,
 };
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 use utoipa::IntoParams;
 
 type JsonResult<T> = Result<Json<T>, Failure>;
@@ -46,9 +46,7 @@ pub(crate) async fn create(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListParams {
-    #[param(minimum = 1)]
     page: Option<u64>,
-    #[param(minimum = 1, maximum = 200)]
     page_size: Option<u32>,
     /// One or several, separated by commas: creating, running, paused, stopped, dead, destroyed.
     status: Option<String>,
@@ -66,6 +64,14 @@ pub(crate) struct ListParams {
     /// asc or desc.
     sort_order: Option<String>,
 }
+
+/// Pages of a list.
+pub(crate) const PAGES: RangeInclusive<u64> = 1..=1 << 40;
+/// Labels as [`labels_of`] reads them, as a regular expression.
+pub(crate) const LABELS: &str = concat!(
+    r"^(?:(?:(?:[^,\\=]|\\[^=])*\\?=(?:[^,\\]|\\[\s\S])*)?,)*",
+    r"(?:(?:[^,\\=]|\\[^=])*\\?=(?:[^,\\]|\\[\s\S])*\\?|\\)?$",
+);
 
 fn wrong(field: &str, message: &str) -> Failure {
     Failure::in_query(Error::invalid(field, message))
@@ -94,7 +100,7 @@ impl ListParams {
         let Self { page, page_size, status, search, image, owner, session_key, labels, sort_by, sort_order } =
             self;
         let (page, size) = (page.unwrap_or(1), page_size.unwrap_or(20));
-        if !(1..=1 << 40).contains(&page) {
+        if !PAGES.contains(&page) {
             return Err(wrong("page", "page starts at 1"));
         }
         let mut statuses = Vec::new();
@@ -231,7 +237,6 @@ pub(crate) async fn resume(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ActivityParams {
-    #[param(minimum = 1, maximum = 200)]
     limit: Option<u32>,
 }
 
@@ -257,7 +262,16 @@ pub(crate) async fn activity(
 
 #[cfg(test)]
 mod tests {
-    use super::labels_of;
+    use super::{LABELS, labels_of};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_pattern_of_labels_is_how_they_are_read(text in r"[a=,\\\n]{0,9}") {
+            let fits = regex::Regex::new(LABELS).unwrap().is_match(&text);
+            prop_assert_eq!(fits, labels_of(Some(&text)).is_ok(), "{:?}", text);
+        }
+    }
 
     #[test]
     fn labels_may_hold_what_separates_them() {

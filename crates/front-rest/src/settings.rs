@@ -10,7 +10,7 @@ use atoll_http::{Failure, Who};
 use atoll_types::{Ceiling, Error, Tier};
 use axum::{Json, extract::State};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
@@ -325,6 +325,40 @@ fn flat(body: Map<String, Value>) -> Result<Map<String, Value>, Error> {
     Ok(all)
 }
 
+/// What a change may say: the settings in the places of [`SettingsItem`].
+pub(crate) fn schema() -> Value {
+    let or_null = |mut of: Value| {
+        let kind = of["type"].take();
+        of["type"] = Value::Array(vec![kind, "null".into()]);
+        if let Some(all) = of.get_mut("enum").and_then(Value::as_array_mut) {
+            all.push(Value::Null);
+        }
+        of
+    };
+    let object = || json!({"type": "object", "additionalProperties": false, "properties": {}});
+    let (mut all, mut own) = (object(), object());
+    for name in RuntimeSettings::NAMES {
+        let of = or_null(RuntimeSettings::schema(name).unwrap_or_default());
+        match (is_own(name), name.split_once('.')) {
+            (true, Some((group, name))) => {
+                if own["properties"].get(group).is_none() {
+                    own["properties"][group] = object();
+                }
+                own["properties"][group]["properties"][name] = of;
+            }
+            (true, None) => own["properties"][*name] = of,
+            (false, _) => all["properties"][*name] = of,
+        }
+    }
+    all["properties"][OWN] = own;
+    all
+}
+
+/// Some of what GET shows, in the same places; null takes back what was set here.
+#[derive(ToSchema)]
+#[allow(dead_code)] // Only described, by `schema`.
+pub(crate) struct SettingsBody(BTreeMap<String, Value>);
+
 /// An error by the name that the caller used.
 fn named(mut error: Error) -> Failure {
     if let Some(field) = error.field.as_mut().filter(|field| is_own(field)) {
@@ -343,7 +377,7 @@ pub(crate) async fn get(State(app): State<App>, Who(caller): Who) -> Result<Json
 /// Changes settings: what is left out stays, null takes back what was set here. All of it is done, or
 /// nothing. It applies at once and outlives the server.
 #[utoipa::path(patch, path = "/api/v1/settings/sandbox", tag = "settings",
-    request_body(content = BTreeMap<String, Value>, description = "Some of what GET shows, in the same places"),
+    request_body = SettingsBody,
     responses((status = 200, body = SettingsItem), (status = 403), (status = 422)))]
 pub(crate) async fn patch(
     State(app): State<App>,
@@ -357,7 +391,6 @@ pub(crate) async fn patch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn every_setting_is_shown() {

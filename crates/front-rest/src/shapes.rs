@@ -21,37 +21,71 @@ use uuid::Uuid;
 
 type Map = BTreeMap<String, String>;
 
+/// Values of environment variables by their names.
+#[derive(ToSchema)]
+#[allow(dead_code)] // Only described, as the next five.
+pub(crate) struct Variables(BTreeMap<String, String>);
+
+/// Values of labels by their names.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct Labels(BTreeMap<String, String>);
+
+/// Versions of packages by their names; an empty one is the latest.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct Packages(BTreeMap<String, String>);
+
+/// The same of Node, where a name may have a scope.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct NodePackages(BTreeMap<String, String>);
+
+/// The same of R, which installs the latest versions.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct RPackages(BTreeMap<String, String>);
+
+/// Packages of each language.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+pub(crate) struct PackagesByLanguage {
+    #[schema(required = false)]
+    python: Packages,
+    #[schema(required = false)]
+    node: NodePackages,
+    #[schema(required = false)]
+    r: RPackages,
+}
+
 /// A new sandbox; what is left out has its default.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CreateBody {
     /// An image, or an alias of one.
-    #[schema(max_length = 255)]
     image: Option<String>,
     /// Who its commands run as and what may be written; `default` where none is named. The key's tier says
     /// which it may have.
     profile: Option<String>,
-    #[schema(value_type = Option<f64>, minimum = 10, maximum = 2_592_000)]
+    #[schema(value_type = Option<f64>)]
     #[serde(default, deserialize_with = "seconds")]
     idle_timeout_seconds: Option<u32>,
     /// How long it may live in all, stopped or not; then it is destroyed. As long as the server's setting
     /// allows where it is left out.
-    #[schema(value_type = Option<f64>, minimum = 1, maximum = 31_536_000)]
+    #[schema(value_type = Option<f64>)]
     #[serde(default, deserialize_with = "seconds")]
     max_lifetime_seconds: Option<u32>,
-    #[schema(minimum = 16, maximum = 67_108_864)]
     memory_mb: Option<u64>,
-    #[schema(minimum = 0.01, maximum = 1024.0)]
     cpu_cores: Option<f64>,
-    #[schema(minimum = 1, maximum = 1_073_741_824)]
     disk_mb: Option<u64>,
     /// Processes and threads.
-    #[schema(minimum = 4, maximum = 1_000_000)]
     processes: Option<u32>,
     /// What every command starts with. Kept encrypted and never returned.
+    #[schema(value_type = Option<Variables>)]
     env_vars: Option<Map>,
     /// Variables too, whose values appear in no log, audit row, event or error.
-    #[schema(write_only)]
+    #[schema(write_only, value_type = Option<Variables>)]
     secrets: Option<Map>,
     /// Whether it may reach what the key's tier allows; `egress` says it in detail.
     network_enabled: Option<bool>,
@@ -59,12 +93,12 @@ pub(crate) struct CreateBody {
     #[schema(value_type = Option<EgressPolicy>)]
     egress: Option<Policy>,
     /// One sandbox for each owner, key and image: asking again gives the same, resumed if need be.
-    #[schema(max_length = 255)]
     session_key: Option<String>,
+    #[schema(value_type = Option<Labels>)]
     labels: Option<Map>,
     /// Packages by language (python, node, r), versions by name; an empty one is the latest. What cannot be
     /// installed is reported in `stderr` and does not fail the request.
-    #[schema(value_type = Option<BTreeMap<String, Map>>)]
+    #[schema(value_type = Option<PackagesByLanguage>)]
     dependencies: Option<BTreeMap<Language, Map>>,
 }
 
@@ -111,20 +145,20 @@ impl From<CreateBody> for CreateSandbox {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PatchBody {
-    #[schema(value_type = Option<f64>, minimum = 10, maximum = 2_592_000)]
+    #[schema(value_type = Option<f64>)]
     #[serde(default, deserialize_with = "seconds")]
     idle_timeout_seconds: Option<u32>,
-    #[schema(minimum = 16, maximum = 67_108_864)]
     memory_mb: Option<u64>,
-    #[schema(minimum = 0.01, maximum = 1024.0)]
     cpu_cores: Option<f64>,
     /// At any time, within tier and plan, and not below what is used.
     disk_mb: Option<u64>,
+    #[schema(value_type = Option<Variables>)]
     env_vars: Option<Map>,
     /// Variables too, whose values appear in no log, audit row, event or error.
-    #[schema(write_only)]
+    #[schema(write_only, value_type = Option<Variables>)]
     secrets: Option<Map>,
     network_enabled: Option<bool>,
+    #[schema(value_type = Option<Labels>)]
     labels: Option<Map>,
 }
 
@@ -190,6 +224,7 @@ pub(crate) struct Sandbox {
     bytes_uploaded: u64,
     bytes_downloaded: u64,
     session_key: Option<String>,
+    #[schema(value_type = Labels)]
     labels: Map,
     skills: Vec<String>,
     /// In the answer to a create: what went wrong with its dependencies.

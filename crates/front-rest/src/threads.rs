@@ -27,7 +27,7 @@ use std::time::Duration;
 use utoipa::{IntoParams, ToSchema};
 
 /// Most files of one upload.
-const MOST_FILES: usize = 100;
+pub(crate) const MOST_FILES: usize = 100;
 /// How long an upload may make no progress.
 const STILL: Duration = Duration::from_secs(60);
 

@@ -127,7 +127,6 @@ pub(crate) struct MetricsParams {
     /// No sample before this: RFC 3339, or milliseconds since 1970.
     since: Option<String>,
     /// The newest so many samples; 360 unless said otherwise.
-    #[param(minimum = 0, maximum = 360)]
     limit: Option<usize>,
 }
 

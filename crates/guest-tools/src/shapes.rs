@@ -11,11 +11,31 @@ pub const LONGEST_LINE: usize = 512 << 10;
 /// Most bytes of an answer; beyond, it says `truncated`.
 pub const MOST_OUTPUT: usize = 16 << 20;
 
-const MOST_FOUND: u32 = 100_000;
-const MOST_MATCHES: u32 = 10_000;
-const MOST_CONTEXT: u32 = 10;
-const LARGEST_FILE: u64 = 64 << 20;
-const LONGEST_PATTERN: usize = 8 << 10;
+/// Most entries that a find reports.
+pub const MOST_FOUND: u32 = 100_000;
+/// Most lines that a grep reports.
+pub const MOST_MATCHES: u32 = 10_000;
+/// Most lines before and after each.
+pub const MOST_CONTEXT: u32 = 10;
+/// The largest file that a grep reads.
+pub const LARGEST_FILE: u64 = 64 << 20;
+/// The longest pattern, in bytes.
+pub const LONGEST_PATTERN: usize = 8 << 10;
+
+/// A part of a path that is neither empty nor `..`, as a regular expression.
+const PART: &str = r"(?:(?:[^/.\u0000]|\.[^/.\u0000]|\.\.[^/\u0000])[^/\u0000]*|\.)";
+
+/// What [`checked_path`] takes as a regular expression, but for the length.
+#[must_use]
+pub fn path_pattern() -> String {
+    format!("^{PART}?(?:/{PART}?)*$")
+}
+
+/// The same for a path that is relative.
+#[must_use]
+pub fn relative_pattern() -> String {
+    format!("^{PART}(?:/{PART}?)*$")
+}
 
 /// Which kinds of entries to report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -339,5 +359,21 @@ impl Watch {
     /// Refuses an invalid request.
     pub fn check(&self) -> Result<()> {
         checked_path("path", &self.path)
+    }
+}
+
+#[cfg(all(test, feature = "run"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_patterns_are_the_checks(path in "[/.a\\x00é]{1,8}") {
+            let is = |pattern: String| regex::Regex::new(&pattern).unwrap().is_match(&path);
+            prop_assert_eq!(is(path_pattern()), checked_path("path", &path).is_ok(), "{:?}", path);
+            let pack = Pack { path: ".".into(), prefix: Some(path.clone()) };
+            prop_assert_eq!(is(relative_pattern()), pack.check().is_ok(), "{:?}", path);
+        }
     }
 }

@@ -1,15 +1,15 @@
 //! Paths inside a session, as text. Imports and exports are below /workspace; symbolic links are resolved
 //! inside, by the kernel.
 
+use atoll_core::bounds::LONGEST_PATH;
 use atoll_types::{Error, ErrorCode, Result};
 
 pub(crate) const WORKSPACE: &str = "/workspace";
-const LONGEST: usize = 4096;
 
 /// A path as it is stored: absolute, below /workspace or that itself, without `.`, `..` and double slashes.
 pub(crate) fn normalised(path: &str) -> Result<String> {
-    if path.is_empty() || path.len() > LONGEST || path.contains('\0') {
-        return Err(Error::invalid("path", "a path must have 1 to 4096 bytes and no NUL"));
+    if path.is_empty() || path.len() > LONGEST_PATH || path.contains('\0') {
+        return Err(Error::invalid("path", format!("a path must have 1 to {LONGEST_PATH} bytes and no NUL")));
     }
     let outside = || Error::new(ErrorCode::PathOutsideRoot, format!("{path} does not lie below {WORKSPACE}"));
     let mut parts: Vec<&str> = if path.starts_with('/') { Vec::new() } else { vec!["workspace"] };

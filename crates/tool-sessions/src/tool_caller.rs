@@ -10,6 +10,11 @@ use std::{fmt, str::FromStr};
 pub struct ThreadId(String);
 
 impl ThreadId {
+    /// The longest.
+    pub const LONGEST: usize = 128;
+    /// As a regular expression; it does not count the characters.
+    pub const PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._:-]*$";
+
     /// As text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -28,7 +33,7 @@ impl FromStr for ThreadId {
 
     fn from_str(text: &str) -> Result<Self> {
         let mut bytes = text.bytes();
-        let fits = text.len() <= 128
+        let fits = text.len() <= Self::LONGEST
             && bytes.next().is_some_and(|b| b.is_ascii_alphanumeric())
             && bytes.all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
         match fits {

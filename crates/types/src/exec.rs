@@ -11,6 +11,16 @@ pub struct TerminalSize {
     pub columns: u16,
 }
 
+impl TerminalSize {
+    /// What either side may be.
+    pub const SIDE: std::ops::RangeInclusive<u16> = 1..=10_000;
+}
+
+/// The longest name of a user.
+pub const LONGEST_USER: usize = 256;
+/// A user as a regular expression: a name, UID or UID:GID.
+pub const USER_PATTERN: &str = r"^(?:[^:\u0000\n]*|[0-9]+:[0-9]+)$";
+
 /// Which of the two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]

@@ -10,6 +10,9 @@ use uuid::Uuid;
 #[error("not an id: expected 32 lower-case hexadecimal digits")]
 pub struct IdError;
 
+/// An id as a regular expression.
+pub const ID_PATTERN: &str = "^[0-9a-f]{32}$";
+
 fn parse(text: &str) -> Result<Uuid, IdError> {
     let plain = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if !plain {

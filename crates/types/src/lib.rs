@@ -16,7 +16,7 @@ mod exit_code;
 pub mod files;
 mod id;
 mod key;
-mod limits;
+pub mod limits;
 pub mod lines;
 mod list;
 #[cfg(feature = "mac")]
@@ -40,10 +40,11 @@ pub use bucket::{Rate, TokenBucket};
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{EventPage, EventQuery, EventRow, NewEvent};
-pub use exec::{ExecReport, OutputStream, StartFailure, StartStage, TerminalSize};
+pub use exec::{ExecReport, LONGEST_USER, OutputStream, StartFailure, StartStage, TerminalSize, USER_PATTERN};
 pub use exit_code::ExitCode;
 pub use id::{
-    CellId, CheckpointId, ContainerId, ExecId, IdError, KernelId, KeyId, OperationId, SandboxId, VolumeId,
+    CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, KernelId, KeyId, OperationId, SandboxId,
+    VolumeId,
 };
 pub use key::{ApiKey, KeyHash, Scope};
 pub use limits::Limits;

@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// Ceilings that the kernel enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,15 @@ pub struct Limits {
 
 const MIB: u64 = 1024 * 1024;
 
+/// What a sandbox's memory may be.
+pub const MEMORY_MB: RangeInclusive<u64> = 16..=1 << 26;
+/// What a sandbox's disk may be.
+pub const DISK_MB: RangeInclusive<u64> = 1..=1 << 30;
+/// How many processes and threads a sandbox may have.
+pub const PROCESSES: RangeInclusive<u32> = 4..=1_000_000;
+/// What a sandbox's share of the processors may be, in thousandths of a core.
+pub const CPU_MILLIS: RangeInclusive<u32> = 10..=1_024_000;
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -43,12 +53,13 @@ impl Limits {
         let check = |ok: bool, field: &str, allowed: &str| {
             if ok { Ok(()) } else { Err(Error::invalid(field, format!("{field} must be {allowed}"))) }
         };
-        check((16 * MIB..=(1 << 46)).contains(&memory_bytes), "memory_bytes", "between 16 MiB and 64 TiB")?;
+        let bytes = |range: &RangeInclusive<u64>| range.start() * MIB..=range.end() * MIB;
+        check(bytes(&MEMORY_MB).contains(&memory_bytes), "memory_bytes", "between 16 MiB and 64 TiB")?;
         check(swap_bytes <= (1 << 46), "swap_bytes", "at most 64 TiB")?;
-        check((10..=1_024_000).contains(&cpu_millis), "cpu_millis", "between 10 and 1024000")?;
-        check((4..=1_000_000).contains(&processes), "processes", "between 4 and 1000000")?;
+        check(CPU_MILLIS.contains(&cpu_millis), "cpu_millis", "between 10 and 1024000")?;
+        check(PROCESSES.contains(&processes), "processes", "between 4 and 1000000")?;
         check((16..=1_048_576).contains(&open_files), "open_files", "between 16 and 1048576")?;
-        check((MIB..=(1 << 50)).contains(&disk_bytes), "disk_bytes", "between 1 MiB and 1 PiB")
+        check(bytes(&DISK_MB).contains(&disk_bytes), "disk_bytes", "between 1 MiB and 1 PiB")
     }
 
     /// How many cores the sandbox may see: enough for its share, never fewer than one.

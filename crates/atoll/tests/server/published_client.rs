@@ -56,7 +56,7 @@ fn it_works_with_its_defaults() {
     );
 }
 
-/// What a schema cannot say, and a server must refuse, by operation. All else that fits must be accepted.
+/// What a JSON Schema cannot say, and a server must refuse, by operation. All else that fits must be accepted.
 const SETTINGS: &str = r#"
 [checks.ensure_resource_availability]
 # A 404 may be about the file that the body of a move names, and not about the sandbox that was made before.
@@ -66,31 +66,41 @@ enabled = false
 # Who asks, what there is, how it is at the moment, and how often was asked.
 expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "429", "5xx"]
 
-# Times and their order.
+# That a time lies in the past.
 [[operations]]
-include-path-regex = "/audit|/metrics$|/admin/sandboxes"
+include-path-regex = "/audit/cleanup$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 
-# Paths, patterns, archives, users, languages, packages and hosts, and that one of two fields must be given.
+# Which images and presets this server has, and which interpreters and folders an image.
 [[operations]]
-include-path-regex = "/sandboxes$|\\{id\\}/files|/fs/|/exec$|/run$|/kernels$|/dependencies$|/egress$"
-checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
-
-# Limits that depend on one another; names of settings, tiers and profiles.
-[[operations]]
-include-path-regex = "/sandboxes/\\{id\\}$|/pool$|/settings/sandbox$|/keys$"
+include-path-regex = "/sandboxes$|/egress$|/run$|/kernels$|/pool$"
 include-method = ["PATCH", "POST", "PUT"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 
-# What the tools refuse, and threads and files that are not named as such.
+# Bytes of a path where a schema counts characters, globs, regular expressions of Rust, and tar archives.
 [[operations]]
-include-path-regex = "/threads/"
-checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "422", "429", "5xx"]
+include-path-regex = "\\{id\\}/files|/fs/"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 
-# A request that is no WebSocket.
+# A path that leads out of the workspace by its `..`, of which it may have some.
 [[operations]]
-include-path-regex = "/terminal$|/forward$"
+include-path-regex = "/threads/\\{thread_id\\}/files/download$"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "429", "5xx"]
+
+# That a part of a form has the name of a file.
+[[operations]]
+include-path-regex = "/threads/\\{thread_id\\}/files/upload$"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+
+# Parameters that go together, and that a request is a WebSocket.
+[[operations]]
+include-path-regex = "/terminal$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "426", "429", "5xx"]
+
+# That a request is a WebSocket.
+[[operations]]
+include-path-regex = "/forward$"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "426", "429", "5xx"]
 "#;
 
 /// Lets schemathesis ask whatever it makes up of the description, with one key.
@@ -111,6 +121,8 @@ fn ask_everything(server: &Server, key: &str, operations: usize) {
         // What a server inside answers, or that there is none, is not the API's doing; and a listener to
         // events waits for ever.
         .args(["--exclude-path-regex", EXCLUDED])
+        // What fits is set, and a server with one connection or no sandboxes answers no other request.
+        .args(["--exclude-operation-id", "settings_patch"])
         .output()
         .unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
@@ -128,7 +140,7 @@ fn no_request_that_the_description_allows_breaks_the_server() {
     let described: serde_json::Value = serde_json::from_slice(&std::fs::read(document).unwrap()).unwrap();
     let paths = described["paths"].as_object().unwrap().iter();
     let tried = paths.filter(|(path, _)| !path.contains("/ports/{port}") && !path.ends_with("/events"));
-    let operations: usize = tried.map(|(_, methods)| methods.as_object().unwrap().len()).sum();
+    let operations = tried.map(|(_, methods)| methods.as_object().unwrap().len()).sum::<usize>() - 1;
     let key = |scope: &str| {
         let body = serde_json::json!({"name": scope, "owner": "ann", "scope": scope}).to_string();
         server.ask("POST", "/api/v1/keys", &body).json()["key"].as_str().unwrap().to_owned()

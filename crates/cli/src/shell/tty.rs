@@ -5,7 +5,6 @@ use atoll_client::TerminalSize;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use std::os::fd::AsFd;
 
-const LARGEST_SIDE: u16 = 10_000;
 /// Colours off, cursor shown, no mouse, no bracketed paste, ordinary keys.
 const CALM: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>";
 const ALTERNATE_ON: &[u8] = b"\x1b[?1049h";
@@ -53,7 +52,7 @@ impl<F: AsFd> Drop for Raw<F> {
 pub(super) fn size() -> Option<TerminalSize> {
     let size =
         tcgetwinsize(rustix::stdio::stdout()).or_else(|_| tcgetwinsize(rustix::stdio::stdin())).ok()?;
-    let side = |n: u16| (n > 0).then(|| n.min(LARGEST_SIDE));
+    let side = |n: u16| (n > 0).then(|| n.min(*TerminalSize::SIDE.end()));
     Some(TerminalSize { rows: side(size.ws_row)?, columns: side(size.ws_col)? })
 }
 

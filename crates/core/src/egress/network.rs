@@ -2,15 +2,12 @@
 //! belongs to. It grants nothing by itself: the sandbox's policy applies, and only while it runs.
 
 use super::{decision_queue::DecisionQueue, sessions::EgressSessions};
-use crate::{Caller, EgressControl, operation::OperationSpec, ports::must_exist};
+use crate::{Caller, EgressControl, bounds::TOKEN_SECONDS, operation::OperationSpec, ports::must_exist};
 use atoll_egress::{Decision, LIFETIME, Recorder, Tokens};
 use atoll_store::SandboxId;
 use atoll_types::{Error, Operation, Result, time::now_ms};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
-
-/// How long a token may live at most.
-const LONGEST_SECONDS: u32 = 7 * 24 * 3600;
 
 /// A token that was just made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,9 +40,9 @@ impl EgressControl {
         id: SandboxId,
         ttl_seconds: Option<u32>,
     ) -> Result<EgressToken> {
-        let ttl = ttl_seconds.unwrap_or(u32::try_from(LIFETIME.as_secs()).unwrap_or(LONGEST_SECONDS));
-        if !(1..=LONGEST_SECONDS).contains(&ttl) {
-            let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
+        let ttl = ttl_seconds.unwrap_or(u32::try_from(LIFETIME.as_secs()).unwrap_or(*TOKEN_SECONDS.end()));
+        if !TOKEN_SECONDS.contains(&ttl) {
+            let message = format!("ttl_seconds must be between 1 and {} (7 days)", TOKEN_SECONDS.end());
             return Err(Error::invalid("ttl_seconds", message));
         }
         let audited = self

@@ -1,6 +1,7 @@
 //! The request for a command, checked before anything is done.
 
 use crate::{
+    bounds::ARGUMENT,
     ceiling::{TierCeiling, check_timeout},
     operation::OperationSpec,
 };
@@ -91,7 +92,7 @@ impl ExecCommand {
     fn program(&self) -> Result<Program> {
         let program = match (&self.command, &self.arguments) {
             (Some(line), None) if !line.trim().is_empty() => Program::Shell(line.clone()),
-            (None, Some(list)) if list.first().is_some_and(|p| !p.is_empty()) => {
+            (None, Some(list)) if !list.is_empty() => {
                 Program::Arguments(list.iter().map(|a| a.clone().into_bytes()).collect())
             }
             (Some(_), Some(_)) => {
@@ -100,7 +101,7 @@ impl ExecCommand {
             _ => return Err(Error::invalid("command", "command must not be empty")),
         };
         let texts = self.command.iter().chain(self.arguments.iter().flatten());
-        let (length, nul) = texts.fold((0, false), |(n, nul), t| (n + t.len(), nul || t.contains('\0')));
+        let (length, nul) = texts.fold((0, false), |(n, nul), t| (n + t.len(), nul || !ARGUMENT.fits(t)));
         if nul {
             return Err(Error::invalid("command", "a command cannot hold a NUL character"));
         }
@@ -177,5 +178,24 @@ impl ExecCommand {
                 guest.write_stdin(id, pieces).await
             };
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::COMMAND;
+
+    #[test]
+    fn a_line_and_arguments_are_what_their_bounds_say() {
+        for line in ["true", " \u{3000}é", "", " ", "\t\u{85}", "a\0b", "\u{feff}"] {
+            let command = ExecCommand { command: Some(line.into()), ..ExecCommand::default() };
+            assert_eq!(command.program().is_ok(), COMMAND.fits(line), "{line:?}");
+        }
+        for (list, fits) in [(vec!["a", ""], true), (vec![""], true), (vec![], false), (vec!["a\0"], false)] {
+            let list = list.into_iter().map(str::to_owned).collect();
+            let command = ExecCommand { arguments: Some(list), ..ExecCommand::default() };
+            assert_eq!(command.program().is_ok(), fits, "{command:?}");
+        }
     }
 }

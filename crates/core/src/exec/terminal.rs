@@ -18,7 +18,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Bytes of a terminal's newest output that are kept for clients that connect later.
 const SCROLL_BACK: u64 = 1 << 20;
-const LARGEST_SIDE: u16 = 10_000;
 
 /// What a terminal is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +65,9 @@ impl TerminalRequest {
 
 fn checked(size: TerminalSize) -> Result<()> {
     for (field, side) in [("rows", size.rows), ("cols", size.columns)] {
-        if !(1..=LARGEST_SIDE).contains(&side) {
-            return Err(Error::invalid(field, format!("{field} must be between 1 and {LARGEST_SIDE}")));
+        if !TerminalSize::SIDE.contains(&side) {
+            let most = TerminalSize::SIDE.end();
+            return Err(Error::invalid(field, format!("{field} must be between 1 and {most}")));
         }
     }
     Ok(())

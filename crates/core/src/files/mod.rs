@@ -13,6 +13,7 @@ pub use watch::WatchStream;
 use crate::{
     Caller,
     actor::SandboxRegistry,
+    bounds::LONGEST_PATH,
     changes::FileChanges,
     operation::{AuditedOperation, OperationSpec, Operations},
 };
@@ -97,8 +98,8 @@ impl Download {
 }
 
 fn checked(path: &str) -> Result<()> {
-    if path.is_empty() || path.len() > 4096 || path.contains('\0') {
-        return Err(Error::invalid("path", "path must be 1 to 4096 bytes without NUL"));
+    if path.is_empty() || path.len() > LONGEST_PATH || path.contains('\0') {
+        return Err(Error::invalid("path", format!("path must be 1 to {LONGEST_PATH} bytes without NUL")));
     }
     Ok(())
 }

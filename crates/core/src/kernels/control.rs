@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     Caller, Kernels,
+    bounds::CHECKPOINT_NAME,
     lifecycle::ActiveContainer,
     operation::{AuditedOperation, OperationSpec},
 };
@@ -14,9 +15,6 @@ use atoll_kernels::{Answer, CheckpointInfo, Completion, Fork, KernelInfo, Reques
 use atoll_store::SandboxId;
 use atoll_types::{CheckpointId, Error, ErrorCode, KernelId, Operation, Result};
 use std::sync::Arc;
-
-/// The longest name of a checkpoint.
-const LONGEST_NAME: usize = 100;
 
 fn missing() -> Error {
     Error::new(ErrorCode::NotFound, "there is no kernel with this id")
@@ -180,10 +178,7 @@ impl Kernels {
             .and("checkpoint_id", checkpoint);
         let audited = self.operations.audited(caller, what).await?;
         let result = async {
-            if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
-                let message = "name may have 100 characters, none of them control characters";
-                return Err(Error::invalid("name", message));
-            }
+            CHECKPOINT_NAME.check("name", name)?;
             let (link, _working) = self.managers_link(&audited).await?;
             let name = name.to_owned();
             match link.ask(RequestKind::Checkpoint { kernel, checkpoint, name }).await? {

@@ -14,7 +14,7 @@ mod follow;
 mod install;
 mod link;
 mod managers;
-mod packages;
+pub(crate) mod packages;
 mod request;
 mod send;
 mod warm;

@@ -7,9 +7,21 @@ use atoll_types::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Packages of one request.
-const MOST: usize = 100;
-const LONGEST_NAME: usize = 214;
-const LONGEST_VERSION: usize = 100;
+pub const MOST: usize = 100;
+/// The longest name of a package.
+pub const LONGEST_NAME: usize = 214;
+/// The longest version of a package.
+pub const LONGEST_VERSION: usize = 100;
+/// The name of a package as a regular expression of its whole: what [`is_plain`] takes.
+pub const PLAIN: &str = r"[A-Za-z0-9](?:(?:\.?[A-Za-z0-9_-])*\.?[A-Za-z0-9])?";
+/// The version of a package as a regular expression of its whole: what [`is_version`] takes.
+pub const VERSION: &str = r"(?:[A-Za-z0-9.+_*!=<>~^,][A-Za-z0-9.+_*!=<>~^,-]*)?";
+
+/// The name of a package of Node, which may have a scope.
+#[must_use]
+pub fn scoped() -> String {
+    format!("(?:@{PLAIN}/)?{PLAIN}")
+}
 
 /// Installs into a folder where `require` looks from everywhere.
 const NODE: &str = r#"
@@ -214,6 +226,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_patterns_are_the_checks(name in "@?[aZ0._/-]{0,8}", version in "[a0.+_*!=<>~^, -]{0,5}") {
+            let whole = |pattern: &str, text| regex::Regex::new(&format!("^(?:{pattern})$")).unwrap().is_match(text);
+            prop_assert_eq!(whole(PLAIN, &name), is_name(Language::Python, &name));
+            prop_assert_eq!(whole(&scoped(), &name), is_name(Language::Node, &name));
+            prop_assert_eq!(whole(VERSION, &version), is_version(&version));
+        }
+
         #[test]
         fn what_is_accepted_is_no_option_and_no_path(name in ".{0,40}", version in ".{0,20}") {
             for language in [Language::Python, Language::Node, Language::R] {

@@ -1,6 +1,7 @@
 //! Requests for kernels, cells and packages, checked before anything is done.
 
 use crate::{
+    bounds::{CODE, DIRECTORY, LONGEST_PATH},
     ceiling::{TierCeiling, check_timeout},
     operation::OperationSpec,
 };
@@ -14,8 +15,6 @@ use std::{collections::BTreeMap, time::Duration};
 /// The longest that a cell may ask for.
 pub const MAX_CELL_SECONDS: u64 = 24 * 3600;
 const DEFAULT_CELL_SECONDS: u64 = 30;
-/// The longest path of a kernel's folder.
-const LONGEST_PATH: usize = 4096;
 
 /// A kernel that is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,8 +33,8 @@ impl KernelRequest {
     pub(super) fn check(&self) -> Result<()> {
         crate::sandboxes::check_environment("env_vars", &self.env_vars)?;
         let path = self.working_directory.as_deref().unwrap_or_default();
-        if path.len() > LONGEST_PATH || path.contains('\0') {
-            let message = "working_directory may have 4096 bytes, none of them NUL";
+        if path.len() > LONGEST_PATH || !DIRECTORY.fits(path) {
+            let message = format!("working_directory may have {LONGEST_PATH} bytes, none of them NUL");
             return Err(Error::invalid("working_directory", message));
         }
         Ok(())
@@ -85,7 +84,7 @@ impl CellRequest {
         if self.code.len() > LONGEST_CODE {
             return Err(Error::new(ErrorCode::TooLarge, "code may have 1 MiB").at("code"));
         }
-        if self.code.contains('\0') {
+        if !CODE.fits(&self.code) {
             return Err(Error::invalid("code", "code cannot hold a NUL character"));
         }
         Ok(())

@@ -1,14 +1,13 @@
 //! Bearer tokens that open a sandbox's port for a while. The server stores none of them: a token consists of
 //! what it allows, signed. It is void once it expires or its sandbox is destroyed.
 
-use crate::{Caller, PortAccess, operation::OperationSpec, ports::must_exist};
+use crate::{Caller, PortAccess, bounds::TOKEN_SECONDS, operation::OperationSpec, ports::must_exist};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, MacKey, Operation, Result, time::now_s};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// The default and the longest validity of a token.
+/// The default validity of a token.
 const USUAL_SECONDS: u32 = 3600;
-const LONGEST_SECONDS: u32 = 7 * 24 * 3600;
 
 const VERSION: u8 = 1;
 /// Version, port and end; the signature follows.
@@ -70,8 +69,8 @@ impl PortAccess {
             return Err(Error::invalid("port", "port must be between 1 and 65535"));
         }
         let ttl = ttl_seconds.unwrap_or(USUAL_SECONDS);
-        if !(1..=LONGEST_SECONDS).contains(&ttl) {
-            let message = format!("ttl_seconds must be between 1 and {LONGEST_SECONDS} (7 days)");
+        if !TOKEN_SECONDS.contains(&ttl) {
+            let message = format!("ttl_seconds must be between 1 and {} (7 days)", TOKEN_SECONDS.end());
             return Err(Error::invalid("ttl_seconds", message));
         }
         let what = OperationSpec::to(Operation::PreviewToken, id).and("ttl_seconds", ttl);

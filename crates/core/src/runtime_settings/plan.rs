@@ -1,14 +1,26 @@
 //! Plans: the quota of one owner. Every owner has the default plan unless the settings name another. An
 //! admin's key is bound by none.
 
-use super::RuntimeSettings;
+use super::{
+    RuntimeSettings,
+    value::{ValueRule, range_schema, text_schema},
+};
+use atoll_types::text::{CONTROL, TextRule};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde_json::json;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 /// The plan of owners that the settings do not name.
 pub(crate) const DEFAULT_PLAN: &str = "free";
 /// Plans, and owners with another plan than the default.
 const MOST: usize = 10_000;
+const COUNT: RangeInclusive<u32> = 0..=1_000_000;
+const RATE: RangeInclusive<u32> = 1..=1_000_000;
+const DISK_MB: RangeInclusive<u64> = 0..=1 << 40;
+/// The longest name of a plan.
+const LONGEST_NAME: usize = 64;
+/// An owner's name or id.
+const OWNER: TextRule = TextRule::new(1, 100, CONTROL);
 
 /// A plan beside the default one; what it leaves out is as there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,32 +56,59 @@ pub(crate) struct Quota {
 }
 
 impl Plan {
-    pub(super) fn check_all(plans: &BTreeMap<String, Self>) -> Result<(), String> {
+    pub(super) fn rule() -> ValueRule<impl FnOnce(&BTreeMap<String, Self>) -> Result<(), String>> {
+        let of = |mut schema: serde_json::Value| {
+            schema["type"] = json!(["integer", "null"]);
+            schema
+        };
+        let (count, rate) = (of(range_schema(&COUNT)), of(range_schema(&RATE)));
+        let plan = json!({"type": "object", "additionalProperties": false, "properties": {
+            "max_per_user": count, "sandboxes": count, "disk_mb": of(range_schema(&DISK_MB)),
+            "execs_per_second": rate, "exec_burst": rate,
+        }});
+        let name = json!({
+            "pattern": format!("^[A-Za-z0-9_.-]{{1,{LONGEST_NAME}}}$"), "not": {"const": DEFAULT_PLAN},
+        });
+        let schema = json!({
+            "type": "object", "maxProperties": MOST, "propertyNames": name, "additionalProperties": plan,
+        });
+        ValueRule { check: Self::check_all, schema }
+    }
+
+    pub(super) fn owners_rule() -> ValueRule<impl FnOnce(&BTreeMap<String, String>) -> Result<(), String>> {
+        let schema = json!({
+            "type": "object", "maxProperties": MOST, "propertyNames": text_schema(&OWNER),
+            "additionalProperties": {"type": "string"},
+        });
+        ValueRule { check: Self::check_owners, schema }
+    }
+
+    fn check_all(plans: &BTreeMap<String, Self>) -> Result<(), String> {
         if plans.len() > MOST {
             return Err(format!("may have {MOST} names"));
         }
         for (name, plan) in plans {
             let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-            if !(1..=64).contains(&name.len()) || !name.bytes().all(plain) {
-                return Err("has a name that is not 1 to 64 letters, digits, '-', '_' and '.'".into());
+            if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(plain) {
+                return Err(format!(
+                    "has a name that is not 1 to {LONGEST_NAME} letters, digits, '-', '_' and '.'"
+                ));
             }
             if name == DEFAULT_PLAN {
                 return Err(format!("cannot name {DEFAULT_PLAN:?}, which is what everybody has"));
             }
             let Self { max_per_user, sandboxes, disk_mb, execs_per_second, exec_burst } = plan;
-            let counts = [max_per_user, sandboxes].into_iter().flatten().all(|n| *n <= 1_000_000);
-            let rates =
-                [execs_per_second, exec_burst].into_iter().flatten().all(|n| (1..=1_000_000).contains(n));
-            if !counts || !rates || disk_mb.is_some_and(|n| n > 1 << 40) {
+            let counts = [max_per_user, sandboxes].into_iter().flatten().all(|n| COUNT.contains(n));
+            let rates = [execs_per_second, exec_burst].into_iter().flatten().all(|n| RATE.contains(n));
+            if !counts || !rates || disk_mb.is_some_and(|n| !DISK_MB.contains(&n)) {
                 return Err(format!("has a figure in {name:?} that is too large, or a rate of zero"));
             }
         }
         Ok(())
     }
 
-    pub(super) fn check_owners(owners: &BTreeMap<String, String>) -> Result<(), String> {
-        let plain = |owner: &String| (1..=100).contains(&owner.len()) && !owner.chars().any(char::is_control);
-        match owners.len() <= MOST && owners.keys().all(plain) {
+    fn check_owners(owners: &BTreeMap<String, String>) -> Result<(), String> {
+        match owners.len() <= MOST && owners.keys().all(|owner| OWNER.fits(owner)) {
             true => Ok(()),
             false => Err(format!("may have {MOST} names of 1 to 100 characters")),
         }

@@ -1,7 +1,12 @@
 //! How many sandboxes of an image are kept ready.
 
-use super::RuntimeSettings;
+use super::{
+    RuntimeSettings,
+    value::{ValueRule, range_schema, text_schema},
+};
+use crate::bounds::IMAGE;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// How many of one image are kept ready.
@@ -21,9 +26,21 @@ impl PoolSize {
     /// The most of one image.
     pub const MOST: u32 = 1000;
 
-    pub(super) fn check_all(sizes: &BTreeMap<String, Self>) -> Result<(), String> {
-        let plain = |name: &String| (1..=255).contains(&name.len()) && !name.chars().any(char::is_control);
-        if sizes.len() > IMAGES || !sizes.keys().all(plain) {
+    pub(super) fn rule() -> ValueRule<impl FnOnce(&BTreeMap<String, Self>) -> Result<(), String>> {
+        let count = range_schema(&(0..=Self::MOST));
+        let size = json!({
+            "type": "object", "additionalProperties": false, "required": ["min", "max"],
+            "properties": {"min": count, "max": count},
+        });
+        let schema = json!({
+            "type": "object", "maxProperties": IMAGES, "propertyNames": text_schema(&IMAGE),
+            "additionalProperties": size,
+        });
+        ValueRule { check: Self::check_all, schema }
+    }
+
+    fn check_all(sizes: &BTreeMap<String, Self>) -> Result<(), String> {
+        if sizes.len() > IMAGES || !sizes.keys().all(|name| IMAGE.fits(name)) {
             return Err(format!("may have {IMAGES} names of 1 to 255 characters"));
         }
         match sizes.iter().find(|(_, size)| size.min > size.max || size.max > Self::MOST) {

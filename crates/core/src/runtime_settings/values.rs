@@ -6,16 +6,17 @@ use super::{
     plan::Plan,
     pool::PoolSize,
     unknown,
-    value::{read, within},
+    value::{ValueRule, any, read, text_schema, within},
 };
+use crate::bounds::{IDLE_SECONDS, MOST_VARIABLES, VARIABLE_NAME};
 use atoll_kernels::Language;
-use atoll_types::{Error, Result};
+use atoll_types::{Error, Result, text::TextRule};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 macro_rules! runtime_settings {
-    ($($(#[$doc:meta])* $name:literal $field:ident: $kind:ty = $default:expr, $check:expr;)+) => {
+    ($($(#[$doc:meta])* $name:literal $field:ident: $kind:ty = $default:expr, $rule:expr;)+) => {
         /// Every setting, with its present value.
         #[derive(Debug, Clone, PartialEq)]
         pub struct RuntimeSettings { $($(#[$doc])* pub $field: $kind),+ }
@@ -36,9 +37,18 @@ macro_rules! runtime_settings {
                 match name { $($name => Some(json!(self.$field)),)+ _ => None }
             }
 
+            /// What a setting may be, as a JSON Schema.
+            #[must_use]
+            pub fn schema(name: &str) -> Option<Value> {
+                fn of<T>(rule: ValueRule<impl FnOnce(&T) -> Result<(), String>>) -> Value {
+                    rule.schema
+                }
+                match name { $($name => Some(of::<$kind>($rule)),)+ _ => None }
+            }
+
             pub(super) fn set(&mut self, name: &str, value: &Value) -> Result<()> {
                 match name {
-                    $($name => self.$field = read($name, value, $check)?,)+
+                    $($name => self.$field = read::<$kind>($name, value, $rule)?,)+
                     _ => return Err(unknown(name)),
                 }
                 Ok(())
@@ -65,41 +75,57 @@ pub enum OnShutdown {
     Stop,
 }
 
-fn each_once(languages: &[Language]) -> Result<(), String> {
-    match languages.iter().enumerate().any(|(at, one)| languages[..at].contains(one)) {
+fn each_once() -> ValueRule<impl FnOnce(&Vec<Language>) -> Result<(), String>> {
+    let check = |languages: &Vec<Language>| match languages
+        .iter()
+        .enumerate()
+        .any(|(at, one)| languages[..at].contains(one))
+    {
         true => Err("names a language twice".into()),
         false => Ok(()),
-    }
+    };
+    let items = json!({"type": "string", "enum": Language::ALL});
+    ValueRule { check, schema: json!({"type": "array", "uniqueItems": true, "items": items}) }
 }
 
-fn variable_names(names: &[String]) -> Result<(), String> {
-    let wrong = |name: &&String| name.is_empty() || name.len() > 255 || name.contains(['=', '\0']);
-    match names.iter().find(wrong) {
-        _ if names.len() > 500 => Err("may have 500 names".into()),
+/// A name of `env_allowlist`.
+const ALLOWED_NAME: TextRule = TextRule { most: 255, ..VARIABLE_NAME };
+
+fn variable_names() -> ValueRule<impl FnOnce(&Vec<String>) -> Result<(), String>> {
+    let check = |names: &Vec<String>| match names.iter().find(|name| !ALLOWED_NAME.fits(name)) {
+        _ if names.len() > MOST_VARIABLES => Err(format!("may have {MOST_VARIABLES} names")),
         Some(name) => Err(format!("holds {name:?}, which is no variable's name")),
         None => Ok(()),
-    }
+    };
+    let items = text_schema(&ALLOWED_NAME);
+    ValueRule { check, schema: json!({"type": "array", "maxItems": MOST_VARIABLES, "items": items}) }
 }
 
-/// Seconds, or -1 for never.
-fn or_never(least: i64, most: i64) -> impl FnOnce(&i64) -> Result<(), String> {
-    move |seconds| match *seconds == -1 || (least..=most).contains(seconds) {
+/// Seconds from 1 on, or -1 for never; with `zero` also 0.
+fn or_never(zero: bool, most: i64) -> ValueRule<impl FnOnce(&i64) -> Result<(), String>> {
+    let least = i64::from(!zero);
+    let check = move |seconds: &i64| match *seconds == -1 || (least..=most).contains(seconds) {
         true => Ok(()),
         false => Err(format!("must be between {least} and {most}, or -1 for never")),
+    };
+    let mut schema = json!({"type": "integer", "minimum": -1, "maximum": most});
+    if !zero {
+        schema["not"] = json!({"const": 0});
     }
+    ValueRule { check, schema }
 }
 
 runtime_settings! {
     /// How many sandboxes an owner may have at a time, by the default plan.
     "default_max_per_user" default_max_per_user: u32 = 3, within(0..=MILLION);
     /// How long a sandbox may be idle that says nothing of it.
-    "idle_timeout_seconds" idle_timeout_seconds: u32 = 1800, within(10..=MONTH);
+    "idle_timeout_seconds" idle_timeout_seconds: u32 = 1800, within(IDLE_SECONDS);
     /// How long a stopped sandbox is kept.
-    "stopped_retention_seconds" stopped_retention_seconds: i64 = 7 * 24 * 3600, or_never(1, YEAR);
+    "stopped_retention_seconds" stopped_retention_seconds: i64 = 7 * 24 * 3600, or_never(false, YEAR);
     /// The image of a create that names none, where it is not the one of the file.
-    "db_default_image" db_default_image: Option<String> = None, |_: &Option<String>| Ok(());
+    "db_default_image" db_default_image: Option<String> = None, any(json!({"type": "string"}));
     /// The variables that a create or a change of a sandbox may set; all of them where it is empty.
-    "env_allowlist" env_allowlist: Vec<String> = Vec::new(), |all: &Vec<String>| variable_names(all);
+    "env_allowlist" env_allowlist: Vec<String> = Vec::new(), variable_names();
     /// Sandboxes in all, by the default plan.
     "plan.sandboxes" plan_sandboxes: u32 = 100, within(0..=MILLION);
     /// What their disks may hold in all, by the default plan.
@@ -109,9 +135,9 @@ runtime_settings! {
     /// How many may be started at once, by the default plan.
     "plan.exec_burst" plan_exec_burst: u32 = 100, within(1..=MILLION);
     /// Other plans, by name.
-    "plans" plans: BTreeMap<String, Plan> = BTreeMap::new(), Plan::check_all;
+    "plans" plans: BTreeMap<String, Plan> = BTreeMap::new(), Plan::rule();
     /// Which owner has which of them.
-    "owners" owners: BTreeMap<String, String> = BTreeMap::new(), Plan::check_owners;
+    "owners" owners: BTreeMap<String, String> = BTreeMap::new(), Plan::owners_rule();
     /// How long a create or a resume waits for room on the machine.
     "admission.wait_seconds" admission_wait_seconds: u32 = 10, within(0..=600);
     /// How many times the machine's cores may be promised.
@@ -132,20 +158,20 @@ runtime_settings! {
     /// Connections of one peer address at a time; of an IPv6 address, of its /64.
     "http.connections_per_peer" http_connections_per_peer: u32 = 4096, within(1..=8192);
     /// Whether sandboxes are kept ready.
-    "warm_pool_enabled" warm_pool_enabled: bool = true, |_: &bool| Ok(());
+    "warm_pool_enabled" warm_pool_enabled: bool = true, any(json!({"type": "boolean"}));
     /// How many are kept ready of an image without any demand.
     "pool.min" pool_min: u32 = 2, within(0..=PoolSize::MOST);
     /// How many are kept ready of an image with much demand.
     "pool.max" pool_max: u32 = 8, within(0..=PoolSize::MOST);
     /// The same for single images, by name.
-    "pool.images" pool_images: BTreeMap<String, PoolSize> = BTreeMap::new(), PoolSize::check_all;
+    "pool.images" pool_images: BTreeMap<String, PoolSize> = BTreeMap::new(), PoolSize::rule();
     /// The languages whose interpreters are started in each ready container.
-    "pool.kernels" pool_kernels: Vec<Language> = Vec::new(), |all: &Vec<Language>| each_once(all);
+    "pool.kernels" pool_kernels: Vec<Language> = Vec::new(), each_once();
     /// How often the reconcilers run.
     "lifecycle.interval_seconds" lifecycle_interval_seconds: u32 = 10, within(1..=3600);
     /// How long an idle sandbox is paused before it is stopped; 0 stops it without a pause, -1 never stops
     /// it.
-    "lifecycle.pause_seconds" lifecycle_pause_seconds: i64 = 300, or_never(0, YEAR);
+    "lifecycle.pause_seconds" lifecycle_pause_seconds: i64 = 300, or_never(true, YEAR);
     /// The share of a core from which on processes without a waiting caller count as activity.
     "lifecycle.idle_cpu_percent" lifecycle_idle_cpu_percent: f64 = 2.0, within(0.01..=100.0);
     /// How long a sandbox may live in all; 0 for no limit.
@@ -156,14 +182,14 @@ runtime_settings! {
     "lifecycle.orphan_seconds" lifecycle_orphan_seconds: u32 = 300, within(1..=86_400);
     /// How long the record of a destroyed sandbox is kept.
     "lifecycle.destroyed_retention_seconds" lifecycle_destroyed_retention_seconds: i64 = 30 * 24 * 3600,
-        or_never(1, 10 * YEAR);
+        or_never(false, 10 * YEAR);
     /// How long a key is listed that expired or was revoked.
     "lifecycle.key_retention_seconds" lifecycle_key_retention_seconds: i64 = 90 * 24 * 3600,
-        or_never(1, 10 * YEAR);
+        or_never(false, 10 * YEAR);
     /// How long after a start nothing is removed for its age: the machine's clock may have to be set first.
     "lifecycle.settle_seconds" lifecycle_settle_seconds: u32 = 300, within(0..=86_400);
     /// What the server does with sandboxes at its shutdown.
-    "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, |_: &OnShutdown| Ok(());
+    "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, any(json!({"type": "string", "enum": [OnShutdown::Keep, OnShutdown::Stop]}));
     /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that
     /// the two below allow; a plan (3 sandboxes at a time) and the machine's room bind most owners before it
     /// does.
@@ -184,7 +210,7 @@ runtime_settings! {
     "tool_sessions.thread_retention_seconds" tool_sessions_thread_retention_seconds: u32 = 7 * 24 * 3600,
         within(1..=MONTH);
     /// Whether tool sessions may reach what their key's tier allows.
-    "tool_sessions.network_enabled" tool_sessions_network_enabled: bool = true, |_: &bool| Ok(());
+    "tool_sessions.network_enabled" tool_sessions_network_enabled: bool = true, any(json!({"type": "boolean"}));
     /// Memory of a tool session, where the key's tier allows as much.
     "tool_sessions.memory_mb" tool_sessions_memory_mb: u32 = 2048, within(16..=MILLION);
     /// Cores of a tool session, where the key's tier allows as many.
@@ -211,6 +237,46 @@ impl RuntimeSettings {
         match self.owners.values().find(|plan| !self.plans.contains_key(*plan)) {
             Some(plan) => Err(Error::invalid("owners", format!("there is no plan {plan:?}"))),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values at the ends of a schema, and beyond them.
+    fn at_the_ends(schema: &Value) -> (Vec<Value>, Vec<Value>) {
+        let (least, most) = (&schema["minimum"], &schema["maximum"]);
+        match (schema["type"].as_str().unwrap(), schema.get("enum")) {
+            ("integer", _) => {
+                let beyond = vec![json!(least.as_i64().unwrap() - 1), json!(most.as_i64().unwrap() + 1)];
+                let zero = schema.get("not").map(|not| not["const"].clone());
+                (vec![least.clone(), most.clone()], beyond.into_iter().chain(zero).collect())
+            }
+            ("number", _) => {
+                let beyond = vec![json!(least.as_f64().unwrap() / 2.0), json!(most.as_f64().unwrap() * 2.0)];
+                (vec![least.clone(), most.clone()], beyond)
+            }
+            ("string", Some(all)) => (all.as_array().unwrap().clone(), vec![json!("odd")]),
+            ("string", None) => (vec![json!("host")], vec![json!(1)]),
+            ("boolean", _) => (vec![json!(true)], vec![json!("true")]),
+            ("array", _) => (vec![json!([])], vec![json!([""]), json!(["a=b"])]),
+            ("object", _) => (vec![json!({})], vec![json!({"": {}}), json!([])]),
+            (other, _) => panic!("a setting is {other}"),
+        }
+    }
+
+    #[test]
+    fn a_settings_schema_is_its_check() {
+        for name in RuntimeSettings::NAMES {
+            let (good, bad) = at_the_ends(&RuntimeSettings::schema(name).unwrap());
+            for value in good {
+                assert_eq!(RuntimeSettings::default().set(name, &value), Ok(()), "{name} {value}");
+            }
+            for value in bad {
+                assert!(RuntimeSettings::default().set(name, &value).is_err(), "{name} {value}");
+            }
         }
     }
 }

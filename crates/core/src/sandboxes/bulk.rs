@@ -7,7 +7,7 @@ use atoll_types::{Error, ErrorCode, Operation, Result};
 use futures_util::{StreamExt, stream};
 
 /// Most sandboxes in one request.
-const MOST_AT_ONCE: usize = 10_000;
+pub const MOST_AT_ONCE: usize = 10_000;
 /// How many are processed concurrently.
 const ABREAST: usize = 8;
 

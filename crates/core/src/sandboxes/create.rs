@@ -3,6 +3,10 @@
 use crate::{
     Caller, Environment, Sandboxes,
     actor::Patch,
+    bounds::{
+        CPU_MILLIS, DISK_MB, IDLE_SECONDS, IMAGE, LABEL_NAME, LABEL_VALUE, LIFETIME_SECONDS, MEMORY_MB,
+        MOST_LABELS, MOST_VARIABLES, SESSION_KEY, VARIABLE_NAME, VARIABLE_VALUE,
+    },
     ceiling::{ExplicitFields, TierCeiling},
     kernels::check_packages,
     operation::{AuditedOperation, OperationSpec},
@@ -11,13 +15,11 @@ use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{Error, ErrorCode, Limits, Operation, Result, VolumeId, time::now_ms};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 const MIB: u64 = 1 << 20;
-/// The shortest and the longest that a sandbox may be idle.
-const IDLE_SECONDS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
-/// The shortest and the longest lifetime that a request may name.
-const LIFETIME_SECONDS: std::ops::RangeInclusive<u32> = 1..=365 * 24 * 3600;
+/// Names and values of a request's variables together, in bytes.
+const LARGEST_ENVIRONMENT: usize = 128 * 1024;
 
 /// A request for a new sandbox; what is left out has its default.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -68,16 +70,22 @@ pub struct Created {
     pub stderr: String,
 }
 
+/// Refuses what lies outside of a range.
+fn outside<T: std::fmt::Display>(field: &str, range: &RangeInclusive<T>) -> Error {
+    Error::invalid(field, format!("{field} must be between {} and {}", range.start(), range.end()))
+}
+
 fn megabytes(field: &str, value: u64) -> Result<u64> {
     value.checked_mul(MIB).ok_or_else(|| Error::invalid(field, format!("{field} is too large")))
 }
 
 fn cpu_millis(cores: f64) -> Result<u32> {
+    let range = f64::from(*CPU_MILLIS.start()) / 1000.0..=f64::from(*CPU_MILLIS.end()) / 1000.0;
     // NaN and the infinite are outside of every range.
-    if (0.01..=1024.0).contains(&cores) {
+    if range.contains(&cores) {
         return Ok((cores * 1000.0).round() as u32);
     }
-    Err(Error::invalid("cpu_cores", "cpu_cores must be between 0.01 and 1024"))
+    Err(outside("cpu_cores", &range))
 }
 
 /// The limits with the requested values, and any refusal in the caller's own words for the field.
@@ -100,8 +108,8 @@ fn limits(
     }
     limits.processes = processes.unwrap_or(limits.processes);
     limits.validate().map_err(|e| match e.field.as_deref() {
-        Some("memory_bytes") => Error::invalid("memory_mb", "memory_mb must be between 16 and 67108864"),
-        Some("disk_bytes") => Error::invalid("disk_mb", "disk_mb must be between 1 and 1073741824"),
+        Some("memory_bytes") => outside("memory_mb", &MEMORY_MB),
+        Some("disk_bytes") => outside("disk_mb", &DISK_MB),
         _ => e,
     })?;
     Ok(limits)
@@ -128,9 +136,7 @@ fn asked_limits(
 
 fn check_idle(seconds: Option<u32>) -> Result<()> {
     match seconds {
-        Some(n) if !IDLE_SECONDS.contains(&n) => {
-            Err(Error::invalid("idle_timeout_seconds", "idle_timeout_seconds must be between 10 and 2592000"))
-        }
+        Some(n) if !IDLE_SECONDS.contains(&n) => Err(outside("idle_timeout_seconds", &IDLE_SECONDS)),
         _ => Ok(()),
     }
 }
@@ -140,9 +146,7 @@ fn check_idle(seconds: Option<u32>) -> Result<()> {
 fn check_lifetime(seconds: Option<u32>, most: u32) -> Result<()> {
     const FIELD: &str = "max_lifetime_seconds";
     match seconds {
-        Some(n) if !LIFETIME_SECONDS.contains(&n) => {
-            Err(Error::invalid(FIELD, format!("{FIELD} must be between 1 and 31536000")))
-        }
+        Some(n) if !LIFETIME_SECONDS.contains(&n) => Err(outside(FIELD, &LIFETIME_SECONDS)),
         Some(n) if most != 0 && n > most => {
             let message = format!("{FIELD} may be at most {most} on this server; {n} was asked for");
             let error = Error::new(ErrorCode::PermissionDenied, message).at(FIELD);
@@ -154,11 +158,12 @@ fn check_lifetime(seconds: Option<u32>, most: u32) -> Result<()> {
 
 pub(crate) fn check_environment(field: &str, environment: &BTreeMap<String, String>) -> Result<()> {
     let size: usize = environment.iter().map(|(k, v)| k.len() + v.len()).sum();
-    if environment.len() > 500 || size > 128 * 1024 {
-        let message = format!("{field} may have 500 names and 128 KiB");
+    if environment.len() > MOST_VARIABLES || size > LARGEST_ENVIRONMENT {
+        let message =
+            format!("{field} may have {MOST_VARIABLES} names and {} KiB", LARGEST_ENVIRONMENT >> 10);
         return Err(Error::new(ErrorCode::TooLarge, message).at(field));
     }
-    match environment.iter().find(|(k, v)| k.is_empty() || k.contains(['=', '\0']) || v.contains('\0')) {
+    match environment.iter().find(|(k, v)| !VARIABLE_NAME.fits(k) || !VARIABLE_VALUE.fits(v)) {
         Some((name, _)) => {
             let message = format!("the name {name:?} is empty or holds '=', or it or its value holds a NUL");
             Err(Error::invalid(field, message))
@@ -167,25 +172,16 @@ pub(crate) fn check_environment(field: &str, environment: &BTreeMap<String, Stri
     }
 }
 
-fn check_text(field: &str, text: &str, longest: usize) -> Result<()> {
-    if text.is_empty() || text.chars().count() > longest || text.chars().any(char::is_control) {
-        let message = format!("{field} must be 1 to {longest} characters without control characters");
-        return Err(Error::invalid(field, message));
-    }
-    Ok(())
-}
-
 fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
-    if labels.len() > 64 {
-        return Err(Error::invalid("labels", "labels may have 64 names"));
+    if labels.len() > MOST_LABELS {
+        return Err(Error::invalid("labels", format!("labels may have {MOST_LABELS} names")));
     }
     for (name, value) in labels {
-        check_text("labels", name, 100)?;
-        if value.chars().count() > 500 || value.chars().any(char::is_control) {
-            return Err(Error::invalid(
-                "labels",
-                "a label's value may have 500 characters, none of them control",
-            ));
+        LABEL_NAME.check("labels", name)?;
+        if !LABEL_VALUE.fits(value) {
+            let message =
+                format!("a label's value may have {} characters, none of them control", LABEL_VALUE.most);
+            return Err(Error::invalid("labels", message));
         }
     }
     Ok(())
@@ -270,12 +266,12 @@ impl Sandboxes {
         self.check_variables("secrets", &secrets)?;
         check_labels(&labels)?;
         if let Some(key) = &session_key {
-            check_text("session_key", key, 255)?;
+            SESSION_KEY.check("session_key", key)?;
         }
         let limits = asked_limits(self.limits.ceiling(caller), memory_mb, cpu_cores, disk_mb, processes)?;
         let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
-        check_text("image", &image, 255)?;
+        IMAGE.check("image", &image)?;
         let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
         self.limits.ceiling(caller).check_profile(&profile.name)?;
         let policy = self.egress_sessions.asked(caller, &image, network_enabled, egress)?;

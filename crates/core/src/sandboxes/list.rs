@@ -5,7 +5,7 @@ use atoll_store::{ActivityEntry, ListQuery, Page, SandboxId, Scope};
 use atoll_types::{Error, Result};
 
 /// The most that one page may have.
-const LARGEST_PAGE: u32 = 200;
+pub const LARGEST_PAGE: u32 = 200;
 
 impl Sandboxes {
     /// A page of the sandboxes that the caller may see.

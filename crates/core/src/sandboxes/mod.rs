@@ -8,10 +8,11 @@ mod list;
 mod start;
 mod step;
 
-pub use bulk::{BulkAction, BulkOutcome, BulkTarget};
+pub use bulk::{BulkAction, BulkOutcome, BulkTarget, MOST_AT_ONCE};
 pub(crate) use create::check_environment;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use extension::ExtensionOperation;
+pub use list::LARGEST_PAGE;
 
 use crate::{
     CoreSettings, Kernels, Providers, Vault,

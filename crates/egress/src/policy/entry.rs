@@ -47,17 +47,63 @@ pub enum BadEntry {
     #[error("the port must be between 1 and 65535")]
     Port,
     /// A method.
-    #[error("a method is 1 to 32 letters")]
+    #[error("a method is 1 to {LONGEST_METHOD} letters")]
     Method,
     /// A path.
     #[error("a path begins with / and has neither a query, a fragment, %, \\, // nor dots for a segment")]
     Path,
     /// Too many of them.
-    #[error("an entry has at most 64 methods and 64 paths")]
+    #[error("an entry has at most {MOST} methods and {MOST} paths")]
     Many,
 }
 
+/// Most methods, and most paths, of an entry.
+const MOST: usize = 64;
+const LONGEST_METHOD: usize = 32;
+const LONGEST_PATH: usize = 1024;
+
 impl Entry {
+    /// Most methods of an entry.
+    pub const MOST_METHODS: usize = MOST;
+    /// Most paths of an entry.
+    pub const MOST_PATHS: usize = MOST;
+    /// The longest path of an entry.
+    pub const LONGEST_PATH: usize = LONGEST_PATH;
+    /// The longest text of an entry.
+    pub const LONGEST: usize = super::host::LONGEST_NAME;
+
+    /// The text of an entry as a regular expression. Hosts in Unicode are read too; their form in ASCII is
+    /// what it describes.
+    #[must_use]
+    pub fn pattern() -> String {
+        const LABEL: &str = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?";
+        // One that begins with a digit could be an address in another spelling.
+        const LAST: &str = "[A-Za-z_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?";
+        const OCTET: &str = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+        let name = format!(r"(?:\*\.)?(?:{LABEL}\.)*{LAST}");
+        let four = format!(r"(?:{OCTET}\.){{3}}{OCTET}(?:/(?:3[0-2]|[12]?[0-9]))?");
+        let six = format!("{}(?:/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9]))?", address_v6());
+        let port =
+            ":(?:6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[1-9][0-9]{0,3})";
+        format!("^(?:(?:{name}|{four}|\\[{six}\\])(?:{port})?|{six})$")
+    }
+
+    /// A method of an entry as a regular expression.
+    #[must_use]
+    pub fn method_pattern() -> String {
+        format!("^[A-Za-z-]{{1,{LONGEST_METHOD}}}$")
+    }
+
+    /// A path of an entry as a regular expression: what [`is_plain_path`] takes.
+    #[must_use]
+    pub fn path_pattern() -> String {
+        // What is visible in ASCII but `/`, and what has another meaning; then the same without the dot.
+        const LETTER: &str = r#"[!"$&-.0-9:->@A-Z\[\]^-~]"#;
+        const FIRST: &str = r#"[!"$&-,\-0-9:->@A-Z\[\]^-~]"#;
+        let part = format!(r"(?:{FIRST}|\.{FIRST}|\.\.{LETTER}){LETTER}*");
+        format!("^/(?:{part}(?:/{part})*/?)?$")
+    }
+
     /// Everything on a host.
     #[must_use]
     pub fn name(name: &str) -> Self {
@@ -134,21 +180,33 @@ impl Entry {
     }
 
     fn with(self, methods: Vec<String>, paths: Vec<String>) -> Result<Self, BadEntry> {
-        if methods.len() > 64 || paths.len() > 64 {
+        if methods.len() > Self::MOST_METHODS || paths.len() > Self::MOST_PATHS {
             return Err(BadEntry::Many);
         }
         let plain = |m: &String| {
-            (1..=32).contains(&m.len()) && m.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-')
+            (1..=LONGEST_METHOD).contains(&m.len()) && m.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-')
         };
         if !methods.iter().all(plain) {
             return Err(BadEntry::Method);
         }
-        if !paths.iter().all(|p| p.len() <= 1024 && is_plain_path(p)) {
+        if !paths.iter().all(|p| p.len() <= LONGEST_PATH && is_plain_path(p)) {
             return Err(BadEntry::Path);
         }
         let methods = methods.into_iter().map(|m| m.to_ascii_uppercase()).collect();
         Ok(Self { methods, paths, ..self })
     }
+}
+
+/// An IPv6 address as a regular expression.
+fn address_v6() -> String {
+    const H: &str = "[0-9A-Fa-f]{1,4}";
+    let shortened = (1..=6).map(|n| format!("(?:{H}:){{1,{n}}}(?::{H}){{1,{}}}", 7 - n));
+    let all: Vec<String> =
+        [format!("(?:{H}:){{7}}{H}"), format!("(?:{H}:){{1,7}}:"), format!(":(?:(?::{H}){{1,7}}|:)")]
+            .into_iter()
+            .chain(shortened)
+            .collect();
+    format!("(?:{})", all.join("|"))
 }
 
 /// Whether every server reads this path the same way; only such a path may be compared with a prefix.
@@ -223,6 +281,7 @@ impl Serialize for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn entry(text: &str) -> Entry {
         text.parse().unwrap()
@@ -230,6 +289,55 @@ mod tests {
 
     fn fits(pattern: &str, host: &str, port: u16) -> bool {
         entry(pattern).fits(&Host::parse(host).unwrap(), port)
+    }
+
+    /// The alphabet of entries, close enough to their forms that many are some.
+    fn entry_like() -> impl Strategy<Value = String> {
+        let part = || "(\\*\\.)?[a-z0-9_.-]{0,6}|[0-9]{1,3}(\\.[0-9]{1,3}){3}(/[0-9]{1,3})?|\\[?[0-9af:]{2,12}(/[0-9]{1,3})?\\]?";
+        (part(), proptest::option::of("[0-9]{0,5}"))
+            .prop_map(|(host, port)| port.map_or(host.clone(), |port| format!("{host}:{port}")))
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_pattern_says_is_read(text in entry_like()) {
+            if regex::Regex::new(&Entry::pattern()).unwrap().is_match(&text) {
+                prop_assert!(text.parse::<Entry>().is_ok(), "{}", text);
+            }
+        }
+
+        #[test]
+        fn the_pattern_of_paths_is_the_check(path in "/?[a%.\\\\?#/é ~]{0,9}", method in "[a-zA-Z -]{0,34}") {
+            let is = |pattern: String, text: &str| regex::Regex::new(&pattern).unwrap().is_match(text);
+            prop_assert_eq!(is(Entry::path_pattern(), &path), is_plain_path(&path), "{}", path);
+            let read = entry("a.example").with(vec![method.clone()], Vec::new());
+            prop_assert_eq!(is(Entry::method_pattern(), &method), read.is_ok(), "{}", method);
+        }
+    }
+
+    #[test]
+    fn the_pattern_has_every_form() {
+        let pattern = regex::Regex::new(&Entry::pattern()).unwrap();
+        for text in [
+            "example.com",
+            "*.example.com",
+            "example.com:443",
+            "10.0.0.0/8",
+            "10.1.2.3:5432",
+            "2001:db8::1",
+            "::",
+            "::/0",
+            "[2001:db8::/32]:443",
+            "1:2:3:4:5:6:7:8",
+            "a_b",
+        ] {
+            assert!(pattern.is_match(text) && text.parse::<Entry>().is_ok(), "{text}");
+        }
+        for text in
+            ["*", "*:443", "", "example.com:0", "example.com:65536", "10.0.0.0/33", "a b", "1.2.3", "1:2"]
+        {
+            assert!(!pattern.is_match(text) && text.parse::<Entry>().is_err(), "{text}");
+        }
     }
 
     #[test]

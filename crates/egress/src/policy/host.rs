@@ -21,6 +21,9 @@ pub enum Host {
 #[error("not a host name or an address")]
 pub struct BadHost;
 
+/// The longest name.
+pub(super) const LONGEST_NAME: usize = 253;
+
 fn is_label(label: &str) -> bool {
     // The underscore is in no host name of the standard, and in many that are in use.
     (1..=63).contains(&label.len())
@@ -55,7 +58,7 @@ impl Host {
             label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x") && label.len() <= 10
         };
         let last = name.rsplit('.').next().unwrap_or_default();
-        if name.len() > 253 || !name.split('.').all(is_label) || number(last) {
+        if name.len() > LONGEST_NAME || !name.split('.').all(is_label) || number(last) {
             return Err(BadHost);
         }
         Ok(Self::Name(name.to_ascii_lowercase()))

@@ -11,7 +11,7 @@ use crate::{
 use atoll_http::{Failure, Who};
 use atoll_types::{
     Error, KeyId, SandboxId,
-    audit::{OperationQuery, Outcome},
+    audit::{OPERATIONS_PER_PAGE, OperationQuery, Outcome},
     time::moment,
 };
 use axum::{
@@ -50,7 +50,6 @@ pub(crate) struct AuditParams {
     /// Begun in a row before this one: `next_before` of the page before.
     before: Option<u64>,
     /// 50, unless said otherwise.
-    #[param(minimum = 1, maximum = 500)]
     limit: Option<u32>,
 }
 
@@ -91,8 +90,8 @@ impl TryFrom<AuditParams> for OperationQuery {
             let found = Outcome::ALL.iter().copied().find(|outcome| outcome.as_str() == name);
             found.ok_or_else(|| wrong("outcome", "expected ok, failed, refused or lost"))
         });
-        if limit.is_some_and(|limit| !(1..=500).contains(&limit)) {
-            return Err(wrong("limit", "limit must be between 1 and 500"));
+        if limit.is_some_and(|limit| !(1..=OPERATIONS_PER_PAGE).contains(&limit)) {
+            return Err(wrong("limit", &format!("limit must be between 1 and {OPERATIONS_PER_PAGE}")));
         }
         Ok(Self {
             sandbox: uuid("sandbox_id", sandbox_id.as_deref())?.map(SandboxId::from_uuid),

@@ -160,6 +160,9 @@ pub(crate) async fn verify(
     Ok(Json(app.core.audit.verify(&caller, expect).await?.into()))
 }
 
+/// The most days that a cleanup may name.
+pub(crate) const OLDEST_DAYS: u32 = 36_500;
+
 /// What is too old: one of both.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -167,7 +170,6 @@ pub(crate) struct CleanupBody {
     /// What is older than this: RFC 3339, or milliseconds since 1970 as text.
     before: Option<String>,
     /// What is older than so many days.
-    #[schema(minimum = 0, maximum = 36500)]
     older_than_days: Option<u32>,
 }
 
@@ -189,8 +191,8 @@ impl CleanupBody {
                 Error::invalid("before", "expected a time such as 2026-11-15T12:00:00Z").into()
             }),
             Self { before: None, older_than_days: Some(days) } => {
-                if days > 36_500 {
-                    return Err(Error::invalid("older_than_days", "at most 36500").into());
+                if days > OLDEST_DAYS {
+                    return Err(Error::invalid("older_than_days", format!("at most {OLDEST_DAYS}")).into());
                 }
                 Ok(now_ms() - i64::from(days) * 86_400_000)
             }

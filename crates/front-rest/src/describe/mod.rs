@@ -1,6 +1,7 @@
 //! What the document has that no handler can say of itself: unique names of operations, the errors that any
 //! of them may answer with, closed sets of texts, binary bodies, and which bodies may be left out.
 
+mod bounds;
 mod errors;
 mod sets;
 
@@ -40,6 +41,7 @@ pub(crate) fn finish(document: &OpenApi) -> Value {
         _ => Map::new(),
     };
     sets::close(&mut schemas);
+    bounds::bind(&mut schemas);
     let Value::Object(paths) = document["paths"].take() else { return document };
     let mut named = Map::new();
     for (path, mut item) in paths {
@@ -49,6 +51,7 @@ pub(crate) fn finish(document: &OpenApi) -> Value {
             name(operation);
             bodies(operation, &schemas);
             sets::close_parameters(operation);
+            bounds::bind_parameters(operation);
             errors::add(&path, operation);
         }
         named.insert(path, item);
@@ -59,15 +62,26 @@ pub(crate) fn finish(document: &OpenApi) -> Value {
     document
 }
 
-/// Unsigned numbers reach beyond the signed formats that the macros give them, and a default of null would
-/// make a field one that must be there for some generators.
+/// What a number of a format may be, signed and not.
+const WIDTHS: &[(&str, (i64, i64), u64)] = &[
+    ("int32", (i32::MIN as i64, i32::MAX as i64), u32::MAX as u64),
+    ("int64", (i64::MIN, i64::MAX), u64::MAX),
+];
+
+/// Unsigned numbers reach beyond the signed formats that the macros give them, so all say their bounds; and a
+/// default of null would make a field one that must be there for some generators.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(map) => {
             let unsigned = map.get("minimum").and_then(Value::as_f64).is_some_and(|least| least >= 0.0);
-            let signed = matches!(map.get("format").and_then(Value::as_str), Some("int32" | "int64"));
-            if unsigned && signed {
-                map.remove("format");
+            let width = WIDTHS.iter().find(|(format, ..)| map.get("format").is_some_and(|of| of == format));
+            if let Some((_, (least, most), most_unsigned)) = width {
+                let most = if unsigned { json!(most_unsigned) } else { json!(most) };
+                map.entry("maximum").or_insert(most);
+                map.entry("minimum").or_insert(json!(least));
+                if unsigned {
+                    map.remove("format");
+                }
             }
             if map.get("default").is_some_and(Value::is_null) {
                 map.remove("default");

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 type Names = fn() -> Vec<&'static str>;
 
-fn statuses() -> Vec<&'static str> {
+pub(super) fn status_names() -> Vec<&'static str> {
     let mut names: Vec<&str> = Status::ALL.iter().copied().map(status_name).collect();
     names.dedup();
     names
@@ -64,7 +64,7 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("KeyItem", "scope", scopes),
     ("LifecycleItem", "on_shutdown", || vec!["keep", "stop"]),
     ("RunBody", "language", languages),
-    ("Sandbox", "status", statuses),
+    ("Sandbox", "status", status_names),
     ("SessionItem", "runtime", || vec!["python", "node", "r"]),
     ("SessionItem", "status", || vec!["starting", "running", "dead"]),
     ("StartBody", "language", languages),

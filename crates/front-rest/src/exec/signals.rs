@@ -2,6 +2,7 @@
 
 use atoll_types::{Error, Result};
 use serde::Deserialize;
+use std::ops::RangeInclusive;
 use utoipa::ToSchema;
 
 /// A signal to send.
@@ -26,6 +27,14 @@ const NAMES: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
+/// The numbers of signals.
+pub(crate) const NUMBERS: RangeInclusive<i32> = 1..=64;
+
+/// The name of a signal as a regular expression; lower case is read too.
+pub(crate) fn pattern() -> String {
+    format!("^(?:SIG)?(?:{})$", NAMES.join("|"))
+}
+
 /// The number of a signal by its name, without SIG.
 pub(crate) fn named(name: &str) -> Option<i32> {
     let place = NAMES.iter().position(|known| *known == name)?;
@@ -37,7 +46,7 @@ impl SignalBody {
         let wrong = || Error::invalid("signal", "expected a name such as TERM, or a number from 1 to 64");
         match &self.signal {
             SignalName::Number(number) => {
-                i32::try_from(*number).ok().filter(|n| (1..=64).contains(n)).ok_or_else(wrong)
+                i32::try_from(*number).ok().filter(|n| NUMBERS.contains(n)).ok_or_else(wrong)
             }
             SignalName::Name(name) => {
                 let upper = name.to_ascii_uppercase();

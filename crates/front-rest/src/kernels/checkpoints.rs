@@ -20,7 +20,6 @@ type Ids = Path<(String, String, String)>;
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CheckpointBody {
-    #[schema(max_length = 100)]
     name: Option<String>,
 }
 

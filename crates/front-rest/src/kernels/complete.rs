@@ -7,7 +7,6 @@ use crate::{
 };
 use atoll_core::{CodeStatus, Completion};
 use atoll_http::Who;
-use atoll_types::Error;
 use axum::{
     Json,
     extract::{Path, State},
@@ -20,7 +19,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CompleteBody {
     code: String,
-    /// Where the cursor is, in characters; at the end where nothing is said.
+    /// Where the cursor is, in characters; at the end where nothing is said, or more than there are.
     cursor: Option<usize>,
 }
 
@@ -61,10 +60,7 @@ pub(crate) async fn complete(
     let (sandbox, kernel) = (sandbox_id(&id)?, kernel_id(&kid)?);
     let CompleteBody { code, cursor } = json(&body)?;
     let length = code.chars().count();
-    let cursor = cursor.unwrap_or(length);
-    if cursor > length {
-        return Err(Error::invalid("cursor", "cursor lies behind the end of the code").into());
-    }
+    let cursor = cursor.unwrap_or(length).min(length);
     let before: String = code.chars().take(cursor).collect();
     let found = app.core.kernels.complete(&caller, sandbox, kernel, before).await?;
     let Completion { prefix, matches, status: whole } = found;

@@ -16,15 +16,14 @@ use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// Packages that are wanted.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct DependenciesBody {
     /// python (pip), node (npm) or r; python where nothing is said.
     language: Option<String>,
     /// Versions by name; an empty one is the latest.
     packages: BTreeMap<String, String>,
     /// In seconds; 600 where nothing is said.
-    #[schema(minimum = 0.001, maximum = 86_400)]
     timeout: Option<f64>,
 }
 

@@ -22,10 +22,8 @@ use utoipa::ToSchema;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecuteBody {
-    #[schema(min_length = 1, max_length = 1_048_576)]
     code: String,
     /// In seconds; 30 where nothing is said.
-    #[schema(minimum = 0.001, maximum = 86_400)]
     #[serde(default)]
     timeout: Option<f64>,
     /// Answer with events while it runs.
@@ -37,13 +35,11 @@ pub(crate) struct ExecuteBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunBody {
-    #[schema(min_length = 1, max_length = 1_048_576)]
     code: String,
     /// python, node, r or bash; python where nothing is said.
     #[serde(default)]
     language: Option<String>,
     /// In seconds; 30 where nothing is said.
-    #[schema(minimum = 0.001, maximum = 86_400)]
     #[serde(default)]
     timeout: Option<f64>,
     /// Answer with events while it runs.

@@ -11,6 +11,7 @@ mod stream;
 use crate::{
     App,
     parse::{Raw, json, sandbox_id},
+    shapes::Variables,
 };
 use atoll_core::{ForkKernel, KernelRequest, Language};
 use atoll_http::{Failure, Who};
@@ -57,6 +58,7 @@ pub(crate) struct StartBody {
     /// Absolute, or relative to /workspace.
     working_directory: Option<String>,
     /// On top of the sandbox's own.
+    #[schema(value_type = Option<Variables>)]
     env_vars: Option<BTreeMap<String, String>>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct PreviewTokenBody {
     #[schema(minimum = 1, maximum = 65535)]
     port: Option<u16>,
     /// For how long. An hour, where nothing is said.
-    #[schema(value_type = Option<f64>, minimum = 1, maximum = 604_800)]
+    #[schema(value_type = Option<f64>)]
     #[serde(default, deserialize_with = "seconds")]
     ttl_seconds: Option<u32>,
 }

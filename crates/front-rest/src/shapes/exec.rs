@@ -1,6 +1,6 @@
 //! A command and what came of it.
 
-use super::Map;
+use super::{Map, Variables};
 use crate::exec::json_pieces;
 use atoll_core::{ExecCommand, ExecOutcome};
 use atoll_http::Rendered;
@@ -24,13 +24,13 @@ pub(crate) struct ExecBody {
     /// Or a program and its arguments.
     arguments: Option<Vec<String>>,
     /// 300 where nothing is said, and at most a day; in the background none, and at most a week.
-    #[schema(minimum = 0.001, maximum = 604_800)]
     timeout_seconds: Option<f64>,
     /// Absolute, or relative to /workspace.
     working_directory: Option<String>,
+    #[schema(value_type = Option<Variables>)]
     env_vars: Option<Map>,
     /// Variables too, whose values appear in no log, audit row, event or error.
-    #[schema(write_only)]
+    #[schema(write_only, value_type = Option<Variables>)]
     secrets: Option<Map>,
     /// What the command reads.
     stdin: Option<String>,

@@ -7,7 +7,7 @@
 use super::spawn::Pipe;
 use crate::ready;
 use atoll_guest_proto::v1;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, TerminalSize};
 use rustix::{
     fs::{CWD, Gid, Mode, OFlags, Uid},
     io::Errno,
@@ -20,7 +20,6 @@ use std::{
 };
 use tokio::io::Interest;
 
-const LARGEST_SIDE: u32 = 10_000;
 /// Not /dev/ptmx, which root of a sandbox can replace; the node in devpts itself cannot be replaced.
 const PTMX: &str = "/dev/pts/ptmx";
 
@@ -34,9 +33,9 @@ pub(crate) struct Size {
 impl Size {
     pub(crate) fn parse(wanted: v1::Terminal) -> Result<Self> {
         let side = |name: &str, value: u32| {
-            let fits = (1..=LARGEST_SIDE).contains(&value).then(|| u16::try_from(value).ok()).flatten();
-            let wrong = || Error::invalid(name, format!("{name} must be between 1 and {LARGEST_SIDE}"));
-            fits.ok_or_else(wrong)
+            let fits = u16::try_from(value).ok().filter(|side| TerminalSize::SIDE.contains(side));
+            let most = TerminalSize::SIDE.end();
+            fits.ok_or_else(|| Error::invalid(name, format!("{name} must be between 1 and {most}")))
         };
         Ok(Self { rows: side("rows", wanted.rows)?, columns: side("columns", wanted.columns)? })
     }

@@ -2,7 +2,7 @@
 //! anything: a FIFO, a gigabyte, not text. Reading them never blocks and never takes much.
 
 use atoll_guest_proto::GuestConfig;
-use atoll_types::{Error, ErrorCode, StartStage};
+use atoll_types::{Error, ErrorCode, LONGEST_USER, StartStage};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::ffi::CStr;
 
@@ -62,13 +62,14 @@ pub(crate) fn resolve(wanted: &str, config: &GuestConfig) -> Result<User, UserEr
 /// Both ids, if the text is of digits; nothing if it is a name.
 fn parse_ids(text: &str) -> Result<Option<(u32, Option<u32>)>, UserError> {
     let wrong = || UserError::Refused(Error::invalid("user", "user must be a name, a uid or uid:gid"));
-    let id = |part: &str| part.parse::<u32>().map_err(|_| wrong());
+    // More digits than a number has are an id that no sandbox has.
+    let id = |part: &str| part.parse().unwrap_or(u32::MAX);
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     match text.split_once(':') {
-        Some((uid, gid)) if digits(uid) && digits(gid) => Ok(Some((id(uid)?, Some(id(gid)?)))),
+        Some((uid, gid)) if digits(uid) && digits(gid) => Ok(Some((id(uid), Some(id(gid))))),
         Some(_) => Err(wrong()),
-        None if digits(text) => Ok(Some((id(text)?, None))),
-        None if text.len() > 256 || text.contains(['\0', '\n']) => Err(wrong()),
+        None if digits(text) => Ok(Some((id(text), None))),
+        None if text.chars().count() > LONGEST_USER || text.contains(['\0', '\n']) => Err(wrong()),
         None => Ok(None),
     }
 }
@@ -182,7 +183,8 @@ mod tests {
         assert_eq!(parse_ids("12").unwrap(), Some((12, None)));
         assert_eq!(parse_ids("12:34").unwrap(), Some((12, Some(34))));
         assert_eq!(parse_ids("ann").unwrap(), None);
-        for wrong in ["1:", ":1", "a:b", "99999999999", "a\0b"] {
+        assert_eq!(parse_ids("99999999999").unwrap(), Some((u32::MAX, None)));
+        for wrong in ["1:", ":1", "a:b", "a\0b"] {
             assert!(parse_ids(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -1,9 +1,9 @@
 //! Where a path points, as far as its text says: an area and a relative path in it. Nothing here touches the
 //! disk; the kernel resolves symbolic links, in `resolve`.
 
+use atoll_guest_tools::LONGEST_PATH;
 use atoll_types::{Error, ErrorCode, Result};
 
-const LONGEST: usize = 4096;
 const WORKSPACE: &str = "workspace";
 const TMP: &str = "tmp";
 
@@ -52,8 +52,8 @@ fn check(path: &str) -> Result<()> {
     if path.is_empty() {
         return invalid("the path is empty");
     }
-    if path.len() > LONGEST {
-        return invalid("the path is longer than 4096 bytes");
+    if path.len() > LONGEST_PATH {
+        return invalid(&format!("the path is longer than {LONGEST_PATH} bytes"));
     }
     if path.contains('\0') {
         return invalid("the path contains a NUL byte");
