@@ -3,7 +3,7 @@
 use crate::{Client, Download, EgressDecision, Result, ServerReply, client::empty, encode::query};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::Method;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -106,8 +106,13 @@ pub struct AuditEntry {
     #[serde(default)]
     pub ended: Option<AuditEnd>,
     /// Its egress decisions, the latest first; not in lists.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_none")]
     pub egress: Vec<EgressDecision>,
+}
+
+/// A list that may be null.
+fn null_is_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// How an operation ended.

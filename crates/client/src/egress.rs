@@ -21,7 +21,7 @@ pub struct EgressPolicy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<Value>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub limits: BTreeMap<String, u64>,
+    pub limits: BTreeMap<String, Option<u64>>,
 }
 
 /// An entry in force, and its source.

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use atoll_client::{Client, Error, ExecRequest, ListSandboxes, Uuid};
+use common::whole;
 use futures_util::stream;
 use std::{
     io::{self, Read, Write},
@@ -29,16 +32,6 @@ fn serve(answer: impl Into<Vec<u8>>) -> (Client, JoinHandle<String>) {
         String::from_utf8_lossy(&request).into_owned()
     });
     (Client::new(&url, Some("atoll_k")).unwrap(), thread)
-}
-
-fn whole(request: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(request).to_ascii_lowercase();
-    let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
-    if head.contains("transfer-encoding: chunked") {
-        return body.ends_with("0\r\n\r\n");
-    }
-    let length = head.lines().find_map(|l| l.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
-    body.len() >= length
 }
 
 fn reply(status: &str, headers: &str, body: &str) -> String {

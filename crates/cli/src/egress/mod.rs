@@ -38,7 +38,7 @@ pub(crate) fn policy(mode: Option<String>, lists: Lists) -> Option<EgressPolicy>
         presets: preset,
         allow: entries(allow),
         deny: entries(deny),
-        limits: limit.into_iter().collect(),
+        limits: limit.into_iter().map(|(name, most)| (name, Some(most))).collect(),
     })
 }
 
@@ -109,7 +109,8 @@ fn shown(info: &EgressInfo) -> String {
     let EgressInfo { policy, allow, transparent, problem, refusals, .. } = info;
     let joined = |list: Vec<String>| (!list.is_empty()).then(|| list.join(", "));
     let yes_no = |yes: &bool| if *yes { "yes" } else { "no" }.to_owned();
-    let limits = policy.limits.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let limits =
+        policy.limits.iter().filter_map(|(name, value)| Some(format!("{name}={}", (*value)?))).collect();
     let rows = [
         ("Mode", Some(policy.mode.clone())),
         ("Presets", joined(policy.presets.clone())),
