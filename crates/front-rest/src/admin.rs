@@ -2,7 +2,7 @@
 
 use crate::{
     App,
-    parse::{Params, Raw, required_json},
+    parse::{Params, Raw, object, required_json},
     sandboxes::{ListParams, labels_of, page_of},
     shapes::{SandboxPage, statuses_of},
 };
@@ -56,6 +56,7 @@ pub(crate) struct BulkFilter {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BulkBody {
     ids: Option<Vec<Uuid>>,
+    #[serde(default, deserialize_with = "object")]
     filter: Option<BulkFilter>,
     /// stop where nothing is said.
     #[serde(default)]
@@ -128,4 +129,20 @@ pub(crate) async fn bulk_stop(
         BulkVerb::Destroy => BulkAction::Destroy,
     };
     Ok(Json(app.core.sandboxes.bulk(&caller, target, action).await?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_an_object() {
+        let read = |text: &str| serde_json::from_str::<BulkBody>(text).map(|body| body.filter.is_some());
+        assert!(read(r#"{"filter":{}}"#).unwrap() && read(r#"{"filter":{"owner":"ann"}}"#).unwrap());
+        assert!(!read("{}").unwrap() && !read(r#"{"filter":null}"#).unwrap());
+        // A list of fields would be `{}`, which means every sandbox.
+        for wrong in [r#"{"filter":[]}"#, r#"{"filter":[null,null]}"#, r#"{"filter":{"name":"x"}}"#] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use axum::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 /// A body as it came, within the limit.
@@ -54,6 +55,12 @@ pub(crate) fn required_json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Fail
         return Err(Error::invalid("body", message).into());
     }
     json(body)
+}
+
+/// A field that is an object. Serde would read a list as its fields in their order.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let Some(fields) = Option::<Map<String, Value>>::deserialize(from)? else { return Ok(None) };
+    T::deserialize(Value::Object(fields)).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Whole seconds of a number that may have a fraction, which counts as a second more.
