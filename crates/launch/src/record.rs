@@ -129,8 +129,8 @@ pub(crate) fn containers(folders: &Folders) -> Vec<ContainerId> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// When a process started, in clock ticks since boot: with its number it names it for good.
-pub(crate) fn start_time(pid: i32) -> Option<u64> {
+/// A process that has not ended: its flags in the kernel, and when it started, in clock ticks since boot.
+fn stat(pid: i32) -> Option<(u64, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; fields are counted after it.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -138,7 +138,21 @@ pub(crate) fn start_time(pid: i32) -> Option<u64> {
     if matches!(state, "Z" | "X") {
         return None;
     }
-    fields.nth(18)?.parse().ok()
+    Some((fields.nth(5)?.parse().ok()?, fields.nth(12)?.parse().ok()?))
+}
+
+/// When a process started: with its number it names it for good.
+pub(crate) fn start_time(pid: i32) -> Option<u64> {
+    stat(pid).map(|(_, start)| start)
+}
+
+/// The kernel's PF_EXITING.
+const EXITING: u64 = 4;
+
+/// Whether a process has ended or is about to. The kernel takes a killed process's descriptors and namespaces away
+/// before its state says that it has ended.
+pub(crate) fn is_ending(pid: i32) -> bool {
+    stat(pid).is_none_or(|(flags, _)| flags & EXITING != 0)
 }
 
 impl Record {
@@ -217,5 +231,6 @@ mod tests {
         assert!(super::start_time(me).is_some());
         assert_eq!(super::start_time(me), super::start_time(me));
         assert_eq!(super::start_time(-5), None);
+        assert!(!super::is_ending(me) && super::is_ending(-5));
     }
 }

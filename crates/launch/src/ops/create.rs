@@ -171,10 +171,10 @@ fn launch(
     place(&inherited, descriptors.len())?;
     let count = i32::try_from(descriptors.len()).unwrap_or(0);
     let pid = start.create(context, container, &bundle, count)?;
-    // PID 1 does nothing before its start that could fail: if it is gone, it was killed.
-    begin(context, record, start, pid).map_err(|error| match record::start_time(pid) {
-        None => cut_off(&error.message),
-        Some(_) => error,
+    // PID 1 does nothing before its start that could fail: if it ends, it was killed.
+    begin(context, record, start, pid).map_err(|error| match record::is_ending(pid) {
+        true => cut_off(&error.message),
+        false => error,
     })
 }
 
