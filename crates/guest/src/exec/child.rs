@@ -12,7 +12,7 @@ use atoll_types::StartStage;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// High enough that the kernel picks a command and never PID 1 when memory runs out.
+/// High enough that the kernel picks a command when memory runs out.
 const OOM_SCORE: &[u8] = b"500";
 
 /// Becomes the program, or writes to `failure` why not and ends.
@@ -41,7 +41,7 @@ fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (StartSt
     if plan.terminal.is_some() {
         sys::control_terminal(0).map_err(at(StartStage::Spawn))?;
     }
-    raise_oom_score(plan.proc).map_err(at(StartStage::Limits))?;
+    raise_oom_score(plan.proc, OOM_SCORE).map_err(at(StartStage::Limits))?;
     // Where there is no program descriptor, `failure` is listed twice, which does no harm.
     sys::keep_only(&mut [0, 1, 2, failure, plan.own.unwrap_or(failure)]).map_err(at(StartStage::Spawn))?;
     sys::limit_open_files(plan.limits.open_files.into()).map_err(at(StartStage::Limits))?;
@@ -55,9 +55,9 @@ fn set_up(plan: &Plan, stdio: [RawFd; 3], failure: RawFd) -> Result<(), (StartSt
 }
 
 /// Through PID 1's own view of /proc; the user's cannot be written.
-fn raise_oom_score(proc: RawFd) -> Result<(), Errno> {
+pub(super) fn raise_oom_score(proc: RawFd, score: &[u8]) -> Result<(), Errno> {
     let fd = sys::open_at(proc, c"self/oom_score_adj", libc::O_WRONLY | libc::O_CLOEXEC)?;
-    let written = sys::write(fd, OOM_SCORE);
+    let written = sys::write(fd, score);
     sys::close(fd)?;
     written.map(drop)
 }

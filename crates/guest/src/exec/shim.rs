@@ -19,6 +19,9 @@ use std::os::fd::RawFd;
 const STOP_ROUNDS: usize = 16;
 /// How long to wait for the killed to die before looking again.
 const ROUND_MS: i32 = 10;
+/// The kernel picks a shim before PID 1 when memory runs out, and after any command. It does pick a second process while
+/// the first one still gives back what its sockets hold.
+const OOM_SCORE: &[u8] = b"400";
 
 struct Shim {
     control: RawFd,
@@ -49,6 +52,8 @@ impl Shim {
     fn start(plan: &Plan, stdio: [RawFd; 3], control: RawFd) -> Result<Self> {
         sys::block_signals(u64::MAX);
         sys::set_name(c"atoll-exec");
+        // A command that cannot have its own score fails; here there is nothing to report yet.
+        let _ = child::raise_oom_score(plan.proc, OOM_SCORE);
         match sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) {
             // An old gVisor has no subreapers: there a child that leaves its parents outlives a kill.
             Ok(()) | Err(Errno::INVAL) => {}
