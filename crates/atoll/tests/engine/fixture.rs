@@ -9,6 +9,7 @@ use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
+    process,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -78,29 +79,48 @@ fn pids_of(layout: &Layout) -> Vec<i32> {
         arguments.first().is_some_and(|a| a.ends_with(b"atoll-launch"))
             && arguments.contains(&wanted.as_bytes())
     };
-    let mut pids: Vec<i32> = all_processes().into_iter().filter(ours).collect();
-    pids.sort_unstable();
-    pids
+    all_processes().into_iter().filter(ours).collect()
 }
 
 /// The processes of an instance's launcher, monitor first, without workers.
 pub(crate) fn launchers_of(layout: &Layout) -> Vec<i32> {
-    let mut pids: Vec<i32> = pids_of(layout).into_iter().filter(|pid| !is_socket_holder(*pid)).collect();
-    let all = pids.clone();
+    let all: Vec<i32> = pids_of(layout).into_iter().filter(|pid| !is_socket_holder(*pid)).collect();
     // A worker's parent is the launcher, which leads no session; the launcher's is the monitor, which does.
-    pids.retain(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields: Vec<i32> =
-            stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|f| f.parse().ok()).collect();
-        // It may have ended since it was listed.
-        let Some([parent, _group, session]) = fields.first_chunk() else { return false };
-        pid == session || parent == session || !all.contains(parent)
-    });
-    pids
+    let mut found: Vec<(bool, i32)> = all
+        .iter()
+        .filter_map(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields: Vec<i32> =
+                stat.rsplit(')').next().unwrap().split_whitespace().filter_map(|f| f.parse().ok()).collect();
+            // It may have ended since it was listed.
+            let [parent, _group, session] = fields.first_chunk()?;
+            let serves = pid == session || parent == session || !all.contains(parent);
+            serves.then_some((pid != session, *pid))
+        })
+        .collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, pid)| pid).collect()
 }
 
 fn is_socket_holder(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "atoll-holder")
+}
+
+/// A stopped process; it goes on when this is dropped.
+pub(crate) struct Stopped(String);
+
+impl Stopped {
+    pub(crate) fn new(pid: i32) -> Self {
+        let pid = pid.to_string();
+        assert!(process::Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = process::Command::new("kill").args(["-CONT", &self.0]).status();
+    }
 }
 
 pub(crate) fn options(data: &Path, extra: &[&str]) -> LaunchOptions {
@@ -152,12 +172,27 @@ pub(crate) async fn python(container: &Arc<dyn Container>, program: &str) -> Str
     String::from_utf8(finished.stdout).unwrap().trim_end().to_owned()
 }
 
-/// Waits for something that takes a moment. Gives up after a minute; asserts on nothing's speed.
+/// How long a test waits for what takes a moment on a machine that does nothing else. Asserts on nothing's speed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something that takes a moment.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what} did not come about");
+        assert!(began.elapsed() < PATIENCE, "{what} did not come about");
         thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What is left in the end: the kernel ends processes, mounts and loop devices a moment after it is told to.
+pub(crate) fn left_at_last<T>(mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
+    let began = Instant::now();
+    loop {
+        let left = look();
+        if left.is_empty() || began.elapsed() > PATIENCE {
+            return left;
+        }
+        thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -207,12 +242,7 @@ impl Drop for Instance {
             })
         });
         let ended = ended.join().unwrap();
-        let began = Instant::now();
-        let mut left = leftovers(&self.layout);
-        while !left.is_empty() && began.elapsed() < Duration::from_secs(20) {
-            thread::sleep(Duration::from_millis(20));
-            left = leftovers(&self.layout);
-        }
+        let left = left_at_last(|| leftovers(&self.layout));
         let log = fs::read_to_string(self.data().join("launch.log")).unwrap_or_default();
         if thread::panicking() {
             eprintln!("shutdown: {ended:?}; left: {left:#?}; launch.log:\n{log}");

@@ -62,10 +62,10 @@ async fn a_timeout_leaves_out_the_time_in_which_nothing_ran() {
         |line: &str, seconds| Command { timeout: Some(Duration::from_secs(seconds)), ..Command::shell(line) };
     // The first is done in time, though not by the wall's clock; the second never is.
     let steps = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done";
-    let quick = c.guest().exec(ExecId::random(), &timed(steps, 4)).await.unwrap();
+    let quick = c.guest().exec(ExecId::random(), &timed(steps, 8)).await.unwrap();
     let slow = c.guest().exec(ExecId::random(), &timed("sleep 1000", 1)).await.unwrap();
     pause(&c).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(9)).await;
     resume(&c).await;
     let mut ends = Vec::new();
     for mut events in [quick, slow] {

@@ -1,6 +1,6 @@
 //! Whatever is killed, whenever: what lives goes on, what is half-made goes away, and nothing is lost.
 
-use super::fixture::{Instance, eventually, options, says, spec};
+use super::fixture::{Instance, Stopped, eventually, options, says, spec};
 use atoll_launch_proto::Request;
 use atoll_provider::{Command, ContainerSpec, Provider, State};
 use atoll_provider_native::ensure_launcher;
@@ -120,7 +120,11 @@ async fn a_worker_killed_at_any_moment_leaves_nothing_half_made() {
     let instance = Instance::start().await;
     let launcher = instance.launcher_pids()[1];
     let mut interrupted = 0;
-    for delay in 0..40u64 {
+    // 40 delays at least, and as many more as it takes to hit a worker.
+    for (round, delay) in (0..40u64).cycle().take(400).enumerate() {
+        if round >= 40 && interrupted > 0 {
+            break;
+        }
         let spec = spec(if delay % 4 == 0 { "root" } else { "default" });
         let id = spec.id;
         let (made, ()) = tokio::join!(instance.provider.create(spec), async {
@@ -143,13 +147,17 @@ async fn a_worker_killed_at_any_moment_leaves_nothing_half_made() {
     assert_eq!(instance.provider.list().await.unwrap(), vec![]);
 }
 
-/// Kills PID 1 of every container as soon as the launcher has noted its process id, which it does before
-/// PID 1 may start.
+/// The process ids of PID 1 that the launcher has noted: before PID 1 may start, and until its end is written down.
+fn noted(pids: &Path) -> Vec<i32> {
+    let entries = fs::read_dir(pids).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Kills PID 1 of every container as soon as the launcher has noted its process id.
 fn kill_each_pid_1(pids: &Path, until: &AtomicBool) {
     let mut killed = HashSet::new();
     while !until.load(Ordering::SeqCst) {
-        let noted = fs::read_dir(pids).into_iter().flatten().flatten();
-        for pid in noted.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+        for pid in noted(pids) {
             if let (true, Some(pid)) = (killed.insert(pid), rustix::process::Pid::from_raw(pid)) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
@@ -161,23 +169,34 @@ fn kill_each_pid_1(pids: &Path, until: &AtomicBool) {
 async fn a_pid_1_killed_before_its_start_is_unavailable_and_leaves_nothing() {
     let instance = Instance::start().await;
     let (pids, ended) = (instance.layout.run().join("pids"), Arc::new(AtomicBool::new(false)));
+    for _ in 0..3 {
+        // PID 1 is not started before the holder has answered.
+        let holder = Stopped::new(instance.socket_holder_pid().unwrap());
+        let (made, ()) = tokio::join!(instance.provider.create(spec("default")), async {
+            while noted(&pids).is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            kill(noted(&pids)[0]);
+            while !noted(&pids).is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            drop(holder);
+        });
+        let error = made.err().unwrap();
+        assert_eq!(error.code, ErrorCode::Unavailable, "{error:?}");
+        assert!(error.message.contains("while it made the container"), "{error:?}");
+    }
+    // The same whenever it is hit.
     let killer = thread::spawn({
         let (pids, ended) = (pids.clone(), Arc::clone(&ended));
         move || kill_each_pid_1(&pids, &ended)
     });
-    let (mut said, mut in_time) = (Vec::new(), 0);
-    for _ in 0..50 {
-        if let Err(error) = instance.provider.create(spec("default")).await {
-            in_time += usize::from(error.message.contains("while it made the container"));
-            said.push(error);
-        }
-        if in_time == 3 {
-            break;
-        }
+    let mut said = Vec::new();
+    for _ in 0..20 {
+        said.extend(instance.provider.create(spec("default")).await.err());
     }
     ended.store(true, Ordering::SeqCst);
     killer.join().unwrap();
-    assert!(in_time > 0, "none was killed before its start: {said:?}");
     assert!(said.iter().all(|error| error.code == ErrorCode::Unavailable), "{said:?}");
     for listed in instance.provider.list().await.unwrap() {
         instance.provider.destroy(listed.id).await.unwrap();

@@ -140,7 +140,9 @@ fn signals_reach_the_command() {
 #[test]
 fn killing_it_leaves_nothing() {
     let data = tempfile::tempdir().unwrap();
-    let mut child = atoll(data.path(), &["--", "sh", "-c", "echo up; sleep 98765"])
+    // No other test's, on a machine where several run.
+    let seconds = format!("98765{}", std::process::id());
+    let mut child = atoll(data.path(), &["--", "sh", "-c", &format!("echo up; sleep {seconds}")])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -150,7 +152,7 @@ fn killing_it_leaves_nothing() {
     eventually("the end of its processes", || {
         all_processes()
             .iter()
-            .all(|p| !fs::read_to_string(format!("/proc/{p}/cmdline")).unwrap_or_default().contains("98765"))
+            .all(|p| !fs::read_to_string(format!("/proc/{p}/cmdline")).unwrap_or_default().contains(&seconds))
     });
     assert_nothing_left(data.path());
 }

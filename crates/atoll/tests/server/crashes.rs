@@ -71,11 +71,7 @@ fn a_dead_pid_1_is_told_and_resumed() {
     let server = Server::start();
     let path = server.create("{}");
     server.says(&path, "echo kept > /workspace/x; sync");
-    let container = server.ask("GET", &path, "").json()["container_id"].as_str().unwrap().to_owned();
-    let layout = Layout::new(&server.data().canonicalize().unwrap());
-    let record = std::fs::read(layout.run().join("c").join(&container).join("record.json")).unwrap();
-    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
-    kill(&record["pid"].to_string());
+    kill(&server.pid_1(&path));
     eventually("the news", || server.ask("GET", &path, "").json()["status"] == "dead");
     let dead = server.ask("GET", &path, "").json();
     assert!(dead["status_reason"].as_str().unwrap().contains("SIGKILL"), "{dead}");

@@ -6,11 +6,9 @@ use super::{
     http,
 };
 use crate::engine::fixture::eventually;
-use atoll_launch_proto::Layout;
 use atoll_store::{EVENTS_KEPT, Events as _, NewEvent};
 use serde_json::{Value, json};
 use std::{
-    fs,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
 };
@@ -87,11 +85,7 @@ fn id_of(path: &str) -> &str {
 
 /// Ends a sandbox's first process as the machine would.
 pub(super) fn kill_inside(server: &Server, path: &str) {
-    let container = server.ask("GET", path, "").json()["container_id"].as_str().unwrap().to_owned();
-    let layout = Layout::new(&server.data().canonicalize().unwrap());
-    let record = fs::read(layout.run().join("c").join(&container).join("record.json")).unwrap();
-    let pid = serde_json::from_slice::<Value>(&record).unwrap()["pid"].to_string();
-    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-KILL", &server.pid_1(path)]).status().unwrap().success());
     eventually("the news", || server.ask("GET", path, "").json()["status"] == "dead");
 }
 

@@ -6,7 +6,10 @@ use super::{
     fixture::Server,
     http::{self, Answer},
 };
-use crate::engine::fixture::{eventually, launchers_of};
+use crate::engine::{
+    fixture::{Stopped, eventually, launchers_of},
+    usage::Gate,
+};
 use atoll_launch_proto::Layout;
 use serde_json::json;
 use std::{
@@ -117,28 +120,15 @@ fn a_launcher_that_cannot_fork_says_so_and_gets_over_it() {
     assert_eq!(server.says(&path, "cat x"), "kept");
 }
 
-/// A process that stands still; it goes on when this goes.
-struct Stopped(String);
-
-impl Stopped {
-    fn new(pid: i32) -> Self {
-        let pid = pid.to_string();
-        assert!(Command::new("kill").args(["-STOP", &pid]).status().unwrap().success());
-        Self(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-CONT", &self.0]).status();
-    }
-}
+/// Shorter than usual, so that a test need not wait for long; and long enough for a launcher that works on a machine
+/// that does other things too.
+const SHORT_PATIENCE: (&str, &str) = ("ATOLL_LAUNCHER_PATIENCE_SECONDS", "10");
 
 #[test]
 fn a_launcher_that_hangs_holds_up_only_who_needs_it() {
     let more = ["lifecycle.interval_seconds=1", "lifecycle.orphan_seconds=1"];
     let more: Vec<&str> = more.iter().flat_map(|setting| ["--set", setting]).collect();
-    let server = Server::start_in("warn", &more, &[("ATOLL_LAUNCHER_PATIENCE_SECONDS", "1")]);
+    let server = Server::start_in("warn", &more, &[SHORT_PATIENCE]);
     let [path, stopped, doomed] = [(); 3].map(|()| server.create("{}"));
     for path in [&path, &stopped, &doomed] {
         server.says(path, "echo kept > x");
@@ -184,7 +174,7 @@ fn a_launcher_that_hangs_holds_up_only_who_needs_it() {
 
 #[test]
 fn a_launcher_that_hangs_costs_no_ready_sandbox_its_processes() {
-    let server = Server::start_in("warn", &[], &[("ATOLL_LAUNCHER_PATIENCE_SECONDS", "1")]);
+    let server = Server::start_in("warn", &[], &[SHORT_PATIENCE]);
     let path = server.create("{}");
     let exec = start(&server, &path, json!({ "command": "exec sleep 5000" }));
     let hung = Stopped::new(launchers_of(&layout(&server))[1]);
@@ -207,19 +197,16 @@ fn an_end_that_was_begun_is_finished_by_the_next_server() {
     server.ask("POST", &format!("{path}/stop"), "");
     let layout = layout(&server);
     let hung = Stopped::new(launchers_of(&layout)[1]);
+    let gate = Gate::before(&layout);
     let (address, doomed) = (server.address, path.clone());
     let asked = thread::spawn(move || {
         let _ = http::request(address, "DELETE", &doomed, &[AUTH], b"");
     });
-    eventually("its beginning", || {
-        let open = server.ask("GET", "/api/v1/audit?kind=sandbox.destroy&open=true", "").json();
-        open["entries"].as_array().unwrap().len() == 1
-    });
-    // The launcher has been asked to remove the volume by now, and does so when it goes on.
-    thread::sleep(std::time::Duration::from_millis(500));
+    // What the launcher is asked for by now it does when it goes on.
+    eventually("its beginning", || gate.asked().iter().any(|request| request.contains("remove_volume")));
     server.kill();
     asked.join().unwrap();
-    drop(hung);
+    drop((gate, hung));
     let volumes = || fs::read_dir(layout.run().join("pool/volumes")).unwrap().count();
     eventually("the volume's end", || volumes() == 1);
     server.restart();

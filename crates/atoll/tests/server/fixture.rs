@@ -2,15 +2,19 @@
 //! `atoll down --purge`, and what is left then fails the test.
 
 use super::http::{self, Answer};
-use crate::engine::fixture::leftovers_of;
+use crate::engine::fixture::{left_at_last, leftovers_of};
+use atoll_launch_proto::Layout;
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
-    time::{Duration, Instant},
 };
 
 /// The first key of every test's server.
@@ -18,6 +22,17 @@ pub(crate) const KEY: &str = "bootstrap-key-of-a-test";
 
 /// Any free port.
 const ANYWHERE: &str = "127.0.0.1:0";
+
+/// A port that no other test takes while this one's server is down: the kernel gives none of these to connections or to
+/// listeners that leave the choice to it, and each process begins at another.
+fn own_port() -> String {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let mut all = (0..20_000).map(|_| {
+        let number = std::process::id() * 8 + TAKEN.fetch_add(1, Ordering::Relaxed);
+        format!("127.0.0.1:{}", 10_000 + number % 20_000)
+    });
+    all.find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
+}
 
 /// A running server.
 pub(crate) struct Server {
@@ -109,7 +124,7 @@ impl Server {
         let log = Log::default();
         let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let variables: Vec<_> = variables.iter().map(text).collect();
-        let (child, address) = spawn(folder.path(), ANYWHERE, &arguments, &variables, level, &log);
+        let (child, address) = spawn(folder.path(), &own_port(), &arguments, &variables, level, &log);
         Self { address, child, folder: Some(folder), arguments, variables, level, log }
     }
 
@@ -170,6 +185,14 @@ impl Server {
         answer.json()
     }
 
+    /// The machine's process id of a sandbox's PID 1.
+    pub(crate) fn pid_1(&self, sandbox: &str) -> String {
+        let container = self.ask("GET", sandbox, "").json()["container_id"].as_str().unwrap().to_owned();
+        let layout = Layout::new(&self.data().canonicalize().unwrap());
+        let record = fs::read(layout.run().join("c").join(container).join("record.json")).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&record).unwrap()["pid"].to_string()
+    }
+
     /// What a shell line prints.
     pub(crate) fn says(&self, sandbox: &str, line: &str) -> String {
         self.exec(sandbox, line)["stdout"].as_str().unwrap().trim_end().to_owned()
@@ -186,12 +209,7 @@ impl Drop for Server {
         let down = down.unwrap();
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let began = Instant::now();
-        let mut left = leftovers_of(&data);
-        while !left.is_empty() && began.elapsed() < Duration::from_secs(20) {
-            thread::sleep(Duration::from_millis(20));
-            left = leftovers_of(&data);
-        }
+        let left = left_at_last(|| leftovers_of(&data));
         let said =
             format!("{}{}", String::from_utf8_lossy(&down.stdout), String::from_utf8_lossy(&down.stderr));
         if thread::panicking() {

@@ -1,7 +1,8 @@
 //! Create a sandbox, work in it, stop it, come back to it.
 
 use super::fixture::Server;
-use std::thread;
+use crate::engine::fixture::eventually;
+use std::{fs, process::Command, thread};
 
 #[test]
 fn create_work_stop_and_come_back() {
@@ -169,9 +170,7 @@ fn commands_take_input_directory_environment_and_time() {
     );
     std::io::Write::write_all(&mut &hurried, text.as_bytes()).unwrap();
     let seen = |wanted: &str| {
-        crate::engine::fixture::eventually(wanted, || {
-            server.says(&path, "pgrep -fc '[s]leep 4567' || true") == wanted
-        });
+        eventually(wanted, || server.says(&path, "pgrep -fc '[s]leep 4567' || true") == wanted);
     };
     seen("1");
     drop(hurried);
@@ -243,17 +242,27 @@ fn files_changed_are_the_commands_and_told_once() {
         ["modified c 5000", "created new/a.txt 6", "deleted out/a.txt 0"]
     );
     // What is uploaded is nobody's command's; what a background process writes is the next one's.
-    server.exec(&path, "(setsid sh -c 'sleep 0.3; echo late > late' >/dev/null 2>&1 &)");
-    crate::engine::fixture::eventually("the file", || {
-        server.ask("GET", &format!("{path}/fs/stat?path=late"), "").status == 200
-    });
+    let later = |server: &Server, name: &str| {
+        let wait = format!("until [ -e /tmp/{name} ]; do sleep 0.05; done");
+        server.exec(&path, &format!("(setsid sh -c '{wait}; echo late > {name}' >/dev/null 2>&1 &)"));
+    };
+    // Not by a command: the change would be that command's.
+    let pid = server.pid_1(&path);
+    let written = |name: &str| {
+        let touch = ["--target", &pid, "--user", "--mount", "touch", &format!("/tmp/{name}")];
+        assert!(Command::new("nsenter").args(touch).status().unwrap().success());
+        let file = format!("/proc/{pid}/root/workspace/{name}");
+        eventually("the file", || fs::read(&file).is_ok_and(|text| text == b"late\n"));
+    };
+    later(&server, "late");
+    written("late");
     server.ask("PUT", &format!("{path}/files/up.bin"), "uploaded");
     assert_eq!(changed(&server.exec(&path, "true")), ["created late 5"]);
     assert_eq!(changed(&server.exec(&path, "echo more >> up.bin")), ["modified up.bin 13"]);
     // And a server that was killed between loses nothing of it.
-    server.exec(&path, "(setsid sh -c 'sleep 0.5; echo x > meanwhile' >/dev/null 2>&1 &)");
+    later(&server, "meanwhile");
     server.kill();
-    std::thread::sleep(std::time::Duration::from_millis(800));
+    written("meanwhile");
     server.restart();
-    assert_eq!(changed(&server.exec(&path, "true")), ["created meanwhile 2"]);
+    assert_eq!(changed(&server.exec(&path, "true")), ["created meanwhile 5"]);
 }

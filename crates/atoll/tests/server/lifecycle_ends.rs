@@ -153,7 +153,8 @@ fn orphans_are_removed_while_the_server_runs() {
     let foreign = ContainerSpec { limits, ..spec("default") };
     let lost = ContainerSpec { volume: Some(volume), limits, ..spec("default") };
     let (lost_id, foreign_id) = (lost.id, foreign.id);
-    runtime.block_on(provider.create(lost)).unwrap();
+    // The server may find it lost before its maker has greeted it; the trail says below whether it was there.
+    let _ = runtime.block_on(provider.create(lost));
     runtime.block_on(provider.create(foreign)).unwrap();
     let there = || {
         let containers = runtime.block_on(provider.list()).unwrap();

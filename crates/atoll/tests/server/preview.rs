@@ -9,6 +9,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    thread,
     time::Duration,
 };
 
@@ -189,7 +190,7 @@ fn websockets_and_other_upgrades_pass_through() {
 fn what_is_no_answer_is_a_clear_error() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("atoll.toml");
-    fs::write(&config, "[preview]\nhead_timeout_seconds = 2\n").unwrap();
+    fs::write(&config, "[preview]\nhead_timeout_seconds = 10\n").unwrap();
     std::os::unix::fs::chown(folder.path(), Some(65_530), Some(65_530)).unwrap();
     let server = Server::start_with(&["--config", config.to_str().unwrap()]);
     let sandbox = sandbox_with_app(&server);
@@ -203,9 +204,11 @@ fn what_is_no_answer_is_a_clear_error() {
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains("port 8081 in the sandbox"), "{message}");
     }
-    for path in ["slow", "informed"] {
-        assert_eq!(get(&format!("8081/{path}")).status, 504, "{path}");
-    }
+    let get = &get;
+    thread::scope(|scope| {
+        let late = ["slow", "informed"].map(|path| scope.spawn(move || get(&format!("8081/{path}")).status));
+        assert_eq!(late.map(|asked| asked.join().unwrap()), [504, 504]);
+    });
     // What breaks off on the way is seen to break off.
     let cut = get("8081/cut");
     assert_eq!((cut.status, cut.header("content-length")), (200, Some("100")));

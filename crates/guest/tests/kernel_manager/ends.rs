@@ -233,13 +233,13 @@ fn paused_time_does_not_count_towards_a_cells_timeout() {
     let kernel = manager.python();
     let code =
         "import os, time\nopen('begun', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)";
-    let waiting = manager.queue(Execute { timeout_ms: 4000, ..cell(kernel, code) });
+    let waiting = manager.queue(Execute { timeout_ms: 8000, ..cell(kernel, code) });
     begun(&manager);
     let signal = |name: &str| {
         std::process::Command::new("/bin/kill").args([name, &manager.pid().to_string()]).status().unwrap()
     };
     signal("-STOP");
-    std::thread::sleep(std::time::Duration::from_secs(5));
+    std::thread::sleep(std::time::Duration::from_secs(9));
     signal("-CONT");
     std::fs::write(manager.folder.path().join("go"), "").unwrap();
     let report = manager.end_of(waiting);

@@ -2,7 +2,6 @@
 
 use super::{Server, ended, events::Events, info, shell, start};
 use crate::engine::fixture::eventually;
-use atoll_launch_proto::Layout;
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, Read},
@@ -27,13 +26,6 @@ fn peak(pid: impl std::fmt::Display) -> u64 {
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
-fn pid_1(server: &Server, path: &str) -> String {
-    let container = server.ask("GET", path, "").json()["container_id"].as_str().unwrap().to_owned();
-    let layout = Layout::new(&server.data().canonicalize().unwrap());
-    let record = std::fs::read(layout.run().join("c").join(container).join("record.json")).unwrap();
-    serde_json::from_slice::<Value>(&record).unwrap()["pid"].to_string()
-}
-
 /// Checks lines at an offset, as long as they are.
 fn check(offset: u64, data: &[u8]) {
     for (at, byte) in data.iter().enumerate().step_by(997) {
@@ -41,6 +33,12 @@ fn check(offset: u64, data: &[u8]) {
         let line = format!("{:063}\n", place / 64);
         assert_eq!(*byte, line.as_bytes()[(place % 64) as usize], "at {place}");
     }
+}
+
+/// Ends the wait of commands that each read a line of the fifo `go`, also of those that open it only later: the
+/// lines stay in it as long as this command runs.
+fn release(server: &Server, path: &str, commands: usize) -> String {
+    start(server, path, shell(&format!("exec 3<>/workspace/go; seq {commands} >&3; exec sleep 1000")))
 }
 
 fn print_all() -> Value {
@@ -73,7 +71,7 @@ fn a_gibibyte_in_the_background_leaves_its_end() {
     events.next().unwrap();
     let (id, gap) = events.next().unwrap();
     assert_eq!((id, gap), (first, json!({ "type": "dropped", "offset": 100, "bytes": first - 100 })));
-    assert!(peak(pid_1(&server, &path)) < 40 << 20, "PID 1 had {}", peak(pid_1(&server, &path)));
+    assert!(peak(server.pid_1(&path)) < 40 << 20, "PID 1 had {}", peak(server.pid_1(&path)));
     assert!(peak(server.child.id()) < 200 << 20, "the server had {}", peak(server.child.id()));
 }
 
@@ -118,7 +116,7 @@ fn a_gibibyte_streamed_arrives_or_is_said_to_be_missing() {
     let mut left = Vec::new();
     reader.read_to_end(&mut left).unwrap();
     eprintln!("{missing} bytes were missing");
-    assert!(peak(pid_1(&server, &path)) < 40 << 20, "PID 1 had {}", peak(pid_1(&server, &path)));
+    assert!(peak(server.pid_1(&path)) < 40 << 20, "PID 1 had {}", peak(server.pid_1(&path)));
     assert!(peak(server.child.id()) < 200 << 20, "the server had {}", peak(server.child.id()));
 }
 
@@ -177,7 +175,7 @@ fn a_full_spool_drops_and_counts_and_nothing_waits() {
             all().as_array().unwrap().iter().filter(|e| printed(e) == 8_000_000).count() == 7
         });
         let infos = all();
-        server.exec(path, "exec 3> /workspace/go; sleep 0.3");
+        release(server, path, 7);
         (asks.into_iter().map(|ask| ask.join().unwrap()).collect::<Vec<_>>(), infos)
     });
     let dropped = |e: &Value| e["dropped_bytes"].as_u64().unwrap();
@@ -199,7 +197,6 @@ fn two_hundred_commands_at_once_in_one_sandbox() {
     let server = Server::start();
     let path = server.create(r#"{"processes":2000,"memory_mb":1024}"#);
     server.exec(&path, "mkfifo /workspace/go");
-    // Whoever opens the fifo waits for a writer, and then for its end.
     let line = |n: usize| format!("echo {n}; read x < /workspace/go; echo {n} >&2; exit {}", n % 100);
     let execs: Vec<String> = (0..200).map(|n| start(&server, &path, shell(&line(n)))).collect();
     let listed = server.ask("GET", &format!("{path}/execs"), "").json();
@@ -207,7 +204,7 @@ fn two_hundred_commands_at_once_in_one_sandbox() {
     for exec in &execs {
         eventually("its output", || info(&server, exec)["output_bytes"].as_u64() > Some(1));
     }
-    server.exec(&path, "exec 3> /workspace/go; sleep 0.3");
+    let releasing = release(&server, &path, 200);
     thread::scope(|scope| {
         for part in 0..8 {
             let (server, execs) = (&server, &execs);
@@ -221,6 +218,7 @@ fn two_hundred_commands_at_once_in_one_sandbox() {
             });
         }
     });
+    assert_eq!(server.ask("POST", &format!("{releasing}/kill"), "").status, 200);
     eventually("the notes", || server.ask("GET", &path, "").json()["exec_count"] == 202);
 }
 

@@ -15,13 +15,13 @@ fn a_paused_sandbox_goes_on_for_a_cell_and_its_variables_are_there() {
     assert_eq!(value(&python(&server, &sandbox, "x + 1")), "42");
     assert_eq!(status(&server, &sandbox), "running");
     // A cell that stands still in the middle goes on, and its time with it.
-    let body = json!({ "code": "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\n'over'", "timeout": 5 });
+    let body = json!({ "code": "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\n'over'", "timeout": 10 });
     let path = format!("{sandbox}/run");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| cell(&server, &path, &body));
         eventually("a busy kernel", || kernels(&server, &sandbox)[0]["status"] == "busy");
         assert_eq!(server.ask("POST", &format!("{sandbox}/pause"), "").status, 200);
-        thread::sleep(std::time::Duration::from_secs(6));
+        thread::sleep(std::time::Duration::from_secs(11));
         server.ask("PUT", &format!("{sandbox}/files/go"), "");
         let ran = waiting.join().unwrap();
         assert_eq!((&ran["timed_out"], value(&ran)), (&false.into(), "'over'"), "{ran}");

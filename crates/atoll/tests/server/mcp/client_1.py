@@ -59,8 +59,8 @@ async def work(session):
     assert bad.isError and json.loads(bad.content[0].text)["error"] == "INVALID_INPUT", bad
     assert (await call("stop_session", session_id=sid)) == {"success": True}
     changed = lambda: [note.method for note in notes].count("notifications/resources/list_changed")
-    # Over stdio what is told comes before the answer; over HTTP on a connection of its own.
-    for _ in range(200 if sys.argv[1].startswith("http") else 0):
+    # Over stdio what is told comes before the answer; over HTTP, also behind a bridge, on a connection of its own.
+    for _ in range(600 if sys.argv[1].startswith("http") or "--server" in sys.argv else 0):
         if changed() == 2 and sum(note.method == "notifications/message" for note in notes) == 2:
             break
         await asyncio.sleep(0.1)

@@ -1,34 +1,18 @@
 //! `atoll mcp` with sandboxes of its own: however it ends, nothing stays; and it meets nobody.
 
 use super::{Wire, stdio::Place};
-use crate::engine::fixture::{eventually, leftovers_of};
+use crate::engine::fixture::{eventually, left_at_last, leftovers_of};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::{
-    fs,
-    os::unix::process::CommandExt,
-    path::Path,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::process::CommandExt, path::Path, process::Command};
 
 fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
 }
 
-/// The kernel takes its time with the last of it.
 fn gone(run: &Path) {
-    let mut left = Vec::new();
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(20) {
-        left = leftovers_of(run);
-        if left.is_empty() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    panic!("left behind: {left:#?}");
+    let left = left_at_last(|| leftovers_of(run));
+    assert!(left.is_empty(), "left behind: {left:#?}");
 }
 
 #[test]

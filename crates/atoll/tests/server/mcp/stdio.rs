@@ -2,7 +2,7 @@
 //! nothing of it may be left.
 
 use super::{Wire, initialize};
-use crate::engine::fixture::leftovers_of;
+use crate::engine::fixture::{left_at_last, leftovers_of};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -73,24 +73,16 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let left = |place: &Self| {
-            let runs = place.runs();
-            let more = runs.iter().flat_map(|run| leftovers_of(run)).collect::<Vec<_>>();
-            (runs, more)
-        };
-        let began = Instant::now();
-        while left(self) != (Vec::new(), Vec::new()) && began.elapsed() < Duration::from_secs(20) {
-            thread::sleep(Duration::from_millis(50));
-        }
-        let (runs, more) = left(self);
-        for run in &runs {
+        let left = left_at_last(|| self.runs());
+        let more: Vec<String> = left.iter().flat_map(|run| leftovers_of(run)).collect();
+        for run in &left {
             let _ = Command::new(env!("CARGO_BIN_EXE_atoll"))
                 .args(["down", "--purge", "--data-dir"])
                 .arg(run)
                 .output();
         }
         if !thread::panicking() {
-            assert!(runs.is_empty() && more.is_empty(), "left behind: {runs:?} {more:#?}");
+            assert!(left.is_empty(), "left behind: {left:?} {more:#?}");
         }
     }
 }

@@ -62,7 +62,7 @@ fn fifty_open_connections_end_with_the_policy_that_allowed_them() {
 /// Tries again and again to have the gate's port and to get out without it, and writes down how often it
 /// tried and what worked.
 const IN_WAIT: &str = r"
-import socket as s, time
+import os, socket as s, time
 tried = 0
 while True:
     worked = []
@@ -73,7 +73,9 @@ while True:
     try: s.create_connection(('203.0.113.9', 80), 1); worked.append('tcp')
     except OSError: pass
     tried += 1
-    open('tried', 'w').write(str(tried))
+    # Whole whenever it is read.
+    with open('new', 'w') as file: file.write(str(tried))
+    os.replace('new', 'tried')
     if worked: open('worked', 'a').write(' '.join(worked) + '\n')
     time.sleep(0.01)
 ";
