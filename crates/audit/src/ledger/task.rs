@@ -260,6 +260,10 @@ impl Task {
     }
 
     pub(super) fn write_head(&mut self) -> io::Result<()> {
+        // The head belongs to the process whose rows follow: one that ends before them would look forged.
+        if let Some(why) = &self.broken {
+            return Err(io::Error::other(why.clone()));
+        }
         let Self { seq, mac, durable, .. } = *self;
         self.head_behind = true;
         self.head.write(&Head { seq, mac, at: now_ms(), durable, boot: self.boot.clone() })?;
