@@ -40,7 +40,9 @@ pub use bucket::{Rate, TokenBucket};
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{EventPage, EventQuery, EventRow, NewEvent};
-pub use exec::{ExecReport, LONGEST_USER, OutputStream, StartFailure, StartStage, TerminalSize, USER_PATTERN};
+pub use exec::{
+    ExecReport, LONGEST_USER, OutputStream, StartFailure, StartStage, TerminalSize, USER_PATTERN,
+};
 pub use exit_code::ExitCode;
 pub use id::{
     CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, KernelId, KeyId, OperationId, SandboxId,

@@ -11,7 +11,7 @@ use crate::{
     lifecycle::ActiveContainer, operation::AuditedOperation,
 };
 use atoll_audit::Redactor;
-use atoll_provider::{Container, ExecEvent, ExecReport, ExecStream};
+use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream};
 use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Operation, Result, StartStage};
 use std::sync::Arc;
@@ -24,13 +24,19 @@ pub(super) struct Begun {
     pub(super) redactor: Redactor,
 }
 
+/// A command that can be started.
+struct Prepared {
+    sandbox: SandboxId,
+    command: Command,
+    container: ActiveContainer,
+    /// None where another request began it.
+    entry: Option<ExecEntry>,
+}
+
 /// A command that PID 1 has started, or knows.
 struct Started {
     report: ExecReport,
     events: ExecStream,
-    container: ActiveContainer,
-    /// None where another request began it.
-    entry: Option<ExecEntry>,
     kill_on_drop: Option<KillOnDrop>,
 }
 
@@ -47,6 +53,26 @@ pub(super) fn started(report: &ExecReport) -> Result<()> {
             })
         }
         _ => Ok(()),
+    }
+}
+
+impl Prepared {
+    async fn start(&self, id: ExecId) -> Result<Started> {
+        let Self { command, container, entry, .. } = self;
+        // Until it has a task, no command outlives a start that fails: its end would not be written.
+        let mut kill_on_drop = entry.is_some().then(|| KillOnDrop::new(container.inner(), id));
+        let mut events = match entry {
+            Some(_) => container.guest().exec(id, command).await?,
+            None => container.guest().attach(id, 0, true).await?,
+        };
+        let Some(ExecEvent::Started(report)) = events.next().await? else {
+            return Err(Error::internal("a command's events do not begin with its start"));
+        };
+        if let Err(error) = started(&report) {
+            kill_on_drop.iter_mut().for_each(KillOnDrop::disarm);
+            return Err(error);
+        }
+        Ok(Started { report, events, kill_on_drop })
     }
 }
 
@@ -73,14 +99,35 @@ impl Execs {
         let (kind, shown) = told.unwrap_or_else(|| (Operation::Exec, request.shown()));
         let audited =
             self.operations.audited(caller, request.what(kind, sandbox, mode, id).with(&shown)).await?;
-        let started = async {
+        let prepared = async {
             checked?;
-            self.start_in(&audited, caller, id, request, mode).await
+            self.prepare(&audited, caller, id, request, mode).await
         };
-        let Started { report, events, container, entry, kill_on_drop } = match started.await {
+        let prepared = match prepared.await {
+            Ok(prepared) => prepared,
+            Err(error) => return audited.done(Err(error)).await,
+        };
+        // A caller that goes away now interrupts no start: the command has its task then, which writes its end.
+        let (execs, request) = (self.clone(), request.clone());
+        let starting = async move { execs.start(audited, id, &request, mode, &shown, prepared).await };
+        let started = tokio::spawn(starting).await;
+        started.unwrap_or_else(|_| Err(Error::internal("the start of a command was cut off")))
+    }
+
+    async fn start(
+        &self,
+        audited: AuditedOperation,
+        id: ExecId,
+        request: &ExecCommand,
+        mode: ExecMode,
+        shown: &str,
+        prepared: Prepared,
+    ) -> Result<Begun> {
+        let Started { report, events, kill_on_drop } = match prepared.start(id).await {
             Ok(started) => started,
             Err(error) => return audited.done(Err(error)).await,
         };
+        let Prepared { sandbox, container, entry, .. } = prepared;
         let redactor = audited.redactor();
         let Some(entry) = entry else {
             let task = self.exec_tasks.get(sandbox, id);
@@ -89,7 +136,7 @@ impl Execs {
         };
         request.feed(container.guest(), id);
         let (sender, receiver) = output_channel(container.guest(), id, request.lossless);
-        let shown = Some(audited.redacted(&shown));
+        let shown = Some(audited.redacted(shown));
         let takes_changes = mode != ExecMode::Background;
         let audit = Some(audited.follow());
         let execution =
@@ -104,14 +151,14 @@ impl Execs {
         Ok(Begun { follow, joined: None, redactor })
     }
 
-    async fn start_in(
+    async fn prepare(
         &self,
         audited: &AuditedOperation,
         caller: &Caller,
         id: ExecId,
         request: &ExecCommand,
         mode: ExecMode,
-    ) -> Result<Started> {
+    ) -> Result<Prepared> {
         let command = request.build(mode, self.limits.ceiling(caller))?;
         let sandbox = audited.record()?.id;
         let container = self.registry.acquire(sandbox, "exec").await?;
@@ -119,20 +166,7 @@ impl Execs {
             Some(_) => self.enter_repeatable(sandbox, id, container.guest()).await?,
             None => self.exec_tasks.enter(sandbox, id).ok(),
         };
-        // Until it has a task, no command outlives the request that starts it: its end would not be written.
-        let mut kill_on_drop = entry.is_some().then(|| KillOnDrop::new(container.inner(), id));
-        let mut events = match entry {
-            Some(_) => container.guest().exec(id, &command).await?,
-            None => container.guest().attach(id, 0, true).await?,
-        };
-        let Some(ExecEvent::Started(report)) = events.next().await? else {
-            return Err(Error::internal("a command's events do not begin with its start"));
-        };
-        if let Err(error) = started(&report) {
-            kill_on_drop.iter_mut().for_each(KillOnDrop::disarm);
-            return Err(error);
-        }
-        Ok(Started { report, events, container, entry, kill_on_drop })
+        Ok(Prepared { sandbox, command, container, entry })
     }
 
     /// Starts a command and does not wait for it. Files that it changes are reported by the next command. The
