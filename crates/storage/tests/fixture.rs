@@ -96,12 +96,7 @@ impl Fixture {
 
     /// A device frees itself a moment after its last mount.
     fn wait_for_loops(&self) -> Vec<String> {
-        for _ in 0..100 {
-            if self.loops().is_empty() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        comes_about(|| self.loops().is_empty());
         self.loops()
     }
 }
@@ -123,6 +118,28 @@ impl Drop for Fixture {
             assert!(mounts.is_empty() && loops.is_empty(), "left behind: {mounts:?} {loops:?}");
         }
     }
+}
+
+/// Waits for something that takes a moment; whether it came about in a minute.
+pub(crate) fn comes_about(mut holds: impl FnMut() -> bool) -> bool {
+    (0..3000).any(|_| {
+        let done = holds();
+        if !done {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        done
+    })
+}
+
+/// Waits until the kernel counts no more than this for a tree. It counts a removed file until its last writes are done
+/// and committed, and that file's end is in the background.
+pub(crate) fn shrinks(storage: &Storage, tree: Tree, bytes: u64) {
+    let used = || storage.usage(tree).unwrap().used_bytes;
+    let done = comes_about(|| {
+        run("sync", &["-f", storage.path(tree).to_str().unwrap()]);
+        used() <= bytes
+    });
+    assert!(done, "{} bytes are used", used());
 }
 
 pub(crate) fn run(program: &str, arguments: &[&str]) {

@@ -1,6 +1,6 @@
 //! Limits on a loop-backed pool.
 
-use crate::fixture::{Fixture, MIB, fill, run, volume};
+use crate::fixture::{Fixture, MIB, fill, run, shrinks, volume};
 use atoll_storage::{DriverKind, QuotaKind, Tree, TreeKind, Usage};
 use atoll_types::{ContainerId, ErrorCode};
 use std::fs;
@@ -71,8 +71,7 @@ fn the_limit_holds_and_can_be_changed() {
     for name in ["a", "b", "c"] {
         fs::remove_file(path.join(name)).unwrap();
     }
-    run("sync", &["-f", path.to_str().unwrap()]);
-    assert!(storage.usage(tree).unwrap().used_bytes < MIB);
+    shrinks(&storage, tree, MIB);
     storage.set_limit(tree, 5 * MIB).unwrap();
     storage.close().unwrap();
 }

@@ -1,10 +1,9 @@
 //! Subvolumes on a file system that is btrfs already, with simple and with classic quotas.
 
-use crate::fixture::{Fixture, MIB, fill, run, volume};
+use crate::fixture::{Fixture, MIB, comes_about, fill, run, volume};
 use atoll_storage::{DriverKind, QuotaKind, TreeKind};
 use atoll_types::ErrorCode;
 use std::fs;
-use std::time::Duration;
 
 const EDQUOT: i32 = 122;
 
@@ -68,10 +67,6 @@ fn nothing_is_created_while_classic_quotas_are_wrong() {
     let error = storage.create(volume(), 10 * MIB).unwrap_err();
     assert_eq!(error.code, ErrorCode::Unavailable, "{error}");
     // The recount was started by the refusal; it ends by itself.
-    let made = (0..200).any(|_| {
-        std::thread::sleep(Duration::from_millis(25));
-        storage.create(volume(), 10 * MIB).is_ok()
-    });
-    assert!(made);
+    assert!(comes_about(|| storage.create(volume(), 10 * MIB).is_ok()));
     storage.close().unwrap();
 }

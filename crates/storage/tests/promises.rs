@@ -1,6 +1,6 @@
 //! Disks are thin: limits may add up to more than there is, and what all trees hold never does.
 
-use crate::fixture::{Fixture, MIB, fill, run, volume};
+use crate::fixture::{Fixture, MIB, fill, run, shrinks, volume};
 use atoll_storage::{DriverChoice, Storage, StorageConfig, Tree, TreeKind};
 use atoll_types::{ContainerId, ErrorCode};
 use std::fs;
@@ -52,11 +52,14 @@ fn the_sum_has_an_end(fixture: &Fixture) {
         writable(&storage, *tree);
     }
     // What is given back can be promised again, though btrfs frees it in the background.
-    fs::remove_file(storage.path(trees[0]).join("a")).unwrap();
+    let (used, file) = (storage.usage(trees[0]).unwrap().used_bytes, storage.path(trees[0]).join("a"));
+    let freed = fs::metadata(&file).unwrap().len();
+    fs::remove_file(file).unwrap();
     for tree in &trees[1..4] {
         storage.remove(*tree).unwrap();
     }
     storage.create(volume(), 500 * MIB).unwrap();
+    shrinks(&storage, trees[0], used.saturating_sub(freed) + MIB);
     assert_eq!(fill(&storage.path(trees[0]).join("b"), 20 * MIB), (20 * MIB, None));
     storage.remove(Tree::Temporary(container)).unwrap();
     storage.close().unwrap();
