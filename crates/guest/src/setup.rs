@@ -20,7 +20,7 @@ unsafe extern "C" {
 }
 
 /// Takes the configuration out of the environment, and the environment out of memory.
-pub(crate) fn read_config() -> Result<GuestConfig, String> {
+pub fn read_config() -> Result<GuestConfig, String> {
     let text = std::env::var(CONFIG_VARIABLE).map_err(|_| format!("{CONFIG_VARIABLE} is not set"))?;
     scrub_environment();
     // The error may quote the text, which may hold a token.
@@ -50,7 +50,7 @@ fn scrub_environment() {
 
 /// Sets what every command inherits and what keeps commands away from this process. Answers with this
 /// process's own view of /proc.
-pub(crate) fn prepare_process(config: &GuestConfig) -> Result<OwnedFd, String> {
+pub fn prepare_process(config: &GuestConfig) -> Result<OwnedFd, String> {
     let failed = |what: &'static str| move |e: rustix::io::Errno| format!("cannot {what}: {e}");
     tune_allocator();
     sys::open_missing_stdio().map_err(failed("open /dev/null"))?;
@@ -69,11 +69,16 @@ pub(crate) fn prepare_process(config: &GuestConfig) -> Result<OwnedFd, String> {
     };
     // Out of the way of the numbers that the configuration names.
     let proc = rustix::io::fcntl_dupfd_cloexec(&proc, FIRST_OWN).map_err(failed("open /proc"))?;
-    caps::give_up_administration().map_err(failed("drop capabilities"))?;
-    let kept = caps::mask(&config.capabilities);
-    caps::drop_bounding(!kept).map_err(failed("drop capabilities"))?;
+    drop_capabilities(config)?;
     sys::set_groups(&[]).map_err(failed("leave groups"))?;
     Ok(proc)
+}
+
+/// Drops what no command may have; PID 1 keeps the rest of its own.
+pub fn drop_capabilities(config: &GuestConfig) -> Result<(), String> {
+    let kept = caps::mask(&config.capabilities);
+    let dropped = caps::give_up_administration().and_then(|()| caps::drop_bounding(!kept));
+    dropped.map_err(|e| format!("cannot drop capabilities: {e}"))
 }
 
 /// PID 1 serves many commands at once, so it takes as many descriptors as it may.
