@@ -29,6 +29,8 @@ TEST_MCP_2 := mcp==2.3.0
 TEST_CONFORMANCE := node@22.23.3 @modelcontextprotocol/conformance@0.1.16
 # The MCP Inspector, whose command line is a client, and the TypeScript SDK; they use the same Node.
 TEST_INSPECTOR := @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/sdk@1.32.2
+# The crates whose tests need no root. Those of `atoll` start the program of provider-process, so they come after it.
+UNIT := provider-process types guest-proto launch-proto provider documents
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: help serve setup python build dist test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
@@ -50,8 +52,9 @@ test: setup-tests python contract-tools conformance-suite inspector nextest lint
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --workspace
 	@$(MAKE) --no-print-directory bench-quick
 
-unit: ## run the tests that need neither root nor containers
-	cargo nextest run -p atoll-types -p atoll-guest-proto -p atoll-launch-proto -p atoll-provider -p atoll-documents
+unit: nextest ## run the tests that need neither root nor containers, the control plane among them
+	cargo nextest run $(addprefix -p atoll-,$(UNIT))
+	cargo nextest run -p atoll --bin atoll
 
 lint: ## check formatting, clippy and crate boundaries
 	cargo fmt --all --check

@@ -11,6 +11,9 @@ macro_rules! say {
 mod audit;
 mod cli;
 mod config;
+#[cfg(test)]
+#[path = "../tests/control_plane/mod.rs"]
+mod control_plane;
 mod doctor;
 mod down;
 mod keys;

@@ -5,7 +5,7 @@ use super::{audit_head, claim, database, egress, folder, secret, secret_key};
 use crate::config::Config;
 use atoll_audit::{AuditKey, Ledger};
 use atoll_core::{Core, IssuedKey, Providers, Vault};
-use atoll_provider_native::NativeProvider;
+use atoll_provider::Provider;
 use atoll_store_sqlite::SqliteStore;
 use atoll_tool_sessions::{SessionSettings, Sessions};
 use atoll_types::{Error, ProviderName, Result};
@@ -69,7 +69,7 @@ impl Ground {
     pub(crate) async fn build(
         self,
         config: &Config,
-        provider: Arc<NativeProvider>,
+        provider: Arc<dyn Provider>,
         address: SocketAddr,
     ) -> Result<Engine> {
         let Self { store, ledger, secret, _only } = self;

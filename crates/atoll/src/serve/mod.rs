@@ -14,6 +14,7 @@ use atoll_front_mcp::{Http, ServerContext};
 use atoll_front_rest::Rest;
 use atoll_http::{Access, HttpContext, Mount, OriginCheck};
 use atoll_launch_proto::{LauncherReply, Request};
+use atoll_provider::Provider;
 use atoll_provider_native::{LaunchOptions, NativeProvider, Started, ensure_launcher};
 use atoll_tool_sessions::CancellationToken;
 use atoll_types::{Error, ErrorCode, Result};
@@ -115,42 +116,67 @@ async fn serve(config: &Config) -> Result<()> {
     served
 }
 
-async fn serve_with(config: &Config, provider: Arc<NativeProvider>) -> Result<()> {
+async fn serve_with(config: &Config, provider: Arc<dyn Provider>) -> Result<()> {
     descriptors::raise();
-    let ground = Ground::open(&config.data_dir).await?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
-    let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
-    let mut engine = ground.build(config, provider, address).await?;
+    let bound = Bound::open(config, provider).await?;
     let given = std::env::var("ATOLL_BOOTSTRAP_KEY").ok().filter(|k| !k.is_empty());
     // The operator knows a key that it gave, and standard output may end in a log.
     let shown = given.is_none();
-    let first = engine.core.keys.create_first(given).await?.filter(|_| shown);
+    let first = bound.engine.core.keys.create_first(given).await?.filter(|_| shown);
     fs::write(pid_file(&config.data_dir), std::process::id().to_string())
         .map_err(|e| Error::internal(format!("the pid file cannot be written: {e}")))?;
     let end = told_to_end()?;
-    greet(address, config, first.as_ref(), engine.alive);
-    let access = if config.no_auth { Access::Open } else { Access::Keys };
-    engine.run(config).await?;
-    let ending = CancellationToken::new();
-    let settings = &config.mcp;
-    let loopback = address.ip().is_loopback();
-    let origins = OriginCheck::new(access, loopback, &settings.allowed_hosts, &settings.allowed_origins);
-    let context = HttpContext::new(engine.core.clone(), access, origins);
-    let mcp = mcp(&engine, config, &context, ending.clone());
-    let rest = Rest::new(context.clone(), engine.sessions.clone(), config.preview.clone());
-    let app = atoll_http::router(&context, rest.routes(), vec![mcp], |router| rest.around(router));
-    let end = async {
-        end.await;
-        // Clients with open event streams would stay for ever.
-        ending.cancel();
-    };
-    let core = engine.core.clone();
-    atoll_http::serve(listener, app, move || core.answers.connection_limits(), end).await;
-    engine.end().await;
+    greet(bound.address, config, first.as_ref(), bound.engine.alive);
+    bound.run(config, end).await?;
     let _ = fs::remove_file(pid_file(&config.data_dir));
     Ok(())
+}
+
+/// A server that has its address and its parts, and accepts no connection yet.
+pub(crate) struct Bound {
+    pub(crate) engine: Engine,
+    pub(crate) address: SocketAddr,
+    listener: TcpListener,
+}
+
+impl Bound {
+    pub(crate) async fn open(config: &Config, provider: Arc<dyn Provider>) -> Result<Self> {
+        let ground = Ground::open(&config.data_dir).await?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .map_err(|e| Error::internal(format!("cannot listen on {}: {e}", config.listen)))?;
+        let address = listener.local_addr().map_err(|e| Error::internal(e.to_string()))?;
+        let engine = ground.build(config, provider, address).await?;
+        Ok(Self { engine, address, listener })
+    }
+
+    /// Serves until `end` completes, and then shuts down.
+    pub(crate) async fn run(
+        self,
+        config: &Config,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<()> {
+        let Self { mut engine, address, listener } = self;
+        let access = if config.no_auth { Access::Open } else { Access::Keys };
+        engine.run(config).await?;
+        let ending = CancellationToken::new();
+        let settings = &config.mcp;
+        let loopback = address.ip().is_loopback();
+        let origins = OriginCheck::new(access, loopback, &settings.allowed_hosts, &settings.allowed_origins);
+        let context = HttpContext::new(engine.core.clone(), access, origins);
+        let mcp = mcp(&engine, config, &context, ending.clone());
+        let rest = Rest::new(context.clone(), engine.sessions.clone(), config.preview.clone());
+        let app = atoll_http::router(&context, rest.routes(), vec![mcp], |router| rest.around(router));
+        let end = async move {
+            end.await;
+            // Clients with open event streams would stay for ever.
+            ending.cancel();
+        };
+        let core = engine.core.clone();
+        atoll_http::serve(listener, app, move || core.answers.connection_limits(), end).await;
+        engine.end().await;
+        Ok(())
+    }
 }
 
 /// The tools, for clients that speak MCP over HTTP.
