@@ -51,7 +51,8 @@ impl Btrfs {
         let capacity = self.capacity()?;
         for (group, bytes) in [(VOLUMES, for_volumes(capacity)), (ALL, capacity)] {
             // Zero would mean no limit to older kernels.
-            ioctl::limit(&self.fd, group, bytes.max(1)).map_err(failed("bound what all volumes hold"))?;
+            let bound = || ioctl::limit(&self.fd, group, bytes.max(1));
+            self.rescued(|| bound().map_err(failed("bound what all volumes hold")))?;
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ use uuid::Uuid;
 const NEW: &str = "new";
 const TRASH: &str = "trash";
 const FOLDERS: [&str; 6] = ["volumes", "scratch", "spools", "temporary", NEW, TRASH];
-/// What a pool without any space left is given, so that something can be removed from it.
+/// What a pool without any space left is given, so that trees can be made in it and removed from it.
 const RESCUE: u64 = 64 << 20;
 
 pub(crate) struct Btrfs {
@@ -151,9 +151,27 @@ impl Btrfs {
         Ok(self.disk.free()?.saturating_add(pool.allocated()?) >> 20 << 20)
     }
 
-    /// Makes a tree outside its final place, sets its quota, and renames it into place.
-    fn make(&self, tree: Tree, mode: u32, count: impl FnOnce(u64) -> rustix::io::Result<()>) -> Result<()> {
+    /// Makes a tree: a start needs a spool and a /tmp however full the pool is.
+    fn make(&self, tree: Tree, mode: u32, count: impl Fn(u64) -> rustix::io::Result<()>) -> Result<()> {
         self.quota.ready(&self.fd)?;
+        self.rescued(|| self.try_make(tree, mode, &count))
+    }
+
+    /// Does something that writes btrfs's own records; once more with a little space of the disk's reserve when btrfs has
+    /// none left for them.
+    fn rescued(&self, action: impl Fn() -> Result<()>) -> Result<()> {
+        match (action(), &self.pool) {
+            (Err(error), Some(pool)) if error.code == ErrorCode::DiskFull => {
+                tracing::warn!(%error, "the pool is full; it grows a little so that its records have room");
+                self.resize(pool, self.size()?.saturating_add(RESCUE))?;
+                action()
+            }
+            (done, _) => done,
+        }
+    }
+
+    /// Makes a tree outside its final place, sets its quota, and renames it into place.
+    fn try_make(&self, tree: Tree, mode: u32, count: impl Fn(u64) -> rustix::io::Result<()>) -> Result<()> {
         let staged = Uuid::new_v4().simple().to_string();
         let path = format!("{NEW}/{staged}");
         let made = self
