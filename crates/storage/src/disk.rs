@@ -3,7 +3,9 @@
 
 use crate::error::failed;
 use atoll_types::Result;
-use rustix::fs::{Mode, OFlags, chmod, mkdirat, open, openat, statvfs};
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, chmod, flock, fstat, mkdirat, open, openat, statat, statvfs,
+};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -62,6 +64,27 @@ pub(crate) fn folders(root: impl AsFd, names: &[&str]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Opens a directory that was just made and holds it, so that no other process takes it for a dead one's. `None` where
+/// one already has.
+pub(crate) fn hold_new(at: impl AsFd, path: &str) -> rustix::io::Result<Option<OwnedFd>> {
+    let dir = match open_dir_at(&at, path) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened?,
+    };
+    match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        held => held?,
+    }
+    let (held, there) = (fstat(&dir)?, statat(at, path, AtFlags::SYMLINK_NOFOLLOW));
+    Ok(there.is_ok_and(|there| (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)).then_some(dir))
+}
+
+/// Whether a process holds what it makes under this name.
+pub(crate) fn is_being_made(at: impl AsFd, name: &str) -> bool {
+    let locked = |dir: OwnedFd| flock(dir, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+    open_dir_at(at, name).is_ok_and(locked)
 }
 
 /// The names in a directory.

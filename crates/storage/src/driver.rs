@@ -2,8 +2,8 @@
 //! fits: `Storage` queries its room, under the lock, and then lets it act.
 
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{Tree, TreeKind};
-use atoll_types::Result;
+use crate::tree::{Origin, Tree, TreeKind};
+use atoll_types::{Result, Snapshot, VolumeId};
 use std::path::PathBuf;
 
 /// New trees are refused below a twentieth of the capacity, and never above this.
@@ -84,6 +84,27 @@ pub(crate) trait Driver: Send + Sync {
     fn measure(&self) -> u64;
     /// Waits a moment for space that is being freed. Called without the lock.
     fn settle(&self);
+
+    /// The most that a snapshot of a volume can hold: what is in the volume, and where only sums are known, what its
+    /// snapshots keep as well.
+    fn content(&self, volume: VolumeId) -> Result<u64>;
+    /// Every snapshot, in no order.
+    fn snapshots(&self) -> Result<Vec<Snapshot>>;
+    fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf;
+    /// Makes a snapshot of a volume that is there. It appears whole or not at all. The caller holds the volume.
+    fn snapshot(&self, snapshot: &Snapshot) -> Result<()>;
+    /// Not an error where there is none.
+    fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()>;
+    /// Exchanges a volume at once for what its snapshot holds; limit and snapshots stay. The caller holds the volume.
+    fn rollback(&self, snapshot: &Snapshot) -> Result<()>;
+    /// Makes a volume with a limit of its own, of which `shared` bytes are counted as used from the beginning where the
+    /// kernel does not count what it shares. The caller holds the origin's volume.
+    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()>;
+    /// Writes back most of what is dirty of a volume, where a snapshot would have to; sandboxes may write meanwhile.
+    fn flush(&self, volume: VolumeId) -> Result<()>;
+    /// What waits to be written back, where that delays a snapshot. Cheap, and never waits.
+    fn dirty(&self) -> u64;
+    fn write_back(&self) -> Result<()>;
 
     fn close(self: Box<Self>) -> Result<()>;
 }

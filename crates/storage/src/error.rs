@@ -32,6 +32,10 @@ pub(crate) fn no_tree() -> Error {
     Error::new(ErrorCode::NotFound, "no such volume")
 }
 
+pub(crate) fn no_snapshot() -> Error {
+    Error::new(ErrorCode::NotFound, "the volume has no such snapshot").at("snapshot")
+}
+
 pub(crate) fn unsupported(message: impl Into<String>) -> Error {
     Error::new(ErrorCode::Unsupported, message)
 }

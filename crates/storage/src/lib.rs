@@ -3,10 +3,12 @@
 //!
 //! Linked only into the root launcher. Everything is synchronous and safe to call from forked workers at
 //! the same time; nothing here knows containers, namespaces or sockets. The invariant: what all trees
-//! together may write never exceeds what the disk below has, whatever the sum of their limits.
+//! together may write never exceeds what the disk below has, whatever the sum of their limits. A volume has an id
+//! of its own and knows no sandbox.
 
 mod btrfs;
 mod config;
+mod diff;
 mod dir;
 mod disk;
 mod driver;
@@ -16,11 +18,13 @@ mod lock;
 mod open;
 mod pool;
 mod report;
+mod snapshots;
 mod storage;
 mod tree;
 
 pub use config::{DriverChoice, StorageConfig};
 pub use image::{HostImage, Image, ImageTree, open_image};
+pub use lock::HeldVolume;
 pub use report::{DriverKind, QuotaKind, StorageReport, Usage};
 pub use storage::Storage;
 pub use tree::{Tree, TreeKind};

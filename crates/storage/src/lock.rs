@@ -1,11 +1,13 @@
-//! One lock per storage folder, held while space is promised. It is opened anew each time: a descriptor
-//! inherited over fork would share its lock with the parent.
+//! One lock per storage folder, held while space is promised, and one per volume, held while its snapshots change.
+//! They are opened anew each time: a descriptor inherited over fork would share its lock with the parent.
 
+use crate::disk::open_dir;
 use crate::error::failed;
-use atoll_types::Result;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::retry_on_intr;
+use atoll_types::{Result, VolumeId};
+use rustix::fs::{FlockOperation, flock, fstat, stat};
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::{File, OpenOptions};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -23,5 +25,35 @@ impl Lock {
             .map_err(failed("open the storage lock"))?;
         retry_on_intr(|| flock(&file, FlockOperation::LockExclusive)).map_err(failed("lock the storage"))?;
         Ok(Self(file))
+    }
+}
+
+/// A volume that is held: no other process makes or deletes its snapshots or exchanges it meanwhile, nor does any do
+/// so while it is shared. Given up when dropped, and by the kernel when the holder dies.
+///
+/// The lock is on the volume's own folder, which no sandbox sees, so nothing has to be cleaned up with the volume.
+pub struct HeldVolume {
+    pub(crate) volume: VolumeId,
+    _folder: OwnedFd,
+}
+
+impl HeldVolume {
+    /// Waits for the volume; none where there is no such volume.
+    pub(crate) fn take(path: &Path, volume: VolumeId, how: FlockOperation) -> Result<Option<Self>> {
+        let same = |folder: &OwnedFd| {
+            let (held, there) = (fstat(folder), stat(path));
+            held.is_ok_and(|h| there.is_ok_and(|t| (h.st_dev, h.st_ino) == (t.st_dev, t.st_ino)))
+        };
+        loop {
+            let folder = match open_dir(path) {
+                Err(Errno::NOENT) => return Ok(None),
+                opened => opened.map_err(failed("open the volume"))?,
+            };
+            retry_on_intr(|| flock(&folder, how)).map_err(failed("hold the volume"))?;
+            // The volume may have been exchanged or removed during the wait.
+            if same(&folder) {
+                return Ok(Some(Self { volume, _folder: folder }));
+            }
+        }
     }
 }

@@ -14,15 +14,15 @@ use crate::tree::{Tree, TreeKind};
 use atoll_types::{Error, Result};
 use std::path::{Path, PathBuf};
 
-const SMALLEST: u64 = 1 << 20;
-const LARGEST: u64 = 1 << 50;
+pub(crate) const SMALLEST: u64 = 1 << 20;
+pub(crate) const LARGEST: u64 = 1 << 50;
 /// What a start may write to a tree whose limit is reached: folders, and those of an overlay.
 const START_BYTES: u64 = 8 << 20;
 
 /// Trees on this machine.
 pub struct Storage {
-    driver: Box<dyn Driver>,
-    lock: PathBuf,
+    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) lock: PathBuf,
     notes: Vec<String>,
 }
 
@@ -39,9 +39,11 @@ impl Storage {
         let lock = lock_path(&config.dir);
         let _held = Lock::take(&lock)?;
         let (driver, notes) = crate::open::driver(config)?;
-        driver.sweep()?;
-        driver.guard()?;
-        Ok(Self { driver, lock, notes })
+        let storage = Self { driver, lock, notes };
+        storage.delete_orphans()?;
+        storage.driver.sweep()?;
+        storage.driver.guard()?;
+        Ok(storage)
     }
 
     /// Makes a tree, owned by root with mode 0755, or finds the one that is there; sets its limit.
@@ -92,9 +94,12 @@ impl Storage {
         self.driver.path(tree)
     }
 
-    /// Removes a tree whole. Not an error where there is none.
+    /// Removes a tree whole, and with a volume its snapshots. Not an error where there is none.
     pub fn remove(&self, tree: Tree) -> Result<()> {
-        self.driver.remove(tree)
+        self.driver.remove(tree)?;
+        // After the volume, so that none is lost while the volume stays; the next open deletes what is left.
+        let Tree::Volume(volume) = tree else { return Ok(()) };
+        self.snapshots(volume)?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))
     }
 
     /// Changes the limit of a tree; never below what it holds.
@@ -128,6 +133,7 @@ impl Storage {
     /// Frees what earlier removals could not. Opening does this too.
     pub fn sweep(&self) -> Result<()> {
         let _held = Lock::take(&self.lock)?;
+        self.delete_orphans()?;
         self.driver.sweep()
     }
 

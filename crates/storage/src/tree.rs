@@ -1,6 +1,39 @@
 //! Names of trees. A tree is one directory with a disk limit; its id is the only thing a caller chooses.
 
-use atoll_types::{ContainerId, VolumeId};
+use atoll_types::{ContainerId, Snapshot, VolumeId};
+
+/// Where snapshots are, below the driver's root.
+pub(crate) const SNAPSHOTS: &str = "snapshots";
+
+/// The file name of a snapshot, which is its whole record: it appears and goes with the snapshot.
+pub(crate) fn snapshot_name(snapshot: &Snapshot) -> String {
+    let Snapshot { id, volume, created_unix_ms, size_bytes } = snapshot;
+    format!("{volume}.{id}.{created_unix_ms}.{size_bytes}")
+}
+
+/// The snapshot with this file name, if the name is one's.
+pub(crate) fn snapshot_named(name: &str) -> Option<Snapshot> {
+    let mut parts = name.split('.');
+    let snapshot = Snapshot {
+        volume: parts.next()?.parse().ok()?,
+        id: parts.next()?.parse().ok()?,
+        created_unix_ms: parts.next()?.parse().ok()?,
+        size_bytes: parts.next()?.parse().ok()?,
+    };
+    (snapshot_name(&snapshot) == name).then_some(snapshot)
+}
+
+/// Its place below the driver's root.
+pub(crate) fn snapshot_place(snapshot: &Snapshot) -> String {
+    format!("{SNAPSHOTS}/{}", snapshot_name(snapshot))
+}
+
+/// What a fork is made of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin {
+    Volume(VolumeId),
+    Snapshot(Snapshot),
+}
 
 /// One directory with a disk limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

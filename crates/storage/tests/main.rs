@@ -10,3 +10,4 @@ mod native;
 mod parallel;
 mod promises;
 mod repair;
+mod snapshots;

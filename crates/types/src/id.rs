@@ -93,6 +93,10 @@ id!(
     VolumeId
 );
 id!(
+    /// A volume as it was. The caller chooses it, so that a request can be repeated safely.
+    SnapshotId
+);
+id!(
     /// One command. The caller chooses it, so that a start can be repeated safely.
     ExecId
 );

@@ -29,6 +29,7 @@ mod refusal;
 mod reply;
 mod sandbox;
 mod sealed;
+mod snapshot;
 pub mod sse;
 pub mod text;
 mod tier;
@@ -46,7 +47,7 @@ pub use exec::{
 pub use exit_code::ExitCode;
 pub use id::{
     CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, KernelId, KeyId, OperationId, SandboxId,
-    VolumeId,
+    SnapshotId, VolumeId,
 };
 pub use key::{ApiKey, KeyHash, Scope};
 pub use limits::Limits;
@@ -63,6 +64,7 @@ pub use refusal::Refusal;
 pub use reply::{REPLY_BYTES, ReplyState, StoredReply, Ticket};
 pub use sandbox::{SandboxRecord, Status};
 pub use sealed::Sealed;
+pub use snapshot::Snapshot;
 pub use tier::{Ceiling, Network, Tier, TierError, Tiers};
 pub use usage::Usage;
 

@@ -11,6 +11,8 @@ const WRITE: u32 = 1;
 const READ: u32 = 2;
 const BOTH: u32 = 3;
 const DESTROY_BY_ID: u64 = 1 << 4;
+const READ_ONLY: u64 = 1 << 1;
+const INHERIT: u64 = 1 << 2;
 const LIMIT_REFERENCED: u64 = 1;
 const FIRST_INODE: u64 = 256;
 
@@ -55,12 +57,61 @@ struct VolArgs2 {
     rest: [u64; 504],
 }
 
+/// The same for a snapshot: its second half is a name.
+#[repr(C)]
+struct SnapshotArgs {
+    fd: i64,
+    transid: u64,
+    flags: u64,
+    inherit_size: u64,
+    inherit: *const Inherit,
+    unused: [u64; 2],
+    name: [u8; 4040],
+}
+
+/// `btrfs_qgroup_inherit` with one group.
+#[repr(C)]
+struct Inherit {
+    flags: u64,
+    groups: u64,
+    copies: [u64; 2],
+    limit: [u64; 5],
+    group: u64,
+}
+
 const _: () = assert!(size_of::<VolArgs>() == 4096 && size_of::<VolArgs2>() == 4096);
+const _: () = assert!(size_of::<SnapshotArgs>() == 4096 && size_of::<Inherit>() == 80);
 
 /// Makes a subvolume below a directory.
 pub(super) fn create(folder: impl AsFd, name: &str) -> Result<()> {
     // SAFETY: SUBVOL_CREATE reads one `btrfs_ioctl_vol_args`.
     unsafe { ioctl(folder, request(WRITE, 14, 4096), &mut VolArgs::named(name)?) }.map(drop)
+}
+
+/// Makes a snapshot of a subvolume below a directory, in a group from the beginning if there is one. The kernel
+/// first writes back what of the subvolume is dirty, and commits.
+pub(super) fn snapshot(
+    folder: impl AsFd,
+    name: &str,
+    source: impl AsFd,
+    read_only: bool,
+    group: Option<u64>,
+) -> Result<()> {
+    let inherit = group.map(|group| Inherit { flags: 0, groups: 1, copies: [0; 2], limit: [0; 5], group });
+    let mut args = SnapshotArgs {
+        fd: source.as_fd().as_raw_fd().into(),
+        transid: 0,
+        flags: if read_only { READ_ONLY } else { 0 } | if group.is_some() { INHERIT } else { 0 },
+        inherit_size: if group.is_some() { size_of::<Inherit>() as u64 } else { 0 },
+        inherit: inherit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+        unused: [0; 2],
+        name: [0; 4040],
+    };
+    let place = args.name.get_mut(..name.len()).filter(|_| name.len() < 256).ok_or(Errno::NAMETOOLONG)?;
+    place.copy_from_slice(name.as_bytes());
+    // SAFETY: SNAP_CREATE_V2 reads one `btrfs_ioctl_vol_args_v2`, and with INHERIT as many bytes as it says
+    // behind its pointer; `inherit` outlives the call.
+    unsafe { ioctl(folder, request(WRITE, 23, 4096), &mut args) }.map(drop)
 }
 
 /// Removes a subvolume below a directory. Its space is freed in the background.

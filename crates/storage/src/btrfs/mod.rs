@@ -6,14 +6,15 @@ mod ioctl;
 mod ledger;
 mod quota;
 mod search;
+mod snapshot;
 
-use crate::disk::{Disk, folders, names, open_dir, open_dir_at, private_dir};
+use crate::disk::{Disk, folders, is_being_made, names, open_dir, open_dir_at, private_dir};
 use crate::driver::{Driver, Room, RoomAccuracy, low};
 use crate::error::{failed, no_tree};
 use crate::pool::Pool;
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{Tree, TreeKind};
-use atoll_types::{Error, ErrorCode, Result};
+use crate::tree::{Origin, SNAPSHOTS, Tree, TreeKind, snapshot_named, snapshot_place};
+use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use ledger::Ledger;
 use quota::Quota;
 use rustix::fs::{Mode, fchmod, fstatvfs, renameat};
@@ -26,7 +27,10 @@ use uuid::Uuid;
 
 const NEW: &str = "new";
 const TRASH: &str = "trash";
-const FOLDERS: [&str; 6] = ["volumes", "scratch", "spools", "temporary", NEW, TRASH];
+/// How the name of a subvolume in one of these ends that a rollback replaced: it stays in its volume's group until it is
+/// freed.
+const REPLACED: &str = ".replaced";
+const FOLDERS: [&str; 7] = ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, NEW, TRASH];
 /// What a pool without any space left is given, so that trees can be made in it and removed from it.
 const RESCUE: u64 = 64 << 20;
 
@@ -82,7 +86,9 @@ impl Btrfs {
     /// Frees one entry of the trash, and whatever subvolumes a sandbox made inside it.
     fn destroy(&self, trash: &OwnedFd, name: &str) -> Result<()> {
         let Some(id) = self.subvolume(&format!("{TRASH}/{name}"))? else { return Ok(()) };
-        self.quota.take_down(&self.fd, id).map_err(failed("give back the volume's quota"))?;
+        if !name.ends_with(REPLACED) {
+            self.quota.take_down(&self.fd, id).map_err(failed("give back the volume's quota"))?;
+        }
         self.destroy_nested(id)?;
         match ioctl::destroy(trash, name) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -107,14 +113,18 @@ impl Btrfs {
         Ok(())
     }
 
+    fn discard(&self, path: &str) -> Result<()> {
+        self.rescued(|| self.try_discard(path))
+    }
+
     /// Removes a subvolume, and once more with a little space of the disk's reserve when btrfs has none left to work
     /// with: the way out of a full pool.
-    fn discard(&self, path: &str) -> Result<()> {
-        match (self.try_discard(path), &self.pool) {
+    fn rescued(&self, remove: impl Fn() -> Result<()>) -> Result<()> {
+        match (remove(), &self.pool) {
             (Err(error), Some(pool)) if error.code == ErrorCode::DiskFull => {
                 tracing::warn!(%error, "the pool is full; it grows a little so that a volume can be removed");
                 self.resize(pool, self.size()?.saturating_add(RESCUE))?;
-                self.try_discard(path)?;
+                remove()?;
                 self.empty_trash()
             }
             (result, _) => result,
@@ -133,7 +143,11 @@ impl Btrfs {
 
     /// Moves a subvolume into the trash and frees it there.
     fn try_discard(&self, path: &str) -> Result<()> {
-        let (trash, name) = (self.folder(TRASH)?, Uuid::new_v4().simple().to_string());
+        let mut name = Uuid::new_v4().simple().to_string();
+        if path.ends_with(REPLACED) {
+            name.push_str(REPLACED);
+        }
+        let trash = self.folder(TRASH)?;
         match renameat(&self.fd, path, &trash, &name) {
             Ok(()) => self.destroy(&trash, &name),
             Err(Errno::NOENT) => Ok(()),
@@ -194,11 +208,33 @@ impl Btrfs {
         ioctl::subvolume_id(&dir)
     }
 
+    /// How a tree is counted, `None` where there is no such tree.
+    fn count(&self, tree: Tree) -> Result<Option<Counted>> {
+        let dir = match open_dir_at(&self.fd, &tree.relative()) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => opened.map_err(failed("open the volume"))?,
+        };
+        let counted = ioctl::subvolume_id(&dir).and_then(|id| {
+            let group = self.quota.find(&self.fd, tree.kind(), id)?;
+            Ok(Counted { id, group, shared: snapshot::shared(&dir) })
+        });
+        counted.map(Some).map_err(failed("find the volume"))
+    }
+
     /// The group of a tree that is there.
     fn group(&self, tree: Tree) -> Result<u64> {
-        let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
-        Ok(self.quota.group(tree.kind(), id))
+        Ok(self.count(tree)?.ok_or_else(no_tree)?.group)
     }
+}
+
+/// How a tree is counted.
+struct Counted {
+    /// Its subvolume.
+    id: u64,
+    /// The group with its limit.
+    group: u64,
+    /// What of the caller's limit is not in the group's.
+    shared: u64,
 }
 
 impl Driver for Btrfs {
@@ -235,26 +271,26 @@ impl Driver for Btrfs {
     }
 
     fn limit(&self, tree: Tree) -> Result<Option<u64>> {
-        let Some(id) = self.subvolume(&tree.relative())? else { return Ok(None) };
-        let group = search::group(&self.fd, self.quota.group(tree.kind(), id))
-            .map_err(failed("read the disk quota"))?;
+        let Some(Counted { group, shared, .. }) = self.count(tree)? else { return Ok(None) };
+        let group = search::group(&self.fd, group).map_err(failed("read the disk quota"))?;
         // A tree without a limit counts as one with the limit 0: the next `create` sets it right.
-        Ok(Some(group.and_then(|group| group.limit).unwrap_or(0)))
+        Ok(Some(group.and_then(|group| group.limit).map_or(0, |limit| limit.saturating_add(shared))))
     }
 
     fn usage(&self, tree: Tree) -> Result<Usage> {
         let limit_bytes = self.limit(tree)?.ok_or_else(no_tree)?;
-        let id = self.subvolume(&tree.relative())?.ok_or_else(no_tree)?;
-        let Some(used_bytes) = self.quota.used_by(self.quota.group(tree.kind(), id)) else {
+        let Counted { id, group, shared } = self.count(tree)?.ok_or_else(no_tree)?;
+        let Some(used) = self.quota.used_by(group) else {
             // Another process removed it between the two lookups.
             let gone = self.subvolume(&tree.relative())? != Some(id);
             return Err(if gone { no_tree() } else { Error::internal("the disk use cannot be read") });
         };
-        Ok(Usage { used_bytes, limit_bytes })
+        Ok(Usage { used_bytes: used.saturating_add(shared), limit_bytes })
     }
 
     fn counted(&self, tree: Tree) -> Option<u64> {
-        self.quota.used_by(self.group(tree).ok()?)
+        let Counted { group, shared, .. } = self.count(tree).ok()??;
+        Some(self.quota.used_by(group)?.saturating_add(shared))
     }
 
     fn create(&self, tree: Tree, limit: u64) -> Result<()> {
@@ -267,17 +303,30 @@ impl Driver for Btrfs {
     }
 
     fn set_limit(&self, tree: Tree, limit: u64) -> Result<()> {
-        ioctl::limit(&self.fd, self.group(tree)?, limit).map_err(failed("set the disk limit"))
+        let Counted { group, shared, .. } = self.count(tree)?.ok_or_else(no_tree)?;
+        // Zero would mean no limit to older kernels.
+        let own = limit.saturating_sub(shared).max(1);
+        ioctl::limit(&self.fd, group, own).map_err(failed("set the disk limit"))
     }
 
     fn remove(&self, tree: Tree) -> Result<()> {
-        self.discard(&tree.relative())
+        let group = self.count(tree)?.map(|counted| counted.group);
+        self.discard(&tree.relative())?;
+        match group {
+            Some(group) if tree.kind() != TreeKind::Temporary => {
+                self.quota.dissolve(&self.fd, group).map_err(failed("give back the volume's quota"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn sweep(&self) -> Result<()> {
-        // Trees are made under the lock that is held now, so a half-made one is left by a dead process.
+        // Trees are made under the lock that is held now, or by a process that holds them, so any other that is
+        // half-made is left by a dead process.
         for name in names(self.folder(NEW)?)? {
-            self.discard(&format!("{NEW}/{name}"))?;
+            if !is_being_made(&self.folder(NEW)?, &name) {
+                self.discard(&format!("{NEW}/{name}"))?;
+            }
         }
         self.empty_trash()?;
         quota::sweep(&self.fd, self.pool.is_some()).map_err(failed("tidy the disk quotas"))
@@ -322,6 +371,46 @@ impl Driver for Btrfs {
             std::thread::sleep(Duration::from_millis(25));
         }
         let _ = ioctl::sync(&self.fd);
+    }
+
+    fn content(&self, volume: VolumeId) -> Result<u64> {
+        Ok(self.usage(Tree::Volume(volume))?.used_bytes)
+    }
+
+    fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        Ok(names(self.folder(SNAPSHOTS)?)?.iter().filter_map(|name| snapshot_named(name)).collect())
+    }
+
+    fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf {
+        self.root.join(snapshot_place(snapshot))
+    }
+
+    fn snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        self.take_snapshot(snapshot)
+    }
+
+    fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        self.discard_snapshot(snapshot)
+    }
+
+    fn rollback(&self, snapshot: &Snapshot) -> Result<()> {
+        self.exchange(snapshot)
+    }
+
+    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()> {
+        self.make_fork(from, to, limit, shared)
+    }
+
+    fn flush(&self, volume: VolumeId) -> Result<()> {
+        self.flush_volume(volume)
+    }
+
+    fn dirty(&self) -> u64 {
+        if self.quota.kind == QuotaKind::Simple { self.quota.dirty(quota::ALL) } else { 0 }
+    }
+
+    fn write_back(&self) -> Result<()> {
+        ioctl::sync(&self.fd).map_err(failed("write back what is dirty"))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

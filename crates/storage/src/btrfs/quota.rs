@@ -3,6 +3,15 @@
 //! around the limit. Classic quotas cannot do that; the limit is then on the subvolume's own group, and only the
 //! sandbox's seccomp filter refuses nested subvolumes.
 //!
+//! A snapshot of a volume is in the volume's group, and so is the subvolume that a rollback puts in the volume's place.
+//! The kernel charges a block to the subvolume that wrote it for as long as any subvolume refers to it, so a volume
+//! pays for what its snapshots keep, also after a rollback: a subvolume that a rollback replaced stays in the group.
+//! A group is therefore found by what it holds; its number is that of the volume's first subvolume.
+//!
+//! A fork has a group of its own, and what it shares is charged to the volume that wrote it. So that no chain of forks
+//! whose origins are deleted holds more than its limits, a fork's limit is lowered by what its origin held
+//! ([`SHARED`]): it begins with that counted as used.
+//!
 //! Simple quotas also bound the sum: all trees' groups are in `VOLUMES` or, for output, in `ALL`, which has
 //! `VOLUMES` too. The kernel checks every group on the way up before it lets a byte be written.
 
@@ -25,6 +34,9 @@ pub(super) const SPOOL_LEVEL: u64 = 0x0A6F << 48;
 pub(super) const VOLUMES: u64 = 0x0A71 << 48;
 /// Everything together.
 pub(super) const ALL: u64 = 0x0A72 << 48;
+/// The attribute of a fork's root that says how much of its limit is taken by what it shared when it was made. Code in
+/// a sandbox cannot have attributes of this name space, and sees no volume's root.
+pub(super) const SHARED: &str = "trusted.atoll.shared";
 /// The first level that is not a subvolume's own.
 pub(super) const LEVEL_1: u64 = 1 << 48;
 
@@ -55,8 +67,18 @@ impl Quota {
         Ok(Self { kind, live })
     }
 
-    /// The group that carries the limit of a tree's subvolume.
-    pub(super) fn group(&self, kind: TreeKind, subvolume: u64) -> u64 {
+    /// The group that carries the limit of a tree that is there.
+    pub(super) fn find(&self, any: impl AsFd, kind: TreeKind, subvolume: u64) -> rustix::io::Result<u64> {
+        let own = self.group(kind, subvolume);
+        if own == subvolume || kind == TreeKind::Temporary {
+            return Ok(own);
+        }
+        let parents = search::parents(any, subvolume)?;
+        Ok(parents.into_iter().find(|parent| is_trees(*parent)).unwrap_or(own))
+    }
+
+    /// The group that carries the limit of a new tree's subvolume.
+    fn group(&self, kind: TreeKind, subvolume: u64) -> u64 {
         match (self.kind, kind) {
             (QuotaKind::Simple, TreeKind::Spool) => SPOOL_LEVEL | subvolume,
             (QuotaKind::Simple, _) => OUR_LEVEL | subvolume,
@@ -116,21 +138,37 @@ impl Quota {
             absent_is_fine(ioctl::assign(&any, subvolume, parent, false))?;
         }
         for group in [OUR_LEVEL | subvolume, SPOOL_LEVEL | subvolume] {
-            for member in search::members(&any, group)? {
-                absent_is_fine(ioctl::assign(&any, member, group, false))?;
-            }
-            absent_is_fine(ioctl::group(&any, group, false))?;
+            self.dissolve(&any, group)?;
         }
         // What it holds is freed in the background, and counts until then.
-        match ioctl::assign(any, subvolume, VOLUMES, true) {
-            Err(Errno::EXIST | Errno::NOENT) => Ok(()),
-            other => other,
+        count_in_all(any, subvolume)
+    }
+
+    /// Removes the group of a tree that is gone. What is in it counts among all volumes until it is freed.
+    pub(super) fn dissolve(&self, any: impl AsFd, group: u64) -> rustix::io::Result<()> {
+        if self.kind != QuotaKind::Simple || !is_trees(group) {
+            return Ok(());
         }
+        for member in search::members(&any, group)? {
+            absent_is_fine(ioctl::assign(&any, member, group, false))?;
+            count_in_all(&any, member)?;
+        }
+        absent_is_fine(ioctl::group(any, group, false))
+    }
+
+    /// What of a group waits to be written back.
+    pub(super) fn dirty(&self, group: u64) -> u64 {
+        let file = self.folder(group).join("rsv_data");
+        fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    }
+
+    fn folder(&self, group: u64) -> PathBuf {
+        self.live.join(format!("{}_{}", group >> 48, group & (LEVEL_1 - 1)))
     }
 
     /// What a group uses now: what is written, and what waits to be.
     pub(super) fn used_by(&self, group: u64) -> Option<u64> {
-        let folder = self.live.join(format!("{}_{}", group >> 48, group & (LEVEL_1 - 1)));
+        let folder = self.folder(group);
         let read = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
         Some(read("referenced")?.saturating_add(read("rsv_data").unwrap_or(0)))
     }
@@ -141,17 +179,39 @@ impl Quota {
 pub(super) fn sweep(any: impl AsFd, pool: bool) -> rustix::io::Result<()> {
     for group in search::groups(&any)?.into_keys() {
         let (level, subvolume) = (group & !(LEVEL_1 - 1), group & (LEVEL_1 - 1));
-        let ours = level == OUR_LEVEL || level == SPOOL_LEVEL || (pool && level == 0 && subvolume >= 256);
-        if !ours || search::exists(&any, subvolume)? {
+        let ours = |parent: &u64| is_trees(*parent) || *parent == VOLUMES;
+        let stale =
+            level == 0 && subvolume >= 256 && (pool || search::parents(&any, group)?.iter().any(ours));
+        if !(stale || is_trees(group)) || search::exists(&any, subvolume)? {
             continue;
         }
-        for member in search::members(&any, group)? {
+        let members = search::members(&any, group)?;
+        // After a rollback the volume is another subvolume than the one that gave the group its number.
+        if members.iter().any(|member| search::exists(&any, *member).unwrap_or(true)) {
+            continue;
+        }
+        for member in members {
             absent_is_fine(ioctl::assign(&any, member, group, false))?;
+            count_in_all(&any, member)?;
         }
         // A group that snapshots still draw on is kept by the kernel.
         let _ = ioctl::group(&any, group, false);
     }
     Ok(())
+}
+
+/// Whether a group is that of a tree.
+fn is_trees(group: u64) -> bool {
+    let level = group & !(LEVEL_1 - 1);
+    level == OUR_LEVEL || level == SPOOL_LEVEL
+}
+
+/// Counts a subvolume among all volumes and in no tree.
+fn count_in_all(any: impl AsFd, subvolume: u64) -> rustix::io::Result<()> {
+    match ioctl::assign(any, subvolume, VOLUMES, true) {
+        Err(Errno::EXIST | Errno::NOENT) => Ok(()),
+        other => other,
+    }
 }
 
 /// The group that bounds the sum of which a tree's group is a part.
@@ -173,9 +233,8 @@ fn bound_all(any: impl AsFd) -> rustix::io::Result<()> {
         ioctl::assign(&any, VOLUMES, ALL, true)?;
     }
     for group in groups.into_keys() {
-        let level = group & !(LEVEL_1 - 1);
         let there = volumes.contains(&group) || all.contains(&group);
-        if (level == OUR_LEVEL || level == SPOOL_LEVEL) && !there {
+        if is_trees(group) && !there {
             ioctl::assign(&any, group, above(group), true)?;
         }
     }

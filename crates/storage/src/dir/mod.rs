@@ -3,18 +3,22 @@
 //! guard nothing that the kernel does not bound, so they are thin: new trees are refused below a watermark of
 //! free space.
 //!
-//! One entry is `<kind>/<id>/` with `limit` and `tree` inside, so that one rename makes or removes both.
+//! One entry is `<kind>/<id>/` with `limit` and `tree` inside, so that one rename makes or removes both. A snapshot is
+//! such an entry too: a copy. Snapshots and forks are copied outside their place, in a folder that their process holds,
+//! and renamed into it; a rollback exchanges two entries.
 
+mod copy;
 mod remove;
 mod walk;
 
-use crate::disk::{Disk, folders, names, open_dir, private_dir};
+use crate::disk::{Disk, folders, hold_new, is_being_made, names, open_dir, open_dir_at, private_dir};
 use crate::driver::{Driver, Room, RoomAccuracy, low};
-use crate::error::{failed, no_tree};
+use crate::error::{failed, no_tree, unsupported};
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{Tree, TreeKind};
-use atoll_types::{Error, Result};
-use rustix::fs::{Mode, chmod};
+use crate::tree::{Origin, SNAPSHOTS, Tree, TreeKind, snapshot_named, snapshot_place};
+use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
+use rustix::fs::{CWD, Mode, RenameFlags, chmod, renameat_with};
+use rustix::io::Errno;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -23,7 +27,7 @@ use uuid::Uuid;
 
 const NEW: &str = "new";
 const TRASH: &str = "trash";
-const FOLDERS: [&str; 6] = ["volumes", "scratch", "spools", "temporary", NEW, TRASH];
+const FOLDERS: [&str; 7] = ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, NEW, TRASH];
 
 pub(crate) struct Dir {
     root: PathBuf,
@@ -55,7 +59,7 @@ impl Dir {
     }
 
     fn empty_trash(&self) -> Result<()> {
-        let trash = crate::disk::open_dir_at(&self.fd, TRASH).map_err(failed("open the trash"))?;
+        let trash = open_dir_at(&self.fd, TRASH).map_err(failed("open the trash"))?;
         remove::empty(&trash).map_err(failed("empty the trash"))
     }
 
@@ -66,6 +70,33 @@ impl Dir {
         chmod(&inside, Mode::from(mode)).map_err(failed("make the volume"))?;
         fs::write(staged.join("limit"), limit.to_string()).map_err(failed("write down the limit"))?;
         fs::rename(&staged, self.entry(tree)).map_err(failed("make the volume"))
+    }
+
+    /// Makes a copy of a tree outside its final place, with a limit, and renames it into place. On a failure nothing of it
+    /// is left.
+    fn make_copy(&self, from: &Path, limit: u64, to: &Path, how: RenameFlags) -> Result<()> {
+        let new = open_dir_at(&self.fd, NEW).map_err(failed("open a folder"))?;
+        let (name, _held) = loop {
+            let name = Uuid::new_v4().simple().to_string();
+            fs::create_dir(self.root.join(NEW).join(&name)).map_err(failed("copy the volume"))?;
+            // A sweep may have been faster; then there is nothing left of it.
+            if let Some(held) = hold_new(&new, &name).map_err(failed("copy the volume"))? {
+                break (name, held);
+            }
+        };
+        let staged = self.root.join(NEW).join(name);
+        let made = fill(&staged, from, limit).and_then(|()| {
+            renameat_with(CWD, &staged, CWD, to, how).map_err(|cause| match cause {
+                Errno::EXIST => Error::new(ErrorCode::AlreadyExists, "there is such a volume").at("into"),
+                Errno::INVAL => unsupported("the file system of the data folder cannot exchange two folders"),
+                cause => failed("put the copy in its place")(cause),
+            })
+        });
+        // What did not become the copy, or what it was exchanged for. The next open sweeps what is left.
+        if let Err(error) = self.discard(&staged) {
+            tracing::warn!(%error, "what a copy replaced is not freed yet");
+        }
+        made
     }
 
     /// What the trees hold, and what they may still write.
@@ -79,6 +110,8 @@ impl Dir {
                 promised = promised.saturating_add(limit.saturating_sub(used));
             }
         }
+        let snapshots = self.snapshots()?;
+        held = snapshots.iter().fold(held, |held, s| held.saturating_add(walk::used(&self.snapshot_path(s))));
         Ok((held, promised))
     }
 }
@@ -107,7 +140,7 @@ impl Driver for Dir {
     }
 
     fn list(&self, kind: TreeKind) -> Result<Vec<Tree>> {
-        let folder = crate::disk::open_dir_at(&self.fd, kind.folder()).map_err(failed("list the volumes"))?;
+        let folder = open_dir_at(&self.fd, kind.folder()).map_err(failed("list the volumes"))?;
         Ok(names(folder)?.iter().filter_map(|name| kind.tree(name)).collect())
     }
 
@@ -124,7 +157,14 @@ impl Driver for Dir {
 
     fn usage(&self, tree: Tree) -> Result<Usage> {
         let limit_bytes = self.limit(tree)?.ok_or_else(no_tree)?;
-        Ok(Usage { used_bytes: walk::used(&self.path(tree)), limit_bytes })
+        let mut used_bytes = walk::used(&self.path(tree));
+        if let Tree::Volume(volume) = tree {
+            let snapshots = self.snapshots()?;
+            let own = snapshots.iter().filter(|snapshot| snapshot.volume == volume);
+            used_bytes =
+                own.fold(used_bytes, |sum, s| sum.saturating_add(walk::used(&self.snapshot_path(s))));
+        }
+        Ok(Usage { used_bytes, limit_bytes })
     }
 
     fn counted(&self, _tree: Tree) -> Option<u64> {
@@ -151,9 +191,13 @@ impl Driver for Dir {
     }
 
     fn sweep(&self) -> Result<()> {
-        // Trees are made under the lock that is held now, so a half-made one is left by a dead process.
-        for name in names(crate::disk::open_dir_at(&self.fd, NEW).map_err(failed("open a folder"))?)? {
-            self.discard(&self.root.join(NEW).join(name))?;
+        // Trees are made under the lock that is held now, and copies by a process that holds them, so any other that
+        // is half-made is left by a dead process.
+        let new = open_dir_at(&self.fd, NEW).map_err(failed("open a folder"))?;
+        for name in names(&new)? {
+            if !is_being_made(&new, &name) {
+                self.discard(&self.root.join(NEW).join(name))?;
+            }
         }
         self.empty_trash()
     }
@@ -175,9 +219,70 @@ impl Driver for Dir {
 
     fn settle(&self) {}
 
+    fn content(&self, volume: VolumeId) -> Result<u64> {
+        Ok(walk::used(&self.path(Tree::Volume(volume))))
+    }
+
+    fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        let folder = open_dir_at(&self.fd, SNAPSHOTS).map_err(failed("list the snapshots"))?;
+        Ok(names(folder)?.iter().filter_map(|name| snapshot_named(name)).collect())
+    }
+
+    fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf {
+        self.root.join(snapshot_place(snapshot)).join("tree")
+    }
+
+    fn snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        let (from, to) = (self.path(Tree::Volume(snapshot.volume)), self.root.join(snapshot_place(snapshot)));
+        self.make_copy(&from, 0, &to, RenameFlags::NOREPLACE)
+    }
+
+    fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        self.discard(&self.root.join(snapshot_place(snapshot)))
+    }
+
+    fn rollback(&self, snapshot: &Snapshot) -> Result<()> {
+        let volume = Tree::Volume(snapshot.volume);
+        let limit = self.limit(volume)?.ok_or_else(no_tree)?;
+        self.make_copy(&self.snapshot_path(snapshot), limit, &self.entry(volume), RenameFlags::EXCHANGE)
+    }
+
+    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, _shared: u64) -> Result<()> {
+        let from = match from {
+            Origin::Volume(volume) => self.path(Tree::Volume(*volume)),
+            Origin::Snapshot(snapshot) => self.snapshot_path(snapshot),
+        };
+        self.make_copy(&from, limit, &self.entry(Tree::Volume(to)), RenameFlags::NOREPLACE)
+    }
+
+    // A copy reads what is dirty as it is.
+    fn flush(&self, _volume: VolumeId) -> Result<()> {
+        Ok(())
+    }
+
+    fn dirty(&self) -> u64 {
+        0
+    }
+
+    fn write_back(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
+}
+
+/// Fills a new entry with a copy and a limit.
+fn fill(entry: &Path, from: &Path, limit: u64) -> Result<()> {
+    let inside = entry.join("tree");
+    fs::create_dir(&inside).map_err(failed("copy the volume"))?;
+    fs::write(entry.join("limit"), limit.to_string()).map_err(failed("write down the limit"))?;
+    let copied = open_dir(from).and_then(|from| copy::copy(from, &open_dir(&inside)?));
+    copied.map_err(|cause| match cause {
+        Errno::NAMETOOLONG => unsupported("folders nested deeper than 200 cannot be copied"),
+        cause => failed("copy the volume")(cause),
+    })
 }
 
 fn can_reflink(folder: &Path) -> bool {

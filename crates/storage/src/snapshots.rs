@@ -1,0 +1,181 @@
+//! Snapshots, forks and rollbacks of volumes. A snapshot belongs to its volume: what only it still holds counts against
+//! the volume's limit, and it goes with the volume. A fork is a volume of its own. `Storage` decides whether there is
+//! room, under the lock; drivers do the rest.
+//!
+//! Every operation is done whole or not at all, also when its process is killed: what that leaves is not in place, and
+//! the next open frees it.
+
+use crate::diff;
+use crate::driver::RoomAccuracy;
+use crate::error::{below_use, disk_full, no_snapshot, no_tree};
+use crate::lock::{HeldVolume, Lock};
+use crate::storage::{LARGEST, SMALLEST, Storage};
+use crate::tree::{Origin, Tree};
+use atoll_types::files::Changed;
+use atoll_types::{Error, ErrorCode, Result, Snapshot, SnapshotId, VolumeId, time::now_ms};
+use rustix::fs::FlockOperation;
+
+/// The most snapshots of one volume.
+const MOST: usize = 1000;
+
+impl Storage {
+    /// Holds a volume for a change of its snapshots or of itself, and waits for other holders.
+    pub fn hold(&self, volume: VolumeId) -> Result<HeldVolume> {
+        self.lock_volume(volume, FlockOperation::LockExclusive)?.ok_or_else(no_tree)
+    }
+
+    /// Holds a volume so that neither it nor its snapshots go away; others may do the same.
+    pub fn share(&self, volume: VolumeId) -> Result<HeldVolume> {
+        self.lock_volume(volume, FlockOperation::LockShared)?.ok_or_else(no_tree)
+    }
+
+    /// Waits until no process holds the volume, if there is one.
+    pub fn wait_for(&self, volume: VolumeId) -> Result<()> {
+        self.lock_volume(volume, FlockOperation::LockShared).map(drop)
+    }
+
+    fn lock_volume(&self, volume: VolumeId, how: FlockOperation) -> Result<Option<HeldVolume>> {
+        HeldVolume::take(&self.driver.path(Tree::Volume(volume)), volume, how)
+    }
+
+    /// Makes a snapshot, or finds the one that is there. On btrfs a sandbox may write meanwhile, and the snapshot has all
+    /// that was synced, as after a loss of power; without a writer it has everything. Plain folders are copied, so no
+    /// process may write to them.
+    pub fn snapshot(&self, held: &HeldVolume, id: SnapshotId) -> Result<Snapshot> {
+        let all = self.snapshots(held.volume)?;
+        if let Some(there) = all.iter().find(|snapshot| snapshot.id == id) {
+            return Ok(*there);
+        }
+        if all.len() >= MOST {
+            let message =
+                format!("the volume has {MOST} snapshots, and none may be added before one is deleted");
+            return Err(Error::new(ErrorCode::Conflict, message).at("snapshot"));
+        }
+        let size_bytes = self.driver.content(held.volume)?;
+        let _fits = self.fits(size_bytes, 0)?;
+        let created_unix_ms = now_ms().unsigned_abs();
+        let snapshot = Snapshot { id, volume: held.volume, created_unix_ms, size_bytes };
+        self.driver.snapshot(&snapshot)?;
+        Ok(snapshot)
+    }
+
+    /// Writes back most of what is dirty of a volume, while sandboxes write: a snapshot that comes next waits for little.
+    pub fn flush(&self, held: &HeldVolume) -> Result<()> {
+        self.driver.flush(held.volume)
+    }
+
+    /// The snapshots of a volume, oldest first.
+    pub fn snapshots(&self, volume: VolumeId) -> Result<Vec<Snapshot>> {
+        let mut all = self.driver.snapshots()?;
+        all.retain(|snapshot| snapshot.volume == volume);
+        all.sort_unstable_by_key(|snapshot| (snapshot.created_unix_ms, snapshot.id));
+        Ok(all)
+    }
+
+    /// Deletes a snapshot. Not an error where there is none.
+    pub fn delete_snapshot(&self, held: &HeldVolume, id: SnapshotId) -> Result<()> {
+        match self.find(held.volume, id) {
+            Ok(snapshot) => self.driver.delete_snapshot(&snapshot),
+            Err(error) if error.code == ErrorCode::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a volume what it was, at once. Its limit and its snapshots stay. No container may use it.
+    pub fn rollback(&self, held: &HeldVolume, id: SnapshotId) -> Result<()> {
+        let snapshot = self.find(held.volume, id)?;
+        if !self.driver.reflink() {
+            let _fits = self.fits(snapshot.size_bytes, 0)?;
+        }
+        self.driver.rollback(&snapshot)
+    }
+
+    /// Makes a volume of a snapshot, or of a volume as it is now. It begins with what it shares counted as used, and
+    /// has a limit of its own. Plain folders are copied: no process may write to them meanwhile.
+    pub fn fork(
+        &self,
+        held: &HeldVolume,
+        snapshot: Option<SnapshotId>,
+        into: VolumeId,
+        limit_bytes: u64,
+    ) -> Result<()> {
+        if !(SMALLEST..=LARGEST).contains(&limit_bytes) {
+            return Err(Error::invalid("disk_bytes", "a disk limit must be between 1 MiB and 1 PiB"));
+        }
+        let (origin, shared) = match snapshot {
+            Some(id) => {
+                self.find(held.volume, id).map(|found| (Origin::Snapshot(found), found.size_bytes))?
+            }
+            None => (Origin::Volume(held.volume), self.driver.content(held.volume)?),
+        };
+        if limit_bytes < shared.saturating_add(SMALLEST) {
+            return Err(below_use(limit_bytes, shared.saturating_add(SMALLEST)));
+        }
+        let _fits = self.fits(shared, limit_bytes)?;
+        self.driver.fork(&origin, into, limit_bytes, shared)
+    }
+
+    /// What changed from a snapshot to another, or to the volume as it is now. Paths begin at the volume's root.
+    pub fn diff(&self, held: &HeldVolume, from: SnapshotId, to: Option<SnapshotId>) -> Result<Changed> {
+        let old = self.find(held.volume, from)?;
+        let mut oldest = old.created_unix_ms;
+        let new = match to {
+            Some(id) => {
+                let new = self.find(held.volume, id)?;
+                oldest = oldest.min(new.created_unix_ms);
+                self.driver.snapshot_path(&new)
+            }
+            None => self.driver.path(Tree::Volume(held.volume)),
+        };
+        diff::diff(&self.driver.snapshot_path(&old), &new, oldest)
+    }
+
+    /// What waits to be written back, where a snapshot has to wait for that. Cheap, and never waits.
+    #[must_use]
+    pub fn dirty(&self) -> u64 {
+        self.driver.dirty()
+    }
+
+    /// Writes it back, so that the next snapshot need not.
+    pub fn write_back(&self) -> Result<()> {
+        self.driver.write_back()
+    }
+
+    /// Deletes every snapshot: what is read-only cannot be deleted file by file with the storage folder.
+    pub fn delete_snapshots(&self) -> Result<()> {
+        self.driver.snapshots()?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))
+    }
+
+    /// Deletes the snapshots of volumes that are gone.
+    pub(crate) fn delete_orphans(&self) -> Result<()> {
+        for snapshot in self.driver.snapshots()? {
+            if self.driver.limit(Tree::Volume(snapshot.volume))?.is_none() {
+                self.driver.delete_snapshot(&snapshot)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, volume: VolumeId, id: SnapshotId) -> Result<Snapshot> {
+        self.snapshots(volume)?.into_iter().find(|snapshot| snapshot.id == id).ok_or_else(no_snapshot)
+    }
+
+    /// Refuses where so little is free that nothing new is made, where a copy would take more than there is, and where
+    /// limits are promises, one that cannot be kept. The lock is held on only in the last case.
+    fn fits(&self, copied: u64, limit: u64) -> Result<Option<Lock>> {
+        let copied = if self.driver.reflink() { 0 } else { copied };
+        let mut free = 0;
+        for accuracy in [RoomAccuracy::Quick, RoomAccuracy::Exact] {
+            if accuracy == RoomAccuracy::Exact {
+                self.driver.settle();
+            }
+            let held = Lock::take(&self.lock)?;
+            let room = self.driver.room(accuracy)?;
+            if room.fits(limit) && room.for_new() >= copied {
+                return Ok(room.low.is_none().then_some(held));
+            }
+            free = room.for_new();
+        }
+        Err(disk_full(copied.max(limit), free))
+    }
+}
