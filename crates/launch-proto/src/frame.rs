@@ -56,8 +56,11 @@ pub fn encode<T: Serialize>(message: &T, max: usize) -> Result<Vec<u8>, FrameErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CreateRequest, Envelope, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MAX_USAGES, Request};
-    use atoll_types::{ContainerId, Limits, Profile, Usage, VolumeId};
+    use crate::{
+        CreateRequest, Envelope, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MAX_USAGES, Request,
+        SnapshotRequest,
+    };
+    use atoll_types::{ContainerId, Limits, Profile, SnapshotId, Usage, VolumeId};
     use proptest::prelude::*;
 
     fn sample() -> Envelope {
@@ -95,6 +98,23 @@ mod tests {
         for text in spoiled {
             assert_ne!(text, good);
             assert!(decode::<Envelope>(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_request_carries_ids_and_nothing_else() {
+        let asked = SnapshotRequest { volume: VolumeId::random(), snapshot: SnapshotId::random() };
+        let envelope = Envelope { protocol: MAX_PROTOCOL, request: Request::Rollback(asked) };
+        let good = String::from_utf8(encode(&envelope, MAX_REQUEST).unwrap()[HEADER..].to_vec()).unwrap();
+        assert!(decode::<Envelope>(good.as_bytes()).is_ok());
+        for (from, to) in [
+            ("\"snapshot\":\"", "\"snapshot\":\"../"),
+            ("\"volume\":\"", "\"volume\":\"/"),
+            ("\"volume\":\"", "\"path\":\"/etc\",\"volume\":\""),
+        ] {
+            let spoiled = good.replacen(from, to, 1);
+            assert_ne!(spoiled, good);
+            assert!(decode::<Envelope>(spoiled.as_bytes()).is_err(), "{spoiled}");
         }
     }
 

@@ -14,8 +14,9 @@ mod spool;
 pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
 pub use layout::Layout;
 pub use message::{
-    ContainerState, ContainerStatus, CreateRequest, Envelope, Family, Launcher, LauncherAnswer,
-    LauncherReply, Report, Request, SocketsRequest, TrustRequest, VolumeStatus,
+    ContainerState, ContainerStatus, CreateRequest, DiffRequest, Envelope, Family, ForkRequest, Launcher,
+    LauncherAnswer, LauncherReply, Report, Request, SnapshotRequest, SocketsRequest, TrustRequest,
+    VolumeStatus,
 };
 pub use observer_messages::{OBSERVER_PROTOCOL, ObserveAnswer, ObserveRequest};
 pub use spool::{output_bytes, spool_bytes};

@@ -1,6 +1,7 @@
 //! The requests to the launcher, and the answer to each.
 
-use atoll_types::{ContainerId, Death, Error, Limits, Profile, Usage, VolumeId};
+use crate::FileChange;
+use atoll_types::{ContainerId, Death, Error, Limits, Profile, Snapshot, SnapshotId, Usage, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -72,6 +73,19 @@ pub enum Request {
     RemoveVolume(VolumeId),
     /// Gives a volume that no container uses another limit.
     ResizeVolume(VolumeId, u64),
+    /// Makes a snapshot of a volume, in use or not; succeeds when there is one with this id.
+    /// [`LauncherReply::Snapshots`] with one.
+    Snapshot(SnapshotRequest),
+    /// The snapshots of a volume, oldest first. [`LauncherReply::Snapshots`].
+    ListSnapshots(VolumeId),
+    /// Deletes a snapshot; succeeds when there is none. [`LauncherReply::Done`].
+    DeleteSnapshot(SnapshotRequest),
+    /// Makes a volume what it was; refused while a container uses it. [`LauncherReply::Done`].
+    Rollback(SnapshotRequest),
+    /// Makes a volume of a snapshot, or of a volume as it is now. [`LauncherReply::Done`].
+    Fork(ForkRequest),
+    /// What changed from a snapshot to another, or to the volume as it is now. [`LauncherReply::Diff`].
+    Diff(DiffRequest),
     /// What the launcher found on this machine. [`LauncherReply::Report`].
     Report,
     /// Destroys every container, unmounts, and ends the launcher and its monitor. [`LauncherReply::Done`].
@@ -96,6 +110,42 @@ pub struct CreateRequest {
     pub environment: BTreeMap<String, String>,
     /// Whether the container is destroyed when this connection closes. It then stays open after the answer.
     pub held: bool,
+}
+
+/// One snapshot of one volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotRequest {
+    /// Whose.
+    pub volume: VolumeId,
+    /// Which. Chosen by the caller, so that a request whose answer was lost can be repeated.
+    pub snapshot: SnapshotId,
+}
+
+/// A volume that shares what it holds with another, until either writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForkRequest {
+    /// The volume that it is made of.
+    pub volume: VolumeId,
+    /// A snapshot of that volume; without one, as it is now.
+    pub snapshot: Option<SnapshotId>,
+    /// The new volume, which must not exist.
+    pub into: VolumeId,
+    /// What the new volume may hold, what it shares included.
+    pub disk_bytes: u64,
+}
+
+/// Two states of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffRequest {
+    /// Which volume.
+    pub volume: VolumeId,
+    /// Before.
+    pub from: SnapshotId,
+    /// After; without one, as it is now.
+    pub to: Option<SnapshotId>,
 }
 
 /// Sockets of a container's network. A socket belongs to the network namespace in which it was made, whichever
@@ -250,6 +300,13 @@ pub enum LauncherReply {
     /// In the order of their ids.
     Usages(Vec<(ContainerId, Usage)>),
     Volumes(Vec<VolumeStatus>),
+    Snapshots(Vec<Snapshot>),
+    /// By path, which begins at the volume's root: `workspace/a`, `home/b`.
+    Diff {
+        files: Vec<FileChange>,
+        /// There may be more.
+        truncated: bool,
+    },
     Report(Report),
     Current(bool),
 }
@@ -272,6 +329,8 @@ impl LauncherReply {
             | Self::Ports(_)
             | Self::Usages(_)
             | Self::Volumes(_)
+            | Self::Snapshots(_)
+            | Self::Diff { .. }
             | Self::Report(_)
             | Self::Current(_) => 0,
         }

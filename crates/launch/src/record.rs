@@ -103,6 +103,12 @@ pub(crate) fn is_held(folders: &Folders, container: ContainerId) -> bool {
     fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
+/// The file that is there while a container is frozen for a copy of its volume. It is made before and removed after
+/// that, so where no worker holds the container's lock, it says that one was killed in between.
+pub(crate) fn copying(folders: &Folders, container: ContainerId) -> PathBuf {
+    folders.container(container).join("copying")
+}
+
 /// Writes a file whole or not at all.
 fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
@@ -180,7 +186,11 @@ impl Record {
         let death = self.death(folders);
         let state = match (self.pid, &death) {
             (0, _) => ContainerState::Creating,
-            (_, None) if freezer.is_some_and(|f| f.is_frozen(&folders.cgroup(self.container))) => {
+            // One that is frozen for a moment, for a copy, is not paused.
+            (_, None)
+                if freezer.is_some_and(|f| f.is_frozen(&folders.cgroup(self.container)))
+                    && !copying(folders, self.container).exists() =>
+            {
                 ContainerState::Paused
             }
             (_, None) => ContainerState::Running,

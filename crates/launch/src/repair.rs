@@ -6,11 +6,21 @@ use atoll_storage::{Tree, TreeKind};
 use atoll_types::ContainerId;
 use std::{collections::BTreeSet, fs};
 
-/// Frees every container that a dead worker left half-made. A living worker would hold its lock.
+/// Frees what a worker left that was killed while the launcher goes on.
+pub(crate) fn after_a_crash(context: &Context) {
+    half_made(context);
+    if let Err(error) = context.storage.sweep() {
+        tracing::error!(%error, "a half-made volume could not be freed");
+    }
+}
+
+/// Frees every container that a dead worker left half-made, and thaws those that it left frozen. A living worker
+/// would hold its lock.
 pub(crate) fn half_made(context: &Context) {
     for container in record::containers(context) {
         let running = record::load(context, container).is_some_and(|r| r.pid > 0);
         if running {
+            thaw_left(context, container);
             continue;
         }
         // A free lock means that no worker is busy with the container.
@@ -23,6 +33,20 @@ pub(crate) fn half_made(context: &Context) {
             }
             drop(lock);
         }
+    }
+}
+
+/// Thaws a container that was frozen for a copy by a worker that is dead. A living one would hold its lock.
+fn thaw_left(context: &Context, container: ContainerId) {
+    if record::copying(context, container).exists()
+        && let Ok(Some(lock)) = record::try_lock(context, container)
+    {
+        if record::copying(context, container).exists()
+            && let Err(error) = ops::thaw_left(context, container)
+        {
+            tracing::error!(%container, %error, "a container stays frozen");
+        }
+        drop(lock);
     }
 }
 

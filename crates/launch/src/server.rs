@@ -37,6 +37,10 @@ pub(crate) const FAULT: i32 = 70;
 const MOST_WORKERS: usize = 1024;
 /// How often the free space of the file system below is checked.
 const GUARD_SECONDS: i64 = 1;
+/// How often dirty data is written back at most.
+const WRITE_BACK_EVERY: Duration = Duration::from_secs(1);
+/// Less than this delays a snapshot by little.
+const WORTH_WRITING: u64 = 16 << 20;
 /// After how long an ephemeral launcher ends that never got a connection.
 const UNUSED: Duration = Duration::from_secs(30);
 
@@ -54,6 +58,8 @@ struct Server {
     began: Instant,
     /// What storage measured when it was last guarded.
     measured: u64,
+    /// The worker that writes back what is dirty, and when it began.
+    writing_back: Option<(i32, Instant)>,
     lock: fs::File,
 }
 
@@ -91,6 +97,7 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
         served: false,
         began,
         measured,
+        writing_back: None,
         lock,
     };
     // The observer and the socket holder must not keep the ready pipe open: the monitor's caller waits on it.
@@ -155,6 +162,7 @@ impl Server {
             };
             let woken = self.sleep(Some(&timeout));
             self.guard_storage();
+            self.write_back();
             let mut terminate = false;
             while let Some(signal) = sys::next_signal(&self.signals) {
                 terminate |= signal != libc::SIGCHLD;
@@ -212,6 +220,23 @@ impl Server {
                 }
             });
         }
+    }
+
+    /// Has dirty data written back before the kernel would, so that a snapshot seldom waits for it. One worker at a time,
+    /// and not more often than once in a while.
+    fn write_back(&mut self) {
+        let busy = self
+            .writing_back
+            .is_some_and(|(pid, began)| self.workers.contains(&pid) || began.elapsed() < WRITE_BACK_EVERY);
+        if busy || self.context.storage.dirty() < WORTH_WRITING {
+            return;
+        }
+        let worker = self.in_worker(None, |context| {
+            if let Err(error) = context.storage.write_back() {
+                tracing::warn!(%error, "dirty data is not written back");
+            }
+        });
+        self.writing_back = worker.map(|pid| (pid, Instant::now()));
     }
 
     fn idle(&self) -> bool {
@@ -273,7 +298,7 @@ impl Server {
         }
         if crashed {
             tracing::warn!("a worker was killed; looking for what it left");
-            self.in_worker(None, repair::half_made);
+            self.in_worker(None, repair::after_a_crash);
         }
         if stay {
             let Context { options, folders, .. } = &mut self.context;
@@ -300,8 +325,8 @@ impl Server {
             .ok();
     }
 
-    /// Runs a longer task in a worker.
-    fn in_worker(&mut self, waited_on: Option<BorrowedFd<'_>>, work: fn(&Context)) {
+    /// Runs a longer task in a worker, and returns its process id.
+    fn in_worker(&mut self, waited_on: Option<BorrowedFd<'_>>, work: fn(&Context)) -> Option<i32> {
         match sys::fork() {
             Ok(sys::Fork::Child) => {
                 sys::unblock_signals();
@@ -312,8 +337,12 @@ impl Server {
             }
             Ok(sys::Fork::Parent(pid)) => {
                 self.workers.insert(pid);
+                Some(pid)
             }
-            Err(error) => tracing::error!(%error, "cannot fork a worker"),
+            Err(error) => {
+                tracing::error!(%error, "cannot fork a worker");
+                None
+            }
         }
     }
 
@@ -347,6 +376,9 @@ impl Server {
         let Context { folders, storage, .. } = self.context;
         let _ = fs::remove_file(folders.layout.socket());
         cgroup::remove_instance(&folders);
+        if purge && let Err(error) = storage.delete_snapshots() {
+            tracing::error!(%error, "the snapshots cannot be deleted");
+        }
         if let Err(error) = storage.close() {
             tracing::error!(%error, "the storage stays mounted");
             return 0;

@@ -136,6 +136,14 @@ fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
         Request::ResizeVolume(volume, bytes) => {
             ops::resize_volume(context, volume, bytes).map(|()| LauncherReply::Done)
         }
+        Request::Snapshot(asked) => {
+            ops::snapshot(context, asked).map(|made| LauncherReply::Snapshots(vec![made]))
+        }
+        Request::ListSnapshots(volume) => ops::list_snapshots(context, volume).map(LauncherReply::Snapshots),
+        Request::DeleteSnapshot(asked) => ops::delete_snapshot(context, asked).map(|()| LauncherReply::Done),
+        Request::Rollback(asked) => ops::rollback(context, asked).map(|()| LauncherReply::Done),
+        Request::Fork(asked) => ops::fork(context, asked).map(|()| LauncherReply::Done),
+        Request::Diff(asked) => ops::diff(context, asked),
         Request::Report => ops::report(context).map(LauncherReply::Report),
         Request::Ports(container) => ops::ports(context, container).map(LauncherReply::Ports),
         Request::Trust(asked) => trust::set(context, &asked.certificate_pem).map(|()| LauncherReply::Done),

@@ -208,6 +208,10 @@ fn prepare_disk(context: &Context, record: &Record) -> Result<Option<Disk>> {
         return Ok(None);
     }
     let (storage, tree) = (&context.storage, record.tree());
+    if let Some(volume) = record.volume {
+        // The record claims it, so from here on it is neither exchanged nor copied unfrozen.
+        storage.wait_for(volume)?;
+    }
     let volume = storage.create(tree, record.limits.disk_bytes)?;
     let temporary = storage.create_beside(Tree::Temporary(record.container), tree)?;
     storage.lift(tree, record.limits.disk_bytes)?;

@@ -1,22 +1,88 @@
 //! Pauses and unpauses a container. No process inside takes part; the kernel freezes all of them. Each operation
-//! may be repeated and interrupted: the state afterwards is read from the kernel.
+//! may be repeated and interrupted: the state afterwards is read from the kernel. The same freezer keeps a container from
+//! writing while its volume is copied.
 
 use super::inspect::no_such;
 use crate::{clock, context::Context, freezer::Freezer, record};
 use atoll_types::{ContainerId, Error, ErrorCode, Isolation, Result};
+use std::fs;
 
 /// Pauses the container; answers when all of its processes are frozen. On failure it is thawed.
 pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
     let cgroup = context.cgroup(container);
-    // Before, so that after a crash in between timeouts leave out too much time rather than too little.
-    if !freezer.is_frozen(&cgroup)
-        && let Err(error) = clock::stops(context, container)
-    {
-        tracing::warn!(%container, %error, "timeouts will count the time that it is paused");
+    if !freezer.is_frozen(&cgroup) {
+        stop_clock(context, container);
     }
     freezer.freeze(&cgroup)
+}
+
+/// Before a freeze, so that after a crash in between timeouts leave out too much time rather than too little.
+fn stop_clock(context: &Context, container: ContainerId) {
+    if let Err(error) = clock::stops(context, container) {
+        tracing::warn!(%container, %error, "timeouts will count the time that it is paused");
+    }
+}
+
+/// A container none of whose processes runs until this is dropped. One that was paused before stays so. When the worker
+/// is killed in between, [`thaw_left`] thaws it.
+pub(super) struct Frozen<'a> {
+    context: &'a Context,
+    container: ContainerId,
+    /// None where there is nothing to thaw.
+    freezer: Option<Freezer>,
+    _lock: Option<record::Lock>,
+}
+
+impl<'a> Frozen<'a> {
+    pub(super) fn new(context: &'a Context, container: ContainerId) -> Result<Self> {
+        let lock = record::lock(context, container)?;
+        // Without a container, or with a dead one, nothing runs.
+        let freezer = match &lock {
+            None => None,
+            Some(_) => match freezer_of(context, container) {
+                Err(error) if error.code == ErrorCode::ContainerDied => None,
+                found => Some(found?).filter(|freezer| !freezer.is_frozen(&context.cgroup(container))),
+            },
+        };
+        let frozen = Self { context, container, freezer, _lock: lock };
+        if let Some(freezer) = &frozen.freezer {
+            fs::write(record::copying(context, container), "").map_err(|e| {
+                Error::internal(format!("cannot write down that the container is frozen: {e}"))
+            })?;
+            stop_clock(context, container);
+            freezer.freeze(&context.cgroup(container))?;
+        }
+        Ok(frozen)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let Self { context, container, freezer: Some(freezer), .. } = self else { return };
+        if let Err(error) = thaw(context, *container, freezer) {
+            tracing::error!(%container, %error, "a container stays frozen");
+        }
+    }
+}
+
+/// Thaws a container that a worker left frozen which was killed while it copied. The caller holds the container's lock.
+pub(crate) fn thaw_left(context: &Context, container: ContainerId) -> Result<()> {
+    match freezer_of(context, container) {
+        Ok(freezer) => thaw(context, container, &freezer),
+        Err(error) if error.code == ErrorCode::ContainerDied => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn thaw(context: &Context, container: ContainerId, freezer: &Freezer) -> Result<()> {
+    if let Err(error) = clock::goes_on(context, container) {
+        tracing::warn!(%container, %error, "timeouts will count the time that it was frozen");
+    }
+    freezer.thaw(&context.cgroup(container))?;
+    let _ = fs::remove_file(record::copying(context, container));
+    Ok(())
 }
 
 /// Unpauses the container; succeeds when it is not paused.

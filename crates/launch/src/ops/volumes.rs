@@ -1,6 +1,9 @@
 //! Volumes outlive containers; they are deleted only on request.
 
-use crate::{context::Context, record};
+use crate::{
+    context::Context,
+    record::{self, Record},
+};
 use atoll_launch_proto::VolumeStatus;
 use atoll_storage::{Tree, TreeKind};
 use atoll_types::{Error, ErrorCode, Result, VolumeId};
@@ -28,6 +31,11 @@ pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
 
 /// Deletes a volume that no container uses.
 pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
+    // Held until it is removed: a container that is made meanwhile waits for that.
+    let _held = match context.storage.hold(volume) {
+        Err(error) if error.code == ErrorCode::NotFound => None,
+        held => Some(held?),
+    };
     refuse_used(context, volume)?;
     context.storage.remove(Tree::Volume(volume))
 }
@@ -38,9 +46,14 @@ pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> 
     context.storage.set_limit(Tree::Volume(volume), bytes)
 }
 
-fn refuse_used(context: &Context, volume: VolumeId) -> Result<()> {
-    let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
-    if let Some(user) = records.into_iter().find(|r| r.volume == Some(volume)) {
+/// The container that has a volume, which is claimed by the record of a container that is still being made.
+pub(super) fn user(context: &Context, volume: VolumeId) -> Option<Record> {
+    let mut records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
+    records.find(|r| r.volume == Some(volume))
+}
+
+pub(super) fn refuse_used(context: &Context, volume: VolumeId) -> Result<()> {
+    if let Some(user) = user(context, volume) {
         let message = format!("container {} uses the volume", user.container);
         return Err(Error::new(ErrorCode::Conflict, message).at("volume"));
     }

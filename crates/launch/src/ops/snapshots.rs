@@ -1,0 +1,98 @@
+//! Snapshots, rollbacks, forks and diffs of volumes. A container is frozen while its volume is copied, which on btrfs is
+//! a moment: what is dirty is written back before. A volume is held before its user is looked for, and a new container's record claims its
+//! volume before it waits for it, so no container begins to write to what is copied or exchanged.
+
+use super::{
+    pause::Frozen,
+    volumes::{refuse_used, user},
+};
+use crate::context::Context;
+use atoll_launch_proto::{DiffRequest, FileAction, FileChange, ForkRequest, LauncherReply, SnapshotRequest};
+use atoll_storage::{DriverKind, HeldVolume};
+use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId, files};
+
+/// Makes a snapshot of a volume, or finds it.
+pub(crate) fn snapshot(context: &Context, asked: SnapshotRequest) -> Result<Snapshot> {
+    let held = context.storage.hold(asked.volume)?;
+    unwritten(context, &held, asked.volume, || context.storage.snapshot(&held, asked.snapshot))
+}
+
+/// The snapshots of a volume, oldest first.
+pub(crate) fn list_snapshots(context: &Context, volume: VolumeId) -> Result<Vec<Snapshot>> {
+    context.storage.snapshots(volume)
+}
+
+/// Deletes a snapshot; succeeds when there is none.
+pub(crate) fn delete_snapshot(context: &Context, asked: SnapshotRequest) -> Result<()> {
+    match context.storage.hold(asked.volume) {
+        Ok(held) => context.storage.delete_snapshot(&held, asked.snapshot),
+        Err(error) if error.code == ErrorCode::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a volume that no container uses what it was.
+pub(crate) fn rollback(context: &Context, asked: SnapshotRequest) -> Result<()> {
+    let held = context.storage.hold(asked.volume)?;
+    refuse_used(context, asked.volume)?;
+    context.storage.rollback(&held, asked.snapshot)
+}
+
+/// Makes a volume of a snapshot, or of a volume as it is now.
+pub(crate) fn fork(context: &Context, asked: ForkRequest) -> Result<()> {
+    let ForkRequest { volume, snapshot, into, disk_bytes } = asked;
+    if snapshot.is_some() {
+        let shared = context.storage.share(volume)?;
+        return context.storage.fork(&shared, snapshot, into, disk_bytes);
+    }
+    let held = context.storage.hold(volume)?;
+    unwritten(context, &held, volume, || context.storage.fork(&held, None, into, disk_bytes))
+}
+
+/// What changed from a snapshot to another, or to the volume as it is now.
+pub(crate) fn diff(context: &Context, asked: DiffRequest) -> Result<LauncherReply> {
+    let shared = context.storage.share(asked.volume)?;
+    let files::Changed { files, truncated } = context.storage.diff(&shared, asked.from, asked.to)?;
+    let change = |change: files::FileChange| FileChange {
+        path: change.path,
+        action: match change.action {
+            files::FileAction::Created => FileAction::Created,
+            files::FileAction::Modified => FileAction::Modified,
+            files::FileAction::Deleted => FileAction::Deleted,
+        },
+        size_bytes: change.size_bytes,
+    };
+    Ok(LauncherReply::Diff { files: files.into_iter().map(change).collect(), truncated })
+}
+
+/// Does something with a volume that is held, while no process writes to it. What is dirty is written back before, so
+/// that a container is frozen for a moment, and where files are copied, for as long as that takes. A container that
+/// cannot be frozen writes on where no file is copied: the snapshot is then what a loss of power would have left.
+fn unwritten<T>(
+    context: &Context,
+    held: &HeldVolume,
+    volume: VolumeId,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let copies = context.storage.kind() == DriverKind::Dir;
+    let _frozen = match user(context, volume) {
+        None => None,
+        // The worker that makes it holds its lock and may be waiting for the volume.
+        Some(record) if record.pid == 0 && copies => {
+            let message = "a container of this volume is being made; try again";
+            return Err(Error::new(ErrorCode::NotRunning, message));
+        }
+        Some(record) if record.pid == 0 => None,
+        Some(record) => {
+            context.storage.flush(held)?;
+            match Frozen::new(context, record.container) {
+                Err(error) if !copies => {
+                    tracing::warn!(container = %record.container, %error, "a snapshot is made while it runs");
+                    None
+                }
+                frozen => Some(frozen?),
+            }
+        }
+    };
+    work()
+}
