@@ -1,6 +1,6 @@
 //! The requests to the launcher, and the answer to each.
 
-use crate::FileChange;
+use atoll_types::files::FileChange;
 use atoll_types::{ContainerId, Death, Error, Limits, Profile, Snapshot, SnapshotId, Usage, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -20,6 +20,9 @@ use tokio::{
 /// How long any reply but a death may take, by default.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The same where a volume is copied, as with plain folders.
+const COPY_PATIENCE: Duration = Duration::from_secs(1800);
+
 /// The client of one launcher.
 #[derive(Debug)]
 pub struct LauncherClient {
@@ -64,6 +67,7 @@ impl LauncherClient {
         // A death may be long in coming; any other reply that takes this long will not come.
         let patience = match request {
             Request::Wait(_) => Duration::MAX,
+            Request::Snapshot(_) | Request::Rollback(_) | Request::Fork(_) => COPY_PATIENCE,
             _ => *self.patience.get().unwrap_or(&PATIENCE),
         };
         let answer = async {

@@ -6,6 +6,7 @@ mod egress_sockets;
 mod launcher;
 mod observer_client;
 mod ports;
+mod snapshots;
 mod start;
 
 use async_trait::async_trait;
@@ -13,7 +14,8 @@ use atoll_launch_proto::{
     ContainerState, ContainerStatus, CreateRequest, LauncherReply, Report, Request, TrustRequest,
 };
 use atoll_provider::{
-    Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, State, Trust, Usages, Volumes,
+    Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, Snapshots, State, Trust, Usages,
+    Volumes,
 };
 use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;
@@ -149,6 +151,10 @@ impl Provider for NativeProvider {
     }
 
     fn volumes(&self) -> Option<&dyn Volumes> {
+        Some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
         Some(self)
     }
 

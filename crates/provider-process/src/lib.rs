@@ -15,7 +15,7 @@ mod volumes;
 use async_trait::async_trait;
 use atoll_guest_proto::GuestConfig;
 use atoll_provider::{
-    Capabilities, Container, ContainerSpec, Listed, Provider, State, Trust, Usages, Volumes,
+    Capabilities, Container, ContainerSpec, Listed, Provider, Snapshots, State, Trust, Usages, Volumes,
 };
 use atoll_types::{ContainerId, Error, ErrorCode, ImageName, Isolation, Result, RootMode, VolumeId};
 use container::ProcessContainer;
@@ -202,6 +202,10 @@ impl Provider for ProcessProvider {
 
     fn volumes(&self) -> Option<&dyn Volumes> {
         Some(self)
+    }
+
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
     }
 
     fn usage(&self) -> Option<&dyn Usages> {

@@ -10,7 +10,7 @@ mod guest;
 
 use async_trait::async_trait;
 pub use atoll_guest_proto::{FEATURE_KERNELS, FEATURE_TOOLS};
-use atoll_types::{ContainerId, Death, Limits, Profile, Result, Usage, VolumeId};
+use atoll_types::{ContainerId, Death, Limits, Profile, Result, Snapshot, SnapshotId, Usage, VolumeId};
 pub use atoll_types::{
     ExecReport, OutputStream, StartFailure, TerminalSize,
     files::{Changed, Entry, EntryKind, FileAction, FileChange, WriteOptions},
@@ -107,6 +107,8 @@ pub trait Provider: Send + Sync {
     async fn destroy(&self, id: ContainerId) -> Result<()>;
     /// Volumes that outlive containers, where the provider has them.
     fn volumes(&self) -> Option<&dyn Volumes>;
+    /// Snapshots and forks of those volumes, where the provider can make them.
+    fn snapshots(&self) -> Option<&dyn Snapshots>;
     /// Usage of containers, where the provider can measure it.
     fn usage(&self) -> Option<&dyn Usages>;
     /// Certificates that containers trust, where the provider can install them.
@@ -280,4 +282,34 @@ pub trait Volumes: Send + Sync {
     async fn resize_volume(&self, id: VolumeId, bytes: u64) -> Result<()>;
     /// The disk of all volumes together.
     async fn room(&self) -> Result<DiskRoom>;
+}
+
+/// Makes snapshots and forks of volumes, which share what they hold until it is written.
+///
+/// A snapshot belongs to its volume: what only it still holds counts against the volume's limit, and it goes with the
+/// volume. Every call may be repeated after a lost reply; a fork whose volume is there already is
+/// [`atoll_types::ErrorCode::AlreadyExists`].
+#[async_trait]
+pub trait Snapshots: Send + Sync {
+    /// Makes a snapshot of a volume, in use or not. It is of one moment, also while processes write.
+    async fn create_snapshot(&self, volume: VolumeId, id: SnapshotId) -> Result<Snapshot>;
+    /// The snapshots of a volume, oldest first.
+    async fn list_snapshots(&self, volume: VolumeId) -> Result<Vec<Snapshot>>;
+    /// Deletes a snapshot. Succeeds when there is none.
+    async fn delete_snapshot(&self, volume: VolumeId, id: SnapshotId) -> Result<()>;
+    /// The files that differ between a snapshot and another, or the volume as it is now. Paths begin at the volume's
+    /// root, where /workspace is `workspace` and home is `home`.
+    async fn diff(&self, volume: VolumeId, from: SnapshotId, to: Option<SnapshotId>) -> Result<Changed>;
+    /// Makes a volume what it was, whole or not at all. Its limit and its snapshots stay. A conflict while a container
+    /// uses it.
+    async fn roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()>;
+    /// Makes a volume of a snapshot, or of a volume as it is now, with a limit of its own. What it shares counts as
+    /// used; a conflict of `disk_bytes` where that is more than the limit.
+    async fn fork(
+        &self,
+        from: VolumeId,
+        snapshot: Option<SnapshotId>,
+        into: VolumeId,
+        bytes: u64,
+    ) -> Result<()>;
 }

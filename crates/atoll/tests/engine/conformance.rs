@@ -4,12 +4,12 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, ChangeReport, Claimable, Container, ContainerSpec, DiskRoom, EgressEndpoint, EgressSockets,
-    FileChange, FileChanges, Guest, Listed, LiveLimits, Pause, PortStream, Ports, Provider, State, Trust,
-    Usages, Volumes,
+    Capabilities, ChangeReport, Changed, Claimable, Container, ContainerSpec, DiskRoom, EgressEndpoint,
+    EgressSockets, FileChange, FileChanges, Guest, Listed, LiveLimits, Pause, PortStream, Ports, Provider,
+    Snapshots, State, Trust, Usages, Volumes,
     conformance::{self, Check},
 };
-use atoll_types::{ContainerId, Death, Error, Limits, Result, Usage, VolumeId};
+use atoll_types::{ContainerId, Death, Error, Limits, Result, Snapshot, SnapshotId, Usage, VolumeId};
 use futures_util::future::BoxFuture;
 use std::{
     collections::BTreeMap,
@@ -59,6 +59,11 @@ enum Fault {
     HidesThatItIsPaused,
     HandsOverWithItsOldLimits,
     HandsOverWithoutTheEnvironment,
+    KeepsDeletedSnapshots,
+    TrustsModificationTimes,
+    RollsNothingBack,
+    RollsBackWhatIsInUse,
+    ForksWhatIsNow,
 }
 
 /// A provider that is right but for one fault.
@@ -144,12 +149,64 @@ impl Provider for Broken<'_> {
         Some(self)
     }
 
+    fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+
     fn usage(&self) -> Option<&dyn Usages> {
         Some(self)
     }
 
     fn trust(&self) -> Option<&dyn Trust> {
         Some(self)
+    }
+}
+
+#[async_trait]
+impl Snapshots for Broken<'_> {
+    async fn create_snapshot(&self, volume: VolumeId, id: SnapshotId) -> Result<Snapshot> {
+        self.inner.snapshots().unwrap().create_snapshot(volume, id).await
+    }
+
+    async fn list_snapshots(&self, volume: VolumeId) -> Result<Vec<Snapshot>> {
+        self.inner.snapshots().unwrap().list_snapshots(volume).await
+    }
+
+    async fn delete_snapshot(&self, volume: VolumeId, id: SnapshotId) -> Result<()> {
+        match self.fault {
+            Fault::KeepsDeletedSnapshots => Ok(()),
+            _ => self.inner.snapshots().unwrap().delete_snapshot(volume, id).await,
+        }
+    }
+
+    async fn diff(&self, volume: VolumeId, from: SnapshotId, to: Option<SnapshotId>) -> Result<Changed> {
+        let mut changed = self.inner.snapshots().unwrap().diff(volume, from, to).await?;
+        if self.fault == Fault::TrustsModificationTimes {
+            changed.files.retain(|change| !change.path.ends_with("hidden"));
+        }
+        Ok(changed)
+    }
+
+    async fn roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {
+        match (self.fault, self.inner.snapshots().unwrap()) {
+            (Fault::RollsNothingBack, _) => Ok(()),
+            (Fault::RollsBackWhatIsInUse, power) => match power.roll_back(volume, to).await {
+                Err(error) if error.code == atoll_types::ErrorCode::Conflict => Ok(()),
+                other => other,
+            },
+            (_, power) => power.roll_back(volume, to).await,
+        }
+    }
+
+    async fn fork(
+        &self,
+        from: VolumeId,
+        snapshot: Option<SnapshotId>,
+        into: VolumeId,
+        bytes: u64,
+    ) -> Result<()> {
+        let snapshot = if self.fault == Fault::ForksWhatIsNow { None } else { snapshot };
+        self.inner.snapshots().unwrap().fork(from, snapshot, into, bytes).await
     }
 }
 
@@ -386,6 +443,11 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::HidesThatItIsPaused, "a_paused_sandbox_runs_nothing_until_it_is_unpaused"),
     (Fault::HandsOverWithItsOldLimits, "a_container_made_ahead_is_handed_over"),
     (Fault::HandsOverWithoutTheEnvironment, "a_container_made_ahead_is_handed_over"),
+    (Fault::KeepsDeletedSnapshots, "a_snapshot_is_of_one_moment_and_a_rollback_brings_it_back"),
+    (Fault::TrustsModificationTimes, "a_diff_names_what_changed"),
+    (Fault::RollsNothingBack, "a_snapshot_is_of_one_moment_and_a_rollback_brings_it_back"),
+    (Fault::RollsBackWhatIsInUse, "what_is_in_use_is_not_rolled_back_and_what_is_not_there_is_said"),
+    (Fault::ForksWhatIsNow, "a_fork_goes_its_own_way"),
 ];
 
 #[tokio::test]

@@ -28,3 +28,4 @@ mod socket_memory;
 mod stress;
 mod tools;
 mod trust;
+mod volume_copies;

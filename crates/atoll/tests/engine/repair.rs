@@ -104,7 +104,7 @@ async fn a_dead_pid_1_is_data_and_the_volume_stays() {
 }
 
 /// The workers of a launcher: its children that run its own program.
-fn workers(launcher: i32) -> Vec<i32> {
+pub(super) fn workers(launcher: i32) -> Vec<i32> {
     let children =
         fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|p| p.parse().ok());

@@ -7,9 +7,9 @@ use super::{
     volumes::{refuse_used, user},
 };
 use crate::context::Context;
-use atoll_launch_proto::{DiffRequest, FileAction, FileChange, ForkRequest, LauncherReply, SnapshotRequest};
+use atoll_launch_proto::{DiffRequest, ForkRequest, LauncherReply, SnapshotRequest};
 use atoll_storage::{DriverKind, HeldVolume};
-use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId, files};
+use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId, files::Changed};
 
 /// Makes a snapshot of a volume, or finds it.
 pub(crate) fn snapshot(context: &Context, asked: SnapshotRequest) -> Result<Snapshot> {
@@ -52,17 +52,8 @@ pub(crate) fn fork(context: &Context, asked: ForkRequest) -> Result<()> {
 /// What changed from a snapshot to another, or to the volume as it is now.
 pub(crate) fn diff(context: &Context, asked: DiffRequest) -> Result<LauncherReply> {
     let shared = context.storage.share(asked.volume)?;
-    let files::Changed { files, truncated } = context.storage.diff(&shared, asked.from, asked.to)?;
-    let change = |change: files::FileChange| FileChange {
-        path: change.path,
-        action: match change.action {
-            files::FileAction::Created => FileAction::Created,
-            files::FileAction::Modified => FileAction::Modified,
-            files::FileAction::Deleted => FileAction::Deleted,
-        },
-        size_bytes: change.size_bytes,
-    };
-    Ok(LauncherReply::Diff { files: files.into_iter().map(change).collect(), truncated })
+    let Changed { files, truncated } = context.storage.diff(&shared, asked.from, asked.to)?;
+    Ok(LauncherReply::Diff { files, truncated })
 }
 
 /// Does something with a volume that is held, while no process writes to it. What is dirty is written back before, so

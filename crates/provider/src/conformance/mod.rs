@@ -6,6 +6,7 @@ mod isolation;
 mod lifecycle;
 mod pause;
 mod ports;
+mod snapshots;
 mod usage;
 mod volumes;
 mod work;
@@ -55,6 +56,10 @@ checks![
     volumes::a_volume_outlives_its_container,
     volumes::without_a_volume_nothing_outlives_it,
     volumes::a_volume_in_use_cannot_be_removed_or_shared,
+    snapshots::a_snapshot_is_of_one_moment_and_a_rollback_brings_it_back,
+    snapshots::a_fork_goes_its_own_way,
+    snapshots::a_diff_names_what_changed,
+    snapshots::what_is_in_use_is_not_rolled_back_and_what_is_not_there_is_said,
     work::exit_codes_signals_and_outputs_are_the_commands,
     work::a_timeout_ends_the_whole_tree,
     work::input_reaches_the_command,

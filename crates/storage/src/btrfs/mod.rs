@@ -117,20 +117,6 @@ impl Btrfs {
         self.rescued(|| self.try_discard(path))
     }
 
-    /// Removes a subvolume, and once more with a little space of the disk's reserve when btrfs has none left to work
-    /// with: the way out of a full pool.
-    fn rescued(&self, remove: impl Fn() -> Result<()>) -> Result<()> {
-        match (remove(), &self.pool) {
-            (Err(error), Some(pool)) if error.code == ErrorCode::DiskFull => {
-                tracing::warn!(%error, "the pool is full; it grows a little so that a volume can be removed");
-                self.resize(pool, self.size()?.saturating_add(RESCUE))?;
-                remove()?;
-                self.empty_trash()
-            }
-            (result, _) => result,
-        }
-    }
-
     fn resize(&self, pool: &Pool, size: u64) -> Result<()> {
         pool.extend(size)?;
         ioctl::resize(&self.fd, size).map_err(failed("change the pool's size"))
@@ -172,13 +158,18 @@ impl Btrfs {
     }
 
     /// Does something that writes btrfs's own records; once more with a little space of the disk's reserve when btrfs has
-    /// none left for them.
+    /// none left for them. Trees can be made in a full pool and removed from it only so.
     fn rescued(&self, action: impl Fn() -> Result<()>) -> Result<()> {
         match (action(), &self.pool) {
             (Err(error), Some(pool)) if error.code == ErrorCode::DiskFull => {
                 tracing::warn!(%error, "the pool is full; it grows a little so that its records have room");
                 self.resize(pool, self.size()?.saturating_add(RESCUE))?;
-                action()
+                action()?;
+                // What earlier removals could not free can be freed now; the next sweep tries again.
+                if let Err(error) = self.empty_trash() {
+                    tracing::warn!(%error, "removed volumes are not freed yet");
+                }
+                Ok(())
             }
             (done, _) => done,
         }

@@ -1,0 +1,116 @@
+//! Snapshots and rollbacks through the launcher, with containers that start, write and are killed meanwhile.
+
+use super::{
+    fixture::{Instance, eventually, says, spec},
+    repair::workers,
+};
+use atoll_provider::{ContainerSpec, Provider, Snapshots, State, Volumes};
+use atoll_types::{ErrorCode, SnapshotId, VolumeId};
+use std::{process, time::Duration};
+
+fn on(volume: VolumeId) -> ContainerSpec {
+    ContainerSpec { volume: Some(volume), ..spec("default") }
+}
+
+fn snapshots(instance: &Instance) -> &dyn Snapshots {
+    instance.provider.snapshots().unwrap()
+}
+
+fn volumes(instance: &Instance) -> &dyn Volumes {
+    instance.provider.volumes().unwrap()
+}
+
+#[tokio::test]
+async fn a_worker_killed_while_it_copies_leaves_no_container_frozen_and_no_half_copy() {
+    let instance = Instance::start_with(&["--storage", "dir"]).await;
+    let volume = VolumeId::random();
+    let c = instance.provider.create(on(volume)).await.unwrap();
+    says(&c, "for i in $(seq 30); do head -c 10000000 /dev/urandom > /workspace/$i; done").await;
+    let launcher = instance.launcher_pids()[1];
+    let marker = instance.layout.run().join("c").join(c.id().to_string()).join("copying");
+    let mut interrupted = 0;
+    for _ in 0..5 {
+        let (made, ()) =
+            tokio::join!(snapshots(&instance).create_snapshot(volume, SnapshotId::random()), async {
+                while !marker.exists() {
+                    tokio::time::sleep(Duration::from_micros(200)).await;
+                }
+                // It is frozen for a moment, and not paused.
+                assert!(!matches!(c.state().await, Ok(State::Paused)));
+                for worker in workers(launcher) {
+                    let _ = process::Command::new("kill").args(["-KILL", &worker.to_string()]).status();
+                }
+            });
+        interrupted += usize::from(made.is_err_and(|error| error.code == ErrorCode::Unavailable));
+        eventually("it is thawed", || !marker.exists());
+        assert_eq!(says(&c, "echo runs").await, "runs");
+        assert_eq!(c.state().await.unwrap(), State::Running);
+    }
+    assert!(interrupted > 0, "no worker was hit");
+    let half_made = instance.data().join("storage/dir/new");
+    eventually("half copies are freed", || std::fs::read_dir(&half_made).unwrap().count() == 0);
+    for left in snapshots(&instance).list_snapshots(volume).await.unwrap() {
+        snapshots(&instance).delete_snapshot(volume, left.id).await.unwrap();
+    }
+    // The next one is whole.
+    let made = SnapshotId::random();
+    snapshots(&instance).create_snapshot(volume, made).await.unwrap();
+    assert_eq!(snapshots(&instance).diff(volume, made, None).await.unwrap().files, vec![]);
+    instance.provider.destroy(c.id()).await.unwrap();
+    volumes(&instance).remove_volume(volume).await.unwrap();
+}
+
+/// A paused container is copied as it is, and stays paused.
+#[tokio::test]
+async fn a_paused_container_stays_paused_while_its_volume_is_copied() {
+    for extra in [&[][..], &["--storage", "dir"]] {
+        let instance = Instance::start_with(extra).await;
+        let volume = VolumeId::random();
+        let c = instance.provider.create(on(volume)).await.unwrap();
+        says(&c, "echo one > /workspace/a").await;
+        c.pause().unwrap().pause().await.unwrap();
+        let made = SnapshotId::random();
+        snapshots(&instance).create_snapshot(volume, made).await.unwrap();
+        assert_eq!(c.state().await.unwrap(), State::Paused);
+        c.pause().unwrap().resume().await.unwrap();
+        says(&c, "echo two > /workspace/a").await;
+        instance.provider.destroy(c.id()).await.unwrap();
+        snapshots(&instance).roll_back(volume, made).await.unwrap();
+        let c = instance.provider.create(on(volume)).await.unwrap();
+        assert_eq!(says(&c, "cat /workspace/a").await, "one");
+        instance.provider.destroy(c.id()).await.unwrap();
+        volumes(&instance).remove_volume(volume).await.unwrap();
+    }
+}
+
+/// A rollback either comes before a start or is refused: no container has a volume that is thrown away under it.
+#[tokio::test]
+async fn a_start_and_a_rollback_at_once_lose_no_write() {
+    let instance = Instance::start().await;
+    let volume = VolumeId::random();
+    let c = instance.provider.create(on(volume)).await.unwrap();
+    instance.provider.destroy(c.id()).await.unwrap();
+    let base = SnapshotId::random();
+    snapshots(&instance).create_snapshot(volume, base).await.unwrap();
+    let mut both = [0, 0];
+    for round in 0..12 {
+        let (c, rolled) = tokio::join!(instance.provider.create(on(volume)), async {
+            tokio::time::sleep(Duration::from_micros(round * 400)).await;
+            snapshots(&instance).roll_back(volume, base).await
+        });
+        let c = c.unwrap();
+        match rolled {
+            Ok(()) => both[0] += 1,
+            Err(error) => {
+                assert_eq!(error.code, ErrorCode::Conflict, "{error:?}");
+                both[1] += 1;
+            }
+        }
+        says(&c, &format!("echo {round} > /workspace/written")).await;
+        instance.provider.destroy(c.id()).await.unwrap();
+        let changed = snapshots(&instance).diff(volume, base, None).await.unwrap();
+        assert!(changed.files.iter().any(|c| c.path == "workspace/written"), "{round} {changed:?}");
+    }
+    assert!(both[1] > 0, "{both:?}");
+    volumes(&instance).remove_volume(volume).await.unwrap();
+}
