@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -103,10 +103,37 @@ pub(crate) fn is_held(folders: &Folders, container: ContainerId) -> bool {
     fcntl_lock(&file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
-/// The file that is there while a container is frozen for a copy of its volume. It is made before and removed after
-/// that, so where no worker holds the container's lock, it says that one was killed in between.
+/// The file that is there while a container is frozen for a copy of its volume, made before and removed after that. The
+/// worker that copies has it locked: where the lock is free, that worker was killed. The lock is not the container's,
+/// which another worker may hold while it waits for a process that is frozen.
 pub(crate) fn copying(folders: &Folders, container: ContainerId) -> PathBuf {
     folders.container(container).join("copying")
+}
+
+/// Makes and locks the file.
+pub(crate) fn begin_copying(folders: &Folders, container: ContainerId) -> Result<Lock> {
+    let fault =
+        |e: io::Error| Error::internal(format!("cannot write down that the container is frozen: {e}"));
+    let path = copying(folders, container);
+    loop {
+        let file =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
+        fcntl_lock(&file, FlockOperation::LockExclusive).map_err(|e| fault(e.into()))?;
+        // A repair may have removed it meanwhile.
+        let there = fs::metadata(&path).map(|there| there.ino());
+        if file.metadata().map_err(fault)?.ino() == there.unwrap_or(0) {
+            return Ok(Lock(file));
+        }
+    }
+}
+
+/// Locks the file if a dead worker left it.
+pub(crate) fn left_copying(folders: &Folders, container: ContainerId) -> Option<Lock> {
+    let path = copying(folders, container);
+    let file = fs::OpenOptions::new().write(true).open(&path).ok()?;
+    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let there = fs::metadata(&path).ok()?.ino();
+    (file.metadata().ok()?.ino() == there).then_some(Lock(file))
 }
 
 /// Writes a file whole or not at all.

@@ -20,7 +20,9 @@ pub(crate) fn half_made(context: &Context) {
     for container in record::containers(context) {
         let running = record::load(context, container).is_some_and(|r| r.pid > 0);
         if running {
-            thaw_left(context, container);
+            if let Err(error) = ops::thaw_left(context, container) {
+                tracing::error!(%container, %error, "a container stays frozen");
+            }
             continue;
         }
         // A free lock means that no worker is busy with the container.
@@ -33,20 +35,6 @@ pub(crate) fn half_made(context: &Context) {
             }
             drop(lock);
         }
-    }
-}
-
-/// Thaws a container that was frozen for a copy by a worker that is dead. A living one would hold its lock.
-fn thaw_left(context: &Context, container: ContainerId) {
-    if record::copying(context, container).exists()
-        && let Ok(Some(lock)) = record::try_lock(context, container)
-    {
-        if record::copying(context, container).exists()
-            && let Err(error) = ops::thaw_left(context, container)
-        {
-            tracing::error!(%container, %error, "a container stays frozen");
-        }
-        drop(lock);
     }
 }
 

@@ -11,6 +11,7 @@ use std::fs;
 pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
+    thaw_left(context, container)?;
     let cgroup = context.cgroup(container);
     if !freezer.is_frozen(&cgroup) {
         stop_clock(context, container);
@@ -32,7 +33,7 @@ pub(super) struct Frozen<'a> {
     container: ContainerId,
     /// None where there is nothing to thaw.
     freezer: Option<Freezer>,
-    _lock: Option<record::Lock>,
+    _locks: [Option<record::Lock>; 2],
 }
 
 impl<'a> Frozen<'a> {
@@ -43,17 +44,21 @@ impl<'a> Frozen<'a> {
             None => None,
             Some(_) => match freezer_of(context, container) {
                 Err(error) if error.code == ErrorCode::ContainerDied => None,
-                found => Some(found?).filter(|freezer| !freezer.is_frozen(&context.cgroup(container))),
+                found => Some(found?),
             },
         };
-        let frozen = Self { context, container, freezer, _lock: lock };
-        if let Some(freezer) = &frozen.freezer {
-            fs::write(record::copying(context, container), "").map_err(|e| {
-                Error::internal(format!("cannot write down that the container is frozen: {e}"))
-            })?;
-            stop_clock(context, container);
-            freezer.freeze(&context.cgroup(container))?;
+        let mut frozen = Self { context, container, freezer: None, _locks: [lock, None] };
+        let Some(freezer) = freezer else { return Ok(frozen) };
+        let cgroup = context.cgroup(container);
+        // One that is frozen with the file there was left so by a dead worker; without the file it is paused.
+        if freezer.is_frozen(&cgroup) && !record::copying(context, container).exists() {
+            return Ok(frozen);
         }
+        let copying = record::begin_copying(context, container)?;
+        stop_clock(context, container);
+        let result = freezer.freeze(&cgroup);
+        (frozen.freezer, frozen._locks[1]) = (Some(freezer), Some(copying));
+        result?;
         Ok(frozen)
     }
 }
@@ -67,8 +72,9 @@ impl Drop for Frozen<'_> {
     }
 }
 
-/// Thaws a container that a worker left frozen which was killed while it copied. The caller holds the container's lock.
+/// Thaws a container that a worker left frozen which was killed while it copied.
 pub(crate) fn thaw_left(context: &Context, container: ContainerId) -> Result<()> {
+    let Some(_left) = record::left_copying(context, container) else { return Ok(()) };
     match freezer_of(context, container) {
         Ok(freezer) => thaw(context, container, &freezer),
         Err(error) if error.code == ErrorCode::ContainerDied => Ok(()),
