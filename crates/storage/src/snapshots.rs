@@ -53,7 +53,9 @@ impl Storage {
         }
         let size_bytes = self.driver.content(held.volume)?;
         let _fits = self.fits(size_bytes, 0)?;
-        let created_unix_ms = now_ms().unsigned_abs();
+        // Two of one millisecond keep their order.
+        let after = all.last().map_or(0, |last| last.created_unix_ms.saturating_add(1));
+        let created_unix_ms = now_ms().unsigned_abs().max(after);
         let snapshot = Snapshot { id, volume: held.volume, created_unix_ms, size_bytes };
         self.driver.snapshot(&snapshot)?;
         Ok(snapshot)
