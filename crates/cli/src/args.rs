@@ -221,7 +221,7 @@ pub struct Exec {
     /// Run the command at a terminal, as `atoll shell` does
     #[arg(short, long, conflicts_with_all = ["timeout", "stream", "detach"])]
     pub(crate) tty: bool,
-    /// Print the output while the command runs; Ctrl-C ends the command
+    /// With --json: print an event for each piece of output while the command runs, and not one result after it
     #[arg(long, conflicts_with = "detach")]
     pub(crate) stream: bool,
     /// Do not wait for the command, and print its id

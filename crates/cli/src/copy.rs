@@ -36,8 +36,12 @@ pub(crate) async fn run(options: Cp) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// A missing file is named with its path; every other error is about the sandbox.
+/// A file of this machine is named already, and a missing one inside by its path; every other error is about the
+/// sandbox.
 fn about(failure: Failure, id: &str, path: &str) -> Failure {
+    if failure.is_of_this_machine() {
+        return failure;
+    }
     match failure.is_missing() && !path.is_empty() {
         true => failure.about(&format!("{id}:{path}")),
         false => failure.about(id),

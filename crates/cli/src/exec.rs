@@ -1,15 +1,16 @@
-//! `atoll exec`: the command's output is passed through, and its exit code becomes ours. Standard input is
-//! passed too where it is no terminal, or with `-i`; with `-t` the command has a terminal.
+//! `atoll exec`: the command's output is passed through byte by byte while it runs, and its exit code becomes
+//! ours. Only with `--json` and without `--stream` the answer is one piece, after the command. Standard input
+//! is passed too where it is no terminal, or with `-i`; with `-t` the command has a terminal.
 
 use crate::{
-    Failure,
+    FAULT, Failure,
     args::{Exec, Shell},
     input, pairs,
     print::{Printer, Step},
     resolve, shell, terminal,
 };
-use atoll_client::{Client, ExecRequest, ExecResult, Uuid};
-use std::io::{self, Read, Write};
+use atoll_client::{Client, ExecRequest, Uuid};
+use std::io::{self, Read};
 
 /// The server's largest request, less room for the rest of it.
 const LARGEST_STDIN: u64 = (4 << 20) - (64 << 10);
@@ -41,11 +42,14 @@ enum Input {
     Whole,
 }
 
+/// Whether the result is one JSON value, which is printed after the command: nothing is printed or sent before.
+fn one_piece(options: &Exec) -> bool {
+    options.server.json && !options.stream && !options.detach
+}
+
 fn input(options: &Exec) -> Input {
-    // The one JSON result is printed after the command, so nothing is printed or sent before.
-    let one_piece = options.server.json && !options.stream;
-    match (options.interactive, one_piece || options.detach) {
-        (true, _) if one_piece && !options.detach => Input::Whole,
+    match (options.interactive, one_piece(options) || options.detach) {
+        (true, _) if one_piece(options) => Input::Whole,
         (true, _) => Input::Passed,
         (false, false) if input::is_given() => Input::Passed,
         (false, _) => Input::None,
@@ -53,7 +57,8 @@ fn input(options: &Exec) -> Input {
 }
 
 fn request(options: Exec, input: Input) -> Result<ExecRequest, Failure> {
-    let Exec { timeout, env, workdir, user, detach, shell, command, .. } = options;
+    let streams = !one_piece(&options) && !options.detach;
+    let Exec { timeout, env, workdir, user, shell, command, .. } = options;
     Ok(ExecRequest {
         arguments: shell.is_none().then_some(command),
         command: shell,
@@ -62,8 +67,8 @@ fn request(options: Exec, input: Input) -> Result<ExecRequest, Failure> {
         env_vars: pairs::map(env),
         stdin: if input == Input::Whole { Some(stdin()?) } else { None },
         stdin_open: input == Input::Passed,
-        // In a pipeline a slow reader must not cost output; a command in the background has no reader.
-        lossless: input == Input::Passed && !detach,
+        // A slow reader must not cost output; a command in the background has no reader.
+        lossless: streams,
         user,
     })
 }
@@ -77,7 +82,7 @@ pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
     let id = resolve::sandbox(&client, &typed).await?;
     let about = |failure: Failure| failure.about(&typed);
     let input = input(&options);
-    let (streams, detaches) = (options.stream || input == Input::Passed, options.detach);
+    let (one_piece, detaches) = (one_piece(&options), options.detach);
     let request = request(options, input)?;
     if detaches {
         let exec = client.exec_background(id, &request).await.map_err(|e| about(e.into()))?;
@@ -91,17 +96,11 @@ pub(crate) async fn run(options: Exec) -> Result<u8, Failure> {
         }
         return Ok(0);
     }
-    if streams {
+    if !one_piece {
         return stream(&client, id, &request, json).await.map_err(about);
     }
     let result = client.exec(id, &request).await.map_err(|e| about(e.into()))?;
-    if json {
-        quietly(terminal::print_json(&result.json))?;
-    } else {
-        quietly(terminal::print_bytes(result.stdout.as_bytes()))?;
-        let _ = io::stderr().write_all(result.stderr.as_bytes());
-        explain(&result);
-    }
+    quietly(terminal::print_json(&result.json))?;
     Ok(u8::try_from(result.exit_code).unwrap_or(u8::MAX))
 }
 
@@ -143,7 +142,17 @@ async fn stream(client: &Client, id: Uuid, request: &ExecRequest, json: bool) ->
                 return Ok(INTERRUPTED);
             }
         };
-        let step = printer.print(event)?;
+        let step = match printer.print(event) {
+            // The reader is gone, as in `atoll exec … | head`: the command ends as it would there.
+            Err(failure) if failure.is_broken_pipe() => {
+                printer.mute();
+                if let Some(exec) = printer.exec() {
+                    let _ = client.exec_signal(id, exec, "PIPE").await;
+                }
+                Step::More
+            }
+            step => step?,
+        };
         if let (None, true, Some(exec)) = (&feeding, request.stdin_open, printer.exec()) {
             let client = client.clone();
             // A command that ends or closes its input before all of it is read is no fault; the events show
@@ -161,7 +170,11 @@ async fn stream(client: &Client, id: Uuid, request: &ExecRequest, json: bool) ->
     }
 }
 
+/// The command's own, unless Atoll could not come so far as to start its program.
 fn exit_code(exec: &atoll_client::Exec) -> u8 {
+    if exec.failure.as_ref().is_some_and(|failure| failure.stage != "exec") {
+        return FAULT;
+    }
     exec.exit_code.map_or(u8::MAX, |code| u8::try_from(code).unwrap_or(u8::MAX))
 }
 
@@ -170,19 +183,6 @@ fn quietly(printed: Result<(), Failure>) -> Result<(), Failure> {
     match printed {
         Err(failure) if failure.is_broken_pipe() => Ok(()),
         other => other,
-    }
-}
-
-/// Explains what the exit code alone does not.
-fn explain(result: &ExecResult) {
-    if result.oom_killed {
-        terminal::note("the memory limit ended the command");
-    }
-    if result.timed_out {
-        terminal::note("the command's time was up; give it more with --timeout");
-    }
-    if result.truncated {
-        terminal::note("some of the output is missing, because there was too much of it");
     }
 }
 

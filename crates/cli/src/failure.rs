@@ -53,7 +53,11 @@ impl Failure {
 
     /// The error of a file of this machine.
     pub(crate) fn file(path: &std::path::Path, error: &io::Error) -> Self {
-        Error::new(ErrorCode::Unavailable, format!("{}: {error}", path.display())).into()
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => "no such file on this machine".to_owned(),
+            _ => error.to_string(),
+        };
+        Error::new(ErrorCode::Unavailable, format!("{}: {why}", path.display())).into()
     }
 
     /// The same, about a sandbox.
@@ -67,6 +71,11 @@ impl Failure {
             Kind::Client(ClientError::Api(error)) => Some(error),
             _ => None,
         }
+    }
+
+    /// Whether no server has to do with it.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        matches!(self.kind, Kind::Local(_) | Kind::Output(_))
     }
 
     /// Whether the reader of our output has gone, as in `atoll ls | head`.

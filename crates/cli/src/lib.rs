@@ -50,14 +50,21 @@ pub use mcp::bridge as bridge_mcp;
 pub use server::Secret;
 pub use state::state_dir;
 
+/// What `exec` and `shell` end with where Atoll failed, and not the command.
+const FAULT: u8 = 125;
+
 /// Carries out a command and returns the exit code: 0, 1 when the server refuses, 2 for an invalid command
-/// line, 125 when no server answers, and for `exec` and `shell` the command's own. Errors are already
-/// printed.
+/// line, 125 when no server answers; for `exec` and `shell` the command's own, or 125 for every failure of
+/// Atoll. Errors are already printed.
 pub async fn run(command: Remote) -> u8 {
     let json = command.json();
+    let passes_code = matches!(command, Remote::Exec(_) | Remote::Shell(_));
     match dispatch(command).await {
         Ok(code) => code,
-        Err(failure) => failure.report(json),
+        Err(failure) => match failure.report(json) {
+            1.. if passes_code => FAULT,
+            code => code,
+        },
     }
 }
 

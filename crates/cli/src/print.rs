@@ -16,6 +16,8 @@ pub(crate) enum Step {
 /// Prints each byte once, however often the connection breaks.
 pub(crate) struct Printer {
     json: bool,
+    /// Whether there is no reader any more.
+    muted: bool,
     exec: Option<Uuid>,
     resume: u64,
     /// The offset after the last printed byte, of each output.
@@ -25,7 +27,12 @@ pub(crate) struct Printer {
 impl Printer {
     /// From an offset on.
     pub(crate) fn new(from: u64, json: bool) -> Self {
-        Self { json, exec: None, resume: from, printed: [from; 2] }
+        Self { json, muted: false, exec: None, resume: from, printed: [from; 2] }
+    }
+
+    /// Prints nothing more to standard output.
+    pub(crate) fn mute(&mut self) {
+        self.muted = true;
     }
 
     /// The command's id, once it is known.
@@ -46,7 +53,7 @@ impl Printer {
         self.resume = resume.unwrap_or(self.resume);
         let again = matches!(event, ExecEvent::Started(_)) && self.exec.is_some();
         // With --json a reconnection is not printed: neither its repeated start nor the failure before it.
-        if self.json && !again && !matches!(event, ExecEvent::Failed(_)) {
+        if self.json && !self.muted && !again && !matches!(event, ExecEvent::Failed(_)) {
             terminal::print_json(&json)?;
         }
         match event {
@@ -85,6 +92,7 @@ impl Printer {
         *printed = end.max(*printed);
         match stream {
             _ if self.json => Ok(()),
+            OutputStream::Stdout if self.muted => Ok(()),
             OutputStream::Stdout => terminal::print_bytes(&data[known..]),
             OutputStream::Stderr => {
                 let _ = io::stderr().write_all(&data[known..]);

@@ -39,7 +39,7 @@ pub fn cores(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A time: `500ms`, `30s`, `5m`, `2h`, or a plain number of seconds.
+/// A time: `500ms`, `30s`, `5m`, `2h`, `7d`, or a plain number of seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (digits, unit) = split(text);
     let factor = match unit.as_str() {
@@ -47,7 +47,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => 1.0,
         "m" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("unknown unit in {text:?}; use ms, s, m or h")),
+        "d" => 86_400.0,
+        _ => return Err(format!("unknown unit in {text:?}; use ms, s, m, h or d")),
     };
     let seconds = number(digits, text)? * factor;
     if seconds > 0.0 && seconds < 1e9 {
@@ -70,9 +71,10 @@ mod tests {
         assert_eq!(cores("0.5"), Ok(500));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("100d"), Ok(Duration::from_secs(8_640_000)));
         for bad in ["", "m", "-1m", "1x", "1e400", "9999999999t", "NaN"] {
             assert!(bytes(bad).is_err(), "{bad:?}");
         }
-        assert!(cores("0").is_err() && duration("0s").is_err() && duration("1d").is_err());
+        assert!(cores("0").is_err() && duration("0s").is_err() && duration("1w").is_err());
     }
 }

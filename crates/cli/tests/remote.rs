@@ -63,11 +63,15 @@ const MISSING: &str = r#"{"error":{"code":"not_found","message":"there is no suc
 
 #[tokio::test]
 async fn the_commands_exit_code_becomes_ours() {
-    let result = r#"{"exit_code":42,"stdout":"","stderr":"","later":1}"#;
-    let (url, requests) = serve(vec![reply(200, result)]);
-    assert_eq!(atoll(&url, &["exec", ID, "-w", "/tmp", "--", "sh", "-c", "exit 42"]).await, 42);
-    let body = r#"{"arguments":["sh","-c","exit 42"],"working_directory":"/tmp"}"#;
-    assert_eq!(requests.join().unwrap(), [format!("POST /api/v1/sandboxes/{ID}/exec HTTP/1.1 {body}")]);
+    let end = format!(r#"{{"type":"exit","exec_id":"{ID}","status":"ended","exit_code":42,"later":1}}"#);
+    let (url, requests) = serve(vec![reply(200, &format!("data: {end}\n\n")), reply(200, &end)]);
+    let words = ["exec", ID, "-w", "/tmp", "--", "sh", "-c", "exit 42"];
+    assert_eq!(atoll(&url, &words).await, 42);
+    assert_eq!(atoll(&url, &[&["exec", "--json"], &words[1..]].concat()).await, 42);
+    let body = r#"{"arguments":["sh","-c","exit 42"],"working_directory":"/tmp""#;
+    let lines = [r#","lossless":true,"stream":true}"#, "}"]
+        .map(|rest| format!("POST /api/v1/sandboxes/{ID}/exec HTTP/1.1 {body}{rest}"));
+    assert_eq!(requests.join().unwrap(), lines, "as it comes, or with --json in one piece");
 }
 
 #[tokio::test]
@@ -79,8 +83,9 @@ async fn exit_codes_tell_no_server_from_a_refusal() {
     assert_eq!(atoll(&url, &["rm", ID, ID]).await, 125);
     assert_eq!(atoll("nonsense", &["ls"]).await, 2);
     assert_eq!(atoll(&url, &["cp", "a", "b"]).await, 2);
-    let (url, _requests) = serve(vec![reply(404, MISSING)]);
+    let (url, _requests) = serve(vec![reply(404, MISSING), reply(404, MISSING)]);
     assert_eq!(atoll(&url, &["inspect", ID, "--json"]).await, 1);
+    assert_eq!(atoll(&url, &["exec", ID, "--json", "--", "true"]).await, 125, "1 would be the command's");
 }
 
 #[tokio::test]

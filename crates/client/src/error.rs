@@ -54,9 +54,12 @@ impl std::error::Error for ApiError {}
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The message often names the field itself, and that of a file always names the path.
+        let told = |field: &str| {
+            self.message.contains(field) || (field == "path" && self.code != "invalid_argument")
+        };
         match &self.field {
-            // The message often names the field itself.
-            Some(field) if !self.message.contains(field.as_str()) => write!(f, "{field}: {}", self.message)?,
+            Some(field) if !told(field) => write!(f, "{field}: {}", self.message)?,
             _ => f.write_str(&self.message)?,
         }
         match self.retry_after_seconds {

@@ -124,7 +124,7 @@ fn errors_on_the_command_line_say_what_to_do() {
     let path = server.create(r#"{"session_key":"mine"}"#);
     server.ask("POST", &format!("{path}/stop"), "");
     let (code, said) = atoll(&url, KEY, &["exec", "mine", "--", "true"]);
-    assert!(code == Some(1) && said.contains("atoll resume"), "{said}");
+    assert!(code == Some(125) && said.contains("atoll resume"), "{said}");
     let (code, said) = atoll(&url, KEY, &["inspect", "nosuch"]);
     assert!(code == Some(1) && said.contains("nosuch"), "{said}");
     let (code, said) = atoll(&url, KEY, &["create", "--preset", "pyhton"]);

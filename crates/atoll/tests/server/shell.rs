@@ -203,7 +203,7 @@ fn leaving_by_the_two_keys_and_coming_back() {
     assert_eq!(person.end().0.code(), Some(7));
     let refused =
         bare(&server, &sandbox, &["--attach", &"0".repeat(32)]).stdin(Stdio::null()).output().unwrap();
-    assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
+    assert_eq!(refused.status.code(), Some(125), "{}", String::from_utf8_lossy(&refused.stderr));
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn the_terminal_is_given_back_whatever_ends_it() {
     let mut person = Person::sits(&mut shell(&server, &sandbox, &["--command", "echo up; sleep 1000"]));
     person.until("up");
     server.ask("POST", &format!("{sandbox}/stop"), "");
-    assert_eq!(person.end().0.code(), Some(1));
+    assert_eq!(person.end().0.code(), Some(125));
     // It never began.
     let (status, screen) = Person::sits(&mut shell(&server, &sandbox, &[])).end();
-    assert!(status.code() == Some(1) && screen.contains("atoll resume"), "{screen}");
+    assert!(status.code() == Some(125) && screen.contains("atoll resume"), "{screen}");
     let mut nobody = shell(&server, &sandbox, &[]);
     nobody.env("ATOLL_URL", "http://127.0.0.1:1");
     assert_eq!(Person::sits(&mut nobody).end().0.code(), Some(125));

@@ -13,10 +13,11 @@
 use super::output_channel::{OutputSender, Piece};
 use crate::{
     Execs,
+    actor::SandboxRegistry,
     execution::{EndSignal, Ended, Execution},
 };
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, State};
-use atoll_store::SandboxId;
+use atoll_store::{SandboxId, Status, Store};
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use std::{
     collections::HashMap,
@@ -29,6 +30,9 @@ use std::{
 
 /// Before a stream that broke is attached to again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the stop or removal of a sandbox may take that ended its container first.
+const SETTLING: Duration = Duration::from_secs(10);
 
 type Key = (SandboxId, ExecId);
 
@@ -141,7 +145,8 @@ impl Execs {
             Some((events, output)) => (Some(events), output),
             None => (None, OutputSender::none()),
         };
-        tokio::spawn(run(entry, execution, report.started_unix_ms, events, output));
+        let sandboxes = (Arc::clone(&self.registry), Arc::clone(&self.store));
+        tokio::spawn(run(sandboxes, entry, execution, report.started_unix_ms, events, output));
         task
     }
 
@@ -172,13 +177,14 @@ impl Execs {
 }
 
 async fn run(
+    (registry, store): (Arc<SandboxRegistry>, Arc<dyn Store>),
     entry: ExecEntry,
     mut execution: Execution,
     started_unix_ms: u64,
     events: Option<ExecStream>,
     mut output: OutputSender,
 ) {
-    let (_, id) = entry.key;
+    let (sandbox, id) = entry.key;
     let read = read_to_end(&mut execution, id, events, &mut output).await;
     drop(output);
     let cancelled = entry.task.cancelled.load(Ordering::Relaxed);
@@ -188,12 +194,26 @@ async fn run(
             Ok(ExecEnd { report, changed })
         }
         Err(error) => {
-            let error = execution.redacted(error);
+            let error = execution.redacted(why_lost(&registry, &*store, sandbox, error).await);
             execution.end(&Ended::LostCommand { error: &error, started_unix_ms }, cancelled).await;
             Err(error)
         }
     };
     entry.task.end.set(end);
+}
+
+/// Why a command was lost: its sandbox was stopped or removed meanwhile, or else what its stream says.
+async fn why_lost(registry: &SandboxRegistry, store: &dyn Store, sandbox: SandboxId, error: Error) -> Error {
+    // The actor answers after the stop or removal at which it is, when the record says so.
+    let _ = tokio::time::timeout(SETTLING, registry.awake(sandbox)).await;
+    let Ok(Some(record)) = store.sandbox(sandbox).await else { return error };
+    let (code, how) = match record.status {
+        Status::Stopped => (ErrorCode::NotRunning, "stopped"),
+        Status::Destroyed => (ErrorCode::NotFound, "removed"),
+        _ => return error,
+    };
+    let why = record.status_reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    Error::new(code, format!("the sandbox was {how} while the command ran{why}"))
 }
 
 /// Reads a command's stream to its end. Fails where the container ended first, or has forgotten the command.

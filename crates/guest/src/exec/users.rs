@@ -51,7 +51,10 @@ pub(crate) fn resolve(wanted: &str, config: &GuestConfig) -> Result<User, UserEr
     let denied =
         |message: &str| Err(UserError::Refused(Error::new(ErrorCode::PermissionDenied, message).at("user")));
     if user.uid > HIGHEST_ID || user.gid > HIGHEST_ID {
-        return denied("uid and gid must be at most 65533");
+        return denied(&format!(
+            "uid {} and gid {} must be at most 65533: the sandbox has no higher ids, so not nobody's 65534",
+            user.uid, user.gid
+        ));
     }
     if !root && (user.uid == 0 || (user.gid == 0 && config.gid != 0)) {
         return denied("this sandbox runs nothing as root");

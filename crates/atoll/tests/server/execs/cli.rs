@@ -255,7 +255,60 @@ fn a_closed_pipe_ends_a_command_quietly() {
 fn a_copy_names_what_is_missing() {
     let server = Server::start();
     let path = server.create("{}");
-    let said = run(&server, &["cp", &format!("{}:no/such.txt", id(&path)), "-"]);
-    let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    assert!(said.contains("no/such.txt"), "{said}");
+    let said =
+        |from: &str, to: &str| String::from_utf8_lossy(&run(&server, &["cp", from, to]).stderr).into_owned();
+    let inside = said(&format!("{}:no/such.txt", id(&path)), "-");
+    assert!(inside.contains("no/such.txt") && !inside.contains("path:"), "{inside}");
+    let here = said("no/such.txt", &format!("{}:x", id(&path)));
+    assert_eq!(here, "atoll: no/such.txt: no such file on this machine\n");
+}
+
+#[test]
+fn output_arrives_byte_by_byte_whatever_its_size() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let exec = |arguments: &[&str]| run(&server, &[&["exec", id(&path)], arguments].concat());
+    let bytes = exec(&["--shell", r"printf '\377\376\000abc\200'; printf '\377' >&2"]);
+    assert_eq!((&bytes.stdout[..], &bytes.stderr[..]), (&b"\xff\xfe\0abc\x80"[..], &b"\xff"[..]));
+    let large = exec(&["--", "seq", "3000000"]);
+    assert!(large.status.success() && large.stderr.is_empty(), "{}", String::from_utf8_lossy(&large.stderr));
+    assert!(large.stdout.len() == 22_888_896 && large.stdout.ends_with(b"\n3000000\n"));
+    let late = exec(&["--timeout", "200ms", "--shell", "echo before; sleep 7007"]);
+    assert_eq!((&late.stdout[..], late.status.code()), (&b"before\n"[..], Some(124)));
+    let missing = exec(&["--", "nosuchcmd"]);
+    let said = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(
+        missing.status.code() == Some(127) && said.contains("nosuchcmd") && said.ends_with('\n'),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_failure_of_atoll_is_no_exit_code_of_the_command() {
+    let server = Server::start();
+    let paths = [server.create("{}"), server.create("{}")];
+    let one = id(&paths[0]);
+    for (arguments, word) in [
+        (&["nosuch-sandbox", "true"][..], "nosuch-sandbox"),
+        (&["-w", "/no/such", one, "true"], "/no/such"),
+        (&["-u", "root", one, "true"], "root"),
+        (&["-u", "nobody", one, "true"], "65534"),
+        (&["--timeout", "100d", one, "true"], "timeout"),
+    ] {
+        let ran = run(&server, &[&["exec"], arguments].concat());
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(125), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?}: {said}");
+    }
+    for (path, verb, how) in [(&paths[0], "stop", "stopped"), (&paths[1], "rm", "removed")] {
+        let line = ["exec", id(path), "--shell", "echo up; sleep 7008"];
+        let mut child = atoll(server.address, &line).spawn().unwrap();
+        until(&mut child, "up\n");
+        assert!(run(&server, &[verb, id(path)]).status.success());
+        let ran = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(125), "{verb}: {said}");
+        let why = format!("the sandbox was {how} while the command ran");
+        assert!(said.contains(&why) && !said.contains("died"), "{verb}: {said}");
+    }
 }
