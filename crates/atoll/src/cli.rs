@@ -23,7 +23,7 @@ pub(crate) enum Command {
     /// Serves tools for agents to an MCP client, on stdin and stdout: with sandboxes of its own, or those of a
     /// server
     Mcp(Mcp),
-    /// Ends every server and sandbox on this machine, or those of one data folder.
+    /// Ends the server and the sandboxes of a data folder, or of every one.
     Down(Down),
     /// The record of who did what.
     #[command(subcommand, arg_required_else_help = true)]
@@ -93,10 +93,10 @@ pub(crate) struct Run {
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
     /// Where to run, absolute or relative to /workspace
-    #[arg(short, long, value_name = "DIR", default_value = "")]
+    #[arg(short, long, value_name = "DIR", default_value = "", hide_default_value = true)]
     pub(crate) workdir: String,
     /// Who runs it inside: a name, UID or UID:GID
-    #[arg(short, long, value_name = "USER", default_value = "")]
+    #[arg(short, long, value_name = "USER", default_value = "", hide_default_value = true)]
     pub(crate) user: String,
     /// Let it reach any host but this machine, private networks and metadata services
     #[arg(long, conflicts_with = "preset")]
@@ -200,7 +200,7 @@ pub(crate) struct Mcp {
 impl Mcp {
     /// The folder that has a data folder for each run.
     pub(crate) fn base(&self) -> PathBuf {
-        self.data_dir.clone().unwrap_or_else(|| default_data_dir().join("mcp"))
+        self.data_dir.clone().unwrap_or_else(|| default_data_dir().join(crate::down::MCP))
     }
 
     /// The options that it shares with a server on a data folder.
@@ -218,10 +218,12 @@ impl Mcp {
 
 #[derive(Debug, Args)]
 pub(crate) struct Down {
-    /// Only what belongs to this data folder [default: everything that Atoll started on this machine]
-    #[arg(long, value_name = "DIR", env = "ATOLL_DATA_DIR")]
-    pub(crate) data_dir: Option<PathBuf>,
-    /// Delete the data folders too: records, keys, volumes
+    #[command(flatten)]
+    pub(crate) data: Data,
+    /// Every data folder on this machine that is yours; root ends those of all users
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Delete the data folder too: records, keys, volumes. With --all every one
     #[arg(long)]
     pub(crate) purge: bool,
 }

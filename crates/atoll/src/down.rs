@@ -1,5 +1,5 @@
-//! `atoll down`: ends every server and sandbox on this machine, or those of one data folder, and with
-//! `--purge` their data folders too.
+//! `atoll down`: ends the server and the sandboxes of one data folder, the default one where none is named, or
+//! of every one with `--all`. With `--purge` it deletes those data folders too.
 
 use crate::{cli, own, serve};
 use atoll_launch_proto::{Layout, Request};
@@ -8,9 +8,13 @@ use atoll_types::{Error, ErrorCode, Result};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+/// Below the default data folder: where each `atoll mcp` has a data folder of its own.
+pub(crate) const MCP: &str = "mcp";
 
 /// How long the server may take to end.
 const TRIES: u32 = 600;
@@ -18,15 +22,22 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Ends the requested instances. One that cannot be ended does not stop the others' end.
 pub(crate) async fn run(options: &cli::Down) -> Result<u8> {
-    let folders = match &options.data_dir {
-        Some(named) => vec![named.clone()],
-        None => started_here(),
-    };
+    let data = options.data.dir();
+    // A data folder that is gone may have left a launcher behind.
+    let absolute = || std::path::absolute(&data).unwrap_or_else(|_| data.clone());
+    let data = data.canonicalize().unwrap_or_else(|_| absolute());
+    let running = running();
+    let (mut folders, others): (Vec<_>, Vec<_>) =
+        running.into_iter().partition(|found| options.all || is_run_of(&data, found));
+    if !folders.contains(&data) && (!options.all || data.exists()) {
+        folders.push(data.clone());
+    }
+    // A folder comes after those of runs below it, or it would not be empty.
+    folders.sort();
+    folders.reverse();
     let mut failed = 0;
-    for folder in &folders {
-        // A data folder that is gone may have left a launcher behind.
-        let data = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        match end(&data, options.purge).await {
+    for data in &folders {
+        match end(data, options.purge).await {
             Ok(said) => say!("{}: {said}", data.display()),
             Err(error) => {
                 eprintln!("atoll: {}: {}", data.display(), error.message);
@@ -37,18 +48,24 @@ pub(crate) async fn run(options: &cli::Down) -> Result<u8> {
     if folders.is_empty() {
         say!("nothing to end: Atoll has started nothing on this machine");
     }
+    let unnamed = options.data.named().is_none();
+    for other in others.iter().filter(|other| unnamed && **other != data) {
+        say!("{}: left as it is; --data-dir or --all would end it", other.display());
+    }
     Ok(u8::from(failed > 0))
 }
 
-/// The data folders of everything that runs, and the default one, which may belong to a stopped server.
-fn started_here() -> Vec<PathBuf> {
-    let running = Layout::all().into_iter().map(|layout| layout.data().to_owned());
-    let usual = cli::default_data_dir();
-    let usual = usual.canonicalize().ok();
-    let mut folders: Vec<PathBuf> = running.chain(usual).collect();
-    folders.sort();
-    folders.dedup();
-    folders
+/// The data folders that have something running on this machine and that this user may end.
+fn running() -> Vec<PathBuf> {
+    let me = rustix::process::geteuid();
+    let is_mine = |data: &Path| fs::metadata(data).is_ok_and(|found| found.uid() == me.as_raw());
+    let all = Layout::all().into_iter().map(|layout| layout.data().to_owned());
+    all.filter(|data| me.is_root() || is_mine(data)).collect()
+}
+
+/// Whether a folder is one that `atoll mcp` or `atoll run --mount` made for itself below a data folder.
+fn is_run_of(data: &Path, folder: &Path) -> bool {
+    folder.parent().is_some_and(|runs| [MCP, own::RUNS].iter().any(|name| runs == data.join(name)))
 }
 
 /// Ends everything that was started for a data folder; returns the result in words.
@@ -56,10 +73,15 @@ pub(crate) async fn end(data: &Path, with_data: bool) -> Result<&'static str> {
     if !data.exists() && !Layout::new(data).run().exists() {
         return Ok("nothing to end: there is no such folder");
     }
+    // The launcher that ends what such a folder left makes the folder anew.
+    let missing: Vec<&Path> = data.ancestors().skip(1).take_while(|above| !above.exists()).collect();
     end_server(data).await?;
     end_launcher(data, with_data).await?;
     if with_data {
         purge(data)?;
+        for above in missing {
+            let _ = fs::remove_dir(above);
+        }
         return Ok("down, and nothing is left");
     }
     Ok("down; volumes and records are kept")
@@ -122,7 +144,7 @@ fn purge(data: &Path) -> Result<()> {
     // Only Atoll's own files: an operator may have chosen a data folder that holds others.
     remove(fs::remove_dir_all(data.join("server")))?;
     remove(fs::remove_file(data.join("launch.log")))?;
-    ["mcp", own::RUNS].iter().for_each(|runs| own::remove(&data.join(runs)));
+    [MCP, own::RUNS].iter().for_each(|runs| own::remove(&data.join(runs)));
     match fs::remove_dir(data) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         other => remove(other),

@@ -201,8 +201,11 @@ pub(crate) fn claim(own: &Path) -> Result<fs::File> {
     match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            let message = "another server runs on this data folder; end it with `atoll down`, or choose \
-                           another with --data-dir";
+            let folder = own.parent().unwrap_or(own).display();
+            let message = format!(
+                "another server runs on this data folder; end it with `atoll down --data-dir {folder}`, or \
+                 choose another with --data-dir"
+            );
             Err(Error::new(ErrorCode::Conflict, message))
         }
         Err(error) => Err(cannot(error.into())),
@@ -232,5 +235,5 @@ fn greet(address: SocketAddr, config: &Config, first: Option<&IssuedKey>, alive:
         None => "$ATOLL_API_KEY".to_owned(),
     };
     say!("try:");
-    say!("  curl -sX POST http://{address}/api/v1/sandboxes -H 'Authorization: Bearer {key}' -d '{{}}'");
+    say!("  curl -sX POST http://{address}/api/v1/sandboxes -H \"Authorization: Bearer {key}\" -d '{{}}'");
 }

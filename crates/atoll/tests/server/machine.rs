@@ -98,7 +98,7 @@ impl Drop for Apart {
         eprintln!("{}", self.end());
         let namespace = format!("--mount=/proc/{}/fd/{}", std::process::id(), self.namespace.as_raw_fd());
         let ended = Command::new("nsenter")
-            .args([&namespace, env!("CARGO_BIN_EXE_atoll"), "down", "--purge"])
+            .args([&namespace, env!("CARGO_BIN_EXE_atoll"), "down", "--purge", "--all"])
             .env_remove("ATOLL_DATA_DIR")
             .status();
         assert!(ended.is_ok_and(|status| status.success()) || thread::panicking());
@@ -120,9 +120,19 @@ fn down_ends_everything_that_was_started_on_the_machine() {
     addresses.iter().for_each(|address| drop(create(*address)));
     // One that stands without its server is ended too.
     apart.say("kill -9 $! && wait $! || true");
-    apart.say("$ATOLL down --purge; echo down said $?");
+    // Without a name it is about the default folder alone, in which there is nothing.
+    apart.say("$ATOLL down --purge; echo default said $?");
+    apart.say("$ATOLL down --data-dir one; echo one said $?; test -d one/storage && echo one is kept");
+    apart.say("$ATOLL down --purge --all; echo down said $?");
+    // The first is down already, and is no longer known as one that runs.
+    apart.say("$ATOLL down --purge --data-dir one");
     let said = apart.end();
-    assert!(said.contains("down said 0"), "{said}");
+    let (before, after) = said.split_once("one said 0").unwrap_or_else(|| panic!("{said}"));
+    assert!(before.contains("/var/lib/atoll: nothing to end") && before.contains("default said 0"), "{said}");
+    for folder in &folders {
+        assert!(before.contains(&format!("{}: left as it is", folder.display())), "{said}");
+    }
+    assert!(after.contains("one is kept") && after.contains("down said 0"), "{said}");
     for (folder, address) in folders.iter().zip(addresses) {
         assert!(said.contains(&format!("{}: down, and nothing is left", folder.display())), "{said}");
         assert!(!folder.exists() && TcpStream::connect(address).is_err());
@@ -135,16 +145,18 @@ fn down_ends_what_has_lost_its_data_folder() {
     // Both with a launcher that still runs and with one that was killed.
     for killed in [false, true] {
         let mut apart = Apart::new();
-        let folder = apart.path("lost");
-        create(apart.serve("lost", "$ATOLL"));
+        let (folder, above) = (apart.path("lost/folder"), apart.path("lost"));
+        let line = format!("$ATOLL serve --listen 127.0.0.1:0 --data-dir {}", folder.display());
+        create(apart.serve_with(&line, "server"));
         apart.say("kill -9 $! && wait $! || true");
         if killed {
             apart.say("pkill -9 -f \"atoll-launch.*$PWD/lost\" || true");
         }
-        apart.say("rm -rf lost; $ATOLL down --purge; echo down said $?");
+        // Its parents are gone too, and are not left behind anew.
+        apart.say("rm -rf lost; $ATOLL down --purge --data-dir $PWD/lost/folder; echo down said $?");
         let said = apart.end();
         assert!(said.contains("down said 0"), "{said}");
-        assert!(!folder.exists());
+        assert!(!above.exists(), "{said}");
         eventually("the end of everything", || leftovers_of(&folder).is_empty());
     }
 }
@@ -158,7 +170,9 @@ fn a_data_folder_has_one_server() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&second.stderr);
+    let down = format!("`atoll down --data-dir {}`", server.data().display());
     assert!(!second.status.success() && said.contains("another server runs on this data folder"), "{said}");
+    assert!(said.contains(&down), "{said}");
     assert_eq!(server.ask("GET", "/health", "").status, 200);
     // Nor did it end the other's launcher.
     server.create("{}");
@@ -197,7 +211,8 @@ fn a_first_key_that_was_given_is_not_printed() {
     eventually("the greetings", || ["given", "made"].iter().all(|name| said(name).contains("curl")));
     assert!(!said("given").contains(KEY) && !said("given").contains("first key"), "{}", said("given"));
     assert!(said("made").contains("first key (admin; shown this once): "), "{}", said("made"));
-    apart.say("$ATOLL down --purge");
+    assert!(said("given").contains(r#"-H "Authorization: Bearer $ATOLL_API_KEY""#), "{}", said("given"));
+    apart.say("$ATOLL down --purge --all");
     apart.end();
 }
 
@@ -269,7 +284,7 @@ fn a_full_disk_refuses_what_is_new_and_loses_nothing() {
     assert_eq!(says(&made[0], "cat /workspace/x"), "kept\n");
     assert_eq!((count(), containers(&data)), (made.len(), made.len()));
     assert_eq!(says(made.last().unwrap(), "echo new"), "new\n");
-    apart.say("$ATOLL down; umount disk/server; $ATOLL down --purge --data-dir disk; echo down said $?");
+    apart.say("$ATOLL down --data-dir disk; umount disk/server; $ATOLL down --purge --data-dir disk; echo down said $?");
     let said = apart.end();
     assert!(said.contains("down said 0") && !data.exists(), "{said}");
 }
