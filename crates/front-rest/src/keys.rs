@@ -6,12 +6,13 @@ use crate::{
     shapes::KeyItem,
 };
 use atoll_core::NewKey;
-use atoll_http::{Failure, Who};
+use atoll_http::{Busy, Failure, Repeat, Who, once};
 use atoll_types::{Error, Scope, time::now_ms};
 use axum::{
     Json,
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -56,20 +57,31 @@ fn expiry(seconds: Option<u32>) -> Result<Option<i64>, Error> {
 }
 
 /// Makes a key.
+///
+/// With an `Idempotency-Key` one key is made, and a request that is repeated with the same API key gets the
+/// same answer, the secret included, which the server keeps sealed until then.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
     responses((status = 201, body = NewKeyItem), (status = 403), (status = 422)))]
 pub(crate) async fn create(
     State(app): State<App>,
     Who(caller): Who,
+    headers: HeaderMap,
     Raw(body): Raw,
-) -> Result<(StatusCode, Json<NewKeyItem>), Failure> {
+) -> Result<Response, Failure> {
     let KeyBody { name, owner, scope, tier, expires_in_seconds } = json(&body)?;
     let scope = scope.as_deref().unwrap_or("user");
     let scope = Scope::ALL.iter().copied().find(|s| s.as_str() == scope);
     let scope = scope.ok_or_else(|| Error::invalid("scope", "expected admin, user or read_only"))?;
     let new = NewKey { name, owner, scope, tier, expires_at: expiry(expires_in_seconds)? };
-    let issued = app.core.keys.create(&caller, new).await?;
-    Ok((StatusCode::CREATED, Json(NewKeyItem { key: issued.secret, item: issued.key.into() })))
+    // Another key of the same owner may be a weaker one, and is not to get the secret.
+    let operation = format!("key {:?}", caller.key.map(|key| key.uuid()));
+    let repeat = Repeat::of(&headers, &operation, &body)?;
+    let (core, asker) = (app.core.clone(), caller.clone());
+    let work = async move {
+        let issued = core.keys.create(&asker, new).await?;
+        Ok((StatusCode::CREATED, NewKeyItem { key: issued.secret, item: issued.key.into() }))
+    };
+    once(&app.core, &caller, repeat, Busy::Refuse, work).await
 }
 
 /// Lists keys, without their secrets.

@@ -7,7 +7,7 @@ mod redacted;
 use crate::{egress::EgressPolicy, parse::seconds};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
 use atoll_types::{
-    ActivityEntry, ApiKey, SandboxRecord, Status,
+    ActivityEntry, ApiKey, SandboxRecord, Scope, Status,
     files::{Entry, EntryKind},
     time::rfc3339,
 };
@@ -423,7 +423,9 @@ pub(crate) struct KeyItem {
     owner: String,
     owner_id: String,
     scope: &'static str,
-    tier: String,
+    /// None of an admin key, which has no ceiling.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<String>,
     /// Its first characters.
     prefix: String,
     created_at: String,
@@ -454,7 +456,7 @@ impl From<ApiKey> for KeyItem {
             owner: owner_name,
             owner_id: owner,
             scope: scope.as_str(),
-            tier,
+            tier: (scope != Scope::Admin).then_some(tier),
             prefix,
             created_at: rfc3339(created_at),
             expires_at: expires_at.map(rfc3339),

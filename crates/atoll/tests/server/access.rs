@@ -32,6 +32,38 @@ fn without_a_key_nothing_but_health_and_docs() {
 }
 
 #[test]
+fn a_repeated_request_for_a_key_makes_one() {
+    let server = Server::start();
+    let make = |by: &str, body: &str| {
+        let by = format!("Bearer {by}");
+        let headers = [("Authorization", by.as_str()), ("Idempotency-Key", "once")];
+        http::request(server.address, "POST", "/api/v1/keys", &headers, body.as_bytes()).unwrap()
+    };
+    let body = r#"{"name":"second","scope":"admin"}"#;
+    let (first, again) = (make(KEY, body), make(KEY, body));
+    assert_eq!((first.status, again.status, first.json()), (201, 201, again.json()));
+    assert_eq!(again.header("idempotent-replay"), Some("true"));
+    assert!(first.json().get("tier").is_none(), "an admin has none: {first:?}");
+    assert_eq!(make(KEY, r#"{"name":"third"}"#).status, 422, "the same key for another request");
+    // Nor does the secret go to another key of the same owner, which may be a weaker one.
+    let weak = make_key(&server, KEY, r#"{"name":"weak","scope":"read_only"}"#).1;
+    let refused = make(&weak, body);
+    assert!(
+        refused.status >= 400 && !String::from_utf8_lossy(&refused.body).contains("atoll_"),
+        "{refused:?}"
+    );
+    let names: Vec<String> = server
+        .ask("GET", "/api/v1/keys", "")
+        .json()
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|key| key["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names.iter().filter(|name| *name == "second").count(), 1, "{names:?}");
+}
+
+#[test]
 fn a_key_sees_its_owners_sandboxes_and_does_what_its_scope_allows() {
     let server = Server::start();
     let (status, ann) = make_key(&server, KEY, r#"{"name":"a","owner":"ann","scope":"user"}"#);
