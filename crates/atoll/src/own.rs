@@ -23,7 +23,8 @@ pub(crate) struct Own {
 }
 
 fn fault(path: &Path, e: &io::Error) -> Error {
-    Error::new(ErrorCode::PermissionDenied, format!("{} cannot be made: {e}", path.display()))
+    let message = format!("{} cannot be made: {e}; choose another folder with --data-dir", path.display());
+    Error::new(ErrorCode::PermissionDenied, message)
 }
 
 /// Takes a folder's lock.

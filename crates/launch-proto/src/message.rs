@@ -238,6 +238,9 @@ pub struct Launcher {
     pub min_protocol: u32,
     /// The protocols it has.
     pub max_protocol: u32,
+    /// Whether it ends with its last container and connection. False from a release that does not say.
+    #[serde(default)]
+    pub ephemeral: bool,
 }
 
 /// What the launcher found on this machine.

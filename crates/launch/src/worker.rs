@@ -117,6 +117,7 @@ fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
             release: env!("CARGO_PKG_VERSION").into(),
             min_protocol: MIN_PROTOCOL,
             max_protocol: MAX_PROTOCOL,
+            ephemeral: context.options.ephemeral,
         })),
         Request::Destroy(container) => ops::destroy(context, container).map(|()| LauncherReply::Done),
         Request::Inspect(container) => {

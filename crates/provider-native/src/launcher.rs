@@ -40,6 +40,17 @@ pub struct Held {
     _stream: UnixStream,
 }
 
+/// Nothing listens at the launcher's socket. Its monitor restarts it, unless both were killed.
+fn ended(e: io::Error) -> Error {
+    match e.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+            let message = "the launcher ended; if it is not back in a few seconds, restart `atoll serve`";
+            Error::new(ErrorCode::Unavailable, message)
+        }
+        _ => unavailable(e),
+    }
+}
+
 fn unavailable(e: io::Error) -> Error {
     Error::new(ErrorCode::Unavailable, format!("the launcher does not answer: {e}"))
 }
@@ -129,7 +140,7 @@ impl LauncherClient {
         let envelope = Envelope { protocol: MAX_PROTOCOL, request };
         let frame = encode(&envelope, MAX_REQUEST)
             .map_err(|e| Error::new(ErrorCode::TooLarge, format!("the request is too large: {e}")))?;
-        let mut stream = UnixStream::connect(&self.socket).await.map_err(unavailable)?;
+        let mut stream = UnixStream::connect(&self.socket).await.map_err(ended)?;
         stream.write_all(&frame).await.map_err(unavailable)?;
         Ok(stream)
     }

@@ -1,11 +1,11 @@
 //! Starting the launcher where none runs: directly when this process is root, by sudo otherwise.
 
 use crate::launcher::LauncherClient;
-use atoll_launch_proto::{Layout, Request};
+use atoll_launch_proto::{LauncherReply, Layout, Request};
 use atoll_types::{Error, ErrorCode, Result};
 use std::{
     ffi::OsString,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -30,7 +30,7 @@ pub struct LaunchOptions {
 pub struct Started {
     /// Its client.
     pub client: Arc<LauncherClient>,
-    /// Whether it was started just now.
+    /// Whether it was started just now, or would have ended by itself and was just made to stay.
     pub new: bool,
 }
 
@@ -38,16 +38,30 @@ pub struct Started {
 pub async fn ensure_launcher(options: &LaunchOptions) -> Result<Started> {
     if let Ok(data) = options.data_dir.canonicalize() {
         let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
-        let alive = client.ask(Request::Hello).await.is_ok();
-        if alive && (options.ephemeral || stays(&client, options).await) {
-            return Ok(Started { client, new: false });
+        if let Ok(hello) = client.ask(Request::Hello).await
+            && (options.ephemeral || stays(&client, options).await)
+        {
+            let new = !options.ephemeral && matches!(hello, LauncherReply::Hello(found) if found.ephemeral);
+            return Ok(Started { client, new });
         }
     }
     start(options).await?;
     let data = options.data_dir.canonicalize().map_err(|e| cannot(format!("the data folder: {e}")))?;
     let client = Arc::new(LauncherClient::new(&Layout::new(&data)));
-    client.ask(Request::Hello).await?;
-    Ok(Started { client, new: true })
+    match client.ask(Request::Hello).await {
+        Err(_) if is_anothers(&data) => {
+            let message = format!("{} belongs to another user; use sudo or --data-dir", data.display());
+            Err(Error::new(ErrorCode::PermissionDenied, message))
+        }
+        Err(error) => Err(error),
+        Ok(_) => Ok(Started { client, new: true }),
+    }
+}
+
+/// Whether a folder belongs to another user, whose launcher does not serve this one.
+fn is_anothers(folder: &Path) -> bool {
+    let me = rustix::process::geteuid();
+    !me.is_root() && std::fs::metadata(folder).is_ok_and(|found| found.uid() != me.as_raw())
 }
 
 /// Makes a launcher that may have been started for one `atoll run` outlast it. One that ended before the
@@ -57,12 +71,19 @@ async fn stays(client: &LauncherClient, options: &LaunchOptions) -> bool {
     client.ask(Request::Stay { client_uids }).await.is_ok() || client.ask(Request::Hello).await.is_ok()
 }
 
-/// Makes the data folder as this user, before the launcher does as root: a folder in a user's home stays that
-/// user's. Where this user lacks the permission, the launcher makes it.
-fn make_data_folder(folder: &Path) {
-    if !rustix::process::geteuid().is_root() {
-        let _ = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
+/// Makes the data folder as this user, before the launcher would as root: a folder in a user's home stays that
+/// user's, and one that this user may not make is an error.
+fn make_data_folder(folder: &Path) -> Result<()> {
+    if folder.exists() && !folder.is_dir() {
+        return Err(Error::invalid("data-dir", format!("--data-dir {} is not a folder", folder.display())));
     }
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|e| {
+        let message = format!(
+            "the data folder {} cannot be made: {e}; choose a folder that you may write with --data-dir",
+            folder.display()
+        );
+        Error::new(ErrorCode::PermissionDenied, message)
+    })
 }
 
 fn cannot(why: impl std::fmt::Display) -> Error {
@@ -80,7 +101,7 @@ fn helper() -> Result<PathBuf> {
 
 async fn start(options: &LaunchOptions) -> Result<()> {
     let me = rustix::process::getuid();
-    make_data_folder(&options.data_dir);
+    make_data_folder(&options.data_dir)?;
     let helper = helper()?;
     let mut command = if me.is_root() {
         let mut direct = Command::new(&helper);

@@ -35,8 +35,11 @@ impl Ground {
     /// Opens it, unless another process has.
     pub(crate) async fn open(data_dir: &Path) -> Result<Self> {
         let own = folder(data_dir);
-        fs::create_dir_all(&own)
-            .map_err(|e| Error::internal(format!("the server's folder cannot be made: {e}")))?;
+        fs::create_dir_all(&own).map_err(|e| {
+            let message =
+                format!("{} cannot be made: {e}; choose another data folder with --data-dir", own.display());
+            Error::internal(message)
+        })?;
         let only = claim(&own)?;
         let store = SqliteStore::open(&database(data_dir)).await.map_err(|e| {
             // The operator may see the details that the caller may not.

@@ -104,10 +104,6 @@ async fn end_new(Started { client, new }: &Started) {
 
 async fn serve(config: &Config) -> Result<()> {
     log_to_stderr("info,sqlx=warn,rmcp=error");
-    // Before the launcher does: a folder that root made would not be writable for an ordinary user.
-    fs::create_dir_all(&config.data_dir).map_err(|e| {
-        Error::internal(format!("the data folder {} cannot be made: {e}", config.data_dir.display()))
-    })?;
     let started = launcher(config, Vec::new()).await?;
     let served = serve_with(config, Arc::new(NativeProvider::new(Arc::clone(&started.client)))).await;
     if served.is_err() {

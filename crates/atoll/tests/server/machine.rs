@@ -6,7 +6,7 @@ use super::{
     fixture::{KEY, Server},
     http,
 };
-use crate::engine::fixture::{eventually, leftovers_of};
+use crate::engine::fixture::{eventually, launchers_of, leftovers_of};
 use atoll_launch_proto::Layout;
 use std::{
     fs,
@@ -199,6 +199,46 @@ fn a_start_that_fails_ends_its_launcher() {
         assert!(!refused.status.success() && said.contains(word), "{said}");
         eventually("the end of the launcher", || leftovers_of(&data).is_empty());
     }
+    // Also where it made one stay that a run had started.
+    let atoll = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
+        command.args(arguments).arg("--data-dir").arg(&data).env("ATOLL_BOOTSTRAP_KEY", KEY);
+        command
+    };
+    assert!(atoll(&["run"]).args(["--", "true"]).status().unwrap().success());
+    let refused = atoll(&["serve", "--listen", &taken]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("cannot listen"), "{refused:?}");
+    eventually("the end of the launcher", || leftovers_of(&data).is_empty());
+}
+
+#[test]
+fn a_data_folder_that_is_a_file_is_said_to_be_one() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display();
+    for words in [&["serve", "--listen", "127.0.0.1:0"][..], &["run"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
+        command.args(words).arg("--data-dir").arg(file.path());
+        let ran = if words == ["run"] { command.args(["--", "true"]).output() } else { command.output() };
+        let said = String::from_utf8(ran.unwrap().stderr).unwrap();
+        assert!(said.contains(&format!("--data-dir {path} is not a folder")), "{said}");
+    }
+}
+
+#[test]
+fn a_server_whose_launcher_was_killed_says_what_to_do() {
+    let server = Server::start();
+    let layout = Layout::new(&server.data().canonicalize().unwrap());
+    let killed = || {
+        launchers_of(&layout).iter().for_each(|pid| {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        });
+        launchers_of(&layout).is_empty()
+    };
+    eventually("the end of monitor and launcher", killed);
+    let refused = server.ask("POST", "/api/v1/sandboxes", "{}");
+    let said = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.status == 503 && said.contains("the launcher ended"), "{said}");
+    assert!(said.contains("restart `atoll serve`"), "{said}");
 }
 
 #[test]

@@ -143,6 +143,31 @@ fn what_is_typed_behind_sudo_leaves_the_home_alone() {
 }
 
 #[test]
+fn a_home_that_cannot_be_written_is_named_and_left_alone() {
+    let mut person = Person::new();
+    fs::set_permissions(&person.home, fs::Permissions::from_mode(0o555)).unwrap();
+    person.line("run", "atoll run -- true");
+    person.line("serve", "atoll serve --listen 127.0.0.1:0");
+    person.line("nowhere", "env HOME=/no-such-root/home atoll run -- true");
+    person.apart.say("test ! -e /no-such-root || echo the other home was found");
+    person.apart.serve("roots", "$ATOLL");
+    let roots = person.apart.path("roots").display().to_string();
+    person.line("roots", &format!("atoll run --data-dir {roots} -- true"));
+    person.look("home", "no");
+    person.apart.say("$ATOLL down --purge --all");
+    let said = person.apart.end();
+    for name in ["run", "serve", "nowhere", "roots"] {
+        assert!(said.contains(&format!("{name} ended with 125\n")), "{name}: {said}");
+    }
+    for home in [person.home.display().to_string(), "/no-such-root/home".to_owned()] {
+        assert!(said.contains(&format!("the data folder {home}/{DATA} cannot be made")), "{said}");
+    }
+    assert!(said.contains("choose a folder that you may write with --data-dir"), "{said}");
+    assert!(said.contains(&format!("{roots} belongs to another user; use sudo or --data-dir")), "{said}");
+    assert!(!said.contains(" found"), "{said}");
+}
+
+#[test]
 fn a_test_that_fails_leaves_no_server() {
     let mut served = None;
     let failed = catch_unwind(AssertUnwindSafe(|| {
