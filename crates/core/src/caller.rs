@@ -122,7 +122,7 @@ impl Caller {
     pub(crate) fn must_write(&self) -> Result<()> {
         match self.scope {
             Scope::Admin | Scope::User => Ok(()),
-            Scope::ReadOnly => Err(Error::new(ErrorCode::PermissionDenied, "this key may only look")),
+            Scope::ReadOnly => Err(Error::new(ErrorCode::PermissionDenied, "this key is read-only")),
         }
     }
 

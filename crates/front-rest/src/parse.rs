@@ -38,14 +38,48 @@ pub(crate) fn json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
         return Err(Error::invalid("body", "expected a JSON object").into());
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let wrong = |path: String, message: String| {
-        let field = if path == "." { field_of(&message).unwrap_or("body").to_owned() } else { path };
-        Failure::from(Error::invalid(field, message))
-    };
     let value = serde_path_to_error::deserialize(&mut reader)
-        .map_err(|e| wrong(e.path().to_string(), e.inner().to_string()))?;
-    reader.end().map_err(|e| wrong(".".into(), e.to_string()))?;
+        .map_err(|e| wrong(e.path().to_string().as_str(), e.inner()))?;
+    reader.end().map_err(|e| wrong(".", &e))?;
     Ok(value)
+}
+
+/// The caller's mistake at a path of the body, in the words of JSON and not in those of serde.
+fn wrong(path: &str, error: &serde_json::Error) -> Failure {
+    if error.is_syntax() || error.is_eof() {
+        let message = format!("the body is not JSON (line {} column {})", error.line(), error.column());
+        return Error::invalid("body", message).into();
+    }
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let message = message.strip_suffix(&place).unwrap_or(&message);
+    // A key that is not understood has no place of its own in the path.
+    let above = path.trim_end_matches('?').trim_end_matches('.');
+    let key = if path.ends_with(['?', '.']) { field_of(message) } else { None };
+    let parts = [above, key.unwrap_or_default()];
+    let field = parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(".");
+    let expected =
+        message.rsplit_once(", expected ").filter(|_| message.starts_with("invalid ")).map(|(_, e)| e);
+    let named = if field.is_empty() { "the body" } else { &field };
+    let message = match expected.and_then(expectation) {
+        Some(kind) => format!("{named} must be {kind}"),
+        None => message.to_owned(),
+    };
+    Error::invalid(if field.is_empty() { "body" } else { &field }, message).into()
+}
+
+/// What serde expected, as a person who writes JSON says it.
+fn expectation(serde: &str) -> Option<&'static str> {
+    Some(match serde {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a string" => "a string",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        _ if serde == "a map" || serde.starts_with("struct ") => "an object",
+        _ => return None,
+    })
 }
 
 /// JSON of a body that must be there: to leave it out is a mistake, and not the same as `{}`.

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderValue, Response, StatusCode, header},
     response::IntoResponse,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::any::Any;
 
 /// The status of every code.
@@ -124,9 +124,18 @@ impl Failure {
     }
 }
 
+/// The names and indices of a path in a body: `allow[1].host` are three.
+fn parts(path: &str) -> Vec<Value> {
+    let part = |part: &str| match part.strip_suffix(']').and_then(|index| index.parse::<u64>().ok()) {
+        Some(index) => index.into(),
+        None => part.into(),
+    };
+    path.split(['.', '[']).filter(|text| !text.is_empty()).map(part).collect()
+}
+
 /// Where a request is wrong. The caller can correct that, whatever the reason is, so the answer has the shape
 /// of a validation error; an error without such a place has the other shape.
-fn location(place: &'static str, error: &Error) -> Option<Vec<String>> {
+fn location(place: &'static str, error: &Error) -> Option<Vec<Value>> {
     match (error.code, &error.field) {
         // The body or the query as a whole; a parameter of the path may be called so.
         (ErrorCode::InvalidArgument, Some(field)) if field == place && place != "path" => {
@@ -134,7 +143,8 @@ fn location(place: &'static str, error: &Error) -> Option<Vec<String>> {
         }
         (ErrorCode::InvalidArgument, None) => Some(vec![place.into()]),
         (ErrorCode::InvalidArgument | ErrorCode::Unsupported, Some(field)) => {
-            Some(vec![place.into(), field.clone()])
+            let parts = if place == "body" { parts(field) } else { vec![field.as_str().into()] };
+            Some([place.into()].into_iter().chain(parts).collect())
         }
         _ => None,
     }
@@ -217,11 +227,13 @@ mod tests {
 
     #[test]
     fn a_wrong_request_is_told_by_its_place() {
-        let at = |error: &Error, place| location(place, error).map(|loc| loc.join("/"));
-        assert_eq!(at(&Error::invalid("image", "no"), "body").as_deref(), Some("body/image"));
-        assert_eq!(at(&Error::invalid("Range", "no"), "header").as_deref(), Some("header/Range"));
-        assert_eq!(at(&Error::invalid("body", "cut off"), "body").as_deref(), Some("body"));
-        assert_eq!(at(&Error::new(ErrorCode::InvalidArgument, "no"), "path").as_deref(), Some("path"));
+        let at = |error: &Error, place| location(place, error).map(Value::from);
+        assert_eq!(at(&Error::invalid("image", "no"), "body"), Some(json!(["body", "image"])));
+        let deep = Error::invalid("egress.allow[1].host", "no");
+        assert_eq!(at(&deep, "body"), Some(json!(["body", "egress", "allow", 1, "host"])));
+        assert_eq!(at(&Error::invalid("Range", "no"), "header"), Some(json!(["header", "Range"])));
+        assert_eq!(at(&Error::invalid("body", "cut off"), "body"), Some(json!(["body"])));
+        assert_eq!(at(&Error::new(ErrorCode::InvalidArgument, "no"), "path"), Some(json!(["path"])));
         assert_eq!(at(&Error::new(ErrorCode::PermissionDenied, "no").at("image"), "body"), None);
         assert_eq!(at(&Error::new(ErrorCode::Unsupported, "no"), "body"), None);
     }

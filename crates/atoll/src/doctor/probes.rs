@@ -5,6 +5,7 @@ use super::Finding;
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 const PROGRAM_FOLDERS: &[&str] =
@@ -16,7 +17,7 @@ pub(super) fn all(data_dir: &Path) -> Vec<Finding> {
     let filesystems = read("/proc/filesystems");
     vec![
         kernel(&read("/proc/sys/kernel/osrelease")),
-        privilege(rustix::process::geteuid().is_root(), find("sudo").is_some()),
+        privilege(rustix::process::geteuid().is_root(), || sudo(find("sudo").as_deref())),
         namespaces(&namespace_kinds(), &read("/proc/sys/user/max_user_namespaces")),
         cgroups(&read("/proc/self/mountinfo"), &read("/sys/fs/cgroup/cgroup.controllers")),
         seccomp(&read("/proc/sys/kernel/seccomp/actions_avail")),
@@ -65,11 +66,46 @@ fn kernel(release: &str) -> Finding {
     }
 }
 
-fn privilege(root: bool, sudo: bool) -> Finding {
-    match (root, sudo) {
-        (true, _) => Finding::good("privilege", "root"),
-        (false, true) => Finding::good("privilege", "an ordinary user; the launcher is started by sudo"),
-        (false, false) => {
+/// What sudo does for this user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sudo {
+    Missing,
+    Allows,
+    AsksPassword,
+    Refuses(String),
+}
+
+fn sudo(program: Option<&Path>) -> Sudo {
+    let Some(program) = program else { return Sudo::Missing };
+    let mut command = Command::new(program);
+    command.args(["-n", "true"]).env("LC_ALL", "C").stdin(Stdio::null());
+    match command.output() {
+        Ok(output) if output.status.success() => Sudo::Allows,
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            if said.contains("password is required") { Sudo::AsksPassword } else { Sudo::Refuses(said) }
+        }
+        Err(error) => Sudo::Refuses(error.to_string()),
+    }
+}
+
+fn privilege(root: bool, sudo: impl FnOnce() -> Sudo) -> Finding {
+    if root {
+        return Finding::good("privilege", "root");
+    }
+    match sudo() {
+        Sudo::Allows => Finding::good("privilege", "an ordinary user; the launcher is started by sudo"),
+        Sudo::AsksPassword => Finding::lacking(
+            "privilege",
+            "an ordinary user; sudo asks for a password before it says whether it starts the launcher",
+            "run `sudo -v` first, or run atoll as root",
+        ),
+        Sudo::Refuses(said) => Finding::bad(
+            "privilege",
+            format!("an ordinary user, and sudo refuses: {said}"),
+            "let sudo start atoll-launch, or run atoll as root",
+        ),
+        Sudo::Missing => {
             Finding::bad("privilege", "an ordinary user, and no sudo", "install sudo, or run atoll as root")
         }
     }
@@ -197,7 +233,9 @@ mod tests {
     #[test]
     fn everything_that_is_lacking_comes_with_a_fix() {
         let findings = [
-            privilege(false, false),
+            privilege(false, || Sudo::Missing),
+            privilege(false, || Sudo::AsksPassword),
+            privilege(false, || Sudo::Refuses("no".into())),
             namespaces(&[], "10"),
             namespaces(&["user", "pid", "net", "mnt", "ipc", "uts", "cgroup"].map(String::from), "0"),
             seccomp("kill_thread"),

@@ -4,6 +4,7 @@ use super::{
     fixture::{KEY, Server},
     http,
 };
+use serde_json::json;
 
 #[test]
 fn wrong_fields_are_named_and_nothing_is_made() {
@@ -26,10 +27,11 @@ fn wrong_fields_are_named_and_nothing_is_made() {
         (r#"{"labels":{"a":"\u001b[2J"}}"#, "labels"),
         (r#"{"env_vars":{"A=B":"c"}}"#, "env_vars"),
         (r#"{"env_vars":{"A":"\u0000"}}"#, "env_vars"),
-        (r#"{"env_vars":{"A":1}}"#, "env_vars.A"),
+        (r#"{"env_vars":{"A":1}}"#, "A"),
+        (r#"{"dependencies":{"python":{},"cobol":{}}}"#, "cobol"),
         (r#"{"network_enabled":1}"#, "network_enabled"),
         (r#"{"nosuch":1}"#, "nosuch"),
-        (r#"{"image":"#, "image"),
+        (r#"{"image":"#, "body"),
         (r#"[]"#, "body"),
         (r#"{} trailing"#, "body"),
         ("\u{1}", "body"),
@@ -42,6 +44,21 @@ fn wrong_fields_are_named_and_nothing_is_made() {
         assert!(detail["msg"].as_str().is_some_and(|m| !m.is_empty()));
     }
     assert_eq!(server.ask("GET", "/api/v1/sandboxes", "").json()["total"], 0);
+    for (body, loc, msg) in [
+        (r#"{"memory_mb":"x"}"#, json!(["body", "memory_mb"]), "memory_mb must be a whole number, 0 or more"),
+        (r#"{"labels":{"a":1}}"#, json!(["body", "labels", "a"]), "labels.a must be a string"),
+        (
+            r#"{"network_enabled":1}"#,
+            json!(["body", "network_enabled"]),
+            "network_enabled must be true or false",
+        ),
+        (r#"{"labels":[]}"#, json!(["body", "labels"]), "labels must be an object"),
+        (r#""x""#, json!(["body"]), "the body must be an object"),
+        ("{nonsense", json!(["body"]), "the body is not JSON (line 1 column 2)"),
+    ] {
+        let detail = server.ask("POST", "/api/v1/sandboxes", body).json()["detail"][0].clone();
+        assert_eq!((&detail["loc"], &detail["msg"]), (&loc, &msg.into()), "{body}");
+    }
 }
 
 #[test]

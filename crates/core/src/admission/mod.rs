@@ -109,6 +109,9 @@ impl Inner {
             return Ok(());
         }
         let (asked, free) = (more >> 20, capacity.saturating_sub(used) >> 20);
+        if more > capacity {
+            return Err(too_much("disk_mb", asked.into(), (capacity >> 20).into()));
+        }
         let message = format!("the machine has no room: disk_mb {asked} was asked for and {free} is free");
         Err(Error::new(ErrorCode::LimitExceeded, message)
             .at("disk_mb")
@@ -317,7 +320,10 @@ impl Drop for Reservation {
 
 /// The error for what does not fit even on an empty machine.
 fn never(need: &Need, capacity: &Need, short: Resource) -> Error {
-    let (field, asked, allowed) = (short.field(), need.figure(short), capacity.figure(short));
+    too_much(short.field(), need.figure(short), capacity.figure(short))
+}
+
+fn too_much(field: &'static str, asked: serde_json::Value, allowed: serde_json::Value) -> Error {
     let message = format!("{field} {asked} was asked for, and the machine gives at most {allowed}");
     Error::new(ErrorCode::PermissionDenied, message)
         .at(field)

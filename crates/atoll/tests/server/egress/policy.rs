@@ -5,7 +5,13 @@ use crate::server::fixture::{KEY, Server};
 use serde_json::{Value, json};
 
 fn loc(answer: &crate::server::http::Answer) -> String {
-    answer.json()["detail"][0]["loc"][1].as_str().unwrap_or_default().to_owned()
+    let loc = answer.json()["detail"][0]["loc"].clone();
+    let name = |(at, part): (usize, &Value)| match part.as_str() {
+        Some(name) if at == 0 => name.to_owned(),
+        Some(name) => format!(".{name}"),
+        None => format!("[{part}]"),
+    };
+    loc.as_array().into_iter().flatten().skip(1).enumerate().map(name).collect()
 }
 
 #[test]
