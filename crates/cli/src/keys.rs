@@ -64,7 +64,7 @@ fn rendered(keys: &[Key]) -> String {
             key.name.clone(),
             key.owner.clone(),
             key.scope.clone(),
-            key.tier.clone(),
+            key.tier.clone().unwrap_or_default(),
             format!("{}…", key.prefix),
             when::since(&key.created_at),
             time(&key.last_used_at),

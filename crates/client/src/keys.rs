@@ -35,7 +35,7 @@ pub struct Key {
     #[serde(default)]
     pub scope: String,
     #[serde(default)]
-    pub tier: String,
+    pub tier: Option<String>,
     /// Its first characters.
     #[serde(default)]
     pub prefix: String,

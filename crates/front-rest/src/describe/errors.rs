@@ -54,13 +54,22 @@ pub(crate) struct ValidationBody {
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct ValidationDetail {
-    /// Where: `body`, `query`, `path` or `header`, and the name of what is wrong there.
-    loc: Vec<String>,
+    /// Where: `body`, `query`, `path` or `header`, and the names and indices that lead to what is wrong there.
+    loc: Vec<LocationPart>,
     /// For people.
     msg: String,
     /// `value_error`, or `unsupported` for what this server cannot do.
     #[schema(rename = "type")]
     kind: String,
+}
+
+/// A name, or an index of a list.
+#[derive(serde::Serialize, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)]
+pub(crate) enum LocationPart {
+    Name(String),
+    Index(u64),
 }
 
 /// What decides which errors an operation may answer with.
