@@ -1,6 +1,9 @@
 //! What requests may hold. The checks of the core are made of these, and so is the API's description.
 
-use atoll_types::text::{CONTROL, NUL, NUL_AND_EQUALS, TextRule};
+use atoll_types::{
+    Error, Result,
+    text::{CONTROL, NUL, NUL_AND_EQUALS, TextRule},
+};
 use std::ops::RangeInclusive;
 
 pub use crate::{
@@ -61,3 +64,14 @@ pub const CHECKPOINT_NAME: TextRule = TextRule::new(0, 100, CONTROL);
 
 /// The name of a key, and of an owner.
 pub const KEY_NAME: TextRule = TextRule::new(1, 100, CONTROL).visible();
+
+/// Refuses a working directory that no kernel takes.
+pub(crate) fn check_directory(directory: Option<&str>) -> Result<()> {
+    match directory {
+        Some(path) if path.len() > LONGEST_PATH || !DIRECTORY.fits(path) => {
+            let message = format!("working_directory may have {LONGEST_PATH} bytes, none of them NUL");
+            Err(Error::invalid("working_directory", message))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,7 +1,7 @@
 //! The request for a command, checked before anything is done.
 
 use crate::{
-    bounds::ARGUMENT,
+    bounds::{ARGUMENT, check_directory},
     ceiling::{TierCeiling, check_timeout},
     operation::OperationSpec,
 };
@@ -69,6 +69,7 @@ impl ExecCommand {
         let mut command = Command::shell("");
         command.program = self.program()?;
         command.timeout = self.timeout(mode, most)?;
+        check_directory(self.working_directory.as_deref())?;
         command.working_directory = self.working_directory.clone().unwrap_or_default();
         let secrets = self.secrets.iter().map(|(name, value)| (name.clone(), value.clone()));
         command.environment = self.env_vars.clone().into_iter().chain(secrets).collect();
@@ -184,7 +185,7 @@ impl ExecCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::COMMAND;
+    use crate::bounds::{COMMAND, LONGEST_PATH};
 
     #[test]
     fn a_line_and_arguments_are_what_their_bounds_say() {
@@ -196,6 +197,23 @@ mod tests {
             let list = list.into_iter().map(str::to_owned).collect();
             let command = ExecCommand { arguments: Some(list), ..ExecCommand::default() };
             assert_eq!(command.program().is_ok(), fits, "{command:?}");
+        }
+    }
+
+    #[test]
+    fn a_working_directory_has_a_length() {
+        for (length, fits) in [(LONGEST_PATH, true), (LONGEST_PATH + 1, false)] {
+            let directory = Some("d".repeat(length));
+            let command = ExecCommand {
+                command: Some("true".into()),
+                working_directory: directory,
+                ..ExecCommand::default()
+            };
+            let built = command.build(ExecMode::Foreground, TierCeiling::default());
+            assert_eq!(
+                built.map(drop).map_err(|e| e.field).err(),
+                (!fits).then(|| Some("working_directory".into()))
+            );
         }
     }
 }

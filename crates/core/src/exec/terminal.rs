@@ -3,6 +3,7 @@
 
 use crate::{
     Caller, Execs,
+    bounds::check_directory,
     exec::{ExecEntry, LONGEST_COMMAND},
     execution::Execution,
     kill_on_drop::KillOnDrop,
@@ -53,6 +54,7 @@ impl TerminalRequest {
             None => String::new(),
         };
         let mut built = Command::shell(line);
+        check_directory(working_directory.as_deref())?;
         built.working_directory = working_directory.unwrap_or_default();
         built.environment = env_vars;
         built.user = user.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Requests for kernels, cells and packages, checked before anything is done.
 
 use crate::{
-    bounds::{CODE, DIRECTORY, LONGEST_PATH},
+    bounds::{CODE, check_directory},
     ceiling::{TierCeiling, check_timeout},
     operation::OperationSpec,
 };
@@ -32,11 +32,7 @@ pub struct KernelRequest {
 impl KernelRequest {
     pub(super) fn check(&self) -> Result<()> {
         crate::sandboxes::check_environment("env_vars", &self.env_vars)?;
-        let path = self.working_directory.as_deref().unwrap_or_default();
-        if path.len() > LONGEST_PATH || !DIRECTORY.fits(path) {
-            let message = format!("working_directory may have {LONGEST_PATH} bytes, none of them NUL");
-            return Err(Error::invalid("working_directory", message));
-        }
+        check_directory(self.working_directory.as_deref())?;
         Ok(())
     }
 
