@@ -2,8 +2,9 @@
 //! no command, so it is taken out when it is written, and what a background process wrote until then is kept
 //! for the next command.
 //!
-//! A change is reported once, or the answer says `truncated`. A report is acknowledged when it is recorded; until
-//! then the observer keeps it, for a server that is started in the place of one that was killed.
+//! A change is reported once, or the answer says `truncated`. The observer keeps a report until this
+//! server acknowledges it or takes the next one. What is kept here for the next command is in memory alone: a server that
+//! is killed then may lose it, where two requests of the API came in between.
 
 use atoll_provider::{ChangeReport, Changed, Container};
 use atoll_store::SandboxId;

@@ -52,7 +52,7 @@ impl IdempotentReplies {
         Ok(ReplyState::Done(StoredReply { status, body }))
     }
 
-    /// Keeps the answer, sealed: it may hold what a command printed. That it cannot be kept does not undo what was
+    /// Keeps the answer, sealed: it may hold what a command printed, or the secret of a new key. That it cannot be kept does not undo what was
     /// done.
     pub async fn finish(&self, ticket: &Ticket, status: u16, body: Option<Vec<u8>>) {
         let context = context(&ticket.owner, &ticket.key);

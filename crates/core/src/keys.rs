@@ -1,4 +1,5 @@
-//! Keys: made once, shown once, kept as a hash.
+//! Keys: made once, shown once, kept as a hash. Only the kept answer of a request with an `Idempotency-Key`
+//! holds a new key's secret, sealed, until it expires: see [`crate::IdempotentReplies`].
 
 use crate::{
     Caller,

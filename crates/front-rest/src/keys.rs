@@ -59,7 +59,7 @@ fn expiry(seconds: Option<u32>) -> Result<Option<i64>, Error> {
 /// Makes a key.
 ///
 /// With an `Idempotency-Key` one key is made, and a request that is repeated with the same API key gets the
-/// same answer, the secret included, which the server keeps sealed until then.
+/// same answer, the secret included, which the server keeps sealed for as long as it keeps answers.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "keys", request_body = KeyBody,
     responses((status = 201, body = NewKeyItem), (status = 403), (status = 422)))]
 pub(crate) async fn create(

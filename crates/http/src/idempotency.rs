@@ -18,7 +18,8 @@ pub type HandlerResult<T> = Result<(StatusCode, T), Failure>;
 
 /// What becomes an answer.
 pub trait Rendered: Send + 'static {
-    /// The body as it is kept for a repetition, without secret values; none where it is too large to keep.
+    /// The body as it is kept, sealed, for a repetition; none where it is too large to keep. It is without the
+    /// secret values of sandboxes; only the answer to a request for a key holds a secret, which is the answer.
     fn kept(&self) -> Option<Vec<u8>>;
     /// The answer itself.
     fn respond(self, status: StatusCode) -> Response;

@@ -18,8 +18,9 @@ pub enum Permission {
     Admin,
 }
 
-/// The statuses in which a sandbox allows an operation. The sandbox's actor judges by it before it does
-/// anything to the sandbox.
+/// The statuses in which a sandbox allows an operation. The sandbox's actor judges by it before it hands out a
+/// container or changes the sandbox: those that need a container by [`LegalStates::Running`] or
+/// [`LegalStates::Stored`], the others by their own row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LegalStates {
     /// Its container lives; a paused one is resumed first.
