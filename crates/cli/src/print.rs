@@ -52,12 +52,20 @@ impl Printer {
         };
         self.resume = resume.unwrap_or(self.resume);
         let again = matches!(event, ExecEvent::Started(_)) && self.exec.is_some();
+        // Before anything is printed: where the output is closed, the command is still to be signalled and fed.
+        if let ExecEvent::Started(exec) = &event {
+            self.exec = Some(exec.exec_id);
+        }
         // With --json a reconnection is not printed: neither its repeated start nor the failure before it.
         if self.json && !self.muted && !again && !matches!(event, ExecEvent::Failed(_)) {
-            terminal::print_json(&json)?;
+            match terminal::print_json(&json) {
+                // A closed output does not change the command's result.
+                Err(failure) if failure.is_broken_pipe() && matches!(event, ExecEvent::Exit(_)) => {}
+                printed => printed?,
+            }
         }
         match event {
-            ExecEvent::Started(exec) => self.exec = Some(exec.exec_id),
+            ExecEvent::Started(_) => {}
             ExecEvent::Output { stream, span, data } => self.output(stream, span, &data)?,
             ExecEvent::Dropped { bytes, .. } => {
                 if !self.json {
