@@ -66,21 +66,15 @@ enabled = false
 # Who asks, what there is, how it is at the moment, and how often was asked.
 expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "429", "5xx"]
 
+# Which folders and users an image has.
+[[operations]]
+include-path-regex = "/exec$"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "422", "429", "5xx"]
+
 # That a time lies in the past.
 [[operations]]
 include-path-regex = "/audit/cleanup$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
-
-# Which images and presets this server has, and which interpreters and folders an image.
-[[operations]]
-include-path-regex = "/sandboxes$|/egress$|/run$|/kernels$|/pool$"
-include-method = ["PATCH", "POST", "PUT"]
-checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
-
-# Which folders and users an image has.
-[[operations]]
-include-path-regex = "/exec$"
-checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "429", "5xx"]
 
 # What is at a path, bytes of one where a schema counts characters, globs, regular expressions of Rust, and tar archives.
 [[operations]]
@@ -108,12 +102,25 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403",
 include-path-regex = "/forward$"
 checks.negative_data_rejection.expected-statuses = ["400", "401", "403", "404", "405", "406", "409", "415", "422", "426", "428", "429", "5xx"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "426", "429", "5xx"]
+
+# The last, because schemathesis takes the first entry of which anything fits, and this fits every method that it names.
+# Which images and presets this server has, and which interpreters and folders an image.
+[[operations]]
+include-path-regex = "/sandboxes$|/egress$|/run$|/kernels$|/pool$"
+include-method = ["PATCH", "POST", "PUT"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 "#;
 
 /// Lets schemathesis ask whatever it makes up of the description, with one key.
 fn ask_everything(server: &Server, key: &str, operations: usize) {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-    let examples = std::env::var("ATOLL_TEST_EXAMPLES").unwrap_or_else(|_| "1".into());
+    let examples = std::env::var("ATOLL_TEST_EXAMPLES");
+    // Each bound of each field, tried one by one, takes minutes for each key: `make fuzz-api` does it.
+    let phases =
+        if examples.is_ok() { "examples,coverage,fuzzing,stateful" } else { "examples,fuzzing,stateful" };
+    // The same requests in every run of `make test`: what a change breaks is then of that change.
+    let chosen = if examples.is_ok() { &[][..] } else { &["--seed", "1", "--generation-deterministic"][..] };
+    let examples = examples.unwrap_or_else(|_| "5".into());
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("schemathesis.toml"), SETTINGS).unwrap();
     let ran = python("schemathesis")
@@ -122,6 +129,8 @@ fn ask_everything(server: &Server, key: &str, operations: usize) {
         .arg(document)
         .args(["--url", &format!("http://{}", server.address)])
         .args(["--header", &format!("Authorization: Bearer {key}")])
+        .args(["--phases", phases])
+        .args(chosen)
         .args(["--checks", "all", "--max-examples", &examples, "--suppress-health-check", "all"])
         // An interpreter may take its time to start on a busy machine.
         .args(["--request-timeout", "60", "--max-response-time", "120"])
