@@ -34,29 +34,6 @@ pub fn from_frame<M: Message + Default>(body: &[u8]) -> Option<M> {
     M::decode(body).ok()
 }
 
-/// The types, as `statfs` reports them, of file systems that store no files but are interfaces of the kernel:
-/// proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, bpf, configfs, mqueue, nsfs, pidfs, selinux,
-/// efivarfs, binfmt_misc, pstore, and the kernel's nameless objects.
-pub const KERNEL_FILESYSTEMS: [u64; 17] = [
-    0x9fa0,
-    0x6265_6572,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0xcafe_4a11,
-    0x6265_6570,
-    0x1980_0202,
-    0x6e73_6673,
-    0x5049_4446,
-    0xf97c_ff8c,
-    0xde5e_81e4,
-    0x4249_4e4d,
-    0x6165_676c,
-    0x0904_1934,
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;

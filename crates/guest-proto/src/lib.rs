@@ -17,8 +17,7 @@ pub mod v1 {
 
 pub use config::{CONFIG_VARIABLE, GuestConfig, Listen};
 pub use descriptors::{
-    DESCRIPTOR_MAGIC, FEATURE_DESCRIPTORS, FRAME_HEADER, KERNEL_FILESYSTEMS, LARGEST_FRAME, frame_length,
-    from_frame, to_frame,
+    DESCRIPTOR_MAGIC, FEATURE_DESCRIPTORS, FRAME_HEADER, LARGEST_FRAME, frame_length, from_frame, to_frame,
 };
 pub use status::{from_failure, from_status, is_spoken, to_failure, to_status};
 

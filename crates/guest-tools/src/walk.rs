@@ -2,8 +2,9 @@
 //! and never followed. No descriptor is held between steps, and only names wait in memory.
 
 use crate::beneath;
+use atoll_types::files::is_kernels_own;
 use rustix::{
-    fs::{AtFlags, Dir, FileType, OFlags, Stat, statat},
+    fs::{AtFlags, Dir, FileType, OFlags, Stat, fstatfs, statat},
     io::Errno,
 };
 use std::os::fd::OwnedFd;
@@ -42,6 +43,8 @@ pub(crate) struct Walk {
     /// A folder to go into at the next step.
     enter: Option<Vec<u8>>,
     max_depth: u32,
+    /// Whether folders that the kernel makes up, as those of /proc, are reported and not gone into.
+    stored_only: bool,
     /// Folders that could not be read.
     pub(crate) unreadable: Vec<(Vec<u8>, Errno)>,
     pub(crate) skipped: u64,
@@ -67,10 +70,16 @@ impl Walk {
             waiting: 0,
             enter: Some(Vec::new()),
             max_depth,
+            stored_only: false,
             unreadable: Vec::new(),
             skipped: 0,
             cut: false,
         }
+    }
+
+    /// A walk that does not go into folders that the kernel makes up.
+    pub(crate) fn stored_only(self) -> Self {
+        Self { stored_only: true, ..self }
     }
 
     pub(crate) fn top(&self) -> &OwnedFd {
@@ -126,6 +135,9 @@ impl Walk {
 
     fn go_into(&mut self, folder: &[u8]) -> Result<(), Errno> {
         let fd = beneath::open(&self.top, folder, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        if self.stored_only && is_kernels_own(fstatfs(&fd)?.f_type as u64) {
+            return Ok(());
+        }
         let mut names = Vec::new();
         for entry in Dir::new(fd)? {
             let entry = entry?;

@@ -3,6 +3,35 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// proc, sysfs, cgroup, cgroup2, debugfs, tracefs, securityfs, bpf, configfs, mqueue, nsfs, pidfs, selinux,
+/// efivarfs, binfmt_misc, pstore, and the kernel's nameless objects.
+const KERNEL_FILESYSTEMS: [u64; 17] = [
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0xcafe_4a11,
+    0x6265_6570,
+    0x1980_0202,
+    0x6e73_6673,
+    0x5049_4446,
+    0xf97c_ff8c,
+    0xde5e_81e4,
+    0x4249_4e4d,
+    0x6165_676c,
+    0x0904_1934,
+];
+
+/// Whether a file system of this type, as `statfs` reports it, stores no files but is an interface of the kernel.
+#[must_use]
+pub fn is_kernels_own(kind: u64) -> bool {
+    // The kernel's own type is signed on some machines.
+    KERNEL_FILESYSTEMS.contains(&(kind & 0xffff_ffff))
+}
+
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]

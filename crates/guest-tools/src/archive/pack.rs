@@ -1,6 +1,6 @@
-//! Packs a folder, or one file, into an archive: files, folders and symbolic links as they are; sockets, FIFOs
-//! and devices are left out. A file that cannot be read fails the whole archive, so that none is silently
-//! incomplete.
+//! Packs a folder, or one file, into an archive: files, folders and symbolic links as they are; sockets, FIFOs,
+//! devices and what is in the kernel's own file systems are left out. A file that cannot be read fails the whole
+//! archive, so that none is silently incomplete; where that is known before, no byte is written.
 
 use super::write::{About, Archive};
 use crate::{
@@ -8,9 +8,9 @@ use crate::{
     errno::{on_name, shown},
     walk::{Item, Walk},
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, files::is_kernels_own};
 use rustix::{
-    fs::{FileType, OFlags, fstat, readlinkat},
+    fs::{Access, AtFlags, FileType, OFlags, accessat, fstat, fstatfs, readlinkat},
     io::Errno,
 };
 use std::{
@@ -25,6 +25,10 @@ use tar::EntryType;
 pub fn pack(what: OwnedFd, prefix: &[u8], out: impl Write) -> Result<()> {
     let mut archive = Archive::new(out);
     let stat = fstat(&what).map_err(|e| on_name(e, prefix))?;
+    if is_kernels_own(fstatfs(&what).map_err(|e| on_name(e, prefix))?.f_type as u64) {
+        let message = "the kernel's own filesystems cannot be archived";
+        return Err(Error::new(ErrorCode::PermissionDenied, message).at("path"));
+    }
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let about = About { kind: EntryType::Regular, stat: &stat, size: size_of(&stat) };
@@ -32,6 +36,7 @@ pub fn pack(what: OwnedFd, prefix: &[u8], out: impl Write) -> Result<()> {
             archive.body(&mut File::from(what), about.size).map_err(broken)?;
         }
         FileType::Directory => {
+            check_readable(&what)?;
             let about = About { kind: EntryType::Directory, stat: &stat, size: 0 };
             archive.head(&name_of(prefix, b"", true), b"", &about).map_err(broken)?;
             pack_folder(what, prefix, &mut archive)?;
@@ -61,8 +66,27 @@ fn name_of(prefix: &[u8], path: &[u8], folder: bool) -> Vec<u8> {
     name
 }
 
+/// Checks that all of a folder can be read. Once the archive has begun, its reader learns of an error only by an
+/// archive that breaks off, and never of its reason.
+fn check_readable(top: &OwnedFd) -> Result<()> {
+    let top = top.try_clone().map_err(|e| on_name(Errno::from_io_error(&e).unwrap_or(Errno::IO), b""))?;
+    let mut walk = Walk::new(top, u32::MAX).stored_only();
+    while let Some(item) = walk.next() {
+        complete(&walk)?;
+        if item.kind() != FileType::RegularFile {
+            continue;
+        }
+        match accessat(walk.top(), &item.path, Access::READ_OK, AtFlags::empty()) {
+            // It was removed meanwhile.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(on_name(errno, &item.path)),
+        }
+    }
+    complete(&walk)
+}
+
 fn pack_folder(top: OwnedFd, prefix: &[u8], archive: &mut Archive<impl Write>) -> Result<()> {
-    let mut walk = Walk::new(top, u32::MAX);
+    let mut walk = Walk::new(top, u32::MAX).stored_only();
     while let Some(item) = walk.next() {
         pack_item(&walk, &item, prefix, archive)?;
         complete(&walk)?;

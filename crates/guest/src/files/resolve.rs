@@ -3,8 +3,7 @@
 
 use super::path::SplitPath;
 use crate::errors::on_path;
-use atoll_guest_proto::KERNEL_FILESYSTEMS;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, files::is_kernels_own};
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2},
     io::Errno,
@@ -71,8 +70,7 @@ pub(crate) fn open_directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, E
 
 pub(crate) fn check_filesystem(fd: impl AsFd, place: &SplitPath) -> Result<()> {
     let kind = fstatfs(fd).map_err(|e| on_path(e, place.field))?.f_type as u64;
-    // The kernel's own type is signed on some machines.
-    if KERNEL_FILESYSTEMS.contains(&(kind & 0xffff_ffff)) {
+    if is_kernels_own(kind) {
         let message = "the kernel's own filesystems cannot be reached this way";
         return Err(Error::new(ErrorCode::PermissionDenied, message).at(place.field));
     }

@@ -11,8 +11,7 @@
 //! never used, and the flags are only a first check: what they say wrongly, the kernel refuses later.
 
 use super::hostile;
-use atoll_guest_proto::KERNEL_FILESYSTEMS;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, files::is_kernels_own};
 use rustix::{
     fs::{FileType, OFlags, fcntl_getfl, fstat, fstatfs},
     io::Errno,
@@ -66,8 +65,7 @@ impl Passed {
             return Err(wrong());
         }
         let kind = fstatfs(file).map_err(|_| wrong())?.f_type as u64;
-        // The kernel's own type is signed on some machines.
-        if KERNEL_FILESYSTEMS.contains(&(kind & 0xffff_ffff)) {
+        if is_kernels_own(kind) {
             return Err(wrong());
         }
         u64::try_from(stat.st_size).map_err(|_| wrong())
