@@ -502,6 +502,59 @@ fn a_tool_that_is_ended_inside_is_an_error_and_never_an_end() {
 }
 
 #[test]
+fn a_tool_whose_sandbox_is_stopped_says_so() {
+    let server = Server::start();
+    let path = server.create("{}");
+    let mut watching = Watching::start(&server, &path, "?path=/workspace&recursive=false");
+    assert_eq!(server.ask("POST", &format!("{path}/stop"), "").status, 200);
+    let last = watching.next();
+    assert_eq!((&last["event"], &last["code"]), (&"error".into(), &"not_running".into()), "{last}");
+    let said = last["message"].as_str().unwrap();
+    assert!(said.starts_with("the sandbox was stopped while its files were worked on"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_archived_is_said_before_the_first_byte() {
+    let server = Server::start();
+    let path = server.create("{}");
+    server.says(
+        &path,
+        "mkdir -p d/e && head -c 300000 /dev/zero > d/a && touch d/e/secret && chmod 0 d/e/secret",
+    );
+    for (what, word) in [
+        ("d", "e/secret: permission denied"),
+        ("/proc", "the kernel's own"),
+        ("/sys/kernel", "the kernel's own"),
+    ] {
+        let refused = server.ask("GET", &format!("{path}/fs/tar?path={what}"), "");
+        let error = refused.json()["error"].clone();
+        assert_eq!(
+            (refused.status, error["code"].as_str()),
+            (403, Some("permission_denied")),
+            "{what}: {error}"
+        );
+        assert!(error["message"].as_str().unwrap().contains(word), "{what}: {error}");
+    }
+    // Of everything that root can read, folders that the kernel makes up are there, and are empty.
+    let path = server.create(r#"{"profile":"root"}"#);
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "GET {path}/fs/tar?path=/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let (mut got, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+    let has = |got: &[u8], text: &str| got.windows(text.len()).any(|w| w == text.as_bytes());
+    while !has(&got[got.len().saturating_sub(1 << 17)..], "usr/\0") {
+        let read = stream.read(&mut piece).unwrap();
+        assert!(read > 0, "it broke off after {}", String::from_utf8_lossy(&got[..got.len().min(500)]));
+        got.extend_from_slice(&piece[..read]);
+    }
+    assert!(got.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&got[..500]));
+    assert!(has(&got, "proc/\0") && has(&got, "sys/\0"));
+    assert!(!has(&got, "proc/1") && !has(&got, "sys/kernel"));
+}
+
+#[test]
 fn an_unread_download_ends_its_tool() {
     let server = Server::start();
     let path = server.create(r#"{"disk_mb":512}"#);

@@ -331,7 +331,13 @@ fn a_sandbox_that_stops_tells_the_clients_of_its_terminals() {
     let mut socket = Socket::open(&server, &sandbox, "");
     server.ask("POST", &format!("{sandbox}/stop"), "");
     let (code, last) = socket.end();
-    assert_eq!((code, &last["type"]), (1011, &json!("error")), "{last}");
+    assert_eq!(
+        (code, &last["type"], &last["code"]),
+        (1011, &json!("error"), &json!("not_running")),
+        "{last}"
+    );
+    let said = last["message"].as_str().unwrap();
+    assert!(said.starts_with("the sandbox was stopped while the terminal was open"), "{said}");
 }
 
 #[test]

@@ -10,16 +10,19 @@ use crate::{
 };
 use atoll_egress::Policy;
 use atoll_provider::Container;
-use atoll_store::{SandboxId, SandboxRecord, Store};
+use atoll_store::{SandboxId, SandboxRecord, Status, Store};
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 
 /// Requests that may wait in one actor's queue.
 const QUEUE: usize = 256;
+/// How long the stop or removal of a sandbox may take that ended its container first.
+const SETTLING: Duration = Duration::from_secs(10);
 
 /// The actors that run.
 pub(crate) struct SandboxRegistry {
@@ -82,6 +85,21 @@ impl SandboxRegistry {
     /// The container, once it is not paused. An error when it ends before that.
     pub(crate) async fn awake(&self, id: SandboxId) -> Result<Arc<dyn Container>> {
         self.ask(id, SandboxRequest::Awake).await
+    }
+
+    /// Why work in a sandbox was lost: the sandbox was stopped or removed meanwhile, or else what the work's
+    /// stream says. `during` says what went on.
+    pub(crate) async fn why_lost(&self, id: SandboxId, during: &str, error: Error) -> Error {
+        // The actor answers after the stop or removal at which it is, when the record says so.
+        let _ = tokio::time::timeout(SETTLING, self.awake(id)).await;
+        let Ok(Some(record)) = self.shared.store.sandbox(id).await else { return error };
+        let (code, how) = match record.status {
+            Status::Stopped => (ErrorCode::NotRunning, "stopped"),
+            Status::Destroyed => (ErrorCode::NotFound, "removed"),
+            _ => return error,
+        };
+        let why = record.status_reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        Error::new(code, format!("the sandbox was {how} while {during}{why}"))
     }
 
     /// Starts a sandbox that was just recorded.

@@ -17,7 +17,7 @@ use crate::{
     execution::{EndSignal, Ended, Execution},
 };
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, State};
-use atoll_store::{SandboxId, Status, Store};
+use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use std::{
     collections::HashMap,
@@ -30,9 +30,6 @@ use std::{
 
 /// Before a stream that broke is attached to again.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// How long the stop or removal of a sandbox may take that ended its container first.
-const SETTLING: Duration = Duration::from_secs(10);
 
 type Key = (SandboxId, ExecId);
 
@@ -145,8 +142,8 @@ impl Execs {
             Some((events, output)) => (Some(events), output),
             None => (None, OutputSender::none()),
         };
-        let sandboxes = (Arc::clone(&self.registry), Arc::clone(&self.store));
-        tokio::spawn(run(sandboxes, entry, execution, report.started_unix_ms, events, output));
+        let registry = Arc::clone(&self.registry);
+        tokio::spawn(run(registry, entry, execution, report.started_unix_ms, events, output));
         task
     }
 
@@ -177,7 +174,7 @@ impl Execs {
 }
 
 async fn run(
-    (registry, store): (Arc<SandboxRegistry>, Arc<dyn Store>),
+    registry: Arc<SandboxRegistry>,
     entry: ExecEntry,
     mut execution: Execution,
     started_unix_ms: u64,
@@ -194,26 +191,12 @@ async fn run(
             Ok(ExecEnd { report, changed })
         }
         Err(error) => {
-            let error = execution.redacted(why_lost(&registry, &*store, sandbox, error).await);
+            let error = execution.redacted(registry.why_lost(sandbox, "the command ran", error).await);
             execution.end(&Ended::LostCommand { error: &error, started_unix_ms }, cancelled).await;
             Err(error)
         }
     };
     entry.task.end.set(end);
-}
-
-/// Why a command was lost: its sandbox was stopped or removed meanwhile, or else what its stream says.
-async fn why_lost(registry: &SandboxRegistry, store: &dyn Store, sandbox: SandboxId, error: Error) -> Error {
-    // The actor answers after the stop or removal at which it is, when the record says so.
-    let _ = tokio::time::timeout(SETTLING, registry.awake(sandbox)).await;
-    let Ok(Some(record)) = store.sandbox(sandbox).await else { return error };
-    let (code, how) = match record.status {
-        Status::Stopped => (ErrorCode::NotRunning, "stopped"),
-        Status::Destroyed => (ErrorCode::NotFound, "removed"),
-        _ => return error,
-    };
-    let why = record.status_reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-    Error::new(code, format!("the sandbox was {how} while the command ran{why}"))
 }
 
 /// Reads a command's stream to its end. Fails where the container ended first, or has forgotten the command.

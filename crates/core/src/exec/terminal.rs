@@ -3,6 +3,7 @@
 
 use crate::{
     Caller, Execs,
+    actor::SandboxRegistry,
     bounds::check_directory,
     exec::{ExecEntry, LONGEST_COMMAND},
     execution::Execution,
@@ -102,18 +103,34 @@ pub enum TerminalEvent {
 }
 
 /// The events of a terminal. Dropping it leaves the terminal as it is.
-pub struct TerminalStream(ExecStream);
+pub struct TerminalStream {
+    events: ExecStream,
+    registry: Arc<SandboxRegistry>,
+    sandbox: SandboxId,
+    /// The output broke off with this error.
+    lost: Option<Error>,
+}
 
 impl TerminalStream {
-    /// The next event; `None` where the output broke off. A caller may stop waiting and ask again.
-    pub async fn next(&mut self) -> Result<Option<TerminalEvent>> {
+    /// The next event; an error where the output broke off. A caller may stop waiting and ask again.
+    pub async fn next(&mut self) -> Result<TerminalEvent> {
         loop {
-            return Ok(Some(match self.0.next().await? {
-                Some(ExecEvent::Started(_)) => continue,
-                Some(ExecEvent::Output { stream: _, offset, data }) => TerminalEvent::Output { offset, data },
-                Some(ExecEvent::Ended(report)) => TerminalEvent::Ended(report),
-                None => return Ok(None),
-            }));
+            if let Some(error) = &self.lost {
+                let during = "the terminal was open";
+                return Err(self.registry.why_lost(self.sandbox, during, error.clone()).await);
+            }
+            match self.events.next().await {
+                Ok(Some(ExecEvent::Started(_))) => {}
+                Ok(Some(ExecEvent::Output { stream: _, offset, data })) => {
+                    return Ok(TerminalEvent::Output { offset, data });
+                }
+                Ok(Some(ExecEvent::Ended(report))) => return Ok(TerminalEvent::Ended(report)),
+                Ok(None) => {
+                    let message = "the terminal's output broke off";
+                    self.lost = Some(Error::new(ErrorCode::Unavailable, message));
+                }
+                Err(error) => self.lost = Some(error),
+            }
         }
     }
 }
@@ -223,8 +240,9 @@ impl Execs {
             });
         }
         kill_on_drop.disarm();
-        let keyboard = self.keyboard(sandbox, caller, container, exec);
-        Ok((Terminal { report, offset: 0, events: TerminalStream(events), keyboard }, entry))
+        let (events, keyboard) =
+            (self.stream(sandbox, events), self.keyboard(sandbox, caller, container, exec));
+        Ok((Terminal { report, offset: 0, events, keyboard }, entry))
     }
 
     /// Connects to a terminal that is there, at an offset of its output or at the oldest that is kept.
@@ -254,6 +272,10 @@ impl Execs {
         Keyboard { execs, caller, sandbox, container: Arc::new(container), id }
     }
 
+    fn stream(&self, sandbox: SandboxId, events: ExecStream) -> TerminalStream {
+        TerminalStream { events, registry: Arc::clone(&self.registry), sandbox, lost: None }
+    }
+
     async fn attach_in(
         &self,
         audited: &AuditedOperation,
@@ -273,8 +295,9 @@ impl Execs {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        let keyboard = self.keyboard(sandbox, caller, container, exec);
-        Ok(Terminal { report, offset, events: TerminalStream(events), keyboard })
+        let (events, keyboard) =
+            (self.stream(sandbox, events), self.keyboard(sandbox, caller, container, exec));
+        Ok(Terminal { report, offset, events, keyboard })
     }
 }
 

@@ -50,7 +50,7 @@ impl Files {
             .await?;
         let opened = async {
             let container = self.reach_in(&audited, &[&request.path]).await?;
-            let mut tool = Tool::start(&container, "pack", request, Way::default()).await?;
+            let mut tool = self.start_tool(id, &container, "pack", request, Way::default()).await?;
             let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
             let first = Some(tool.next().await?.ok_or_else(empty)?);
             Ok((tool, first))
@@ -82,7 +82,10 @@ impl Files {
         });
         let reached = self.reach_in(&audited, &[&request.path]).await;
         let result = match &reached {
-            Ok(container) => feed(container, request, body).await.map_err(|e| about_path(e, &request.path)),
+            Ok(container) => {
+                let fed = self.feed(id, container, request, body).await;
+                fed.map_err(|e| about_path(e, &request.path))
+            }
             Err(error) => Err(error.clone()),
         };
         let bytes = count.load(Ordering::Relaxed);
@@ -94,37 +97,39 @@ impl Files {
         }
         audited.done(result).await
     }
-}
 
-async fn feed(
-    container: &Arc<dyn Container>,
-    request: &Unpack,
-    body: impl Stream<Item = Result<Bytes>> + Send + 'static,
-) -> Result<Unpacked> {
-    let way = Way { stdin: true, gently: true, ..Way::default() };
-    let tool = Tool::start(container, "unpack", request, way).await?;
-    let id = tool.id;
-    // A body that breaks off ends the input, and the tool reports what it unpacked.
-    let pieces = body.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(async |p| p.ok());
-    let input = container.guest().write_stdin(id, pieces);
-    let answer = async {
-        let mut lines = Lines::new(tool);
-        match lines.next::<Unpacked>().await? {
-            Some((unpacked, _)) => lines.finish(unpacked).await,
-            None => lines.refuse(),
-        }
-    };
-    let (mut input, mut answer) = (std::pin::pin!(input), std::pin::pin!(answer));
-    tokio::select! {
-        biased;
-        answer = &mut answer => return answer,
-        sent = &mut input => {
-            // The tool may have ended, which its answer explains better; else it must see the end of its
-            // input.
-            if sent.is_err() {
-                let _ = container.guest().write_stdin(id, futures_util::stream::empty()).await;
+    async fn feed(
+        &self,
+        sandbox: SandboxId,
+        container: &Arc<dyn Container>,
+        request: &Unpack,
+        body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+    ) -> Result<Unpacked> {
+        let way = Way { stdin: true, gently: true, ..Way::default() };
+        let tool = self.start_tool(sandbox, container, "unpack", request, way).await?;
+        let id = tool.id;
+        // A body that breaks off ends the input, and the tool reports what it unpacked.
+        let pieces = body.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(async |p| p.ok());
+        let input = container.guest().write_stdin(id, pieces);
+        let answer = async {
+            let mut lines = Lines::new(tool);
+            match lines.next::<Unpacked>().await? {
+                Some((unpacked, _)) => lines.finish(unpacked).await,
+                None => lines.refuse(),
+            }
+        };
+        let (mut input, mut answer) = (std::pin::pin!(input), std::pin::pin!(answer));
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            sent = &mut input => {
+                // The tool may have ended, which its answer explains better; else it must see the end of its
+                // input.
+                if sent.is_err() {
+                    let _ = container.guest().write_stdin(id, futures_util::stream::empty()).await;
+                }
             }
         }
+        answer.await
     }
-    answer.await
 }

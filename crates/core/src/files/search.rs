@@ -2,7 +2,7 @@
 
 use super::{
     lines::{Lines, believable},
-    tool::{Tool, Way},
+    tool::Way,
 };
 use crate::{
     Caller, Files,
@@ -49,7 +49,7 @@ impl Files {
     pub async fn find(&self, caller: &Caller, id: SandboxId, request: &Find) -> Result<Findings> {
         request.check()?;
         let container = self.reach(caller, id, &[&request.path]).await?;
-        let found = find_in(&container, request).await;
+        let found = self.find_in(id, &container, request).await;
         found.map_err(|e| about_path(e, &request.path))
     }
 
@@ -60,14 +60,14 @@ impl Files {
         let what =
             OperationSpec::to(Operation::FileGrep, id).with(&request.path).and("pattern", &request.pattern);
         let audited = self.operations.audited(caller, what).await?;
-        let result = self.grep_in(&audited, request).await;
+        let result = self.grep_in(id, &audited, request).await;
         audited.done(result.map_err(|e| about_path(e, &request.path))).await
     }
 
-    async fn grep_in(&self, audited: &AuditedOperation, request: &Grep) -> Result<Matches> {
+    async fn grep_in(&self, id: SandboxId, audited: &AuditedOperation, request: &Grep) -> Result<Matches> {
         let container = self.reach_in(audited, &[&request.path]).await?;
         let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
-        let mut lines = Lines::new(Tool::start(&container, "grep", request, way).await?);
+        let mut lines = Lines::new(self.start_tool(id, &container, "grep", request, way).await?);
         let (mut matches, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
         while let Some((line, length)) = lines.next().await? {
             match line {
@@ -83,21 +83,26 @@ impl Files {
         }
         lines.refuse()
     }
-}
 
-async fn find_in(container: &Arc<dyn Container>, request: &Find) -> Result<Findings> {
-    let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
-    let mut lines = Lines::new(Tool::start(container, "find", request, way).await?);
-    let (mut entries, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
-    while let Some((line, length)) = lines.next().await? {
-        match line {
-            FindLine::End(end) => return lines.finish(Findings { entries, end }).await,
-            FindLine::Entry(_) if entries.len() >= request.limit as usize || !room.take(length) => break,
-            FindLine::Entry(entry) => {
-                believable(&entry.path)?;
-                entries.push(Found { mode: entry.mode & 0o7777, ..entry });
+    async fn find_in(
+        &self,
+        id: SandboxId,
+        container: &Arc<dyn Container>,
+        request: &Find,
+    ) -> Result<Findings> {
+        let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
+        let mut lines = Lines::new(self.start_tool(id, container, "find", request, way).await?);
+        let (mut entries, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
+        while let Some((line, length)) = lines.next().await? {
+            match line {
+                FindLine::End(end) => return lines.finish(Findings { entries, end }).await,
+                FindLine::Entry(_) if entries.len() >= request.limit as usize || !room.take(length) => break,
+                FindLine::Entry(entry) => {
+                    believable(&entry.path)?;
+                    entries.push(Found { mode: entry.mode & 0o7777, ..entry });
+                }
             }
         }
+        lines.refuse()
     }
-    lines.refuse()
 }

@@ -1,8 +1,9 @@
 //! Work on whole folders: PID 1's own programs, run inside as the user. Any process inside could have written
 //! the output, so lines are bounded, parsed strictly and counted.
 
-use crate::kill_on_drop::KillOnDrop;
+use crate::{Files, actor::SandboxRegistry, kill_on_drop::KillOnDrop};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, FEATURE_TOOLS, OutputStream};
+use atoll_store::SandboxId;
 use atoll_types::{Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use serde::Serialize;
@@ -23,6 +24,8 @@ pub(super) struct Tool {
     events: ExecStream,
     kill_on_drop: KillOnDrop,
     complaint: Vec<u8>,
+    /// Where the sandbox may be stopped meanwhile: of whom to ask whether it was.
+    stoppable: Option<(Arc<SandboxRegistry>, SandboxId)>,
 }
 
 /// How a tool is run.
@@ -34,13 +37,16 @@ pub(super) struct Way {
     pub(super) gently: bool,
 }
 
-impl Tool {
-    pub(super) async fn start(
+impl Files {
+    /// Starts a tool in a sandbox's container.
+    pub(super) async fn start_tool(
+        &self,
+        sandbox: SandboxId,
         container: &Arc<dyn Container>,
         name: &str,
         request: &impl Serialize,
         way: Way,
-    ) -> Result<Self> {
+    ) -> Result<Tool> {
         let guest = container.guest();
         if !guest.has(FEATURE_TOOLS) {
             let message = "this sandbox was started by an older release; stop it and resume it";
@@ -56,11 +62,27 @@ impl Tool {
         let kill_on_drop = KillOnDrop::new(container, id);
         let kill_on_drop = if way.gently { kill_on_drop.gently() } else { kill_on_drop };
         let events = guest.exec(id, &command).await?;
-        Ok(Self { id, events, kill_on_drop, complaint: Vec::new() })
+        // The files of a stopped sandbox are in a container of their own.
+        let at_rest = self.registry.file_containers().contains(&container.id());
+        let stoppable = (!at_rest).then(|| (Arc::clone(&self.registry), sandbox));
+        Ok(Tool { id, events, kill_on_drop, complaint: Vec::new(), stoppable })
     }
+}
 
+impl Tool {
     /// The next output; none when it has ended well.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
+        match (self.read().await, &self.stoppable) {
+            (Err(error), Some((registry, sandbox)))
+                if matches!(error.code, ErrorCode::ContainerDied | ErrorCode::Unavailable) =>
+            {
+                Err(registry.why_lost(*sandbox, "its files were worked on", error).await)
+            }
+            (read, _) => read,
+        }
+    }
+
+    async fn read(&mut self) -> Result<Option<Bytes>> {
         loop {
             match self.events.next().await? {
                 Some(ExecEvent::Started(_)) => {}
@@ -78,7 +100,7 @@ impl Tool {
         }
     }
 
-    pub(super) fn verdict(&self, report: &ExecReport) -> Result<()> {
+    fn verdict(&self, report: &ExecReport) -> Result<()> {
         let ended = |code, message: &str| Err(Error::new(code, message));
         match report.exit_code {
             _ if report.failure.is_some() => ended(ErrorCode::Unavailable, "the tool could not be started"),
@@ -86,7 +108,11 @@ impl Tool {
             _ if report.oom_killed => {
                 ended(ErrorCode::LimitExceeded, "the sandbox's memory was not enough for it")
             }
-            Some(0) if report.dropped_bytes == 0 => Ok(()),
+            // Its answer or its error is missing. A reader frees room for more, so nothing else drops any of it.
+            _ if report.dropped_bytes > 0 => {
+                ended(ErrorCode::DiskFull, "the disk has no room for the output of this request")
+            }
+            Some(0) => Ok(()),
             Some(1) => Err(complaint(&self.complaint)),
             _ => ended(ErrorCode::Unavailable, "the tool was ended inside the sandbox"),
         }

@@ -2,7 +2,7 @@
 
 use super::{
     lines::{Lines, believable},
-    tool::{Tool, Way},
+    tool::Way,
 };
 use crate::{Caller, Files};
 use atoll_guest_tools::{Watch, WatchEvent};
@@ -59,7 +59,7 @@ impl Files {
         // In a stopped sandbox no process changes files.
         let container = self.reach_running(caller, id, &request.path).await?;
         let way = Way { stdin: true, ..Way::default() };
-        let tool = Tool::start(&container, "watch", request, way).await?;
+        let tool = self.start_tool(id, &container, "watch", request, way).await?;
         let heart = tokio::spawn(beat(container.guest().clone(), tool.id));
         let mut stream = WatchStream { lines: Lines::new(tool), first: None, heart };
         let silent = || Error::new(ErrorCode::Unavailable, "the watch ended before it began");

@@ -158,13 +158,16 @@ impl Kernels {
         let audit = if joined { audit.without_event() } else { audit };
         let execution =
             Execution::new(&self.end_writer, sandbox, Arc::new(container), Some(audit), shown, !joined);
-        let there = Arc::clone(&cell_task);
+        let (there, registry) = (Arc::clone(&cell_task), Arc::clone(&self.registry));
         tokio::spawn(async move {
             let ended = there.cell.ended().await;
             drop(entered);
             let outcome = match ended {
                 Ok(report) => Ok(settled(Arc::unwrap_or_clone(report), &link, anew).await),
-                Err(error) => Err(execution.redacted(error)),
+                Err(error) => {
+                    let error = registry.why_lost(sandbox, "the cell ran", error).await;
+                    Err(execution.redacted(error))
+                }
             };
             let outcome = end_cell(execution, &there, outcome, redactor).await;
             there.outcome.set(outcome);

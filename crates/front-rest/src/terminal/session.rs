@@ -139,7 +139,7 @@ async fn print(
             }
         };
         match event {
-            Ok(Some(TerminalEvent::Output { offset, data })) => {
+            Ok(TerminalEvent::Output { offset, data }) => {
                 if offset > next {
                     say(sink, &ServerFrame::Dropped { bytes: offset - next }).await.ok()?;
                 }
@@ -150,14 +150,10 @@ async fn print(
                     pulse.beat();
                 }
             }
-            Ok(Some(TerminalEvent::Ended(report))) => {
+            Ok(TerminalEvent::Ended(report)) => {
                 let exit = ServerFrame::Exit { exit_code: report.shell_code().get(), signal: report.signal };
                 say(sink, &exit).await.ok()?;
                 return Some(CloseReason::of(CloseCode::Normal));
-            }
-            Ok(None) => {
-                let error = Error::new(ErrorCode::Unavailable, "the terminal's output broke off");
-                return Some(CloseReason { code: CloseCode::Internal, error: Some(error) });
             }
             Err(error) => return Some(CloseReason { code: CloseCode::Internal, error: Some(error) }),
         }

@@ -98,7 +98,10 @@ fn a_dead_container_is_told_as_such() {
         eventually("a busy kernel", || kernels(&server, &sandbox)[0]["status"] == "busy");
         assert_eq!(server.ask("POST", &format!("{sandbox}/stop"), "").status, 200);
         let answer = waiting.join().unwrap();
-        assert!(matches!(answer.status, 404 | 409), "{}", String::from_utf8_lossy(&answer.body));
+        let error = answer.json()["error"].clone();
+        assert_eq!((answer.status, &error["code"]), (409, &json!("not_running")), "{error}");
+        let said = error["message"].as_str().unwrap();
+        assert!(said.starts_with("the sandbox was stopped while the cell ran"), "{said}");
     });
     assert!(kernels(&server, &sandbox).is_empty(), "what is stopped has none");
     let refused = server.ask("POST", &format!("{sandbox}/run"), r#"{"code":"1"}"#);
