@@ -2,7 +2,7 @@
 
 use crate::{
     App,
-    parse::{Params, Raw, object, required_json},
+    parse::{Params, Raw, required_json},
     sandboxes::{ListParams, labels_of, page_of},
     shapes::{SandboxPage, statuses_of},
 };
@@ -40,7 +40,7 @@ pub(crate) enum BulkVerb {
 
 /// Which sandboxes are meant; all of it must match, and `{}` means every one.
 #[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(remote = "Self", deny_unknown_fields, default)]
 pub(crate) struct BulkFilter {
     /// An owner's name or id.
     owner: Option<String>,
@@ -51,12 +51,13 @@ pub(crate) struct BulkFilter {
     labels: Option<String>,
 }
 
+atoll_types::object_only!(read BulkFilter);
+
 /// Sandboxes to stop or to destroy: either `ids` or `filter`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BulkBody {
     ids: Option<Vec<Uuid>>,
-    #[serde(default, deserialize_with = "object")]
     filter: Option<BulkFilter>,
     /// stop where nothing is said.
     #[serde(default)]

@@ -9,7 +9,6 @@ use axum::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::{Map, Value};
 use uuid::Uuid;
 
 /// A body as it came, within the limit.
@@ -77,7 +76,8 @@ fn expectation(serde: &str) -> Option<&'static str> {
         "a string" => "a string",
         "a boolean" => "true or false",
         "a sequence" => "a list",
-        _ if serde == "a map" || serde.starts_with("struct ") => "an object",
+        "a map" | "an object" => "an object",
+        _ if serde.starts_with("struct ") => "an object",
         _ => return None,
     })
 }
@@ -89,12 +89,6 @@ pub(crate) fn required_json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Fail
         return Err(Error::invalid("body", message).into());
     }
     json(body)
-}
-
-/// A field that is an object. Serde would read a list as its fields in their order.
-pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
-    let Some(fields) = Option::<Map<String, Value>>::deserialize(from)? else { return Ok(None) };
-    T::deserialize(Value::Object(fields)).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Whole seconds of a number that may have a fraction, which counts as a second more.

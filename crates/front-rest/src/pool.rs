@@ -112,13 +112,15 @@ pub(crate) async fn get(State(app): State<App>, Who(caller): Who) -> Result<Json
 
 /// How many of an image are kept ready; what is left out stays.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct SizeBody {
     /// Even when no sandbox is requested.
     min: Option<u32>,
     /// At most, when many sandboxes are requested.
     max: Option<u32>,
 }
+
+atoll_types::object_only!(read SizeBody);
 
 /// What to change; what is left out stays.
 #[derive(Debug, Deserialize, ToSchema)]

@@ -23,6 +23,7 @@ mod list;
 mod mac;
 mod mcp;
 mod names;
+mod object;
 mod operation;
 mod profile;
 mod refusal;

@@ -53,11 +53,33 @@ fn wrong_fields_are_named_and_nothing_is_made() {
             "network_enabled must be true or false",
         ),
         (r#"{"labels":[]}"#, json!(["body", "labels"]), "labels must be an object"),
+        (r#"{"egress":[]}"#, json!(["body", "egress"]), "egress must be an object"),
+        (
+            r#"{"egress":{"limits":[1]}}"#,
+            json!(["body", "egress", "limits"]),
+            "egress.limits must be an object",
+        ),
+        (
+            r#"{"egress":{"allow":[["example.com"]]}}"#,
+            json!(["body", "egress", "allow", 0]),
+            "an entry must be a string, or an object with `to`",
+        ),
         (r#""x""#, json!(["body"]), "the body must be an object"),
         ("{nonsense", json!(["body"]), "the body is not JSON (line 1 column 2)"),
     ] {
         let detail = server.ask("POST", "/api/v1/sandboxes", body).json()["detail"][0].clone();
         assert_eq!((&detail["loc"], &detail["msg"]), (&loc, &msg.into()), "{body}");
+    }
+    // What admins set.
+    for (path, body, field) in [
+        ("/api/v1/pool", r#"{"images":{"host":[1,2]}}"#, "host"),
+        ("/api/v1/settings/sandbox", r#"{"atoll":{"pool":{"images":{"host":[1,2]}}}}"#, "images"),
+        ("/api/v1/settings/sandbox", r#"{"atoll":{"plans":{"pro":[1]}}}"#, "plans"),
+    ] {
+        let answer = server.ask("PATCH", path, body);
+        assert_eq!(answer.status, 422, "{path} {body}: {}", String::from_utf8_lossy(&answer.body));
+        let loc = answer.json()["detail"][0]["loc"].clone();
+        assert_eq!(loc.as_array().unwrap().last().unwrap(), field, "{path} {body}: {loc}");
     }
 }
 

@@ -24,7 +24,7 @@ const OWNER: TextRule = TextRule::new(1, 100, CONTROL);
 
 /// A plan beside the default one; what it leaves out is as there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(remote = "Self", deny_unknown_fields, default)]
 pub struct Plan {
     /// Sandboxes that have a container, or are about to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,6 +42,8 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec_burst: Option<u32>,
 }
+
+atoll_types::object_only!(Plan);
 
 /// The quota of an owner, with nothing left out.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 
 /// How many of one image are kept ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct PoolSize {
     /// Without any demand.
     pub min: u32,
     /// With much demand.
     pub max: u32,
 }
+
+atoll_types::object_only!(PoolSize);
 
 /// Images with a size of their own.
 const IMAGES: usize = 1000;

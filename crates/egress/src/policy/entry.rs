@@ -238,14 +238,14 @@ impl fmt::Display for Entry {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "an entry must be a string, or an object with `to`")]
 enum Read {
     Text(String),
     Object(Object),
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 struct Object {
     to: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -253,6 +253,8 @@ struct Object {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     paths: Vec<String>,
 }
+
+atoll_types::object_only!(Object);
 
 impl<'de> Deserialize<'de> for Entry {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -45,7 +45,7 @@ impl Mode {
 
 /// What one sandbox may use of the network. A field that is left out sets no bound.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(remote = "Self", deny_unknown_fields, default)]
 pub struct Limits {
     /// Connections at one time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,9 +64,11 @@ pub struct Limits {
     pub connection_seconds: Option<u32>,
 }
 
+atoll_types::object_only!(Limits);
+
 /// What a sandbox may reach, as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(remote = "Self", deny_unknown_fields, default)]
 pub struct Policy {
     /// What is reachable at all.
     pub mode: Mode,
@@ -83,6 +85,8 @@ pub struct Policy {
     #[serde(skip_serializing_if = "is_default")]
     pub limits: Limits,
 }
+
+atoll_types::object_only!(Policy);
 
 fn is_default(limits: &Limits) -> bool {
     *limits == Limits::default()
