@@ -242,6 +242,7 @@ impl Core {
             egress_sessions,
             changes,
             kernels: kernels.clone(),
+            new_lifetime: Arc::default(),
         };
         let keys = Keys { operations: operations.clone(), store: store.clone(), known_keys: Arc::default() };
         let usage = UsageMeter {

@@ -82,6 +82,21 @@ fn a_sandbox_may_ask_for_a_life_of_its_own() {
 }
 
 #[test]
+fn a_short_life_ends_in_time_whenever_the_next_pass_is() {
+    let server = Server::start_with(&["--set", "lifecycle.interval_seconds=3600"]);
+    let (first, second) =
+        (server.create(r#"{"max_lifetime_seconds":2}"#), server.create(r#"{"max_lifetime_seconds":1}"#));
+    for path in [&first, &second] {
+        eventually("its end", || status(&server, path) == "destroyed");
+        let kinds: Vec<String> = events(&server, path).into_iter().map(|(kind, _)| kind).collect();
+        let at = |kind: &str| {
+            kinds.iter().position(|it| it == kind).unwrap_or_else(|| panic!("{kind}: {kinds:?}"))
+        };
+        assert!(at("expiring") < at("destroyed"), "{kinds:?}");
+    }
+}
+
+#[test]
 fn the_command_line_asks_for_a_life() {
     let (server, _file) = looking(&["lifecycle.expiring_seconds=0"]);
     let atoll = |arguments: &[&str]| {

@@ -77,6 +77,12 @@ impl Clock {
         Duration::from_millis(u64::try_from(running).unwrap_or(0))
     }
 
+    /// Whether a timestamp was written while this server ran, by a clock of which it knows all jumps.
+    #[must_use]
+    pub fn knows(&self, stamp: Millis) -> bool {
+        self.stretches.iter().any(|stretch| stretch.holds(stamp.into()))
+    }
+
     /// The latest timestamp that is at least this old, as of the last pass.
     #[must_use]
     pub fn before(&self, age: Duration) -> Millis {
@@ -124,6 +130,8 @@ mod tests {
         assert_eq!(clock.look(seconds(30), 130_500 + YEAR), None);
         assert_eq!(clock.age(120_500 + YEAR), seconds(10), "what was written since has its own age");
         assert_eq!(clock.age(115_500), seconds(15), "and so has what was written just before");
+        assert!(clock.knows(115_500) && clock.knows(125_500 + YEAR));
+        assert!(!clock.knows(50_500), "it was written before this server ran");
     }
 
     #[test]

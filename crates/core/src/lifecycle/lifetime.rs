@@ -1,6 +1,7 @@
 //! Sandboxes that reached the operator's maximum lifetime, or the one requested at creation: an event warns
 //! their owner in time, and then they are destroyed. A stopped sandbox could be started again and again, so
-//! stopping would be no end.
+//! stopping would be no end. Between two passes the reconcilers look again when the next warning or end is due,
+//! so a lifetime ends when it was said to.
 
 use super::{Look, MOST};
 use crate::{
@@ -14,7 +15,8 @@ use std::time::Duration;
 const EXPIRING: &str = "expiring";
 
 impl Lifecycle {
-    pub(super) async fn end_lifetimes(&self, look: &Look<'_>) -> Result<()> {
+    /// Warns of lifetimes and ends them. Returns how long it is until the next warning or end is due.
+    pub(super) async fn end_lifetimes(&self, look: &Look<'_>) -> Result<Option<Duration>> {
         let most = look.runtime_settings.lifecycle_max_lifetime_seconds;
         let most = (most != 0).then_some(most);
         let own = ListQuery { with_lifetime: true, limit: u32::MAX, ..ListQuery::default() };
@@ -29,29 +31,35 @@ impl Lifecycle {
             let all = self.store.list_sandboxes(&oldest).await?.items;
             records.extend(all.into_iter().filter(|record| record.max_lifetime_seconds.is_none()));
         }
-        let mut steps = Vec::new();
+        let (mut steps, mut next) = (Vec::new(), None);
         for record in records {
             // The requested lifetime, or the operator's maximum, whichever is less.
             let Some(seconds) = record.max_lifetime_seconds.into_iter().chain(most).min() else { continue };
-            if self.is_over(look, &record, Duration::from_secs(seconds.into())).await? {
+            let left = self.left(look, &record, Duration::from_secs(seconds.into())).await?;
+            if !left.is_zero() {
+                next = next.into_iter().chain([left]).min();
+            } else if look.settled() || look.clock.knows(record.created_at) {
                 let reason = format!("its lifetime of {seconds} seconds is over");
                 steps.push((record, Step { to: StepTarget::Destroyed, reason, revision: None, idle: None }));
             }
         }
         self.take_steps(steps).await;
-        Ok(())
+        Ok(next)
     }
 
-    /// Whether a sandbox has lived for so long, and its owner was warned in time.
-    async fn is_over(&self, look: &Look<'_>, record: &SandboxRecord, lifetime: Duration) -> Result<bool> {
+    /// How long it is until the warning of a sandbox's end, or after that until the end; zero where it has come.
+    async fn left(&self, look: &Look<'_>, record: &SandboxRecord, lifetime: Duration) -> Result<Duration> {
         let notice = Duration::from_secs(look.runtime_settings.lifecycle_expiring_seconds.into());
-        let age = look.clock.age(record.created_at);
-        if age.saturating_add(notice) < lifetime {
-            return Ok(false);
+        let left = lifetime.saturating_sub(look.clock.age(record.created_at));
+        if left > notice {
+            return Ok(left - notice);
         }
-        // However late it is, the warning comes first.
-        let told = self.told_of_end(look, record, lifetime.saturating_sub(age).max(notice)).await?;
-        Ok(age >= lifetime && told >= notice && look.settled())
+        // However late it is, the warning comes first. A lifetime that the sandbox's own request made shorter than
+        // that was known from the beginning.
+        let own = record.max_lifetime_seconds.map(|own| Duration::from_secs(own.into()));
+        let notice = if own == Some(lifetime) && lifetime <= notice { Duration::ZERO } else { notice };
+        let told = self.told_of_end(look, record, left.max(notice)).await?;
+        Ok(left.max(notice.saturating_sub(told)))
     }
 
     /// How long ago the event warned its owner; sends the event where there is none.

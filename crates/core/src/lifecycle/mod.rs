@@ -37,6 +37,8 @@ const AT_ONCE: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Most steps of one kind in a pass; the next pass continues.
 const MOST: usize = 200;
+/// How soon after a look at lifetimes a new sandbox causes the next.
+const LIFETIMES_PACE: Duration = Duration::from_millis(200);
 
 /// State from one pass to the next.
 #[derive(Default)]
@@ -89,31 +91,44 @@ impl Lifecycle {
     pub async fn run_reconcilers(&self) {
         let (began, mut changes) = (Instant::now(), self.live_settings.watch());
         let (mut reconcilers, mut last) = (ReconcilerState::default(), began);
+        // When a lifetime is to be looked at before the next pass, and when one was last.
+        let (mut due, mut looked): (Option<Instant>, Instant) = (None, began);
         // Before the first pass: a jump until then would make everything older for good.
         reconcilers.clock.look(began.elapsed(), now_ms());
         loop {
             let interval = self.live_settings.now().lifecycle_interval_seconds;
             let next = last + Duration::from_secs(interval.into());
+            let early = due.filter(|due| *due < next);
             tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
+                () = tokio::time::sleep_until(early.unwrap_or(next)) => {}
                 // The interval may have changed.
                 Ok(()) = changes.changed() => continue,
+                () = self.sandboxes.new_lifetime.notified() => {
+                    due = due.into_iter().chain([looked + LIFETIMES_PACE]).min();
+                    continue;
+                }
             }
             if let Some(jumped) = reconcilers.clock.look(began.elapsed(), now_ms()) {
                 tracing::warn!(milliseconds = jumped, "the machine's clock jumped; nothing ages by that");
             }
-            self.pass(&mut reconcilers).await;
-            last = Instant::now();
+            let runtime_settings: Arc<RuntimeSettings> = self.live_settings.now();
+            looked = Instant::now();
+            let look = Look { clock: &reconcilers.clock, runtime_settings: &runtime_settings };
+            let left = self.end_lifetimes(&look).await;
+            due = left.as_ref().ok().copied().flatten().map(|left| looked + left);
+            told("what lived long enough", left.map(drop));
+            if early.is_none() {
+                self.pass(&mut reconcilers, &runtime_settings).await;
+                last = Instant::now();
+            }
         }
     }
 
-    async fn pass(&self, reconcilers: &mut ReconcilerState) {
-        let runtime_settings: Arc<RuntimeSettings> = self.live_settings.now();
+    async fn pass(&self, reconcilers: &mut ReconcilerState, runtime_settings: &RuntimeSettings) {
         let ReconcilerState { clock, unowned, disk_low } = reconcilers;
-        let look = Look { clock, runtime_settings: &runtime_settings };
+        let look = Look { clock, runtime_settings };
         told("the disk", self.look_at_disk(disk_low).await);
         told("idle sandboxes", self.settle_idle(&look).await);
-        told("what lived long enough", self.end_lifetimes(&look).await);
         told("stopped sandboxes", self.end_retention(&look).await);
         told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);

@@ -235,6 +235,9 @@ impl Sandboxes {
             let message = format!("the sandbox {id} of this session key has the profile {is}, not {asked}");
             return Err(Error::new(ErrorCode::Conflict, message).at("profile"));
         }
+        if created.new && created.record.max_lifetime_seconds.is_some() {
+            self.new_lifetime.notify_one();
+        }
         if created.new {
             created.stderr = self.kernels.install_all(caller, created.record.id, dependencies).await;
         }

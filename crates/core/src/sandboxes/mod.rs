@@ -28,6 +28,7 @@ use crate::{
 };
 use atoll_store::Store;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// Sandboxes.
 #[derive(Clone)]
@@ -48,4 +49,6 @@ pub struct Sandboxes {
     pub(crate) changes: Arc<FileChanges>,
     /// Dependencies of a new sandbox are installed for its kernels.
     pub(crate) kernels: Kernels,
+    /// A sandbox with a lifetime of its own was made: the lifecycle has to know when that ends.
+    pub(crate) new_lifetime: Arc<Notify>,
 }
