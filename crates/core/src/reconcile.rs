@@ -61,8 +61,8 @@ impl Lifecycle {
         }
         self.clear_pool(&pooled).await?;
         self.sandboxes.fill_admission().await?;
-        // A later pass reads the disk where that fails now.
-        let _ = self.look_at_disk(&mut false).await;
+        // A later pass reads the disk where that fails now, and warns where little of it is left.
+        let _ = self.read_disk().await;
         let count = alive.len() + paused.len();
         self.serve_again(alive.clone());
         self.execs.watch_again(&self.kernels, alive, paused);

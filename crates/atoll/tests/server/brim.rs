@@ -5,11 +5,12 @@
 
 use super::fixture::{KEY, Server};
 use super::http;
-use crate::engine::fixture::launchers_of;
+use crate::engine::fixture::{eventually, launchers_of};
 use atoll_launch_proto::Layout;
 use std::{
     collections::BTreeMap,
     fs,
+    io::Write,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
@@ -176,6 +177,39 @@ fn round(number: usize) {
     let told = server.ask("GET", "/api/v1/audit?kind=storage.low", "");
     assert!(String::from_utf8_lossy(&told.body).contains("storage.low"), "{told:?}");
     drop(server);
+}
+
+#[test]
+fn a_disk_that_another_program_fills_is_told_once_a_start_and_a_search_names_it() {
+    let disk = SmallDisk::new();
+    let mut server = Server::start_below(&disk.path(), &["--set", "lifecycle.interval_seconds=1"]);
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    let free = || rustix::fs::statvfs(disk.path()).map(|it| it.f_bavail * it.f_frsize).unwrap();
+    let filler = disk.path().join("filler");
+    run("fallocate", &["-l", &(free() - 100_000_000).to_string(), filler.to_str().unwrap()]);
+    let told = |server: &Server| {
+        let page = server.ask("GET", "/api/v1/audit?kind=storage.low", "").json();
+        page["entries"].as_array().unwrap().len()
+    };
+    eventually("the warning", || told(&server) == 1);
+    server.kill();
+    server.restart();
+    eventually("the next server's warning", || told(&server) > 1);
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(told(&server), 2, "each server warns once");
+    // Not a byte is left for what a tool prints.
+    let mut rest = fs::File::create(disk.path().join("rest")).unwrap();
+    while rest.write_all(&[0; 1 << 16]).is_ok() {}
+    let search = || server.ask("POST", &format!("{sandbox}/fs/find"), r#"{"path":"/usr","limit":10000}"#);
+    eventually("no room", || search().status != 200);
+    let refused = search();
+    fs::remove_file(&filler).unwrap();
+    assert_eq!(
+        (refused.status, refused.json()["error"]["code"].as_str()),
+        (507, Some("disk_full")),
+        "{refused:?}"
+    );
+    eventually("room again", || search().status == 200);
 }
 
 #[test]

@@ -3,19 +3,27 @@
 
 use super::retention::system;
 use crate::{Lifecycle, operation::OperationSpec};
+use atoll_provider::DiskRoom;
 use atoll_types::{Operation, Result};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Lifecycle {
-    /// Reads the state of the disk that new sandboxes get their volumes from; `low` is the result of the last pass.
-    pub(crate) async fn look_at_disk(&self, low: &mut bool) -> Result<()> {
+    /// Reads for admission the state of the disk that new sandboxes get their volumes from; none where the
+    /// provider has no volumes, or does not answer in time.
+    pub(crate) async fn read_disk(&self) -> Result<Option<DiskRoom>> {
         let default = self.providers.get(self.providers.default_name())?;
-        let Some(volumes) = default.volumes() else { return Ok(()) };
-        let Ok(room) = tokio::time::timeout(PATIENCE, volumes.room()).await else { return Ok(()) };
+        let Some(volumes) = default.volumes() else { return Ok(None) };
+        let Ok(room) = tokio::time::timeout(PATIENCE, volumes.room()).await else { return Ok(None) };
         let room = room?;
         self.admission.set_disk_capacity(room.capacity_bytes);
+        Ok(Some(room))
+    }
+
+    /// Reads the state of the disk, and warns where it is `low` and was not in the last pass.
+    pub(super) async fn look_at_disk(&self, low: &mut bool) -> Result<()> {
+        let Some(room) = self.read_disk().await? else { return Ok(()) };
         if room.low == std::mem::replace(low, room.low) {
             return Ok(());
         }
