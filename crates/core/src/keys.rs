@@ -4,10 +4,14 @@
 use crate::{
     Caller,
     bounds::KEY_NAME,
+    idempotency::repeatable,
     operation::{AuditedOperation, OperationSpec, Operations},
 };
 use atoll_audit::Ledger;
-use atoll_store::{Admins, ApiKey, Begin, Detail, End, KeyHash, KeyId, Millis, Outcome, Scope, Store};
+use atoll_store::{
+    Admins, ApiKey, Begin, Clash, Detail, EXPIRES_AFTER_MS, End, KeyHash, KeyId, Millis, Outcome, SandboxId,
+    Scope, Store, StoreError,
+};
 use atoll_types::{Error, ErrorCode, Operation, Result, Tier, time::now_ms};
 use sha2::{Digest, Sha256};
 use std::{
@@ -230,16 +234,29 @@ impl Keys {
         Ok(Caller::of(&key))
     }
 
-    /// Makes a key. A user may make keys for itself that allow no more than its own.
-    pub async fn create(&self, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
+    /// The id of a key whose request may be repeated.
+    #[must_use]
+    pub fn repeatable_id(caller: &Caller, key: &str, request: &[u8; 32]) -> KeyId {
+        KeyId::from_uuid(repeatable("key", caller, SandboxId::from_uuid(Uuid::nil()), key, request))
+    }
+
+    /// Makes a key. A user may make keys for itself that allow no more than its own. `id`: of a request that may
+    /// be repeated. Where a server that was killed made that key, no caller has its secret, and it gets another.
+    pub async fn create(&self, caller: &Caller, id: Option<KeyId>, new: NewKey) -> Result<IssuedKey> {
         let what = OperationSpec::new(Operation::KeyCreate).with(&new.name).and("scope", new.scope);
         let what = new.tier.iter().fold(what, |what, tier| what.and("tier", tier));
         let audited = self.operations.audited(caller, what).await?;
-        let result = self.create_as(&audited, caller, new).await;
+        let result = self.create_as(&audited, caller, id, new).await;
         audited.done(result).await
     }
 
-    async fn create_as(&self, audited: &AuditedOperation, caller: &Caller, new: NewKey) -> Result<IssuedKey> {
+    async fn create_as(
+        &self,
+        audited: &AuditedOperation,
+        caller: &Caller,
+        id: Option<KeyId>,
+        new: NewKey,
+    ) -> Result<IssuedKey> {
         audited.allowed()?;
         KEY_NAME.check("name", &new.name)?;
         if let Some(owner) = &new.owner {
@@ -253,8 +270,26 @@ impl Keys {
         let tier = tier_of(caller, new.tier.as_deref())?;
         let secret = random_secret();
         let key = assemble(&NewKey { expires_at, ..new }, tier, &owner, &secret);
-        self.store.insert_key(key.clone()).await?;
+        let key = self.insert(key, id).await?;
         Ok(IssuedKey { key, secret })
+    }
+
+    /// Stores a new key under the id of its request. A key that is there under that id and is older than answers are
+    /// kept, or was used, was made by a request before, and stays as it is.
+    async fn insert(&self, key: ApiKey, id: Option<KeyId>) -> Result<ApiKey> {
+        if let Some(id) = id {
+            let repeatable = ApiKey { id, ..key.clone() };
+            match self.store.insert_key(repeatable.clone()).await {
+                Err(StoreError::Conflict(Clash::Taken)) => {}
+                result => return Ok(result.map(|()| repeatable)?),
+            }
+            let since = now_ms() - EXPIRES_AFTER_MS;
+            if let Some(renewed) = self.store.renew_key(id, key.hash, key.prefix.clone(), since).await? {
+                return Ok(renewed);
+            }
+        }
+        self.store.insert_key(key.clone()).await?;
+        Ok(key)
     }
 
     /// Makes the first key, if there never was one: the given secret, or a new one.

@@ -5,7 +5,7 @@ use crate::{
     parse::{Raw, json, key_id, seconds},
     shapes::KeyItem,
 };
-use atoll_core::NewKey;
+use atoll_core::{Keys, NewKey};
 use atoll_http::{Busy, Failure, Repeat, Who, once};
 use atoll_types::{Error, Scope, time::now_ms};
 use axum::{
@@ -76,9 +76,10 @@ pub(crate) async fn create(
     // Another key of the same owner may be a weaker one, and is not to get the secret.
     let operation = format!("key {:?}", caller.key.map(|key| key.uuid()));
     let repeat = Repeat::of(&headers, &operation, &body)?;
+    let id = repeat.as_ref().map(|repeat| Keys::repeatable_id(&caller, &repeat.key, &repeat.request));
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
-        let issued = core.keys.create(&asker, new).await?;
+        let issued = core.keys.create(&asker, id, new).await?;
         Ok((StatusCode::CREATED, NewKeyItem { key: issued.secret, item: issued.key.into() }))
     };
     once(&app.core, &caller, repeat, Busy::Refuse, work).await

@@ -45,6 +45,27 @@ async fn insert(conn: &mut SqliteConnection, key: ApiKey) -> Result<()> {
     Ok(())
 }
 
+async fn renew(
+    conn: &mut SqliteConnection,
+    id: KeyId,
+    KeyHash(hash): KeyHash,
+    prefix: String,
+    since: Millis,
+) -> Result<Option<ApiKey>> {
+    let changed = sqlx::query(
+        "UPDATE keys SET hash = ?, prefix = ? WHERE id = ? AND created_at >= ? AND last_used_at IS NULL \
+         AND revoked_at IS NULL RETURNING *",
+    )
+    .bind(&hash[..])
+    .bind(prefix)
+    .bind(&id.uuid().as_bytes()[..])
+    .bind(since)
+    .fetch_optional(conn)
+    .await
+    .map_err(failed(DOING))?;
+    changed.as_ref().map(row::key).transpose()
+}
+
 async fn insert_first(conn: &mut SqliteConnection, key: ApiKey) -> Result<bool> {
     let any: bool = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM keys)")
         .fetch_one(&mut *conn)
@@ -114,6 +135,19 @@ impl Keys for SqliteStore {
     async fn insert_key(&self, key: ApiKey) -> Result<()> {
         self.writer.write(DOING, |conn| Box::pin(insert(conn, key))).await?;
         self.reach_disk().await
+    }
+
+    async fn renew_key(
+        &self,
+        id: KeyId,
+        hash: KeyHash,
+        prefix: String,
+        since: Millis,
+    ) -> Result<Option<ApiKey>> {
+        let key =
+            self.writer.write(DOING, move |conn| Box::pin(renew(conn, id, hash, prefix, since))).await?;
+        self.reach_disk().await?;
+        Ok(key)
     }
 
     async fn insert_first_key(&self, key: ApiKey) -> Result<bool> {

@@ -50,6 +50,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::ListsEverybodysKeys, "a_key_is_listed_for_its_owner"),
     (Fault::TouchesBackwards, "a_touch_never_moves_back"),
     (Fault::PurgesFreshKeys, "old_keys_go_but_never_the_last"),
+    (Fault::RenewsOldKeys, "only_an_unused_key_is_renewed"),
     (Fault::PurgesTheFreshlyDestroyed, "the_destroyed_are_forgotten_in_time"),
     (Fault::MovesActivityTooFar, "what_was_done_last_never_moves_back"),
     (Fault::TakesAnyRequest, "a_request_is_carried_out_once"),

@@ -19,6 +19,15 @@ pub enum Admins {
 pub trait Keys: Send + Sync {
     /// Adds a key; `Conflict(Taken)` when its id or hash exists.
     async fn insert_key(&self, key: ApiKey) -> Result<()>;
+    /// Gives a key another secret and returns it, if it was made at this time or later, was never used and is not
+    /// revoked; `None` otherwise, and where there is no such key.
+    async fn renew_key(
+        &self,
+        id: KeyId,
+        hash: KeyHash,
+        prefix: String,
+        since: Millis,
+    ) -> Result<Option<ApiKey>>;
     /// Adds a key if there never was one, revoked and expired ones included, and returns whether it did.
     async fn insert_first_key(&self, key: ApiKey) -> Result<bool>;
     /// The key with this hash, if it is usable now.

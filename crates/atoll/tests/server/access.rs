@@ -64,6 +64,31 @@ fn a_repeated_request_for_a_key_makes_one() {
 }
 
 #[test]
+fn a_key_that_a_killed_server_made_is_found_by_the_repeated_request() {
+    let mut server = Server::start();
+    let make = |server: &Server| {
+        let headers = [("Authorization", &*format!("Bearer {KEY}")), ("Idempotency-Key", "once")];
+        let body = br#"{"name":"second","scope":"user"}"#;
+        let made = http::request(server.address, "POST", "/api/v1/keys", &headers, body).unwrap().json();
+        (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
+    };
+    let lists = |server: &Server, key: &str| server.ask_as(key, "GET", "/api/v1/sandboxes", "").status;
+    let first = make(&server);
+    // The server is killed before it has kept its answer, and the request is repeated when it was given up.
+    server.kill();
+    server.tamper("DELETE FROM idempotent");
+    server.restart();
+    let again = make(&server);
+    assert_eq!(first.0, again.0, "one key");
+    assert_eq!((lists(&server, &first.1), lists(&server, &again.1)), (401, 200), "the secret that was sent");
+    // A key whose secret is in use stays as it is.
+    server.tamper("DELETE FROM idempotent");
+    let other = make(&server);
+    assert_ne!(other.0, again.0);
+    assert_eq!((lists(&server, &again.1), lists(&server, &other.1)), (200, 200));
+}
+
+#[test]
 fn a_key_sees_its_owners_sandboxes_and_does_what_its_scope_allows() {
     let server = Server::start();
     let (status, ann) = make_key(&server, KEY, r#"{"name":"a","owner":"ann","scope":"user"}"#);

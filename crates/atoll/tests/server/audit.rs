@@ -39,7 +39,7 @@ impl Server {
     }
 
     /// Does something to the database behind everybody's back, while the server runs.
-    fn tamper(&self, sql: &str) {
+    pub(super) fn tamper(&self, sql: &str) {
         let options = SqliteConnectOptions::new().filename(self.data().join("server/atoll.db"));
         tokio::runtime::Runtime::new().unwrap().block_on(async {
             let mut conn = SqliteConnection::connect_with(&options).await.unwrap();

@@ -52,6 +52,7 @@ pub(crate) enum Fault {
     ListsEverybodysKeys,
     TouchesBackwards,
     PurgesFreshKeys,
+    RenewsOldKeys,
     PurgesTheFreshlyDestroyed,
     MovesActivityTooFar,
     TakesAnyRequest,

@@ -18,6 +18,17 @@ impl Keys for Broken {
         }
     }
 
+    async fn renew_key(
+        &self,
+        id: KeyId,
+        hash: KeyHash,
+        prefix: String,
+        since: Millis,
+    ) -> Result<Option<ApiKey>> {
+        let since = if self.is(Fault::RenewsOldKeys) { Millis::MIN } else { since };
+        self.inner.renew_key(id, hash, prefix, since).await
+    }
+
     async fn insert_first_key(&self, key: ApiKey) -> Result<bool> {
         let revoked = self.inner.list_keys(None).await?.iter().all(|key| key.revoked_at.is_some());
         if self.is(Fault::AllowsManyFirstKeys) || self.is(Fault::OpensTheDoorAgain) && revoked {

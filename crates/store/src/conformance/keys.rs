@@ -121,6 +121,28 @@ pub(super) async fn a_touch_never_moves_back(store: Shared) -> Outcome {
     same("used", (used(&one).await?, used(&other).await?), (Some(5), Some(4)))
 }
 
+pub(super) async fn only_an_unused_key_is_renewed(store: Shared) -> Outcome {
+    let (one, another) = (key(), key().hash);
+    let used = ApiKey { last_used_at: Some(NOW), ..key() };
+    let revoked = ApiKey { revoked_at: Some(NOW), ..key() };
+    for one in [&one, &used, &revoked] {
+        store.insert_key(one.clone()).await?;
+    }
+    let renew = |id, since| store.renew_key(id, another, "atl_5678".into(), since);
+    for (what, id, since) in [
+        ("used", used.id, NOW),
+        ("revoked", revoked.id, NOW),
+        ("too old", one.id, NOW + 1),
+        ("unknown", KeyId::random(), NOW),
+    ] {
+        same(what, renew(id, since).await?, None)?;
+    }
+    let renewed = ApiKey { hash: another, prefix: "atl_5678".into(), ..one.clone() };
+    same("the answer", renew(one.id, NOW).await?, Some(renewed.clone()))?;
+    same("by the new hash", store.key_by_hash(another, NOW).await?, Some(renewed))?;
+    same("by the old hash", store.key_by_hash(one.hash, NOW).await?, None)
+}
+
 pub(super) async fn old_keys_go_but_never_the_last(store: Shared) -> Outcome {
     let revoked = |at| ApiKey { revoked_at: Some(at), ..key() };
     let (old, fresh, used, last) = (revoked(NOW - 9), revoked(NOW - 8), key(), revoked(1));

@@ -109,6 +109,7 @@ checks![
     keys::a_revoked_key_stays_revoked,
     keys::the_last_admin_is_not_revoked,
     keys::a_hash_is_unique,
+    keys::only_an_unused_key_is_renewed,
     keys::the_first_key_is_first_only_once,
     keys::a_key_is_listed_for_its_owner,
     keys::a_touch_never_moves_back,
