@@ -5,10 +5,16 @@ use crate::{cli, own, serve};
 use atoll_launch_proto::{Layout, Request};
 use atoll_provider_native::{LaunchOptions, LauncherClient, ensure_launcher};
 use atoll_types::{Error, ErrorCode, Result};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags, openat2},
+    process::{Pid, Signal, kill_process, test_kill_process},
+};
 use std::{
     fs, io,
-    os::unix::fs::MetadataExt,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -140,22 +146,75 @@ async fn end_launcher(data: &Path, with_data: bool) -> Result<()> {
     Err(Error::new(ErrorCode::Timeout, "the launcher does not end; see launch.log in the data folder"))
 }
 
+/// A folder that stays the same one whatever happens to its path: root deletes below folders of users, who could put
+/// a link in the place of one of them.
+struct HeldFolder(OwnedFd);
+
+impl HeldFolder {
+    /// Opens a folder whose path has no links.
+    fn open(above: impl AsFd, path: impl AsRef<Path>) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(openat2(above, path.as_ref(), flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?))
+    }
+
+    /// The path of an entry of this very folder, for as long as it is held.
+    fn entry(&self, name: impl AsRef<Path>) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.0.as_raw_fd().to_string()).join(name)
+    }
+}
+
 fn purge(data: &Path) -> Result<()> {
+    let folder = match HeldFolder::open(CWD, data) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => deleted(other)?,
+    };
     // Only Atoll's own files: an operator may have chosen a data folder that holds others.
-    remove(fs::remove_dir_all(data.join("server")))?;
-    remove(fs::remove_file(data.join("launch.log")))?;
-    [MCP, own::RUNS].iter().for_each(|runs| own::remove(&data.join(runs)));
-    match fs::remove_dir(data) {
+    remove(fs::remove_dir_all(folder.entry("server")))?;
+    remove(fs::remove_file(folder.entry("launch.log")))?;
+    for runs in [MCP, own::RUNS] {
+        if let Ok(held) = HeldFolder::open(&folder.0, runs) {
+            let _ = fs::remove_file(held.entry(own::LOCK));
+        }
+        let _ = fs::remove_dir(folder.entry(runs));
+    }
+    let (Some(above), Some(name)) = (data.parent(), data.file_name()) else { return Ok(()) };
+    match fs::remove_dir(deleted(HeldFolder::open(CWD, above))?.entry(name)) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
         other => remove(other),
     }
 }
 
+fn deleted<T>(result: io::Result<T>) -> Result<T> {
+    let failed =
+        |e| Error::new(ErrorCode::PermissionDenied, format!("the data folder cannot be deleted: {e}"));
+    result.map_err(failed)
+}
+
 fn remove(result: io::Result<()>) -> Result<()> {
     match result {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(Error::new(ErrorCode::PermissionDenied, format!("the data folder cannot be deleted: {e}")))
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => deleted(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_a_data_folder_or_above_it_is_not_followed() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let kept = top.join("other/data/server/kept");
+        fs::create_dir_all(&kept).unwrap();
+        std::os::unix::fs::symlink("other", top.join("home")).unwrap();
+        std::os::unix::fs::symlink("other/data", top.join("data")).unwrap();
+        for swapped in ["home/data", "data"] {
+            assert!(purge(&top.join(swapped)).is_err(), "{swapped}");
+            assert!(kept.exists(), "{swapped}");
         }
-        _ => Ok(()),
+        std::os::unix::fs::symlink("/", top.join("other/data/mcp")).unwrap();
+        purge(&top.join("other/data")).unwrap();
+        assert!(!kept.exists() && top.join("other/data/mcp").is_symlink(), "what is not Atoll's stays");
     }
 }

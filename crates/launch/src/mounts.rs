@@ -11,7 +11,7 @@ use rustix::{
         mount_change, move_mount, open_tree,
     },
 };
-use std::{io, path::Path};
+use std::{fs, io, os::fd::AsRawFd, path::Path};
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -52,6 +52,17 @@ pub(crate) fn clone_tree(
     Ok(tree)
 }
 
+/// Removes a tree of a folder, which may be a user's: a link that the user put in its path is not followed.
+pub(crate) fn remove_tree(folder: &Path, name: &str) -> io::Result<()> {
+    let held = open_without_links(folder)?;
+    fs::remove_dir_all(Path::new("/proc/self/fd").join(held.as_raw_fd().to_string()).join(name))
+}
+
+fn open_without_links(folder: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+}
+
 /// A folder that the caller of `atoll run` may reach, without what is mounted below it. No symbolic link is
 /// followed: one that was put in the path since the caller's check could lead where only root may go.
 pub(crate) fn clone_folder(
@@ -59,13 +70,7 @@ pub(crate) fn clone_folder(
     attributes: Attributes,
     userns: BorrowedFd<'_>,
 ) -> io::Result<OwnedFd> {
-    let folder = openat2(
-        CWD,
-        source,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::NO_SYMLINKS,
-    )?;
+    let folder = open_without_links(source)?;
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
     let tree = open_tree(&folder, "", flags)?;

@@ -7,6 +7,7 @@ use crate::{
     egress_sockets::{self, SocketHolder},
     images::Images,
     init::InitProgram,
+    mounts,
     observer::ObserverProcess,
     ops,
     options::Options,
@@ -383,7 +384,7 @@ impl Server {
             tracing::error!(%error, "the storage stays mounted");
             return 0;
         }
-        if purge && let Err(error) = fs::remove_dir_all(folders.layout.data().join("storage")) {
+        if purge && let Err(error) = mounts::remove_tree(folders.layout.data(), "storage") {
             tracing::error!(%error, "the storage cannot be deleted");
         }
         let _ = fs::remove_dir_all(folders.layout.run());
