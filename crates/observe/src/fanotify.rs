@@ -11,6 +11,7 @@ use crate::{
     tree::{TOP, Tree, open_dir},
     window::Window,
 };
+use atoll_types::{Rate, TokenBucket};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     io::{Errno, ioctl_fionread, read},
@@ -19,6 +20,7 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 const MASK: u64 = libc::FAN_CREATE
@@ -34,27 +36,38 @@ const MOST_WAITS: usize = 2;
 const BUFFER: usize = 256 << 10;
 
 /// How much may be kept, whatever sandboxes do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Bytes for the events of one tree.
     pub tree_bytes: usize,
     /// Bytes for the events of all trees; the tree with the most loses its own.
     pub all_bytes: usize,
-    /// Events that are recorded for one tree between two requests; the rest is dropped unread.
+    /// Events that are recorded for one tree between two requests; the rest is dropped.
     pub tree_events: u64,
+    /// How often events are recorded for one tree, however often it is asked for, and how many at once; the rest is
+    /// dropped. So a sandbox that changes files without pause takes this much of the observer's time and no more.
+    pub tree_rate: Rate,
     /// Paths in one answer.
     pub entries: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { tree_bytes: 32 << 20, all_bytes: 256 << 20, tree_events: 4_000_000, entries: 100_000 }
+        Self {
+            tree_bytes: 32 << 20,
+            all_bytes: 256 << 20,
+            tree_events: 4_000_000,
+            tree_rate: Rate { per_second: 1e6, burst: 4e6 },
+            entries: 100_000,
+        }
     }
 }
 
 struct Watched {
     window: Window,
     memory: Memory,
+    /// What may still be recorded at the moment. A new window does not fill it.
+    allowance: TokenBucket,
 }
 
 /// Observes every subvolume of a btrfs file system.
@@ -111,7 +124,8 @@ impl Observer {
         let nested = sys::has_nested(&opened.fd)?;
         let window = Window::new(nested, 0);
         self.paths.insert(tree.to_owned(), opened.root);
-        self.watched.insert(opened.root, Watched { window, memory: Memory::new() });
+        let (memory, allowance) = (Memory::new(), TokenBucket::default());
+        self.watched.insert(opened.root, Watched { window, memory, allowance });
         Ok(())
     }
 
@@ -148,7 +162,7 @@ impl Observer {
 
     /// Records events, and returns how many.
     fn fold(&mut self, events: &[u8]) -> u64 {
-        let mut count = 0;
+        let (mut count, now) = (0, Instant::now());
         for event in Events(events) {
             count += 1;
             if event.has(libc::FAN_Q_OVERFLOW) {
@@ -156,6 +170,13 @@ impl Observer {
                 continue;
             }
             let Some(watched) = event.root().and_then(|root| self.watched.get_mut(&root)) else { continue };
+            if watched.window.over {
+                continue;
+            }
+            if watched.allowance.take(1.0, self.limits.tree_rate, now).is_err() {
+                watched.window.over = true;
+                continue;
+            }
             let before = watched.window.cost;
             watched.window.fold(&event);
             self.cost += watched.window.cost - before;
@@ -206,7 +227,7 @@ impl Observer {
 
     /// Closes the window of a tree and returns its changes.
     fn answer(&mut self, tree: &Tree, ledger: Ledger, mapped: &Mapped) -> Option<Changes> {
-        let Watched { window, memory } = self.watched.get_mut(&tree.root)?;
+        let Watched { window, memory, .. } = self.watched.get_mut(&tree.root)?;
         let next = Window::new(false, window.highest);
         let mut closed = std::mem::replace(window, next);
         self.cost -= closed.cost;
@@ -230,7 +251,7 @@ impl Observer {
         // As long as there are subvolumes inside, they may change unseen.
         window.nested = (closed.nested || closed.over) && sys::has_nested(&tree.fd).unwrap_or(true);
         truncated |= !(surprises.is_empty() && several.is_empty()) && self.drain().is_err();
-        let Watched { window, memory } = self.watched.get_mut(&tree.root)?;
+        let Watched { window, memory, .. } = self.watched.get_mut(&tree.root)?;
         several.iter().for_each(|(inode, _)| window.links.doubt_count(*inode));
         for Surprise { name, paths, .. } in surprises.iter().filter(|it| window.is_new(it.dir, &it.name)) {
             // The next answer reports it.

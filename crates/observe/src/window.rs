@@ -99,9 +99,6 @@ impl Window {
 
     /// Records one event of this tree.
     pub(crate) fn fold(&mut self, event: &Event<'_>) {
-        if self.over {
-            return;
-        }
         self.events += 1;
         let known = self.links.len();
         self.links.see(event, |inode| self.turned.contains(&inode));

@@ -2,6 +2,7 @@
 
 use crate::fixture::{NOTHING, Sandbox, lines};
 use atoll_observe::Limits;
+use atoll_types::Rate;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use std::{
     fs,
@@ -114,6 +115,31 @@ fn a_flood_is_dropped_after_its_share() {
     assert!(sandbox.take().truncated);
     sandbox.write("f", "xy");
     assert_eq!(sandbox.changes(), ["~f 2"], "the next window is whole again");
+}
+
+/// A tree that floods has its share of events in a time, also when it is asked for again and again; its neighbour's
+/// answers are exact.
+#[test]
+fn a_flood_that_is_asked_for_often_has_no_more_than_its_share() {
+    // It is full again after hours.
+    let tree_rate = Rate { per_second: 0.1, burst: 1000.0 };
+    let mut sandbox = Sandbox::with_limits(Limits { tree_rate, ..Limits::default() });
+    let quiet = sandbox.pool.tree();
+    sandbox.observer.watch(&quiet).unwrap();
+    let mut cut = 0;
+    for turn in 0..30 {
+        for n in 0..100 {
+            // Read now and then, or the kernel would join what is alike.
+            sandbox.write(&format!("{turn}-{n}"), "x");
+            sandbox.observer.drain().unwrap();
+        }
+        fs::write(quiet.join("workspace/f"), "x".repeat(turn + 1)).unwrap();
+        let taken = sandbox.observer.take(&quiet, "workspace", &[]).unwrap();
+        let sign = if turn == 0 { '+' } else { '~' };
+        assert_eq!((lines(&taken), taken.truncated), (vec![format!("{sign}f {}", turn + 1)], false));
+        cut += usize::from(sandbox.take().truncated);
+    }
+    assert!((10..30).contains(&cut), "{cut} of 30 answers were cut off");
 }
 
 #[test]

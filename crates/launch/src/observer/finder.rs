@@ -4,17 +4,23 @@ use super::{FOLDER, MOST};
 use crate::context::Context;
 use atoll_observe::{Changes, Limits, Observer, Scanner};
 use atoll_storage::{DriverKind, Tree};
-use atoll_types::ContainerId;
+use atoll_types::{ContainerId, Rate};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-/// What is kept for one container between two requests: enough for an answer of the most files. A container that
-/// changes more gets `truncated`; its neighbours are not delayed.
-const LIMITS: Limits =
-    Limits { tree_bytes: 4 << 20, all_bytes: 256 << 20, tree_events: 250_000, entries: MOST };
+/// What is kept for one container between two requests: enough for an answer of the most files; and how much of it
+/// for how long: about a twentieth of a core. A container that changes more gets `truncated`; its neighbours are not
+/// delayed.
+const LIMITS: Limits = Limits {
+    tree_bytes: 4 << 20,
+    all_bytes: 256 << 20,
+    tree_events: 250_000,
+    tree_rate: Rate { per_second: 20_000.0, burst: 250_000.0 },
+    entries: MOST,
+};
 /// How many names a scan looks at before the next request is served: about a millisecond's work.
 const SLICE: usize = 256;
 
