@@ -9,7 +9,11 @@ use axum::{
 };
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
 use uuid::Uuid;
+
+/// Below this a float tells whole numbers apart.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A body as it came, within the limit.
 pub(crate) struct Raw(pub(crate) Bytes);
@@ -37,10 +41,29 @@ pub(crate) fn json<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
         return Err(Error::invalid("body", "expected a JSON object").into());
     }
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader)
-        .map_err(|e| wrong(e.path().to_string().as_str(), e.inner()))?;
+    let value = match serde_path_to_error::deserialize(&mut reader) {
+        Err(e) if e.inner().to_string().starts_with("invalid type: floating point") => {
+            // JSON has one kind of number: 8080.0 is a whole one, which serde does not take for a port.
+            let whole = serde_json::from_slice(body).map(whole_numbers).and_then(T::deserialize);
+            return whole.map_err(|_| wrong(e.path().to_string().as_str(), e.inner()));
+        }
+        read => read.map_err(|e| wrong(e.path().to_string().as_str(), e.inner()))?,
+    };
     reader.end().map_err(|e| wrong(".", &e))?;
     Ok(value)
+}
+
+/// A value in which no whole number is written with a fraction.
+fn whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(float) if float.fract() == 0.0 && float.abs() < EXACT => Value::from(float as i64),
+            _ => Value::Number(number),
+        },
+        Value::Array(list) => list.into_iter().map(whole_numbers).collect(),
+        Value::Object(map) => map.into_iter().map(|(name, value)| (name, whole_numbers(value))).collect(),
+        other => other,
+    }
 }
 
 /// The caller's mistake at a path of the body, in the words of JSON and not in those of serde.

@@ -178,7 +178,9 @@ fn a_policy_is_not_replaced_by_nothing() {
 #[test]
 fn seconds_may_have_fractions() {
     let server = Server::start();
-    let sandbox = server.create(r#"{"idle_timeout_seconds":30.5,"max_lifetime_seconds":3600.0}"#);
+    let sandbox = server.create(
+        r#"{"idle_timeout_seconds":30.5,"max_lifetime_seconds":3600.0,"memory_mb":256.0,"disk_mb":64}"#,
+    );
     let shown = server.ask("GET", &sandbox, "").json();
     assert_eq!((&shown["idle_timeout_seconds"], &shown["max_lifetime_seconds"]), (&31.into(), &3600.into()));
     let ran =
