@@ -3,8 +3,8 @@
 //! for the next command.
 //!
 //! A change is reported once, or the answer says `truncated`. The observer keeps a report until this
-//! server acknowledges it or takes the next one. What is kept here for the next command is in memory alone: a server that
-//! is killed then may lose it, where two requests of the API came in between.
+//! server acknowledges it or takes the next one. What is kept here for the next command is in memory alone, and its report is
+//! not acknowledged: after a server that was killed, the next one's first answer says `truncated`.
 
 use atoll_provider::{ChangeReport, Changed, Container};
 use atoll_store::SandboxId;

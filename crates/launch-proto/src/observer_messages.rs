@@ -2,8 +2,8 @@
 //! may acknowledge its answer: the observer serves all connections in turn, without a worker for each.
 //!
 //! A report is kept by the observer until it is acknowledged, so that a reply that is lost on its way loses no
-//! change. The next [`ObserveRequest::Take`] of the same reader acknowledges what that reader has received;
-//! what it has not received is reported again, together with what is new.
+//! change. The next [`ObserveRequest::Take`] of the same reader says what that reader has received; what it has not
+//! received is reported again, together with what is new.
 
 use atoll_types::{ContainerId, Error, files::Changed};
 use serde::{Deserialize, Serialize};
@@ -29,10 +29,11 @@ pub enum ObserveRequest {
         /// A number that tells this reader of the container's reports from every other. A report that another
         /// reader has not acknowledged may have been recorded by it, so it is handed out as `truncated`.
         reader: u64,
-        /// The last report that this reader has received, which is thereby acknowledged; 0 before the first.
+        /// The last report that this reader has received, which is not handed out again; 0 before the first. Until
+        /// it is acknowledged, another reader is told `truncated`.
         received: u64,
     },
-    /// This report is recorded and need not be kept. There is no answer.
+    /// This report and those before it are recorded. There is no answer.
     Acknowledge {
         /// Whose files.
         container: ContainerId,

@@ -79,14 +79,14 @@ impl FileChanges for ContainerChanges {
     }
 
     fn acknowledge(&self, sequence: u64) {
-        // A call in progress has acknowledged it already.
+        // A call in progress says that it was received, and the acknowledgement of its own report covers it.
         let Ok(mut received) = self.received.try_lock() else { return };
         if received.sequence != sequence {
             return;
         }
         let request = ObserveRequest::Acknowledge { container: self.id, sequence };
         if let (Some(stream), Ok(frame)) = (received.stream.take(), encode(&request, MAX_REQUEST)) {
-            // If this fails, the next call acknowledges it.
+            // If this fails, the next acknowledgement covers it.
             let _ = stream.try_write(&frame);
         }
     }

@@ -147,7 +147,7 @@ pub trait FileChanges: Send + Sync {
     /// once; a call that failed or was cancelled has returned none.
     async fn take(&self) -> Result<ChangeReport>;
     /// A report is recorded. Where this server ends before that, the next one gets its changes again, with
-    /// `truncated`. The next call of [`FileChanges::take`] acknowledges it too. Does not block.
+    /// `truncated`. Does not block.
     fn acknowledge(&self, sequence: u64);
 }
 

@@ -187,7 +187,7 @@ impl Service<'_> {
                 Err(Error::new(ErrorCode::PermissionDenied, "only the launcher decides what is watched"))
             }
             ObserveRequest::Take { container, reader, received } => {
-                self.reports.acknowledge(container, received);
+                self.reports.received(container, received);
                 self.look(Purpose { container, connection: id, reader: Some(reader) }, request)
             }
             ObserveRequest::Acknowledge { container, sequence } => {

@@ -1,7 +1,8 @@
 //! Reports that were handed out, until they are acknowledged: a reply that is lost on its way loses no change.
 //!
-//! The invariant: a change is handed out again until its report is acknowledged, and to another reader only as
-//! `truncated`, since the first may have recorded it.
+//! The invariant: a change is handed out again until its report is received or acknowledged, and to another reader
+//! only as `truncated`, since the first may have recorded it. A report that was received and not acknowledged may be in
+//! its reader's memory alone: another reader is told that something may be missing.
 
 use super::MOST;
 use atoll_types::{ContainerId, files::Changed};
@@ -26,6 +27,8 @@ struct Kept {
 pub(super) struct Reports {
     last: u64,
     kept: HashMap<ContainerId, Kept>,
+    /// The last report that a reader has received and not acknowledged, and which reader.
+    unrecorded: HashMap<ContainerId, (u64, u64)>,
 }
 
 impl Reports {
@@ -34,14 +37,27 @@ impl Reports {
         // nanosecond: a reader may still have one of those.
         let now = clock_gettime(ClockId::Monotonic);
         let nanos = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
-        Self { last: u64::try_from(nanos).unwrap_or(0), kept: HashMap::new() }
+        Self { last: u64::try_from(nanos).unwrap_or(0), kept: HashMap::new(), unrecorded: HashMap::new() }
     }
 
-    /// A reader has a report: it is not handed out again.
-    pub(super) fn acknowledge(&mut self, container: ContainerId, sequence: u64) {
-        if self.kept.get(&container).is_some_and(|kept| kept.sequence == sequence) {
-            self.kept.remove(&container);
+    /// A reader has a report, though perhaps not recorded: it is not handed out again.
+    pub(super) fn received(&mut self, container: ContainerId, sequence: u64) {
+        if let Some(kept) = self.remove(container, sequence) {
+            self.unrecorded.insert(container, (sequence, kept.reader));
         }
+    }
+
+    /// A reader has recorded this report and all before it.
+    pub(super) fn acknowledge(&mut self, container: ContainerId, sequence: u64) {
+        self.remove(container, sequence);
+        if self.unrecorded.get(&container).is_some_and(|(last, _)| *last <= sequence) {
+            self.unrecorded.remove(&container);
+        }
+    }
+
+    fn remove(&mut self, container: ContainerId, sequence: u64) -> Option<Kept> {
+        self.kept.get(&container).filter(|kept| kept.sequence == sequence)?;
+        self.kept.remove(&container)
     }
 
     /// What a reader gets: what changed now, together with what was not acknowledged.
@@ -53,6 +69,10 @@ impl Reports {
                 Changed { truncated: both.truncated || kept.reader != reader, ..both }
             }
         };
+        if self.unrecorded.get(&container).is_some_and(|(_, of)| *of != reader) {
+            self.unrecorded.remove(&container);
+            changed.truncated = true;
+        }
         let bytes = cut(&mut changed);
         self.last += 1;
         if changed != Changed::default() {
@@ -69,6 +89,7 @@ impl Reports {
 
     /// Forgets a container.
     pub(super) fn forget(&mut self, container: ContainerId) {
+        self.unrecorded.remove(&container);
         self.kept.remove(&container);
     }
 }
@@ -131,6 +152,27 @@ mod tests {
         reports.forget(id);
         assert_eq!(reports.hand_out(id, 3, Changed::default()).1, Changed::default());
         assert_eq!(reports.hand_out(id, 4, Changed::default()).1, Changed::default(), "nothing is sure");
+    }
+
+    #[test]
+    fn what_a_reader_has_in_memory_alone_may_be_missing_for_the_next() {
+        let (mut reports, id) = (Reports::new(), ContainerId::random());
+        let received = |reports: &mut Reports| {
+            let (first, _) = reports.hand_out(id, 1, made("a"));
+            reports.received(id, first);
+            let (second, nothing) = reports.hand_out(id, 1, Changed::default());
+            assert_eq!(nothing, Changed::default(), "its reader has it");
+            second
+        };
+        received(&mut reports);
+        let unsure = Changed { truncated: true, ..Changed::default() };
+        let (third, told) = reports.hand_out(id, 2, Changed::default());
+        assert_eq!(told, unsure);
+        reports.acknowledge(id, third);
+        assert_eq!(reports.hand_out(id, 3, Changed::default()).1, Changed::default(), "it was told");
+        let second = received(&mut reports);
+        reports.acknowledge(id, second);
+        assert_eq!(reports.hand_out(id, 2, Changed::default()).1, Changed::default(), "it is recorded");
     }
 
     #[test]
