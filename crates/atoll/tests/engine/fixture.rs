@@ -15,6 +15,25 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// How the data folders of tests are called; the id of the test's process follows.
+const FOLDER: &str = "atoll-test-of-";
+
+/// A data folder of one test, after what tests left behind that are gone was ended: nextest kills a test that takes too
+/// long, and its fixture then ends nothing.
+pub(crate) fn data_folder(parent: &Path) -> tempfile::TempDir {
+    for entry in fs::read_dir(parent).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let owner = name.strip_prefix(FOLDER).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let down = [OsString::from("down"), "--purge".into(), "--data-dir".into(), entry.path().into()];
+            let _ = process::Command::new(env!("CARGO_BIN_EXE_atoll")).args(down).output();
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let name = format!("{FOLDER}{}-", process::id());
+    tempfile::Builder::new().prefix(&name).tempdir_in(parent).unwrap()
+}
+
 /// A running instance.
 pub(crate) struct Instance {
     pub(crate) provider: NativeProvider,
@@ -30,7 +49,7 @@ impl Instance {
 
     /// With further arguments for the launcher.
     pub(crate) async fn start_with(extra: &[&str]) -> Self {
-        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir().unwrap();
+        let folder = data_folder(&std::env::temp_dir());
         let started = ensure_launcher(&options(folder.path(), extra)).await.unwrap();
         assert!(started.new);
         let layout = Layout::new(&folder.path().canonicalize().unwrap());

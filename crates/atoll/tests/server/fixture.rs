@@ -2,7 +2,7 @@
 //! `atoll down --purge`, and what is left then fails the test.
 
 use super::http::{self, Answer};
-use crate::engine::fixture::{left_at_last, leftovers_of};
+use crate::engine::fixture::{data_folder, left_at_last, leftovers_of};
 use atoll_launch_proto::Layout;
 use std::{
     fs,
@@ -119,7 +119,7 @@ impl Server {
     }
 
     fn start_at(parent: &Path, level: &'static str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let folder = tempfile::Builder::new().prefix("atoll-test-").tempdir_in(parent).unwrap();
+        let folder = data_folder(parent);
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let log = Log::default();
         let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());

@@ -6,11 +6,11 @@ use super::{
     fixture::{KEY, Server},
     http,
 };
-use crate::engine::fixture::{eventually, launchers_of, leftovers_of};
+use crate::engine::fixture::{data_folder, eventually, launchers_of, left_at_last, leftovers_of};
 use atoll_launch_proto::Layout;
 use std::{
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsRawFd,
     path::Path,
@@ -327,4 +327,28 @@ fn a_full_disk_refuses_what_is_new_and_loses_nothing() {
     apart.say("$ATOLL down --data-dir disk; umount disk/server; $ATOLL down --purge --data-dir disk; echo down said $?");
     let said = apart.end();
     assert!(said.contains("down said 0") && !data.exists(), "{said}");
+}
+
+#[test]
+fn what_a_killed_test_left_is_ended_by_the_next() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let left = parent.path().join(format!("atoll-test-of-{}-x", gone.id()));
+    fs::create_dir(&left).unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_atoll"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(&left)
+        .env("ATOLL_BOOTSTRAP_KEY", KEY)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut first = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    assert!(first.contains("http://"), "{first}");
+    drop(data_folder(parent.path()));
+    server.wait().unwrap();
+    assert!(!left.exists());
+    assert_eq!(left_at_last(|| leftovers_of(&left)), Vec::<String>::new());
 }
