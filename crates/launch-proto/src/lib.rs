@@ -23,8 +23,8 @@ pub use spool::{output_bytes, spool_bytes};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;
-/// The newest.
-pub const MAX_PROTOCOL: u32 = 1;
+/// The newest. The second has snapshots.
+pub const MAX_PROTOCOL: u32 = 2;
 
 /// The most descriptors that come with one answer.
 pub const MAX_DESCRIPTORS: usize = 32;

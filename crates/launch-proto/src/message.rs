@@ -94,6 +94,22 @@ pub enum Request {
     Purge,
 }
 
+impl Request {
+    /// The first protocol that has it: a launcher of an older release carries out what it knows.
+    #[must_use]
+    pub fn protocol(&self) -> u32 {
+        match self {
+            Self::Snapshot(_)
+            | Self::ListSnapshots(_)
+            | Self::DeleteSnapshot(_)
+            | Self::Rollback(_)
+            | Self::Fork(_)
+            | Self::Diff(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
 /// What a new container needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

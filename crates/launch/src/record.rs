@@ -127,11 +127,20 @@ pub(crate) fn begin_copying(folders: &Folders, container: ContainerId) -> Result
     }
 }
 
-/// Locks the file if a dead worker left it.
-pub(crate) fn left_copying(folders: &Folders, container: ContainerId) -> Option<Lock> {
+/// Locks the file if a dead worker left it and no repair has it.
+pub(crate) fn try_lock_copying(folders: &Folders, container: ContainerId) -> Option<Lock> {
+    lock_copying_with(folders, container, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Locks the file if a dead worker left it, and waits for a repair that has it: that is about to thaw the container.
+pub(crate) fn lock_copying(folders: &Folders, container: ContainerId) -> Option<Lock> {
+    lock_copying_with(folders, container, FlockOperation::LockExclusive)
+}
+
+fn lock_copying_with(folders: &Folders, container: ContainerId, how: FlockOperation) -> Option<Lock> {
     let path = copying(folders, container);
     let file = fs::OpenOptions::new().write(true).open(&path).ok()?;
-    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    fcntl_lock(&file, how).ok()?;
     let there = fs::metadata(&path).ok()?.ino();
     (file.metadata().ok()?.ino() == there).then_some(Lock(file))
 }
@@ -215,8 +224,8 @@ impl Record {
             (0, _) => ContainerState::Creating,
             // One that is frozen for a moment, for a copy, is not paused.
             (_, None)
-                if freezer.is_some_and(|f| f.is_frozen(&folders.cgroup(self.container)))
-                    && !copying(folders, self.container).exists() =>
+                if !copying(folders, self.container).exists()
+                    && freezer.is_some_and(|f| f.is_frozen(&folders.cgroup(self.container))) =>
             {
                 ContainerState::Paused
             }

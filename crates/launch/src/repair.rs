@@ -20,7 +20,9 @@ pub(crate) fn half_made(context: &Context) {
     for container in record::containers(context) {
         let running = record::load(context, container).is_some_and(|r| r.pid > 0);
         if running {
-            if let Err(error) = ops::thaw_left(context, container) {
+            if let Err(error) =
+                ops::thaw_abandoned(context, container, record::try_lock_copying(context, container))
+            {
                 tracing::error!(%container, %error, "a container stays frozen");
             }
             continue;

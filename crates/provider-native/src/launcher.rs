@@ -2,8 +2,8 @@
 
 use crate::ports::Networks;
 use atoll_launch_proto::{
-    Envelope, HEADER, LauncherAnswer, LauncherReply, Layout, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PROTOCOL,
-    MAX_REQUEST, Request, decode, encode, frame_length,
+    Envelope, HEADER, LauncherAnswer, LauncherReply, Layout, MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST,
+    Request, decode, encode, frame_length,
 };
 use atoll_provider::PortStream;
 use atoll_types::{ContainerId, Error, ErrorCode, Result};
@@ -78,7 +78,11 @@ impl LauncherClient {
         // A death may be long in coming; any other reply that takes this long will not come.
         let patience = match request {
             Request::Wait(_) => Duration::MAX,
-            Request::Snapshot(_) | Request::Rollback(_) | Request::Fork(_) => COPY_PATIENCE,
+            Request::Snapshot(_)
+            | Request::DeleteSnapshot(_)
+            | Request::Rollback(_)
+            | Request::Fork(_)
+            | Request::Diff(_) => COPY_PATIENCE,
             _ => *self.patience.get().unwrap_or(&PATIENCE),
         };
         let answer = async {
@@ -137,7 +141,7 @@ impl LauncherClient {
     }
 
     async fn send(&self, request: Request) -> Result<UnixStream> {
-        let envelope = Envelope { protocol: MAX_PROTOCOL, request };
+        let envelope = Envelope { protocol: request.protocol(), request };
         let frame = encode(&envelope, MAX_REQUEST)
             .map_err(|e| Error::new(ErrorCode::TooLarge, format!("the request is too large: {e}")))?;
         let mut stream = UnixStream::connect(&self.socket).await.map_err(ended)?;

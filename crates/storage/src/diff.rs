@@ -11,6 +11,7 @@
 
 use crate::disk::open_dir;
 use crate::error::failed;
+use crate::tree::DEEPEST;
 use atoll_types::Result;
 use atoll_types::files::{Changed, FileAction, FileChange};
 use rustix::fs::{
@@ -30,8 +31,6 @@ const MOST_PATH_BYTES: usize = 1 << 20;
 const MOST_NAMES: usize = 500_000;
 /// The most bytes of content that are compared. After that a file with the same size and mtime passes for the same.
 const MOST_CONTENT: u64 = 2 << 30;
-/// Two descriptors are open per level.
-const DEEPEST: usize = 200;
 /// The longest tick of the kernel's clock, twice.
 const TICK_MS: i64 = 20;
 

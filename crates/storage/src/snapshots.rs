@@ -10,10 +10,11 @@ use crate::driver::RoomAccuracy;
 use crate::error::{below_use, disk_full, no_snapshot, no_tree};
 use crate::lock::{HeldVolume, Lock};
 use crate::storage::{LARGEST, SMALLEST, Storage};
-use crate::tree::{Origin, Tree};
+use crate::tree::{Origin, Tree, TreeKind};
 use atoll_types::files::Changed;
 use atoll_types::{Error, ErrorCode, Result, Snapshot, SnapshotId, VolumeId, time::now_ms};
 use rustix::fs::FlockOperation;
+use std::collections::HashSet;
 
 /// The most snapshots of one volume.
 const MOST: usize = 1000;
@@ -150,12 +151,10 @@ impl Storage {
 
     /// Deletes the snapshots of volumes that are gone.
     pub(crate) fn delete_orphans(&self) -> Result<()> {
-        for snapshot in self.driver.snapshots()? {
-            if self.driver.limit(Tree::Volume(snapshot.volume))?.is_none() {
-                self.driver.delete_snapshot(&snapshot)?;
-            }
-        }
-        Ok(())
+        let volumes: HashSet<Tree> = self.driver.list(TreeKind::Volume)?.into_iter().collect();
+        let snapshots = self.driver.snapshots()?;
+        let orphans = snapshots.iter().filter(|one| !volumes.contains(&Tree::Volume(one.volume)));
+        orphans.into_iter().try_for_each(|orphan| self.driver.delete_snapshot(orphan))
     }
 
     fn find(&self, volume: VolumeId, id: SnapshotId) -> Result<Snapshot> {

@@ -5,6 +5,14 @@ use atoll_types::{ContainerId, Snapshot, VolumeId};
 /// Where snapshots are, below the driver's root.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 
+/// Where what is being made is, and what waits to be freed.
+pub(crate) const NEW: &str = "new";
+pub(crate) const TRASH: &str = "trash";
+/// Every folder of a driver's root.
+pub(crate) const FOLDERS: [&str; 7] = ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, NEW, TRASH];
+/// Folders nested deeper than this are not walked, compared or copied: each level has a descriptor open or two.
+pub(crate) const DEEPEST: usize = 200;
+
 /// The file name of a snapshot, which is its whole record: it appears and goes with the snapshot.
 pub(crate) fn snapshot_name(snapshot: &Snapshot) -> String {
     let Snapshot { id, volume, created_unix_ms, size_bytes } = snapshot;

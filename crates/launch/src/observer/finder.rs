@@ -25,18 +25,18 @@ const LIMITS: Limits = Limits {
 const SLICE: usize = 256;
 
 pub(super) enum Finder {
-    Told(Box<Observer>),
-    Looking(Scanner),
+    Fanotify(Box<Observer>),
+    Scan(Scanner),
 }
 
 impl Finder {
     pub(super) fn new(context: &Context) -> io::Result<Self> {
         match context.storage.kind() {
-            DriverKind::Dir => Ok(Self::Looking(Scanner::new(FOLDER, MOST))),
+            DriverKind::Dir => Ok(Self::Scan(Scanner::new(FOLDER, MOST))),
             DriverKind::BtrfsLoop | DriverKind::BtrfsNative => {
                 let anywhere = context.storage.path(Tree::Scratch(ContainerId::random()));
                 let root = anywhere.ancestors().nth(2).unwrap_or(Path::new("/"));
-                Ok(Self::Told(Box::new(Observer::with_limits(root, LIMITS)?)))
+                Ok(Self::Fanotify(Box::new(Observer::with_limits(root, LIMITS)?)))
             }
         }
     }
@@ -44,47 +44,47 @@ impl Finder {
     /// Readable when there is something to [`Finder::drain`].
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Told(observer) => Some(observer.as_fd()),
-            Self::Looking(_) => None,
+            Self::Fanotify(observer) => Some(observer.as_fd()),
+            Self::Scan(_) => None,
         }
     }
 
     pub(super) fn drain(&mut self) -> io::Result<()> {
         match self {
-            Self::Told(observer) => observer.drain(),
-            Self::Looking(_) => Ok(()),
+            Self::Fanotify(observer) => observer.drain(),
+            Self::Scan(_) => Ok(()),
         }
     }
 
     /// Begins to watch a tree; none while its scan is in progress.
     pub(super) fn watch(&mut self, tree: &Path) -> io::Result<Option<Changes>> {
         match self {
-            Self::Told(observer) => observer.watch(tree).map(|()| Some(Changes::default())),
-            Self::Looking(scanner) if scanner.is_watched(tree) => Ok(Some(Changes::default())),
-            Self::Looking(scanner) => scanner.begin(tree, &[]).map(|()| None),
+            Self::Fanotify(observer) => observer.watch(tree).map(|()| Some(Changes::default())),
+            Self::Scan(scanner) if scanner.is_watched(tree) => Ok(Some(Changes::default())),
+            Self::Scan(scanner) => scanner.begin(tree, &[]).map(|()| None),
         }
     }
 
     pub(super) fn forget(&mut self, tree: &Path) {
         match self {
-            Self::Told(observer) => observer.forget(tree),
-            Self::Looking(scanner) => scanner.forget(tree),
+            Self::Fanotify(observer) => observer.forget(tree),
+            Self::Scan(scanner) => scanner.forget(tree),
         }
     }
 
     /// What changed in a tree; none while its scan is in progress.
     pub(super) fn take(&mut self, tree: &Path, processes: &[i32]) -> io::Result<Option<Changes>> {
         match self {
-            Self::Told(observer) => observer.take(tree, FOLDER, processes).map(Some),
-            Self::Looking(scanner) => scanner.begin(tree, processes).map(|()| None),
+            Self::Fanotify(observer) => observer.take(tree, FOLDER, processes).map(Some),
+            Self::Scan(scanner) => scanner.begin(tree, processes).map(|()| None),
         }
     }
 
     /// Runs a slice of the scan whose turn it is. Returns a tree whose scan is complete, and what changed there.
     pub(super) fn advance(&mut self) -> Option<(PathBuf, Changes)> {
         match self {
-            Self::Told(_) => None,
-            Self::Looking(scanner) => scanner.advance(SLICE),
+            Self::Fanotify(_) => None,
+            Self::Scan(scanner) => scanner.advance(SLICE),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use egress_sockets::egress_sockets;
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::{claim, current, set_limits};
-pub(crate) use pause::{pause, reclaim, thaw_left, unpause};
+pub(crate) use pause::{pause, reclaim, thaw_abandoned, unpause};
 pub(crate) use ports::{ports, sockets};
 pub(crate) use snapshots::{delete_snapshot, diff, fork, list_snapshots, rollback, snapshot};
 pub(crate) use usage::{usage, usages};

@@ -11,7 +11,7 @@ use std::fs;
 pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
-    thaw_left(context, container)?;
+    thaw_abandoned(context, container, record::lock_copying(context, container))?;
     let cgroup = context.cgroup(container);
     if !freezer.is_frozen(&cgroup) {
         stop_clock(context, container);
@@ -27,7 +27,7 @@ fn stop_clock(context: &Context, container: ContainerId) {
 }
 
 /// A container none of whose processes runs until this is dropped. One that was paused before stays so. When the worker
-/// is killed in between, [`thaw_left`] thaws it.
+/// is killed in between, [`thaw_abandoned`] thaws it.
 pub(super) struct Frozen<'a> {
     context: &'a Context,
     container: ContainerId,
@@ -50,12 +50,18 @@ impl<'a> Frozen<'a> {
         let mut frozen = Self { context, container, freezer: None, _locks: [lock, None] };
         let Some(freezer) = freezer else { return Ok(frozen) };
         let cgroup = context.cgroup(container);
-        // One that is frozen with the file there was left so by a dead worker; without the file it is paused.
-        if freezer.is_frozen(&cgroup) && !record::copying(context, container).exists() {
+        // One that is frozen with the file there was left so by a dead worker, which had stopped its clock; without the
+        // file it is paused. The file is looked for first: a repair thaws before it removes the file.
+        let copied = record::copying(context, container).exists();
+        let was_frozen = freezer.is_frozen(&cgroup);
+        if was_frozen && !copied {
             return Ok(frozen);
         }
+        // Before the file: a repair that finds the file adds the time since the clock was stopped.
+        if !was_frozen {
+            stop_clock(context, container);
+        }
         let copying = record::begin_copying(context, container)?;
-        stop_clock(context, container);
         let result = freezer.freeze(&cgroup);
         (frozen.freezer, frozen._locks[1]) = (Some(freezer), Some(copying));
         result?;
@@ -72,9 +78,13 @@ impl Drop for Frozen<'_> {
     }
 }
 
-/// Thaws a container that a worker left frozen which was killed while it copied.
-pub(crate) fn thaw_left(context: &Context, container: ContainerId) -> Result<()> {
-    let Some(_left) = record::left_copying(context, container) else { return Ok(()) };
+/// Thaws a container that a worker left frozen which was killed while it copied. The lock of that worker's file is held.
+pub(crate) fn thaw_abandoned(
+    context: &Context,
+    container: ContainerId,
+    held: Option<record::Lock>,
+) -> Result<()> {
+    let Some(_held) = held else { return Ok(()) };
     match freezer_of(context, container) {
         Ok(freezer) => thaw(context, container, &freezer),
         Err(error) if error.code == ErrorCode::ContainerDied => Ok(()),

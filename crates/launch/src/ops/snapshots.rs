@@ -1,6 +1,6 @@
 //! Snapshots, rollbacks, forks and diffs of volumes. A container is frozen while its volume is copied, which on btrfs is
-//! a moment: what is dirty is written back before. A volume is held before its user is looked for, and a new container's record claims its
-//! volume before it waits for it, so no container begins to write to what is copied or exchanged.
+//! a moment: what is dirty is written back before. A volume is held before its user is looked for, and a new container's
+//! record claims its volume before it waits for it, so no container begins to write to what is copied or exchanged.
 
 use super::{
     pause::Frozen,
@@ -14,7 +14,7 @@ use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId, files::Changed};
 /// Makes a snapshot of a volume, or finds it.
 pub(crate) fn snapshot(context: &Context, asked: SnapshotRequest) -> Result<Snapshot> {
     let held = context.storage.hold(asked.volume)?;
-    unwritten(context, &held, asked.volume, || context.storage.snapshot(&held, asked.snapshot))
+    quiesced(context, &held, asked.volume, || context.storage.snapshot(&held, asked.snapshot))
 }
 
 /// The snapshots of a volume, oldest first.
@@ -46,7 +46,7 @@ pub(crate) fn fork(context: &Context, asked: ForkRequest) -> Result<()> {
         return context.storage.fork(&shared, snapshot, into, disk_bytes);
     }
     let held = context.storage.hold(volume)?;
-    unwritten(context, &held, volume, || context.storage.fork(&held, None, into, disk_bytes))
+    quiesced(context, &held, volume, || context.storage.fork(&held, None, into, disk_bytes))
 }
 
 /// What changed from a snapshot to another, or to the volume as it is now.
@@ -59,7 +59,7 @@ pub(crate) fn diff(context: &Context, asked: DiffRequest) -> Result<LauncherRepl
 /// Does something with a volume that is held, while no process writes to it. What is dirty is written back before, so
 /// that a container is frozen for a moment, and where files are copied, for as long as that takes. A container that
 /// cannot be frozen writes on where no file is copied: the snapshot is then what a loss of power would have left.
-fn unwritten<T>(
+fn quiesced<T>(
     context: &Context,
     held: &HeldVolume,
     volume: VolumeId,

@@ -42,6 +42,8 @@ pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
 
 /// Gives a volume that no container uses another limit.
 pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> Result<()> {
+    // A rollback that is under way would put the former limit back.
+    let _held = context.storage.hold(volume)?;
     refuse_used(context, volume)?;
     context.storage.set_limit(Tree::Volume(volume), bytes)
 }

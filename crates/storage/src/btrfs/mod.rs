@@ -13,7 +13,7 @@ use crate::driver::{Driver, Room, RoomAccuracy, low};
 use crate::error::{failed, no_tree};
 use crate::pool::Pool;
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{Origin, SNAPSHOTS, Tree, TreeKind, snapshot_named, snapshot_place};
+use crate::tree::{FOLDERS, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_named, snapshot_place};
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use ledger::Ledger;
 use quota::Quota;
@@ -25,12 +25,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use uuid::Uuid;
 
-const NEW: &str = "new";
-const TRASH: &str = "trash";
 /// How the name of a subvolume in one of these ends that a rollback replaced: it stays in its volume's group until it is
 /// freed.
 const REPLACED: &str = ".replaced";
-const FOLDERS: [&str; 7] = ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, NEW, TRASH];
 /// What a pool without any space left is given, so that trees can be made in it and removed from it.
 const RESCUE: u64 = 64 << 20;
 

@@ -4,11 +4,11 @@
 //! Whose quota counts what is told in [`super::quota`].
 
 use super::quota::SHARED;
-use super::{Btrfs, NEW, REPLACED, TRASH, ioctl};
+use super::{Btrfs, REPLACED, ioctl};
 use crate::disk::{hold_new, open_dir_at};
 use crate::error::{failed, no_snapshot, no_tree};
 use crate::report::QuotaKind;
-use crate::tree::{Origin, SNAPSHOTS, Tree, TreeKind, snapshot_name, snapshot_place};
+use crate::tree::{NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_name, snapshot_place};
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use rustix::fs::{RenameFlags, XattrFlags, fgetxattr, fsetxattr, renameat_with};
 use rustix::io::Errno;

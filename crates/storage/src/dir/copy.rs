@@ -1,7 +1,9 @@
 //! Copies a tree, sharing the blocks of files where the file system can. A sandbox may have planted anything in it, so
 //! no link is followed, every directory is opened below its parent, and a file is opened only when it is one. The copy
-//! has the owners, modes, times, attributes and hard links of the original; no process may change that meanwhile.
+//! has the owners, modes, times, attributes and, within a bound, the hard links of the original; no process may change
+//! that meanwhile.
 
+use crate::tree::DEEPEST;
 use rustix::fs::{
     AtFlags, Dir, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
     chownat, copy_file_range, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fstat, ftruncate, futimens,
@@ -12,8 +14,9 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-// Two descriptors are open per level; what is nested deeper cannot be copied.
-const DEEPEST: usize = 200;
+/// The most bytes of paths that are remembered of files with several names. Such files beyond that are copied once for
+/// each name.
+const LINKED_BYTES: usize = 16 << 20;
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// One directory that is being copied.
@@ -29,8 +32,7 @@ struct Level {
 pub(super) fn copy(from: OwnedFd, to: &OwnedFd) -> Result<()> {
     let stat = fstat(&from)?;
     let root = openat(to, c".", DIRECTORY, Mode::empty())?;
-    // Where a file with several names was copied to.
-    let mut linked: HashMap<u64, CString> = HashMap::new();
+    let mut linked = Linked::default();
     let mut open = vec![Level { from: Dir::new(from)?, to: root, stat, path: Vec::new() }];
     while let Some(level) = open.last_mut() {
         let Some(entry) = level.from.next() else {
@@ -54,18 +56,38 @@ pub(super) fn copy(from: OwnedFd, to: &OwnedFd) -> Result<()> {
         }
         if stat.st_nlink > 1 {
             let path = CString::new([&level.path, name.to_bytes()].concat()).map_err(|_| Errno::INVAL)?;
-            match linked.get(&stat.st_ino).map(|first| linkat(to, first, &level.to, name, AtFlags::empty())) {
+            match linked.first(&stat).map(|first| linkat(to, first, &level.to, name, AtFlags::empty())) {
                 Some(Ok(())) => continue,
                 // The first one's path may be too long, and it may have as many names as a file can: then a copy of
                 // its own.
                 Some(Err(Errno::NAMETOOLONG | Errno::MLINK)) => {}
                 Some(Err(cause)) => return Err(cause),
-                None => _ = linked.insert(stat.st_ino, path),
+                None => linked.remember(&stat, path),
             }
         }
         one(level.from.fd()?, &level.to, name, &stat)?;
     }
     Ok(())
+}
+
+/// Where files with several names were copied to.
+#[derive(Default)]
+struct Linked {
+    first: HashMap<u64, CString>,
+    bytes: usize,
+}
+
+impl Linked {
+    fn first(&self, stat: &Stat) -> Option<&CString> {
+        self.first.get(&stat.st_ino)
+    }
+
+    fn remember(&mut self, stat: &Stat, path: CString) {
+        self.bytes += path.as_bytes().len() + size_of::<(u64, CString)>();
+        if self.bytes <= LINKED_BYTES {
+            self.first.insert(stat.st_ino, path);
+        }
+    }
 }
 
 fn descend(level: &Level, name: &CStr, stat: Stat) -> Result<Level> {

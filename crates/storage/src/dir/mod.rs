@@ -15,7 +15,7 @@ use crate::disk::{Disk, folders, hold_new, is_being_made, names, open_dir, open_
 use crate::driver::{Driver, Room, RoomAccuracy, low};
 use crate::error::{failed, no_tree, unsupported};
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{Origin, SNAPSHOTS, Tree, TreeKind, snapshot_named, snapshot_place};
+use crate::tree::{FOLDERS, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_named, snapshot_place};
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use rustix::fs::{CWD, Mode, RenameFlags, chmod, renameat_with};
 use rustix::io::Errno;
@@ -24,10 +24,6 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
-
-const NEW: &str = "new";
-const TRASH: &str = "trash";
-const FOLDERS: [&str; 7] = ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, NEW, TRASH];
 
 pub(crate) struct Dir {
     root: PathBuf,

@@ -1,13 +1,11 @@
 //! Counts what a tree holds. The sandbox may change it meanwhile and may have planted anything in it, so no link
 //! is followed and every directory is opened below its parent.
 
+use crate::tree::DEEPEST;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-
-// One descriptor is open per level; what is nested deeper is not counted.
-const DEEPEST: usize = 200;
 
 /// Bytes on disk below a directory, the directory itself left out. What vanishes or cannot be read
 /// counts as nothing.
