@@ -10,6 +10,7 @@ mod files;
 mod patch;
 mod pause;
 mod registry;
+mod rollback;
 mod step;
 
 use crate::{
@@ -21,11 +22,15 @@ use crate::{
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
-use atoll_types::{ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, time::now_ms};
+use atoll_types::{
+    ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, SnapshotRecord, time::now_ms,
+};
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::Patch;
 pub(crate) use registry::SandboxRegistry;
+use rollback::RolledBackContainers;
+pub(crate) use rollback::{Rollback, rolled_back};
 use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -65,6 +70,9 @@ enum SandboxRequest {
     /// A step that a reconciler found due, if it still is.
     Step(Step, oneshot::Sender<Result<SandboxRecord>>),
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
+    /// The record, if its state allows an operation that is carried out beside the actor.
+    Judge(Operation, oneshot::Sender<Result<SandboxRecord>>),
+    RollBack(Box<Rollback>, oneshot::Sender<Result<(SandboxRecord, SnapshotRecord)>>),
 }
 
 /// A container of the pool for a sandbox that was just recorded with it.
@@ -94,6 +102,7 @@ struct Shared {
     egress_sessions: Arc<EgressSessions>,
     activity_tracker: Arc<ActivityTracker>,
     file_containers: FileContainers,
+    rolled_back: RolledBackContainers,
 }
 
 struct SandboxActor {
@@ -204,12 +213,21 @@ impl SandboxActor {
             SandboxRequest::Destroy(reply) => _ = reply.send(self.destroy(None).await),
             SandboxRequest::Step(step, reply) => _ = reply.send(self.step(step).await),
             SandboxRequest::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
+            SandboxRequest::Judge(operation, reply) => _ = reply.send(self.judge(operation).await),
+            SandboxRequest::RollBack(rollback, reply) => _ = reply.send(self.roll_back(*rollback).await),
         }
     }
 
     async fn record(&self) -> Result<SandboxRecord> {
         let record = self.shared.store.sandbox(self.id).await?;
         record.ok_or_else(|| Error::new(ErrorCode::NotFound, "there is no such sandbox"))
+    }
+
+    /// The record, if its state allows the operation.
+    async fn judge(&self, operation: Operation) -> Result<SandboxRecord> {
+        let record = self.whole_record().await?;
+        must_allow(operation.states(), &record)?;
+        Ok(record)
     }
 
     /// Records that the sandbox runs from now on.

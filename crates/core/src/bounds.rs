@@ -59,6 +59,8 @@ pub const ARGUMENT: TextRule = TextRule::new(0, usize::MAX, NUL);
 pub const DIRECTORY: TextRule = TextRule::new(0, LONGEST_PATH, NUL);
 /// The code of a cell.
 pub const CODE: TextRule = TextRule::new(1, LONGEST_CODE, NUL);
+/// The label of a snapshot.
+pub const SNAPSHOT_LABEL: TextRule = TextRule::new(1, 200, CONTROL).visible();
 /// The name of a checkpoint.
 pub const CHECKPOINT_NAME: TextRule = TextRule::new(0, 100, CONTROL);
 

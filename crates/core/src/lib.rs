@@ -39,6 +39,7 @@ mod reconcile;
 mod runtime_settings;
 mod sandboxes;
 mod settings;
+mod snapshots;
 mod usage;
 mod vault;
 
@@ -79,9 +80,11 @@ pub use runtime_settings::{
     OnShutdown, Plan, PoolSize, Preset, RuntimeSettings, Settings, SettingsView, Source,
 };
 pub use sandboxes::{
-    BulkAction, BulkOutcome, BulkTarget, CreateSandbox, Created, ExtensionOperation, PatchSandbox, Sandboxes,
+    BulkAction, BulkOutcome, BulkTarget, CreateSandbox, Created, ExtensionOperation, ForkSandbox,
+    PatchSandbox, Sandboxes,
 };
 pub use settings::CoreSettings;
+pub use snapshots::{RolledBack, Snapshots};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 
@@ -114,6 +117,7 @@ pub struct Subsystems {
     pub execs: Execs,
     pub kernels: Kernels,
     pub files: Files,
+    pub snapshots: Snapshots,
     pub ports: PortAccess,
     pub egress: EgressControl,
     pub audit: AuditTrail,
@@ -198,6 +202,15 @@ impl Core {
             egress_sessions: egress_sessions.clone(),
             audit: audit.clone(),
         };
+        let snapshots = Snapshots {
+            operations: operations.clone(),
+            store: store.clone(),
+            providers: providers.clone(),
+            live_settings: live_settings.clone(),
+            registry: registry.clone(),
+            changes: changes.clone(),
+            turns: Arc::default(),
+        };
         let execs = Execs {
             operations: operations.clone(),
             limits: limits.clone(),
@@ -208,6 +221,7 @@ impl Core {
             running: running.clone(),
             activity_tracker: activity_tracker.clone(),
             end_writer: end_writer.clone(),
+            snapshots: snapshots.clone(),
             exec_tasks: Arc::default(),
             began: now_ms(),
         };
@@ -223,6 +237,7 @@ impl Core {
             cell_tasks: Arc::default(),
             execs: execs.clone(),
             egress: egress.clone(),
+            snapshots: snapshots.clone(),
         };
         let files =
             Files { operations: operations.clone(), registry: registry.clone(), changes: changes.clone() };
@@ -267,6 +282,7 @@ impl Core {
             kernels: kernels.clone(),
             keys: keys.clone(),
             usage: usage.clone(),
+            snapshots: snapshots.clone(),
         };
         let ports = PortAccess {
             operations: operations.clone(),
@@ -294,6 +310,7 @@ impl Core {
             execs,
             kernels,
             files,
+            snapshots,
             ports,
             egress,
             audit,

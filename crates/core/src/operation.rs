@@ -199,6 +199,11 @@ impl AuditedOperation {
         self.activities.push(Activity { detail: self.redactor.text(&activity.detail), ..activity });
     }
 
+    /// An event for the same transaction.
+    pub(crate) fn add_event(&mut self, event: NewEvent) {
+        self.events.push(event);
+    }
+
     /// Writes how it ended. Where that fails nothing is undone: the ledger writes it later.
     pub(crate) async fn done<T>(self, result: Result<T>) -> Result<T> {
         let Self { operation, redactor, mut end, activities, events, .. } = self;

@@ -9,7 +9,7 @@ use atoll_provider::{Changed, ExecReport, FileAction, OutputStream};
 use atoll_store::{
     Activity, End, FileChanged, NewEvent, OperationId, Outcome, Problem, SandboxId, SandboxRecord,
 };
-use atoll_types::{CellId, Error, time::now_ms};
+use atoll_types::{CellId, Error, ErrorCode, time::now_ms};
 
 /// The audit of one command or cell that runs.
 pub(crate) struct OutputAudit {
@@ -134,9 +134,16 @@ impl OutputAudit {
         }
         let activity = activity.map(|a| Activity { detail: redactor.text(&a.detail), ..a });
         let event = about.and_then(|(owner, sandbox)| match ended {
-            Ended::Command(report) => Some(ended_event(owner, sandbox, Some(report), cancelled)),
-            Ended::LostCommand { .. } => Some(ended_event(owner, sandbox, None, cancelled)),
+            Ended::Command(report) => Some(ended_event(owner, sandbox, Ok(report), cancelled)),
+            Ended::LostCommand { error, .. } => Some(ended_event(owner, sandbox, Err(error), cancelled)),
             Ended::Cell(cell, report) => Some(cell_event(owner, sandbox, *cell, report, &redactor)),
+            Ended::LostCell(error) if error.code == ErrorCode::RolledBack => Some(plain_event(
+                owner,
+                sandbox,
+                "cell.ended",
+                error.code.as_str().to_owned(),
+                "{}".to_owned(),
+            )),
             Ended::LostCell(_) => None,
         });
         let written = ledger.end(operation, end, activity.into_iter().collect(), event.into_iter().collect());
@@ -192,32 +199,41 @@ fn cell_event(
         "success": report.success,
         "duration_ms": report.duration_us / 1000,
     });
-    let (kind, sandbox) = ("cell.ended".to_owned(), Some(sandbox));
-    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
+    plain_event(owner, sandbox, "cell.ended", reason, data.to_string())
+}
+
+fn plain_event(owner: String, sandbox: SandboxId, kind: &str, reason: String, data: String) -> NewEvent {
+    let (kind, sandbox) = (kind.to_owned(), Some(sandbox));
+    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data }
 }
 
 /// The event of a command's end, and why it came.
-fn ended_event(owner: String, sandbox: SandboxId, report: Option<&ExecReport>, cancelled: bool) -> NewEvent {
+fn ended_event(
+    owner: String,
+    sandbox: SandboxId,
+    report: Result<&ExecReport, &Error>,
+    cancelled: bool,
+) -> NewEvent {
     let reason = match report {
         _ if cancelled => "its caller went away".to_owned(),
-        None => "its sandbox ended first".to_owned(),
-        Some(report) if report.timed_out => "its time was up".to_owned(),
-        Some(report) if report.oom_killed => "the memory limit ended it".to_owned(),
-        Some(report) if report.killed => "it was killed on request".to_owned(),
-        Some(ExecReport { failure: Some(failure), .. }) => failure.message.clone(),
-        Some(ExecReport { signal: Some(signal), .. }) => format!("signal {signal} ended it"),
-        Some(report) => format!("it exited with {}", report.shell_code()),
+        Err(error) if error.code == ErrorCode::RolledBack => error.code.as_str().to_owned(),
+        Err(_) => "its sandbox ended first".to_owned(),
+        Ok(report) if report.timed_out => "its time was up".to_owned(),
+        Ok(report) if report.oom_killed => "the memory limit ended it".to_owned(),
+        Ok(report) if report.killed => "it was killed on request".to_owned(),
+        Ok(ExecReport { failure: Some(failure), .. }) => failure.message.clone(),
+        Ok(ExecReport { signal: Some(signal), .. }) => format!("signal {signal} ended it"),
+        Ok(report) => format!("it exited with {}", report.shell_code()),
     };
     let data = match report {
-        None => serde_json::json!({}),
-        Some(report) => serde_json::json!({
+        Err(_) => serde_json::json!({}),
+        Ok(report) => serde_json::json!({
             "exec_id": report.id.to_string(),
             "exit_code": report.shell_code().get(),
             "duration_ms": u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
         }),
     };
-    let (kind, sandbox) = ("exec.ended".to_owned(), Some(sandbox));
-    NewEvent { at: now_ms(), owner, sandbox, kind, reason: Some(reason), data: data.to_string() }
+    plain_event(owner, sandbox, "exec.ended", reason, data.to_string())
 }
 
 /// How a command went.

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 64;
 impl Lifecycle {
     /// Compares records with containers: live ones are kept, deaths are recorded, and a container with
     /// neither a record nor a process that holds it (`atoll run` does) is destroyed. Egress of live sandboxes
-    /// is served again, and their commands are watched. Returns how many sandboxes live.
+    /// is served again, their commands are watched, and snapshots are compared with their records. Returns how many sandboxes live.
     pub async fn reconcile(&self) -> Result<usize> {
         self.live_settings.load(&*self.store).await?;
         let mut world: HashMap<ContainerId, (ProviderName, State)> = HashMap::new();
@@ -64,6 +64,7 @@ impl Lifecycle {
         // A later pass reads the disk where that fails now, and warns where little of it is left.
         let _ = self.read_disk().await;
         let count = alive.len() + paused.len();
+        self.snapshots.repair_all();
         self.serve_again(alive.clone());
         self.execs.watch_again(&self.kernels, alive, paused);
         Ok(count)

@@ -21,6 +21,7 @@ mod preview;
 mod sandboxes;
 mod settings;
 mod shapes;
+mod snapshots;
 mod terminal;
 mod threads;
 mod usage;
@@ -78,6 +79,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sandboxes::pause))
         .routes(routes!(sandboxes::resume))
         .routes(routes!(sandboxes::activity))
+        .routes(routes!(snapshots::create, snapshots::list))
+        .routes(routes!(snapshots::get, snapshots::label, snapshots::delete))
+        .routes(routes!(snapshots::diff))
+        .routes(routes!(snapshots::rollback))
+        .routes(routes!(snapshots::fork))
         .routes(routes!(usage::metrics))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(egress::log))

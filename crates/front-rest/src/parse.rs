@@ -2,7 +2,7 @@
 //! caller's mistake and is answered with the field's name.
 
 use atoll_http::{Failure, LARGEST_BODY, read_body};
-use atoll_types::{Error, ErrorCode, ExecId, KeyId, OperationId, SandboxId};
+use atoll_types::{Error, ErrorCode, ExecId, KeyId, OperationId, SandboxId, SnapshotId};
 use axum::{
     extract::{FromRequest, FromRequestParts, Query, Request},
     http::request::Parts,
@@ -149,6 +149,12 @@ pub(crate) fn sandbox_id(text: &str) -> Result<SandboxId, Failure> {
     let missing =
         || Error::new(ErrorCode::NotFound, format!("there is no sandbox {:.64}", text.escape_debug()));
     Ok(SandboxId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
+}
+
+/// The id of a snapshot, in either spelling of a UUID.
+pub(crate) fn snapshot_id(text: &str) -> Result<SnapshotId, Failure> {
+    let missing = || Error::new(ErrorCode::NotFound, "the sandbox has no snapshot with this id");
+    Ok(SnapshotId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
 }
 
 /// The id of a command, in either spelling of a UUID.

@@ -58,6 +58,7 @@ pub(crate) struct OwnSettings {
     pool: PoolSettings,
     lifecycle: LifecycleItem,
     tool_sessions: ToolSessionsItem,
+    snapshots: SnapshotSettings,
     http: HttpItem,
     /// What keys of each tier may ask for. From the configuration file.
     tiers: BTreeMap<&'static str, TierItem>,
@@ -160,6 +161,27 @@ impl From<&RuntimeSettings> for LifecycleItem {
             key_retention_seconds: k.lifecycle_key_retention_seconds,
             settle_seconds: k.lifecycle_settle_seconds,
             on_shutdown: k.lifecycle_on_shutdown,
+        }
+    }
+}
+
+/// Snapshots of sandboxes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SnapshotSettings {
+    /// Of one sandbox.
+    max: u32,
+    /// Those of them that no request made and that have no label; one more, and the oldest is removed.
+    automatic_max: u32,
+    /// How long such a one is kept; -1 for ever.
+    automatic_retention_seconds: i64,
+}
+
+impl From<&RuntimeSettings> for SnapshotSettings {
+    fn from(k: &RuntimeSettings) -> Self {
+        Self {
+            max: k.snapshots_max,
+            automatic_max: k.snapshots_automatic_max,
+            automatic_retention_seconds: k.snapshots_automatic_retention_seconds,
         }
     }
 }
@@ -280,6 +302,7 @@ impl From<SettingsView> for SettingsItem {
                 },
                 lifecycle: k.into(),
                 tool_sessions: k.into(),
+                snapshots: k.into(),
                 tiers: Tier::ALL.iter().map(|tier| (tier.as_str(), tiers.of(*tier).into())).collect(),
                 sources: sources.into_iter().map(|(name, source)| (name, source.as_str())).collect(),
             },

@@ -7,13 +7,13 @@ mod redacted;
 use crate::{egress::EgressPolicy, parse::seconds};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
 use atoll_types::{
-    ActivityEntry, ApiKey, SandboxRecord, Scope, Status,
+    ActivityEntry, ApiKey, AutoSnapshot, SandboxRecord, Scope, Status,
     files::{Entry, EntryKind},
     time::rfc3339,
 };
 pub(crate) use exec::{ChangedFile, ExecAnswer, ExecBody, ExecResult};
 pub(crate) use redacted::Redacted;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -59,6 +59,13 @@ pub(crate) struct PackagesByLanguage {
     r: RPackages,
 }
 
+/// One of the names of [`AutoSnapshot`].
+pub(crate) fn auto_snapshot<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AutoSnapshot>, D::Error> {
+    let Some(name) = Option::<String>::deserialize(from)? else { return Ok(None) };
+    let unknown = || serde::de::Error::custom("expected off, before_exec or before_run");
+    AutoSnapshot::from_name(&name).map(Some).ok_or_else(unknown)
+}
+
 /// A new sandbox; what is left out has its default.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -96,6 +103,10 @@ pub(crate) struct CreateBody {
     session_key: Option<String>,
     #[schema(value_type = Option<Labels>)]
     labels: Option<Map>,
+    /// Before what the server makes a snapshot by itself: off, before_exec (each command) or before_run (each cell).
+    #[schema(value_type = Option<String>)]
+    #[serde(deserialize_with = "auto_snapshot")]
+    auto_snapshot: Option<AutoSnapshot>,
     /// Packages by language (python, node, r), versions by name; an empty one is the latest. What cannot be
     /// installed is reported in `stderr` and does not fail the request.
     #[schema(value_type = Option<PackagesByLanguage>)]
@@ -119,6 +130,7 @@ impl From<CreateBody> for CreateSandbox {
             egress,
             session_key,
             labels,
+            auto_snapshot,
             dependencies,
         } = body;
         Self {
@@ -136,6 +148,7 @@ impl From<CreateBody> for CreateSandbox {
             egress,
             session_key,
             labels: labels.unwrap_or_default(),
+            auto_snapshot: auto_snapshot.unwrap_or_default(),
             dependencies: dependencies.unwrap_or_default(),
         }
     }
@@ -160,6 +173,10 @@ pub(crate) struct PatchBody {
     network_enabled: Option<bool>,
     #[schema(value_type = Option<Labels>)]
     labels: Option<Map>,
+    /// off, before_exec or before_run.
+    #[schema(value_type = Option<String>)]
+    #[serde(deserialize_with = "auto_snapshot")]
+    auto_snapshot: Option<AutoSnapshot>,
 }
 
 impl From<PatchBody> for PatchSandbox {
@@ -173,6 +190,7 @@ impl From<PatchBody> for PatchSandbox {
             secrets,
             network_enabled,
             labels,
+            auto_snapshot,
         } = body;
         Self {
             idle_timeout_seconds,
@@ -183,6 +201,7 @@ impl From<PatchBody> for PatchSandbox {
             secrets,
             network_enabled,
             labels,
+            auto_snapshot,
         }
     }
 }
@@ -226,6 +245,8 @@ pub(crate) struct Sandbox {
     session_key: Option<String>,
     #[schema(value_type = Labels)]
     labels: Map,
+    /// off, before_exec or before_run: before what the server makes a snapshot by itself.
+    auto_snapshot: &'static str,
     skills: Vec<String>,
     /// In the answer to a create: what went wrong with its dependencies.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -282,6 +303,7 @@ impl From<SandboxRecord> for Sandbox {
             network_enabled,
             egress,
             session_key,
+            auto_snapshot,
             labels,
             environment: _,
             created_at,
@@ -323,6 +345,7 @@ impl From<SandboxRecord> for Sandbox {
             bytes_downloaded,
             session_key,
             labels,
+            auto_snapshot: auto_snapshot.as_str(),
             skills: Vec::new(),
             stderr: None,
         }

@@ -33,6 +33,7 @@ fn grpc_code(code: ErrorCode) -> Code {
         | ErrorCode::DirectoryNotEmpty
         | ErrorCode::ExecFailed
         | ErrorCode::KernelDied
+        | ErrorCode::RolledBack
         | ErrorCode::VersionMismatch => Code::FailedPrecondition,
     }
 }

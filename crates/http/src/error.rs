@@ -31,6 +31,7 @@ pub const ERROR_TABLE: &[(ErrorCode, u16)] = &[
     (ErrorCode::ExecFailed, 400),
     (ErrorCode::ContainerDied, 409),
     (ErrorCode::KernelDied, 409),
+    (ErrorCode::RolledBack, 409),
     (ErrorCode::Unsupported, 501),
     (ErrorCode::VersionMismatch, 502),
     (ErrorCode::BadGateway, 502),

@@ -16,6 +16,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0007_sealed_replies.sql"),
     include_str!("../migrations/0008_provider.sql"),
     include_str!("../migrations/0009_idle_pause.sql"),
+    include_str!("../migrations/0010_snapshots.sql"),
 ];
 
 /// The version that this release writes.

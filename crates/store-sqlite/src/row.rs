@@ -4,10 +4,10 @@ use crate::error::failed;
 use atoll_store::{
     Activity, ActivityEntry, ActivityKind, ApiKey, BegunColumns, Decoded, EgressRow, EndedColumns, EventRow,
     Facts, KeyHash, KeyId, NewEvent, OpenOperation, OperationEnd, OperationId, OperationRow, Projection,
-    RawRow, Result, SandboxId, SandboxRecord, Scope, Sealed, Status, StoreError, ToolExport, ToolSession,
-    ToolSessionId, ToolStatus, ToolThread,
+    RawRow, Result, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind, SnapshotRecord,
+    Status, StoreError, ToolExport, ToolSession, ToolSessionId, ToolStatus, ToolThread,
 };
-use atoll_types::{ContainerId, KernelId, VolumeId};
+use atoll_types::{AutoSnapshot, ContainerId, KernelId, VolumeId};
 use serde::de::DeserializeOwned;
 use sqlx::{Decode, Row, Sqlite, Type, sqlite::SqliteRow};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
      exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
      destroyed_at, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, owner_name, status_reason, idle_pause, limits, labels, profile, \
-     environment, provider";
+     environment, provider, auto_snapshot";
 
 pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
     row: &'r SqliteRow,
@@ -90,6 +90,7 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         network_enabled: get(row, "network_enabled")?,
         egress: get(row, "egress")?,
         session_key: get(row, "session_key")?,
+        auto_snapshot: name(row, "auto_snapshot", AutoSnapshot::from_name)?,
         labels: json(row, "labels")?,
         environment: Sealed(get(row, "environment")?),
         created_at: get(row, "created_at")?,
@@ -101,6 +102,20 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         bytes_uploaded: count(row, "bytes_uploaded")?,
         bytes_downloaded: count(row, "bytes_downloaded")?,
         revision: count(row, "revision")?,
+    })
+}
+
+pub(crate) fn snapshot(row: &SqliteRow) -> Result<SnapshotRecord> {
+    Ok(SnapshotRecord {
+        id: SnapshotId::from_uuid(uuid(row, "id")?),
+        sandbox: SandboxId::from_uuid(uuid(row, "sandbox_id")?),
+        owner: get(row, "owner")?,
+        kind: name(row, "kind", SnapshotKind::from_name)?,
+        label: get(row, "label")?,
+        made_before: get(row, "made_before")?,
+        created_at: get(row, "created_at")?,
+        size_bytes: count(row, "size")?,
+        ready: get(row, "ready")?,
     })
 }
 

@@ -5,12 +5,12 @@ use crate::{
     error::failed,
     event, list,
     row::{self, SANDBOX},
-    write,
+    snapshot, write,
 };
 use async_trait::async_trait;
 use atoll_store::{
     Change, Inserted, ListQuery, Millis, NewSandbox, Page, Result, SandboxId, SandboxRecord, Sandboxes,
-    StoreError, Thing,
+    Status, StoreError, Thing,
 };
 use atoll_types::ContainerId;
 use sqlx::SqliteConnection;
@@ -77,6 +77,9 @@ async fn update(
     let was = record.status;
     let record = change.apply(record, expected_revision)?;
     write::update(conn, seq, &record).await?;
+    if record.status == Status::Destroyed {
+        snapshot::remove_all(conn, seq).await?;
+    }
     if relabelled {
         write::labels(conn, seq, &record.labels).await?;
     }

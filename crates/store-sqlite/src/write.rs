@@ -19,8 +19,8 @@ fn json<T: Serialize>(value: &T) -> Result<String> {
 const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, idle_pause, image, profile, container, \
      volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
-     bytes_downloaded, revision, search, provider) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     bytes_downloaded, revision, search, provider, auto_snapshot) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -29,7 +29,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
         id, owner, owner_name, status, status_reason, idle_pause, image, provider, profile, container, volume, limits,
-        idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment: Sealed(environment),
+        idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, auto_snapshot, labels, environment: Sealed(environment),
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
     } = record;
@@ -63,6 +63,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
         .bind(number(*revision))
         .bind(search_text(record))
         .bind(provider.as_str())
+        .bind(auto_snapshot.as_str())
         .fetch_optional(conn)
         .await
         .map_err(failed("adding a sandbox"))
@@ -73,7 +74,7 @@ pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &Sandb
     sqlx::query(
         "UPDATE sandboxes SET status = ?, status_reason = ?, idle_pause = ?, container = ?, limits = ?, \
          idle_timeout_seconds = ?, network_enabled = ?, egress = ?, labels = ?, search = ?, environment = ?, \
-         last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ? WHERE seq = ?",
+         last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ?, auto_snapshot = ? WHERE seq = ?",
     )
     .bind(record.status.as_str())
     .bind(&record.status_reason)
@@ -90,6 +91,7 @@ pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &Sandb
     .bind(record.stopped_at)
     .bind(record.destroyed_at)
     .bind(number(record.revision))
+    .bind(record.auto_snapshot.as_str())
     .bind(seq)
     .execute(conn)
     .await

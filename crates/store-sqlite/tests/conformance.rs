@@ -106,6 +106,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::ForgetsWhatWasDone, "what_was_done_in_a_thread_never_moves_back"),
     (Fault::KeepsExports, "exports_go_with_their_session"),
     (Fault::ExportsForNobody, "exports_go_with_their_session"),
+    (Fault::ShowsUnmadeSnapshots, "a_snapshot_is_listed_once_it_is_there"),
+    (Fault::CountsASnapshotPage, "snapshots_page_and_go_with_their_sandbox"),
+    (Fault::ThinsTheNewestFirst, "retention_finds_the_old_that_no_request_made"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

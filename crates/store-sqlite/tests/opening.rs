@@ -121,7 +121,9 @@ async fn a_pause_of_an_older_release_keeps_its_cause() {
     }
     store.close().await;
     let mut conn = other(&folder.file()).await;
-    tell(&mut conn, "ALTER TABLE sandboxes DROP COLUMN idle_pause; PRAGMA user_version = 8").await;
+    let older = "ALTER TABLE sandboxes DROP COLUMN idle_pause; DROP TABLE snapshots; \
+                 ALTER TABLE sandboxes DROP COLUMN auto_snapshot; PRAGMA user_version = 8";
+    tell(&mut conn, older).await;
     conn.close().await.unwrap();
     let store = folder.open().await;
     for (id, idle) in made {

@@ -64,6 +64,8 @@ pub enum Thing {
     Operation,
     /// A tool session.
     Session,
+    /// A snapshot.
+    Snapshot,
 }
 
 /// The conflict of a write.
@@ -107,6 +109,7 @@ impl fmt::Display for Thing {
             Thing::Key => "key",
             Thing::Operation => "operation",
             Thing::Session => "session",
+            Thing::Snapshot => "snapshot",
         })
     }
 }

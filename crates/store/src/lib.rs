@@ -16,13 +16,15 @@ mod mcp;
 mod sandbox;
 mod search;
 mod setting;
+mod snapshot;
 mod tool;
 
 pub use activity::{ACTIVITIES_KEPT, Activities};
 pub use atoll_types::{
     Activity, ActivityEntry, ActivityKind, ApiKey, Counted, DETAIL_BYTES, EventPage, EventQuery, EventRow,
     IdError, KeyHash, KeyId, ListQuery, McpSession, Millis, NewEvent, OperationId, Page, REPLY_BYTES,
-    ReplyState, SandboxId, SandboxRecord, Scope, Sealed, SortBy, Status, StoredReply, Ticket,
+    ReplyState, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind, SnapshotPage,
+    SnapshotQuery, SnapshotRecord, SortBy, Status, StoredReply, Ticket,
     audit::{
         AuditOutput, Begin, Checkpoint, DETAIL_KEPT, Detail, EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow,
         EgressTotals, End, Evidence, FILES_KEPT, FileChanged, HashError, Mac, Note, NoteKind,
@@ -44,6 +46,7 @@ pub use mcp::McpSessions;
 pub use sandbox::{Change, Inserted, NewSandbox, Sandboxes, StatusChange};
 pub use search::{Needle, search_text};
 pub use setting::Settings;
+pub use snapshot::Snapshots;
 pub use tool::{
     SessionLimits, SessionSlot, ToolExport, ToolSession, ToolSessionId, ToolSessionIdError, ToolSessions,
     ToolStatus, ToolThread,
@@ -57,7 +60,16 @@ use async_trait::async_trait;
 /// is dropped has happened wholly or not at all.
 #[async_trait]
 pub trait Store:
-    Sandboxes + Activities + Audits + Events + Keys + Idempotency + Settings + ToolSessions + McpSessions
+    Sandboxes
+    + Snapshots
+    + Activities
+    + Audits
+    + Events
+    + Keys
+    + Idempotency
+    + Settings
+    + ToolSessions
+    + McpSessions
 {
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;

@@ -4,8 +4,8 @@
 use crate::{Clash, Millis, Result, SandboxId, StoreError};
 use async_trait::async_trait;
 use atoll_types::{
-    Activity, ContainerId, Limits, ListQuery, Page, Profile, ProviderName, SandboxRecord, Sealed, Status,
-    VolumeId,
+    Activity, AutoSnapshot, ContainerId, Limits, ListQuery, Page, Profile, ProviderName, SandboxRecord,
+    Sealed, Status, VolumeId,
 };
 use std::collections::BTreeMap;
 
@@ -42,6 +42,8 @@ pub struct NewSandbox {
     pub egress: String,
     /// The caller's own name for it: one per owner and image.
     pub session_key: Option<String>,
+    /// Before what the server makes a snapshot of it by itself.
+    pub auto_snapshot: AutoSnapshot,
     /// Labels that the caller finds it by.
     pub labels: BTreeMap<String, String>,
     /// The environment of its commands, encrypted.
@@ -92,6 +94,7 @@ pub struct Change {
     pub idle_timeout_seconds: Option<u32>,
     pub network_enabled: Option<bool>,
     pub egress: Option<String>,
+    pub auto_snapshot: Option<AutoSnapshot>,
     /// Never moves back.
     pub last_activity_at: Option<Millis>,
     /// `Some(None)`: it runs again.
@@ -126,6 +129,7 @@ impl Change {
             idle_timeout_seconds,
             network_enabled,
             egress,
+            auto_snapshot,
             last_activity_at,
             stopped_at,
             destroyed_at,
@@ -142,6 +146,7 @@ impl Change {
         record.idle_timeout_seconds = idle_timeout_seconds.unwrap_or(record.idle_timeout_seconds);
         record.network_enabled = network_enabled.unwrap_or(record.network_enabled);
         record.egress = egress.unwrap_or(record.egress);
+        record.auto_snapshot = auto_snapshot.unwrap_or(record.auto_snapshot);
         record.last_activity_at = record.last_activity_at.max(active.unwrap_or(Millis::MIN));
         record.stopped_at = stopped_at.unwrap_or(record.stopped_at);
         record.destroyed_at = destroyed_at.or(record.destroyed_at);
@@ -169,6 +174,7 @@ impl From<NewSandbox> for SandboxRecord {
             network_enabled,
             egress,
             session_key,
+            auto_snapshot,
             labels,
             environment,
             created_at,
@@ -191,6 +197,7 @@ impl From<NewSandbox> for SandboxRecord {
             network_enabled,
             egress,
             session_key,
+            auto_snapshot,
             labels,
             environment,
             created_at,

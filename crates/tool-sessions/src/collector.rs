@@ -212,6 +212,7 @@ mod tests {
             network_enabled: false,
             egress: String::new(),
             session_key: None,
+            auto_snapshot: atoll_types::AutoSnapshot::Off,
             max_lifetime_seconds: None,
             labels: BTreeMap::new(),
             environment: Sealed::default(),

@@ -116,6 +116,7 @@ pub(crate) fn kind(code: ErrorCode) -> &'static str {
         ErrorCode::ExecFailed => "ExecFailed",
         ErrorCode::ContainerDied => "ContainerDied",
         ErrorCode::KernelDied => "KernelDied",
+        ErrorCode::RolledBack => "RolledBack",
         ErrorCode::Unsupported => "Unsupported",
         ErrorCode::VersionMismatch => "VersionMismatch",
         ErrorCode::BadGateway => "BadGateway",

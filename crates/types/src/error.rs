@@ -68,6 +68,8 @@ codes! {
     ContainerDied = "container_died",
     /// The interpreter died; the details say how.
     KernelDied = "kernel_died",
+    /// The sandbox was rolled back to a snapshot meanwhile.
+    RolledBack = "rolled_back",
     /// This machine, provider or profile cannot do that.
     Unsupported = "unsupported",
     /// The two sides speak no common protocol version.

@@ -50,7 +50,7 @@ macro_rules! names {
 #[cfg(test)]
 mod tests {
     use crate::{
-        ActivityKind, Scope, SortBy, Status,
+        ActivityKind, AutoSnapshot, Scope, SnapshotKind, SortBy, Status,
         audit::{NoteKind, Outcome, Part},
     };
 
@@ -73,6 +73,12 @@ mod tests {
         }
         for outcome in Outcome::ALL {
             assert_eq!(Outcome::from_name(outcome.as_str()), Some(*outcome));
+        }
+        for kind in SnapshotKind::ALL {
+            assert_eq!(SnapshotKind::from_name(kind.as_str()), Some(*kind));
+        }
+        for when in AutoSnapshot::ALL {
+            assert_eq!(AutoSnapshot::from_name(when.as_str()), Some(*when));
         }
         for kind in NoteKind::ALL {
             assert_eq!(NoteKind::from_name(kind.as_str()), Some(*kind));

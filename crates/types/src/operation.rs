@@ -128,6 +128,18 @@ operations! {
     SandboxBulk = "sandbox.bulk", Admin, Server;
     /// The records of sandboxes that were destroyed long ago are removed.
     SandboxPurge = "sandbox.purge", Admin, Server;
+    /// A sandbox is made of another one, or of a snapshot.
+    SandboxFork = "sandbox.fork", Write, Sandbox(Stored);
+    /// A snapshot of a sandbox's volume is made.
+    SnapshotCreate = "snapshot.create", Write, Sandbox(Stored);
+    /// A snapshot is labelled.
+    SnapshotLabel = "snapshot.label", Write, Sandbox(NotDestroyed);
+    /// A snapshot is deleted.
+    SnapshotDelete = "snapshot.delete", Write, Sandbox(NotDestroyed);
+    /// The files that differ between two snapshots are listed.
+    SnapshotDiff = "snapshot.diff", Read, Sandbox(Stored);
+    /// A sandbox's volume becomes what it was.
+    SnapshotRollback = "snapshot.rollback", Write, Sandbox(Stored);
     /// A command runs.
     Exec = "exec", Write, Sandbox(Running);
     /// A command is given input.

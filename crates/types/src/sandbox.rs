@@ -1,6 +1,8 @@
 //! The record of a sandbox. Which status may follow which is the core's business.
 
-use crate::{ContainerId, Limits, Millis, Profile, ProviderName, SandboxId, Sealed, VolumeId, names};
+use crate::{
+    AutoSnapshot, ContainerId, Limits, Millis, Profile, ProviderName, SandboxId, Sealed, VolumeId, names,
+};
 use std::collections::BTreeMap;
 
 names!(
@@ -45,6 +47,8 @@ pub struct SandboxRecord {
     pub network_enabled: bool,
     pub egress: String,
     pub session_key: Option<String>,
+    /// Before what the server makes a snapshot of it by itself.
+    pub auto_snapshot: AutoSnapshot,
     pub labels: BTreeMap<String, String>,
     pub environment: Sealed,
     pub created_at: Millis,

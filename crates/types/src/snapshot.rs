@@ -1,6 +1,6 @@
-//! What is known of a snapshot.
+//! What is known of a snapshot: by the storage that holds it, and by the control plane that records it.
 
-use crate::{SnapshotId, VolumeId};
+use crate::{Millis, SandboxId, SnapshotId, VolumeId, names};
 use serde::{Deserialize, Serialize};
 
 /// A volume as it was. It lives no longer than its volume.
@@ -12,6 +12,78 @@ pub struct Snapshot {
     pub volume: VolumeId,
     /// When it was made.
     pub created_unix_ms: u64,
-    /// What counted against the volume's limit at that time, earlier snapshots included.
+    /// What the volume held then. On btrfs, which knows sums alone, what only earlier snapshots held is counted too.
     pub size_bytes: u64,
+}
+
+names!(
+    /// Why a snapshot was made. Only those that no request asked for are removed by retention.
+    SnapshotKind {
+        /// A request asked for it.
+        Manual = "manual",
+        /// The server made it before a command or a cell.
+        Automatic = "automatic",
+        /// The server made it before a rollback.
+        BeforeRollback = "before_rollback",
+    }
+);
+
+names!(
+    /// Before what the server makes a snapshot of a sandbox by itself.
+    #[derive(Default)]
+    AutoSnapshot {
+        /// Before nothing.
+        #[default]
+        Off = "off",
+        /// Before each command.
+        BeforeExec = "before_exec",
+        /// Before each cell that a kernel runs.
+        BeforeRun = "before_run",
+    }
+);
+
+/// A snapshot as it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct SnapshotRecord {
+    pub id: SnapshotId,
+    pub sandbox: SandboxId,
+    /// The sandbox's owner.
+    pub owner: String,
+    pub kind: SnapshotKind,
+    pub label: Option<String>,
+    /// The command, the cell or the rollback's snapshot that it was made before.
+    pub made_before: Option<String>,
+    pub created_at: Millis,
+    pub size_bytes: u64,
+    /// Whether it is there: the record is written before the snapshot is made.
+    pub ready: bool,
+}
+
+impl SnapshotRecord {
+    /// Whether retention may remove it: no request made it, and no label keeps it.
+    #[must_use]
+    pub fn is_thinned(&self) -> bool {
+        self.kind != SnapshotKind::Manual && self.label.is_none()
+    }
+}
+
+/// Which snapshots of a sandbox, the newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotQuery {
+    /// Of which sandbox.
+    pub sandbox: SandboxId,
+    /// How many to leave out at the front.
+    pub offset: u64,
+    /// How many at most.
+    pub limit: u32,
+}
+
+/// Some snapshots of a sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnapshotPage {
+    /// The newest first.
+    pub items: Vec<SnapshotRecord>,
+    /// How many the sandbox has.
+    pub total: u64,
 }

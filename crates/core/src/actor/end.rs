@@ -9,7 +9,7 @@ use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
 
 impl SandboxActor {
     /// Ends the container, whatever its state.
-    async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
+    pub(super) async fn end_container(&mut self, record: &SandboxRecord) -> Result<()> {
         self.end_files().await?;
         self.detach();
         self.shared.egress_sessions.close(self.id).await;

@@ -5,7 +5,7 @@ use super::{SandboxActor, must_allow};
 use crate::runtime_settings::Quota;
 use atoll_egress::{Mode, Policy};
 use atoll_store::{Change, SandboxRecord, Sealed, Status};
-use atoll_types::{Error, ErrorCode, Limits, Operation, Result};
+use atoll_types::{AutoSnapshot, Error, ErrorCode, Limits, Operation, Result};
 use std::collections::BTreeMap;
 
 /// A validated change.
@@ -18,13 +18,23 @@ pub(crate) struct Patch {
     pub(crate) environment: Option<Sealed>,
     pub(crate) labels: Option<BTreeMap<String, String>>,
     pub(crate) idle_timeout_seconds: Option<u32>,
+    pub(crate) auto_snapshot: Option<AutoSnapshot>,
     /// The egress policy.
     pub(crate) egress: Option<Policy>,
 }
 
 impl SandboxActor {
     pub(super) async fn patch(&mut self, patch: Patch) -> Result<SandboxRecord> {
-        let Patch { at_rest_only, limits, quota, environment, labels, idle_timeout_seconds, egress } = patch;
+        let Patch {
+            at_rest_only,
+            limits,
+            quota,
+            environment,
+            labels,
+            idle_timeout_seconds,
+            auto_snapshot,
+            egress,
+        } = patch;
         let record = self.whole_record().await?;
         must_allow(Operation::SandboxPatch.states(), &record)?;
         let runs = matches!(record.status, Status::Provisioning | Status::Ready | Status::Paused);
@@ -40,6 +50,7 @@ impl SandboxActor {
             environment,
             labels,
             idle_timeout_seconds,
+            auto_snapshot,
             network_enabled: egress.as_ref().map(|policy| policy.mode != Mode::None),
             egress: text,
             ..Change::default()

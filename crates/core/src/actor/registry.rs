@@ -1,6 +1,9 @@
 //! The callers' side: finds or starts the actor of a sandbox, and sends it requests.
 
-use super::{FileContainers, Patch, PoolClaim, RunOutcome, SandboxActor, SandboxRequest, Shared, Step};
+use super::{
+    FileContainers, Patch, PoolClaim, Rollback, RolledBackContainers, RunOutcome, SandboxActor,
+    SandboxRequest, Shared, Step, rolled_back,
+};
 use crate::{
     Providers, Vault,
     admission::{Admission, Reservation},
@@ -11,7 +14,7 @@ use crate::{
 use atoll_egress::Policy;
 use atoll_provider::Container;
 use atoll_store::{SandboxId, SandboxRecord, Status, Store};
-use atoll_types::{ContainerId, Error, ErrorCode, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, SnapshotRecord};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -50,6 +53,7 @@ impl SandboxRegistry {
             pool,
             activity_tracker,
             file_containers,
+            rolled_back: RolledBackContainers::default(),
         });
         Self { shared, open: Arc::default() }
     }
@@ -87,9 +91,18 @@ impl SandboxRegistry {
         self.ask(id, SandboxRequest::Awake).await
     }
 
-    /// Why work in a sandbox was lost: the sandbox was stopped or removed meanwhile, or else what the work's
-    /// stream says. `during` says what went on.
-    pub(crate) async fn why_lost(&self, id: SandboxId, during: &str, error: Error) -> Error {
+    /// Why work in a sandbox's container was lost: the sandbox was rolled back, stopped or removed meanwhile, or
+    /// else what the work's stream says. `during` says what went on.
+    pub(crate) async fn why_lost(
+        &self,
+        id: SandboxId,
+        container: ContainerId,
+        during: &str,
+        error: Error,
+    ) -> Error {
+        if self.was_rolled_back(container) {
+            return rolled_back();
+        }
         // The actor answers after the stop or removal at which it is, when the record says so.
         let _ = tokio::time::timeout(SETTLING, self.awake(id)).await;
         let Ok(Some(record)) = self.shared.store.sandbox(id).await else { return error };
@@ -146,6 +159,25 @@ impl SandboxRegistry {
         self.ask(id, |reply| SandboxRequest::Patch(Box::new(patch), reply)).await
     }
 
+    /// The record of a sandbox, if its state allows an operation that is carried out beside its actor.
+    pub(crate) async fn judged(&self, id: SandboxId, operation: Operation) -> Result<SandboxRecord> {
+        self.ask(id, |reply| SandboxRequest::Judge(operation, reply)).await
+    }
+
+    /// Rolls a sandbox back; returns the record of the snapshot that was made before.
+    pub(crate) async fn roll_back(
+        &self,
+        id: SandboxId,
+        rollback: Rollback,
+    ) -> Result<(SandboxRecord, SnapshotRecord)> {
+        self.ask(id, |reply| SandboxRequest::RollBack(Box::new(rollback), reply)).await
+    }
+
+    /// Whether a rollback ended this container.
+    pub(crate) fn was_rolled_back(&self, container: ContainerId) -> bool {
+        self.shared.rolled_back.has(container)
+    }
+
     /// Changes a sandbox's egress policy, whether it runs or not.
     pub(crate) async fn set_egress(&self, id: SandboxId, policy: Policy) -> Result<SandboxRecord> {
         let patch = Patch {
@@ -155,6 +187,7 @@ impl SandboxRegistry {
             environment: None,
             labels: None,
             idle_timeout_seconds: None,
+            auto_snapshot: None,
             egress: Some(policy),
         };
         self.patch(id, patch).await

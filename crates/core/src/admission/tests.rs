@@ -62,6 +62,7 @@ fn record(limits: Limits, status: Status) -> SandboxRecord {
         network_enabled: false,
         egress: "{}".into(),
         session_key: None,
+        auto_snapshot: atoll_types::AutoSnapshot::Off,
         labels: std::collections::BTreeMap::new(),
         environment: atoll_store::Sealed::default(),
         created_at: 0,

@@ -28,8 +28,8 @@ pub(crate) use task::{ExecEntry, ExecTask, ExecTasks};
 pub use terminal::{Keyboard, Terminal, TerminalEvent, TerminalRequest, TerminalStream};
 
 use crate::{
-    AnswerBudget, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running, execution::EndWriter,
-    lifecycle::ActivityTracker, operation::Operations,
+    AnswerBudget, Snapshots, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running,
+    execution::EndWriter, lifecycle::ActivityTracker, operation::Operations,
 };
 use atoll_audit::Ledger;
 use atoll_store::Store;
@@ -47,6 +47,8 @@ pub struct Execs {
     pub(crate) running: Arc<Running>,
     pub(crate) activity_tracker: Arc<ActivityTracker>,
     pub(crate) end_writer: EndWriter,
+    /// Made before commands, where the sandbox says so.
+    pub(crate) snapshots: Snapshots,
     pub(crate) exec_tasks: Arc<ExecTasks>,
     /// When this server started.
     pub(crate) began: i64,

@@ -13,7 +13,7 @@ use crate::{
 use atoll_audit::Redactor;
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Operation, Result, StartStage};
+use atoll_types::{AutoSnapshot, Error, ErrorCode, ExecId, Operation, Result, StartStage};
 use std::sync::Arc;
 
 /// A command that runs, and its caller's way to follow it.
@@ -166,6 +166,11 @@ impl Execs {
             Some(_) => self.enter_repeatable(sandbox, id, container.guest()).await?,
             None => self.exec_tasks.enter(sandbox, id).ok(),
         };
+        // Not of a command that another request began.
+        if entry.is_some() {
+            let before = id.to_string();
+            self.snapshots.make_automatic(audited.record()?, AutoSnapshot::BeforeExec, before).await?;
+        }
         Ok(Prepared { sandbox, command, container, entry })
     }
 

@@ -191,7 +191,9 @@ async fn run(
             Ok(ExecEnd { report, changed })
         }
         Err(error) => {
-            let error = execution.redacted(registry.why_lost(sandbox, "the command ran", error).await);
+            let container = execution.container().id();
+            let error = registry.why_lost(sandbox, container, "the command ran", error).await;
+            let error = execution.redacted(error);
             execution.end(&Ended::LostCommand { error: &error, started_unix_ms }, cancelled).await;
             Err(error)
         }

@@ -13,7 +13,7 @@ use crate::{
 };
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, TerminalSize};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Operation, Result, StartStage};
+use atoll_types::{ContainerId, Error, ErrorCode, ExecId, Operation, Result, StartStage};
 use bytes::Bytes;
 use futures_util::stream;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -107,6 +107,7 @@ pub struct TerminalStream {
     events: ExecStream,
     registry: Arc<SandboxRegistry>,
     sandbox: SandboxId,
+    container: ContainerId,
     /// The output broke off with this error.
     lost: Option<Error>,
 }
@@ -117,7 +118,8 @@ impl TerminalStream {
         loop {
             if let Some(error) = &self.lost {
                 let during = "the terminal was open";
-                return Err(self.registry.why_lost(self.sandbox, during, error.clone()).await);
+                let (sandbox, container) = (self.sandbox, self.container);
+                return Err(self.registry.why_lost(sandbox, container, during, error.clone()).await);
             }
             match self.events.next().await {
                 Ok(Some(ExecEvent::Started(_))) => {}
@@ -240,8 +242,8 @@ impl Execs {
             });
         }
         kill_on_drop.disarm();
-        let (events, keyboard) =
-            (self.stream(sandbox, events), self.keyboard(sandbox, caller, container, exec));
+        let events = self.terminal_stream(sandbox, &container, events);
+        let keyboard = self.keyboard(sandbox, caller, container, exec);
         Ok((Terminal { report, offset: 0, events, keyboard }, entry))
     }
 
@@ -261,6 +263,16 @@ impl Execs {
         audited.done(result).await
     }
 
+    fn terminal_stream(
+        &self,
+        sandbox: SandboxId,
+        container: &ActiveContainer,
+        events: ExecStream,
+    ) -> TerminalStream {
+        let (registry, container) = (Arc::clone(&self.registry), container.inner().id());
+        TerminalStream { events, registry, sandbox, container, lost: None }
+    }
+
     fn keyboard(
         &self,
         sandbox: SandboxId,
@@ -270,10 +282,6 @@ impl Execs {
     ) -> Keyboard {
         let (execs, caller) = (self.clone(), caller.clone());
         Keyboard { execs, caller, sandbox, container: Arc::new(container), id }
-    }
-
-    fn stream(&self, sandbox: SandboxId, events: ExecStream) -> TerminalStream {
-        TerminalStream { events, registry: Arc::clone(&self.registry), sandbox, lost: None }
     }
 
     async fn attach_in(
@@ -295,8 +303,8 @@ impl Execs {
         let offset = from.unwrap_or(0).max(known.first_offset);
         let mut events = container.guest().attach(exec, offset, true).await?;
         let report = started(&mut events, exec).await?;
-        let (events, keyboard) =
-            (self.stream(sandbox, events), self.keyboard(sandbox, caller, container, exec));
+        let events = self.terminal_stream(sandbox, &container, events);
+        let keyboard = self.keyboard(sandbox, caller, container, exec);
         Ok(Terminal { report, offset, events, keyboard })
     }
 }

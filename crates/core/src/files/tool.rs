@@ -4,7 +4,7 @@
 use crate::{Files, actor::SandboxRegistry, kill_on_drop::KillOnDrop};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, FEATURE_TOOLS, OutputStream};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use serde::Serialize;
 use std::{sync::Arc, time::Duration};
@@ -25,7 +25,7 @@ pub(super) struct Tool {
     kill_on_drop: KillOnDrop,
     complaint: Vec<u8>,
     /// Where the sandbox may be stopped meanwhile: of whom to ask whether it was.
-    stoppable: Option<(Arc<SandboxRegistry>, SandboxId)>,
+    stoppable: Option<(Arc<SandboxRegistry>, SandboxId, ContainerId)>,
 }
 
 /// How a tool is run.
@@ -64,7 +64,7 @@ impl Files {
         let events = guest.exec(id, &command).await?;
         // The files of a stopped sandbox are in a container of their own.
         let at_rest = self.registry.file_containers().contains(&container.id());
-        let stoppable = (!at_rest).then(|| (Arc::clone(&self.registry), sandbox));
+        let stoppable = (!at_rest).then(|| (Arc::clone(&self.registry), sandbox, container.id()));
         Ok(Tool { id, events, kill_on_drop, complaint: Vec::new(), stoppable })
     }
 }
@@ -73,10 +73,10 @@ impl Tool {
     /// The next output; none when it has ended well.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
         match (self.read().await, &self.stoppable) {
-            (Err(error), Some((registry, sandbox)))
+            (Err(error), Some((registry, sandbox, container)))
                 if matches!(error.code, ErrorCode::ContainerDied | ErrorCode::Unavailable) =>
             {
-                Err(registry.why_lost(*sandbox, "its files were worked on", error).await)
+                Err(registry.why_lost(*sandbox, *container, "its files were worked on", error).await)
             }
             (read, _) => read,
         }
@@ -131,6 +131,7 @@ fn complaint(bytes: &[u8]) -> Error {
         ErrorCode::Internal
         | ErrorCode::ContainerDied
         | ErrorCode::KernelDied
+        | ErrorCode::RolledBack
         | ErrorCode::NotRunning
         | ErrorCode::VersionMismatch => ErrorCode::Unavailable,
         code => code,

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Caller, Kernels,
+    actor::rolled_back,
     execution::{EndSignal, Ended, Execution},
     idempotency::repeatable,
     output_audit::OutputAudit,
@@ -153,7 +154,7 @@ impl Kernels {
         let entry = self.cell_tasks.enter(sandbox, &cell_task);
         // The task of the request that began a cell takes its changes and writes its activity.
         let shown = (!joined).then_some(shown);
-        let redactor = audit.redactor();
+        let (redactor, container_id) = (audit.redactor(), container.inner().id());
         // The request that began the cell sends the event of its end.
         let audit = if joined { audit.without_event() } else { audit };
         let execution =
@@ -163,9 +164,13 @@ impl Kernels {
             let ended = there.cell.ended().await;
             drop(entered);
             let outcome = match ended {
+                // The kernel's own death, where it is reported, is of the same cause.
+                Ok(report) if report.death.is_some() && registry.was_rolled_back(container_id) => {
+                    Err(rolled_back())
+                }
                 Ok(report) => Ok(settled(Arc::unwrap_or_clone(report), &link, anew).await),
                 Err(error) => {
-                    let error = registry.why_lost(sandbox, "the cell ran", error).await;
+                    let error = registry.why_lost(sandbox, container_id, "the cell ran", error).await;
                     Err(execution.redacted(error))
                 }
             };

@@ -33,7 +33,7 @@ pub(crate) use warm::{configure, is_warm, warm_up};
 pub(crate) use watch::LeftCell;
 
 use crate::{
-    EgressControl, Execs, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running,
+    EgressControl, Execs, Snapshots, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running,
     execution::EndWriter, lifecycle::ActivityTracker, operation::Operations,
 };
 use atoll_audit::Ledger;
@@ -54,4 +54,6 @@ pub struct Kernels {
     /// Packages are installed by commands.
     pub(crate) execs: Execs,
     pub(crate) egress: EgressControl,
+    /// Made before cells, where the sandbox says so.
+    pub(crate) snapshots: Snapshots,
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{Caller, Kernels, egress::EnteredCell, lifecycle::ActiveContainer, operation::AuditedOperation};
 use atoll_kernels::{Answer, Execute, KernelStatus, Language, RequestKind, Start};
 use atoll_store::SandboxId;
-use atoll_types::{CellId, Error, ErrorCode, KernelId, Result};
+use atoll_types::{AutoSnapshot, CellId, Error, ErrorCode, KernelId, Result};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// How often a default kernel that is gone or dead is looked for again.
@@ -71,6 +71,7 @@ impl Kernels {
                 return Ok(Sent { context, cell, interrupt_on_drop: None });
             }
         }
+        self.snapshots.make_automatic(audited.record()?, AutoSnapshot::BeforeRun, id.to_string()).await?;
         let execute = Execute {
             kernel: KernelId::random(),
             cell: id,

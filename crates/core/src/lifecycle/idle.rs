@@ -163,6 +163,7 @@ mod tests {
             network_enabled: false,
             egress: String::new(),
             session_key: None,
+            auto_snapshot: atoll_types::AutoSnapshot::Off,
             labels: BTreeMap::new(),
             environment: Sealed::default(),
             created_at: 0,

@@ -18,7 +18,7 @@ pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 
 use crate::{
-    CoreSettings, Execs, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, UsageMeter,
+    CoreSettings, Execs, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Snapshots, UsageMeter,
     actor::{SandboxRegistry, Step},
     admission::Admission,
     operation::Operations,
@@ -84,6 +84,7 @@ pub struct Lifecycle {
     pub(crate) kernels: Kernels,
     pub(crate) keys: Keys,
     pub(crate) usage: UsageMeter,
+    pub(crate) snapshots: Snapshots,
 }
 
 impl Lifecycle {
@@ -132,6 +133,7 @@ impl Lifecycle {
         told("stopped sandboxes", self.end_retention(&look).await);
         told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);
+        told("old snapshots", self.thin_snapshots(&look).await);
         told("keys", self.close_keys(&look).await);
         told("orphans", self.collect_orphans(&look, unowned).await);
     }

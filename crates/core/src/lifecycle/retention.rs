@@ -1,4 +1,4 @@
-//! Retention: stopped sandboxes with their volumes, the records of destroyed ones, and the stored responses
+//! Retention: stopped sandboxes with their volumes, old automatic snapshots, the records of destroyed ones, and the stored responses
 //! of idempotent requests. Their rows in the audit trail stay.
 
 use super::{Look, MOST, period};
@@ -63,6 +63,14 @@ impl Lifecycle {
         }
         self.take_steps(steps).await;
         Ok(())
+    }
+
+    /// Removes snapshots that no request made and that are old.
+    pub(super) async fn thin_snapshots(&self, look: &Look<'_>) -> Result<()> {
+        match period(look.runtime_settings.snapshots_automatic_retention_seconds) {
+            Some(kept) if look.settled() => self.snapshots.thin_old(look.clock.before(kept)).await,
+            _ => Ok(()),
+        }
     }
 
     /// Removes the records of sandboxes destroyed long ago, and expired responses.

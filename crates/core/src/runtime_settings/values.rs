@@ -190,6 +190,13 @@ runtime_settings! {
     "lifecycle.settle_seconds" lifecycle_settle_seconds: u32 = 300, within(0..=86_400);
     /// What the server does with sandboxes at its shutdown.
     "lifecycle.on_shutdown" lifecycle_on_shutdown: OnShutdown = OnShutdown::Keep, any(json!({"type": "string", "enum": [OnShutdown::Keep, OnShutdown::Stop]}));
+    /// Snapshots of one sandbox.
+    "snapshots.max" snapshots_max: u32 = 100, within(1..=1000);
+    /// Those of them that no request made and that have no label; one more, and the oldest has to go.
+    "snapshots.automatic_max" snapshots_automatic_max: u32 = 20, within(1..=1000);
+    /// How long a snapshot is kept that no request made and that has no label.
+    "snapshots.automatic_retention_seconds" snapshots_automatic_retention_seconds: i64 = 7 * 24 * 3600,
+        or_never(false, YEAR);
     /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that
     /// the two below allow; a plan (3 sandboxes at a time) and the machine's room bind most owners before it
     /// does.

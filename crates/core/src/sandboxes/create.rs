@@ -14,7 +14,9 @@ use crate::{
 use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
-use atoll_types::{Error, ErrorCode, Limits, Operation, Result, VolumeId, time::now_ms};
+use atoll_types::{
+    AutoSnapshot, Error, ErrorCode, Limits, Operation, ProviderName, Result, VolumeId, time::now_ms,
+};
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
 const MIB: u64 = 1 << 20;
@@ -40,6 +42,8 @@ pub struct CreateSandbox {
     pub egress: Option<Policy>,
     pub session_key: Option<String>,
     pub labels: BTreeMap<String, String>,
+    /// Before what a snapshot is made by itself.
+    pub auto_snapshot: AutoSnapshot,
     /// Packages by language, versions by name. A package that cannot be installed is reported and fails
     /// nothing.
     pub dependencies: BTreeMap<Language, BTreeMap<String, String>>,
@@ -57,6 +61,7 @@ pub struct PatchSandbox {
     pub secrets: Option<BTreeMap<String, String>>,
     pub network_enabled: Option<bool>,
     pub labels: Option<BTreeMap<String, String>>,
+    pub auto_snapshot: Option<AutoSnapshot>,
 }
 
 /// A sandbox, and whether it is new.
@@ -89,7 +94,7 @@ fn cpu_millis(cores: f64) -> Result<u32> {
 }
 
 /// The limits with the requested values, and any refusal in the caller's own words for the field.
-fn limits(
+pub(super) fn limits(
     base: Limits,
     memory: Option<u64>,
     cores: Option<f64>,
@@ -134,7 +139,7 @@ fn asked_limits(
     Ok(limits)
 }
 
-fn check_idle(seconds: Option<u32>) -> Result<()> {
+pub(super) fn check_idle(seconds: Option<u32>) -> Result<()> {
     match seconds {
         Some(n) if !IDLE_SECONDS.contains(&n) => Err(outside("idle_timeout_seconds", &IDLE_SECONDS)),
         _ => Ok(()),
@@ -143,7 +148,7 @@ fn check_idle(seconds: Option<u32>) -> Result<()> {
 
 /// Refuses a lifetime that is zero, or longer than the operator allows; 0 as the operator's value is no
 /// bound.
-fn check_lifetime(seconds: Option<u32>, most: u32) -> Result<()> {
+pub(super) fn check_lifetime(seconds: Option<u32>, most: u32) -> Result<()> {
     const FIELD: &str = "max_lifetime_seconds";
     match seconds {
         Some(n) if !LIFETIME_SECONDS.contains(&n) => Err(outside(FIELD, &LIFETIME_SECONDS)),
@@ -172,7 +177,7 @@ pub(crate) fn check_environment(field: &str, environment: &BTreeMap<String, Stri
     }
 }
 
-fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
+pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
     if labels.len() > MOST_LABELS {
         return Err(Error::invalid("labels", format!("labels may have {MOST_LABELS} names")));
     }
@@ -260,6 +265,7 @@ impl Sandboxes {
             egress,
             session_key,
             labels,
+            auto_snapshot,
             dependencies: _,
         } = request;
         let runtime_settings = self.live_settings.now();
@@ -271,6 +277,7 @@ impl Sandboxes {
         if let Some(key) = &session_key {
             SESSION_KEY.check("session_key", key)?;
         }
+        self.check_auto_snapshot(self.providers.default_name(), auto_snapshot)?;
         let limits = asked_limits(self.limits.ceiling(caller), memory_mb, cpu_cores, disk_mb, processes)?;
         let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
@@ -294,15 +301,25 @@ impl Sandboxes {
             network_enabled: policy.mode != Mode::None,
             egress: serde_json::to_string(&policy).map_err(|e| Error::internal(e.to_string()))?,
             session_key,
+            auto_snapshot,
             labels,
             environment: self.vault.seal(&id.to_string(), &Environment::new(env_vars, secrets))?,
             created_at: now_ms(),
         })
     }
 
+    /// Refuses automatic snapshots where the provider makes none.
+    fn check_auto_snapshot(&self, provider: &ProviderName, when: AutoSnapshot) -> Result<()> {
+        if when == AutoSnapshot::Off || self.providers.get(provider)?.snapshots().is_some() {
+            return Ok(());
+        }
+        let message = format!("the provider {provider} cannot make snapshots of its sandboxes");
+        Err(Error::new(ErrorCode::Unsupported, message).at("auto_snapshot"))
+    }
+
     /// Refuses invalid variables, and those that the operator's allowlist does not have; an empty list allows
     /// all.
-    fn check_variables(&self, field: &str, variables: &BTreeMap<String, String>) -> Result<()> {
+    pub(super) fn check_variables(&self, field: &str, variables: &BTreeMap<String, String>) -> Result<()> {
         check_environment(field, variables)?;
         let allowed = &self.live_settings.now().env_allowlist;
         match variables.keys().find(|name| !allowed.is_empty() && !allowed.contains(*name)) {
@@ -351,7 +368,9 @@ impl Sandboxes {
             secrets,
             network_enabled,
             labels,
+            auto_snapshot,
         } = request;
+        auto_snapshot.map_or(Ok(()), |when| self.check_auto_snapshot(&record.provider, when))?;
         check_idle(idle_timeout_seconds)?;
         env_vars.as_ref().map_or(Ok(()), |e| self.check_variables("env_vars", e))?;
         secrets.as_ref().map_or(Ok(()), |e| self.check_variables("secrets", e))?;
@@ -377,11 +396,7 @@ impl Sandboxes {
         let environment = match (env_vars, secrets) {
             (None, None) => None,
             (plain, secrets) => {
-                let Environment { variables, secret } = self.operations.environment_of(record)?;
-                let (old_secrets, old_plain) =
-                    variables.into_iter().partition(|(name, _)| secret.contains(name));
-                let all = Environment::new(plain.unwrap_or(old_plain), secrets.unwrap_or(old_secrets));
-                Some(self.vault.seal(&id.to_string(), &all)?)
+                Some(self.vault.seal(&id.to_string(), &self.changed_environment(record, plain, secrets)?)?)
             }
         };
         let patch = Patch {
@@ -391,9 +406,22 @@ impl Sandboxes {
             environment,
             labels,
             idle_timeout_seconds,
+            auto_snapshot,
             egress,
         };
         self.registry.patch(id, patch).await
+    }
+
+    /// The environment of a sandbox with other variables, other secrets, or both.
+    pub(super) fn changed_environment(
+        &self,
+        record: &SandboxRecord,
+        plain: Option<BTreeMap<String, String>>,
+        secrets: Option<BTreeMap<String, String>>,
+    ) -> Result<Environment> {
+        let Environment { variables, secret } = self.operations.environment_of(record)?;
+        let (old_secrets, old_plain) = variables.into_iter().partition(|(name, _)| secret.contains(name));
+        Ok(Environment::new(plain.unwrap_or(old_plain), secrets.unwrap_or(old_secrets)))
     }
 
     /// One sandbox.

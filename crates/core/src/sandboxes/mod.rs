@@ -4,6 +4,7 @@
 mod bulk;
 mod create;
 mod extension;
+mod fork;
 mod list;
 mod start;
 mod step;
@@ -12,6 +13,7 @@ pub use bulk::{BulkAction, BulkOutcome, BulkTarget, MOST_AT_ONCE};
 pub(crate) use create::check_environment;
 pub use create::{CreateSandbox, Created, PatchSandbox};
 pub use extension::ExtensionOperation;
+pub use fork::ForkSandbox;
 pub use list::LARGEST_PAGE;
 
 use crate::{

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 const TRIES: usize = 5;
 
 /// The result of a request for a new sandbox.
-enum CreateOutcome {
+pub(super) enum CreateOutcome {
     New(Box<SandboxRecord>),
     /// Another request made it.
     Existing(SandboxId),
@@ -64,7 +64,7 @@ impl Sandboxes {
 
     /// Records a new sandbox that has a reservation and starts it, in a container of the pool if there is
     /// one.
-    async fn make(
+    pub(super) async fn make(
         &self,
         mut new: NewSandbox,
         reservation: Reservation,

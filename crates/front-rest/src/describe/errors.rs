@@ -95,6 +95,14 @@ impl Kind<'_> {
     }
 }
 
+impl Kind<'_> {
+    /// Whether it makes or reads snapshots.
+    fn keeps(&self) -> bool {
+        let last = self.path.strip_prefix("/api/v1/sandboxes/{id}/").unwrap_or_default();
+        last.starts_with("snapshots") || last == "fork"
+    }
+}
+
 type Applies = fn(&Kind<'_>) -> bool;
 
 /// Every status that can come, to which operations, and what it means.
@@ -113,11 +121,11 @@ const STATUSES: &[(u16, Applies, &str)] = &[
         "Too many requests, too many at a time, or no room; `Retry-After` says when to ask again",
     ),
     (500, |k| k.keyed, "A fault of the server; its log says which"),
-    (501, |k| k.writes(), "This server, image or language cannot do it"),
+    (501, |k| k.writes() || k.keeps(), "This server, image or language cannot do it"),
     (502, |k| k.in_sandbox(), "What runs inside does not answer as it should"),
     (503, |_| true, "A part of the server does not answer at the moment"),
     (504, |k| k.in_sandbox(), "It took too long"),
-    (507, |k| k.writes(), "The sandbox's disk is full"),
+    (507, |k| k.writes() || k.keeps(), "The sandbox's disk is full"),
 ];
 
 fn content(status: &str) -> Value {

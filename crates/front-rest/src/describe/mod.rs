@@ -12,6 +12,7 @@ use utoipa::openapi::OpenApi;
 /// The sections of the document, in the order in which a reader needs them.
 const TAGS: &[(&str, &str)] = &[
     ("sandboxes", "Making, looking at, changing, stopping and ending sandboxes."),
+    ("snapshots", "A sandbox's files as they were: kept, compared, returned to, and made a sandbox of."),
     ("exec", "Commands and terminals."),
     ("files", "Files and folders of a sandbox."),
     ("kernels", "Live interpreters that keep their variables, and packages for them."),

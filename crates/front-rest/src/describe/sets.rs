@@ -3,7 +3,9 @@
 
 use crate::shapes::status_name;
 use atoll_core::Language;
-use atoll_types::{ActivityKind, Profile, Scope, SortBy, Status, Tier, audit::Outcome};
+use atoll_types::{
+    ActivityKind, AutoSnapshot, Profile, Scope, SnapshotKind, SortBy, Status, Tier, audit::Outcome,
+};
 use serde_json::{Map, Value, json};
 
 type Names = fn() -> Vec<&'static str>;
@@ -38,6 +40,10 @@ fn changes() -> Vec<&'static str> {
     vec!["created", "modified", "deleted"]
 }
 
+fn auto_snapshots() -> Vec<&'static str> {
+    AutoSnapshot::ALL.iter().map(|when| when.as_str()).collect()
+}
+
 fn entries() -> Vec<&'static str> {
     vec!["file", "directory", "symlink", "other"]
 }
@@ -49,11 +55,13 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("AuditFile", "action", changes),
     ("AuditKept", "encoding", || vec!["utf8", "base64"]),
     ("ChangedFile", "action", changes),
+    ("CreateBody", "auto_snapshot", auto_snapshots),
     ("CreateBody", "profile", || Profile::BUILTIN.to_vec()),
     ("DependenciesBody", "language", || vec!["python", "node", "r"]),
     ("EgressItem", "verdict", verdicts),
     ("EgressPolicy", "mode", || vec!["none", "allowlist", "full"]),
     ("ExecItem", "status", || vec!["running", "ended"]),
+    ("ForkBody", "auto_snapshot", auto_snapshots),
     ("FileItem", "type", entries),
     ("FoundItem", "type", entries),
     ("Health", "status", || vec!["ok", "degraded"]),
@@ -63,10 +71,13 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("KeyBody", "tier", tiers),
     ("KeyItem", "scope", scopes),
     ("LifecycleItem", "on_shutdown", || vec!["keep", "stop"]),
+    ("PatchBody", "auto_snapshot", auto_snapshots),
     ("RunBody", "language", languages),
+    ("Sandbox", "auto_snapshot", auto_snapshots),
     ("Sandbox", "status", status_names),
     ("SessionItem", "runtime", || vec!["python", "node", "r"]),
     ("SessionItem", "status", || vec!["starting", "running", "dead"]),
+    ("SnapshotItem", "kind", || SnapshotKind::ALL.iter().map(|kind| kind.as_str()).collect()),
     ("StartBody", "language", languages),
     ("TierItem", "network", || vec!["none", "restricted", "full"]),
     ("WatchItem", "event", || {

@@ -114,7 +114,7 @@ pub(crate) struct ExecResult {
 /// A file that changed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ChangedFile {
-    /// Relative to /workspace.
+    /// Relative to /workspace after a command, absolute in a comparison of snapshots.
     path: String,
     /// created, modified or deleted.
     action: &'static str,

@@ -3,6 +3,7 @@
 mod audit;
 mod rest;
 mod sandboxes;
+mod snapshots;
 mod tools;
 
 use atoll_store::{KeyId, Millis, ToolExport};
@@ -104,6 +105,9 @@ pub(crate) enum Fault {
     ForgetsWhatWasDone,
     KeepsExports,
     ExportsForNobody,
+    ShowsUnmadeSnapshots,
+    CountsASnapshotPage,
+    ThinsTheNewestFirst,
 }
 
 pub(crate) struct Broken {

@@ -14,6 +14,7 @@ mod model;
 mod model_audit;
 mod sandboxes;
 mod settings;
+mod snapshots;
 mod tools;
 mod updates;
 
@@ -22,7 +23,7 @@ pub use model::expected;
 pub use model_audit::{expected_operations, expected_summary};
 
 use crate::{Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status, Store, StoreError};
-use atoll_types::{Limits, Profile, ProviderName, VolumeId};
+use atoll_types::{AutoSnapshot, Limits, Profile, ProviderName, VolumeId};
 use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc};
 
 /// Why a check failed.
@@ -121,6 +122,9 @@ checks![
     idempotency::a_lost_attempt_is_taken_over_and_cannot_answer,
     idempotency::answers_expire_and_are_swept,
     idempotency::an_answer_too_large_is_done_without_its_body,
+    snapshots::a_snapshot_is_listed_once_it_is_there,
+    snapshots::snapshots_page_and_go_with_their_sandbox,
+    snapshots::retention_finds_the_old_that_no_request_made,
     settings::a_setting_is_what_was_put_last,
     settings::the_schema_has_a_version,
     tools::a_tool_session_comes_back_as_it_went_in,
@@ -167,6 +171,7 @@ pub fn sandbox() -> NewSandbox {
         network_enabled: false,
         egress: r#"{"mode":"none"}"#.into(),
         session_key: None,
+        auto_snapshot: AutoSnapshot::Off,
         labels: BTreeMap::new(),
         environment: Sealed::default(),
         created_at: NOW,

@@ -2,7 +2,7 @@
 
 use super::{NOW, Outcome, Shared, add, clashes, crowd, ensure, read, same, sandbox};
 use crate::{Change, Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status};
-use atoll_types::{ContainerId, Limits, Profile};
+use atoll_types::{AutoSnapshot, ContainerId, Limits, Profile};
 
 pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome {
     let container = ContainerId::random();
@@ -19,6 +19,7 @@ pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome 
         network_enabled: true,
         egress: r#"{"mode":"full","deny":["b\u00fc \"x\".example"]}"#.into(),
         session_key: Some(String::new()),
+        auto_snapshot: AutoSnapshot::BeforeExec,
         labels: [("a".into(), String::new()), ("b.c/d".into(), "e=f".into())].into(),
         environment: Sealed((0..=255).collect()),
         created_at: -1,

@@ -5,7 +5,7 @@ use crate::{
     Activity, ActivityKind, Change, Clash, NewSandbox, SandboxId, SandboxRecord, Sealed, Status,
     StatusChange, StoreError, Thing,
 };
-use atoll_types::{ContainerId, Limits};
+use atoll_types::{AutoSnapshot, ContainerId, Limits};
 
 pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared) -> Outcome {
     let mut wanted =
@@ -26,6 +26,7 @@ pub(super) async fn a_change_changes_what_it_says_and_nothing_else(store: Shared
         Change { idle_timeout_seconds: Some(5), ..Change::default() },
         Change { network_enabled: Some(true), ..Change::default() },
         Change { egress: Some(r#"{"mode":"full"}"#.into()), ..Change::default() },
+        Change { auto_snapshot: Some(AutoSnapshot::BeforeRun), ..Change::default() },
         Change { last_activity_at: Some(wanted.created_at + 9), ..Change::default() },
         Change { last_activity_at: Some(wanted.created_at - 9), ..Change::default() },
         Change { stopped_at: Some(Some(3)), container: Some(None), ..Change::default() },
