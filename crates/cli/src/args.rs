@@ -11,6 +11,7 @@ use crate::{
     pool,
     server::Server,
     settings, size,
+    snapshots::args::{Fork, SnapshotOptions},
 };
 use clap::{Args, Subcommand};
 pub(crate) use folders::{Cp, Find, Grep, Watch};
@@ -61,6 +62,10 @@ pub enum Remote {
     Resume(Several),
     /// Removes sandboxes and their files
     Rm(Several),
+    /// Keeps a sandbox's files as they are, lists, compares and returns to what was kept
+    Snapshot(SnapshotOptions),
+    /// Makes a sandbox of another one, or of a snapshot, and prints its id
+    Fork(Fork),
     /// Prints an address at which a browser sees what a sandbox's port serves
     Preview(Preview),
     /// Connects ports of this machine with ports of a sandbox, until it is interrupted
@@ -99,10 +104,12 @@ impl Remote {
             | Self::Pause(Several { server, .. })
             | Self::Resume(Several { server, .. })
             | Self::Rm(Several { server, .. })
+            | Self::Fork(Fork { server, .. })
             | Self::Preview(Preview { server, .. })
             | Self::PortForward(PortForward { server, .. })
             | Self::Events(Events { server, .. }) => server.json,
             Self::Kernel(kernel) => kernel.json(),
+            Self::Snapshot(snapshot) => snapshot.json(),
             Self::Egress(egress) => egress.command.json(),
             Self::Settings(settings) => settings.json(),
             Self::Pool(pool) => pool.json(),
@@ -143,6 +150,9 @@ pub struct Create {
     /// A package to install: LANGUAGE:NAME, or with a version LANGUAGE:NAME==VERSION
     #[arg(short, long, value_name = "PACKAGE", value_parser = pairs::package)]
     pub(crate) dependency: Vec<pairs::Package>,
+    /// Before what the server keeps its files by itself: each command, or each piece of code in an interpreter
+    #[arg(long, value_parser = ["off", "before_exec", "before_run"])]
+    pub(crate) auto_snapshot: Option<String>,
     /// A name of your own: asking again with it gives the same sandbox
     #[arg(long, value_name = "KEY")]
     pub(crate) session_key: Option<String>,

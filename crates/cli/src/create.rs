@@ -16,6 +16,7 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         env,
         label,
         dependency,
+        auto_snapshot,
         session_key,
         network,
         egress_mode,
@@ -45,6 +46,7 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         egress: egress::policy(egress_mode, lists),
         session_key,
         labels: pairs::map(label),
+        auto_snapshot,
         dependencies,
     })
 }

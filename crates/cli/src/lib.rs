@@ -31,6 +31,7 @@ mod server;
 mod settings;
 mod shell;
 pub mod size;
+mod snapshots;
 mod state;
 mod stats;
 mod table;
@@ -91,6 +92,8 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Pause(options) => life::run(options, life::LifecycleVerb::Pause).await,
         Remote::Resume(options) => life::run(options, life::LifecycleVerb::Resume).await,
         Remote::Rm(options) => life::run(options, life::LifecycleVerb::Remove).await,
+        Remote::Snapshot(options) => snapshots::run(options).await,
+        Remote::Fork(options) => snapshots::fork(options).await,
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Events(options) => events::run(options).await,

@@ -1,8 +1,8 @@
 //! Resolves what people type to an id: a whole id, the start of one, or a name. An ambiguous text is an
 //! error, so that `rm` never guesses.
 
-use crate::{Failure, when};
-use atoll_client::{Checkpoint, Client, Exec, Kernel, Key, ListSandboxes, Sandbox, Uuid};
+use crate::{Failure, snapshots, when};
+use atoll_client::{Checkpoint, Client, Exec, Kernel, Key, ListSandboxes, Sandbox, Snapshot, Uuid};
 use atoll_types::{Error, ErrorCode};
 use std::collections::BTreeMap;
 
@@ -103,6 +103,20 @@ pub(crate) async fn sandbox(client: &Client, text: &str) -> Result<Uuid, Failure
         candidates.extend(gather(client, started).await?);
     }
     pick("sandbox", "atoll ls", text, candidates)
+}
+
+/// The snapshot that the text means, of those that the sandbox has.
+pub(crate) async fn snapshot(client: &Client, sandbox: Uuid, text: &str) -> Result<Uuid, Failure> {
+    if let Ok(id) = Uuid::try_parse(text) {
+        return Ok(id);
+    }
+    let candidate = |snapshot: Snapshot| {
+        let Snapshot { id, label, kind, created_at, .. } = snapshot;
+        let about = format!("{kind}, created {}", when::since(&created_at));
+        Candidate { id, names: label.into_iter().collect(), about }
+    };
+    let candidates = snapshots::all(client, sandbox).await?.into_iter().map(candidate).collect();
+    pick("snapshot", "atoll snapshot ls", text, candidates)
 }
 
 /// The command that the text means, of those that the sandbox remembers.

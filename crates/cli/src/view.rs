@@ -55,6 +55,7 @@ fn rendered(s: &Sandbox) -> String {
         ("Idle timeout", Some(format!("{}s", s.idle_timeout_seconds))),
         ("Lifetime", s.max_lifetime_seconds.map(|seconds| format!("{seconds}s"))),
         ("Network", Some(network(s))),
+        ("Auto snapshot", (!matches!(s.auto_snapshot.as_str(), "" | "off")).then(|| s.auto_snapshot.clone())),
         ("Commands", Some(format!("{} in {} ms", s.exec_count, s.exec_total_ms))),
         ("Uploaded", Some(format!("{} bytes", s.bytes_uploaded))),
         ("Downloaded", Some(format!("{} bytes", s.bytes_downloaded))),

@@ -42,6 +42,9 @@ pub struct CreateSandbox {
     pub session_key: Option<String>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub labels: Map,
+    /// off, before_exec or before_run: before what the server makes a snapshot by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_snapshot: Option<String>,
     /// Packages by language, versions by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub dependencies: BTreeMap<String, Map>,
@@ -63,6 +66,8 @@ pub struct PatchSandbox {
     pub network_enabled: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<Map>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_snapshot: Option<String>,
 }
 
 /// A sandbox. Only the id and the status must be present; other servers and versions omit and add fields.
@@ -120,6 +125,8 @@ pub struct Sandbox {
     pub session_key: Option<String>,
     #[serde(default)]
     pub labels: Map,
+    #[serde(default)]
+    pub auto_snapshot: String,
     /// After a create: the error output of its dependencies.
     #[serde(default)]
     pub stderr: Option<String>,

@@ -10,12 +10,13 @@ mod document;
 use atoll_client::{
     Activity, AuditCleaned, AuditEnd, AuditEntry, AuditError, AuditFault, AuditKept, AuditOutputs, AuditPage,
     AuditSummary, AuditTally, AuditVerdict, CellError, CellResult, Checkpoint, Client, Completion, CreateKey,
-    CreatePreviewToken, CreateSandbox, Display, Drained, EgressDecision, EgressInfo, EgressLog, EgressPolicy,
-    EgressPreset, EgressRefusals, EventItem, EventList, Exec, ExecFailure, ExecRequest, ExecResult, FileItem,
-    FindRequest, FindResult, Found, GrepRequest, GrepResult, IssuedKey, Kernel, Key, ListAudit, ListEgress,
-    ListEvents, ListSandboxes, Match, Metrics, OpenTerminal, PatchPool, PatchSandbox, Pool, PoolFailure,
-    PoolKey, PoolSize, PreviewToken, RunCode, Sandbox, SandboxPage, StartKernel, TerminalSize, Unpacked,
-    Usage, Uuid, WatchEvent,
+    CreatePreviewToken, CreateSandbox, DiffFile, Display, Drained, EgressDecision, EgressInfo, EgressLog,
+    EgressPolicy, EgressPreset, EgressRefusals, EventItem, EventList, Exec, ExecFailure, ExecRequest,
+    ExecResult, FileItem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, IssuedKey,
+    Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, OpenTerminal, PatchPool,
+    PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, RolledBack, RunCode, Sandbox,
+    SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid,
+    WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -94,7 +95,8 @@ fn every_answer_that_is_described_is_read() {
         Checkpoint: "CheckpointItem"; Completion: "CompletionItem"; Display: "DisplayItem"; Drained: "Drained";
         EgressDecision: "EgressItem"; EgressInfo: "EgressInfo"; EgressLog: "EgressLog";
         EgressPolicy: "EgressPolicy"; EgressPreset: "PresetInfo"; EgressRefusals: "RefusedHost";
-        EventItem: "EventItem"; EventList: "EventList"; Exec: "ExecItem"; ExecFailure: "FailureItem";
+        DiffFile: "ChangedFile"; RolledBack: "RolledBackItem"; Snapshot: "SnapshotItem";
+        SnapshotDiff: "SnapshotDiff"; SnapshotPage: "SnapshotList"; EventItem: "EventItem"; EventList: "EventList"; Exec: "ExecItem"; ExecFailure: "FailureItem";
         ExecResult: "ExecResult"; FileItem: "FileItem"; FindResult: "FindResult"; Found: "FoundItem";
         GrepResult: "GrepResult"; IssuedKey: "NewKeyItem"; Kernel: "KernelItem"; Key: "KeyItem";
         Map<String, Value>: "SettingsItem"; Match: "MatchItem"; Metrics: "MetricsReply"; Pool: "PoolItem";
@@ -258,6 +260,7 @@ async fn sandboxes(client: &Client) {
         egress: Some(policy()),
         session_key: some("k"),
         labels: map(),
+        auto_snapshot: some("off"),
         dependencies: [("python".to_owned(), [("six".to_owned(), String::new())].into())].into(),
     };
     client.create(&new).await.unwrap();
@@ -282,12 +285,35 @@ async fn sandboxes(client: &Client) {
         env_vars: Some(map()),
         network_enabled: Some(false),
         labels: Some(map()),
+        auto_snapshot: some("before_exec"),
     };
     client.patch(id, &change).await.unwrap();
     client.patch(id, &PatchSandbox::default()).await.unwrap();
     client.stop(id).await.unwrap();
     client.pause(id).await.unwrap();
     client.resume(id).await.unwrap();
+    client.create_snapshot(id, Some("a")).await.unwrap();
+    client.create_snapshot(id, None).await.unwrap();
+    client.list_snapshots(id, 1, 5).await.unwrap();
+    client.get_snapshot(id, id).await.unwrap();
+    client.label_snapshot(id, id, Some("b")).await.unwrap();
+    client.label_snapshot(id, id, None).await.unwrap();
+    client.diff_snapshot(id, id, Some(id)).await.unwrap();
+    client.diff_snapshot(id, id, None).await.unwrap();
+    client.roll_back(id, id).await.unwrap();
+    client.delete_snapshot(id, id).await.unwrap();
+    let fork = ForkSandbox {
+        snapshot: Some(id),
+        idle_timeout_seconds: Some(60),
+        max_lifetime_seconds: Some(3600),
+        memory_mb: Some(256),
+        cpu_cores: Some(0.5),
+        disk_mb: Some(100),
+        env_vars: Some(map()),
+        labels: Some(map()),
+    };
+    client.fork(id, &fork).await.unwrap();
+    client.fork(id, &ForkSandbox::default()).await.unwrap();
     client.activity(id, Some(5)).await.unwrap();
     client.metrics(id, Some("2026-11-16T12:00:00Z"), Some(5)).await.unwrap();
     client.egress(id).await.unwrap();

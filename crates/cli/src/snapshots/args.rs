@@ -1,0 +1,162 @@
+//! The command line of snapshots and forks.
+
+use crate::{
+    pairs::{self, Pair},
+    server::Server,
+    size,
+};
+use clap::{Args, Subcommand};
+use std::time::Duration;
+
+/// `snapshot`.
+#[derive(Debug, Args)]
+pub struct SnapshotOptions {
+    #[command(subcommand)]
+    pub(crate) command: SnapshotCommand,
+}
+
+/// What `snapshot` does.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotCommand {
+    /// Keeps a sandbox's files as they are, and prints the snapshot's id
+    Create(SnapshotCreate),
+    /// Lists the snapshots of a sandbox, the newest first
+    Ls(SnapshotLs),
+    /// Labels a snapshot, so that it is not removed by itself
+    Label(SnapshotLabel),
+    /// Makes a sandbox's files what they were; what runs in it ends
+    Rollback(SnapshotOne),
+    /// Lists the files that differ between a snapshot and another, or now
+    Diff(SnapshotDiffOptions),
+    /// Deletes snapshots
+    Rm(SnapshotRm),
+}
+
+impl SnapshotOptions {
+    /// Whether programs read the output.
+    pub(crate) fn json(&self) -> bool {
+        match &self.command {
+            SnapshotCommand::Create(SnapshotCreate { server, .. })
+            | SnapshotCommand::Ls(SnapshotLs { server, .. })
+            | SnapshotCommand::Label(SnapshotLabel { server, .. })
+            | SnapshotCommand::Rollback(SnapshotOne { server, .. })
+            | SnapshotCommand::Diff(SnapshotDiffOptions { server, .. })
+            | SnapshotCommand::Rm(SnapshotRm { server, .. }) => server.json,
+        }
+    }
+}
+
+/// `snapshot create`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotCreate {
+    /// A sandbox: an id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// What to call it
+    #[arg(short, long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `snapshot ls`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotLs {
+    /// A sandbox: an id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `snapshot label`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotLabel {
+    /// A sandbox: an id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// A snapshot: an id, the start of one, or a label
+    #[arg(value_name = "SNAPSHOT")]
+    pub(crate) snapshot: String,
+    /// What to call it; left out, it has no label any more
+    #[arg(value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `snapshot rollback`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotOne {
+    /// A sandbox: an id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// A snapshot: an id, the start of one, or a label
+    #[arg(value_name = "SNAPSHOT")]
+    pub(crate) snapshot: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `snapshot diff`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotDiffOptions {
+    /// A sandbox: an id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// A snapshot: an id, the start of one, or a label
+    #[arg(value_name = "SNAPSHOT")]
+    pub(crate) snapshot: String,
+    /// Another one to compare it with [default: the files as they are now]
+    #[arg(value_name = "TO")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `snapshot rm`.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotRm {
+    /// A sandbox: an id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Snapshots: ids, starts of them, or labels
+    #[arg(required = true, value_name = "SNAPSHOT")]
+    pub(crate) snapshots: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `fork`.
+#[derive(Debug, Args)]
+pub struct Fork {
+    /// A sandbox: an id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// The snapshot to make it of: an id, the start of one, or a label [default: the files as they are now]
+    #[arg(short, long, value_name = "SNAPSHOT")]
+    pub(crate) snapshot: Option<String>,
+    /// Memory, such as 512m or 2g
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub(crate) memory: Option<u64>,
+    /// Cores, such as 0.5 or 2
+    #[arg(long, value_name = "CORES", value_parser = size::cores)]
+    pub(crate) cpus: Option<u32>,
+    /// What may be written, such as 1g; what it begins with counts
+    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    pub(crate) disk: Option<u64>,
+    /// Stop it after this long without a request, such as 30m
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) idle_timeout: Option<Duration>,
+    /// Destroy it after this long, whatever it does, such as 8h
+    #[arg(long, value_name = "TIME", value_parser = size::duration)]
+    pub(crate) max_lifetime: Option<Duration>,
+    /// An environment variable, instead of all of the other sandbox: NAME=VALUE, or NAME to pass yours on
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = pairs::environment)]
+    pub(crate) env: Vec<Pair>,
+    /// A label, instead of all of the other sandbox: NAME=VALUE
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = pairs::label)]
+    pub(crate) label: Vec<Pair>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}

@@ -1,0 +1,212 @@
+//! `atoll snapshot` and `atoll fork`.
+
+pub(crate) mod args;
+
+use crate::{Failure, pairs, resolve, table, terminal, when};
+use args::{
+    Fork, SnapshotCommand, SnapshotCreate, SnapshotDiffOptions, SnapshotLabel, SnapshotLs, SnapshotOne,
+    SnapshotOptions, SnapshotRm,
+};
+use atoll_client::{Client, ForkSandbox, Snapshot, Uuid};
+use std::time::Duration;
+
+/// Snapshots that are asked for at a time.
+const PAGE: u32 = 200;
+
+pub(crate) async fn run(options: SnapshotOptions) -> Result<u8, Failure> {
+    match options.command {
+        SnapshotCommand::Create(options) => create(options).await,
+        SnapshotCommand::Ls(options) => list(options).await,
+        SnapshotCommand::Label(options) => label(options).await,
+        SnapshotCommand::Rollback(options) => rollback(options).await,
+        SnapshotCommand::Diff(options) => diff(options).await,
+        SnapshotCommand::Rm(options) => remove(options).await,
+    }
+}
+
+/// Every snapshot of a sandbox, the newest first.
+pub(crate) async fn all(client: &Client, sandbox: Uuid) -> Result<Vec<Snapshot>, Failure> {
+    let mut found: Vec<Snapshot> = Vec::new();
+    for page in 1.. {
+        let reply = client.list_snapshots(sandbox, page, PAGE).await?.value;
+        let empty = reply.items.is_empty();
+        found.extend(reply.items);
+        if empty || found.len() as u64 >= reply.total {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+async fn create(options: SnapshotCreate) -> Result<u8, Failure> {
+    let SnapshotCreate { id, label, server } = options;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let made =
+        client.create_snapshot(sandbox, label.as_deref()).await.map_err(|e| Failure::from(e).about(&id))?;
+    if server.json {
+        terminal::print_json(&made.json)?;
+    } else {
+        // The whole id, because scripts keep it.
+        terminal::print(&format!("{}\n", made.id))?;
+    }
+    Ok(0)
+}
+
+async fn list(options: SnapshotLs) -> Result<u8, Failure> {
+    let SnapshotLs { id, server } = options;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    if server.json {
+        let page = client.list_snapshots(sandbox, 1, PAGE).await.map_err(|e| Failure::from(e).about(&id))?;
+        terminal::print_json(&page.json)?;
+    } else {
+        terminal::print(&rendered(&all(&client, sandbox).await?))?;
+    }
+    Ok(0)
+}
+
+fn rendered(snapshots: &[Snapshot]) -> String {
+    let row = |snapshot: &Snapshot| {
+        [
+            resolve::short(snapshot.id),
+            snapshot.label.clone().unwrap_or_default(),
+            snapshot.kind.clone(),
+            when::since(&snapshot.created_at),
+            format!("{}m", snapshot.size_bytes.div_ceil(1 << 20)),
+            snapshot.made_before.clone().unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = snapshots.iter().map(row).collect();
+    table::render(["ID", "LABEL", "KIND", "CREATED", "SIZE", "MADE BEFORE"], &rows)
+}
+
+async fn label(options: SnapshotLabel) -> Result<u8, Failure> {
+    let SnapshotLabel { id, snapshot, label, server } = options;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let which = resolve::snapshot(&client, sandbox, &snapshot).await?;
+    let labelled = client.label_snapshot(sandbox, which, label.as_deref()).await;
+    let labelled = labelled.map_err(|e| Failure::from(e).about(&snapshot))?;
+    if server.json {
+        terminal::print_json(&labelled.json)?;
+    } else {
+        terminal::print(&format!("{}\n", resolve::short(labelled.id)))?;
+    }
+    Ok(0)
+}
+
+async fn rollback(options: SnapshotOne) -> Result<u8, Failure> {
+    let SnapshotOne { id, snapshot, server } = options;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let to = resolve::snapshot(&client, sandbox, &snapshot).await?;
+    let rolled = client.roll_back(sandbox, to).await.map_err(|e| Failure::from(e).about(&snapshot))?;
+    if server.json {
+        terminal::print_json(&rolled.json)?;
+        return Ok(0);
+    }
+    terminal::print(&format!("{}\n", resolve::short(rolled.sandbox.id)))?;
+    let before = resolve::short(rolled.before.id);
+    terminal::note(&format!("the files as they were before are in the snapshot {before}"));
+    Ok(0)
+}
+
+async fn diff(options: SnapshotDiffOptions) -> Result<u8, Failure> {
+    let SnapshotDiffOptions { id, snapshot, to, server } = options;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let from = resolve::snapshot(&client, sandbox, &snapshot).await?;
+    let to = match to.as_deref() {
+        None | Some("now") => None,
+        Some(text) => Some(resolve::snapshot(&client, sandbox, text).await?),
+    };
+    let found =
+        client.diff_snapshot(sandbox, from, to).await.map_err(|e| Failure::from(e).about(&snapshot))?;
+    if server.json {
+        terminal::print_json(&found.json)?;
+        return Ok(0);
+    }
+    let lines = found.files.iter().map(|file| {
+        let sign = match file.action.as_str() {
+            "created" => '+',
+            "deleted" => '-',
+            _ => '~',
+        };
+        format!("{sign} {}\n", terminal::plain(&file.path))
+    });
+    terminal::print(&lines.collect::<String>())?;
+    if found.truncated {
+        terminal::note("there may be more: the comparison has bounds");
+    }
+    Ok(0)
+}
+
+async fn remove(options: SnapshotRm) -> Result<u8, Failure> {
+    let SnapshotRm { id, snapshots, server } = options;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let mut worst = 0;
+    for typed in &snapshots {
+        let removed = async {
+            let which = resolve::snapshot(&client, sandbox, typed).await?;
+            client.delete_snapshot(sandbox, which).await.map_err(|e| Failure::from(e).about(typed))?;
+            // The server's response to a delete is empty.
+            if server.json { Ok(()) } else { terminal::print(&format!("{}\n", resolve::short(which))) }
+        };
+        if let Err(failure) = removed.await {
+            worst = worst.max(failure.report(server.json));
+            if failure.is_fatal() {
+                break;
+            }
+        }
+    }
+    Ok(worst)
+}
+
+pub(crate) async fn fork(options: Fork) -> Result<u8, Failure> {
+    let Fork { id, snapshot, memory, cpus, disk, idle_timeout, max_lifetime, env, label, server } = options;
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let snapshot = match snapshot {
+        Some(text) => Some(resolve::snapshot(&client, sandbox, &text).await?),
+        None => None,
+    };
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    let seconds = |time: Duration| u32::try_from(time.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX);
+    let fork = ForkSandbox {
+        snapshot,
+        idle_timeout_seconds: idle_timeout.map(seconds),
+        max_lifetime_seconds: max_lifetime.map(seconds),
+        memory_mb: memory.map(mebibytes),
+        cpu_cores: cpus.map(|millis| f64::from(millis) / 1000.0),
+        disk_mb: disk.map(mebibytes),
+        env_vars: (!env.is_empty()).then(|| pairs::map(env)),
+        labels: (!label.is_empty()).then(|| pairs::map(label)),
+    };
+    let made = client.fork(sandbox, &fork).await.map_err(|e| Failure::from(e).about(&id))?;
+    if server.json {
+        terminal::print_json(&made.json)?;
+    } else {
+        terminal::print(&format!("{}\n", made.id))?;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snapshots_for_people() {
+        let snapshot: Snapshot = serde_json::from_value(serde_json::json!({
+            "id": "3f2a11bc-0000-4000-8000-000000000001", "label": "before\x1b", "kind": "manual",
+            "created_at": "then", "size_bytes": 1_048_577,
+        }))
+        .unwrap();
+        insta::assert_snapshot!(rendered(&[snapshot]), @r"
+        ID        LABEL         KIND    CREATED  SIZE  MADE BEFORE
+        3f2a11bc  before\u{1b}  manual  then     2m    -
+        ");
+    }
+}
