@@ -1,5 +1,5 @@
-//! Tools beyond the six, where the operator wants them: commands in the background, and addresses of what
-//! listens inside. Snapshots will come here when there are any.
+//! Tools beyond the six, where the operator wants them: commands in the background, addresses of what listens inside,
+//! and snapshots of a session's files.
 
 use crate::tools::tool;
 use atoll_core::{Core, ExecCommand, ExecUpdate};
@@ -7,7 +7,10 @@ use atoll_tool_sessions::{
     Hints, Sessions, ToolCaller, ToolReply,
     tools::check::{Checked, InputProblem, parse},
 };
-use atoll_types::{Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, names};
+use atoll_types::{
+    Error, ErrorCode, ExecId, ExecReport, OutputStream, Result, SnapshotId, SnapshotQuery, SnapshotRecord,
+    names,
+};
 use rmcp::model::Tool;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
@@ -24,6 +27,12 @@ names!(
         Kill = "kill_command",
         /// The address of a port.
         Preview = "preview_url",
+        /// Keeps the session's files.
+        CreateSnapshot = "create_snapshot",
+        /// Lists what was kept.
+        ListSnapshots = "list_snapshots",
+        /// Makes the files what they were.
+        RollBack = "roll_back",
     }
 );
 
@@ -71,6 +80,78 @@ struct Preview {
     /// For how many seconds the address works; an hour where left out, a week at most.
     ttl_seconds: Option<u32>,
 }
+
+/// What create_snapshot wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct CreateSnapshot {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// What to call it.
+    label: Option<String>,
+}
+
+/// What list_snapshots wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ListSnapshots {
+    /// The session, as create_session returned it.
+    session_id: String,
+}
+
+/// What roll_back wants.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct RollBack {
+    /// The session, as create_session returned it.
+    session_id: String,
+    /// The snapshot, as create_snapshot or list_snapshots returned it.
+    snapshot_id: String,
+}
+
+/// A session's files as they were.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Kept {
+    /// What roll_back wants.
+    snapshot_id: String,
+    label: Option<String>,
+    /// manual, automatic or before_rollback.
+    kind: String,
+    /// When it was made, in milliseconds since 1970.
+    created_at: i64,
+}
+
+impl From<SnapshotRecord> for Kept {
+    fn from(record: SnapshotRecord) -> Self {
+        let SnapshotRecord { id, label, kind, created_at, .. } = record;
+        Self { snapshot_id: id.to_string(), label, kind: kind.as_str().to_owned(), created_at }
+    }
+}
+
+/// A snapshot that was made.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Made {
+    success: bool,
+    snapshot: Kept,
+}
+
+/// The snapshots of a session.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AllKept {
+    success: bool,
+    /// The newest first, 50 at most.
+    snapshots: Vec<Kept>,
+    /// How many there are.
+    total: u64,
+}
+
+/// A session that was rolled back.
+#[derive(Debug, Serialize, JsonSchema)]
+struct BackThen {
+    success: bool,
+    /// The snapshot of the files as they were before.
+    before: Kept,
+}
+
+/// The most snapshots in one answer.
+const MOST_SNAPSHOTS: u32 = 50;
 
 /// A command that runs in the background.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -149,6 +230,24 @@ impl Checked for Preview {
     }
 }
 
+impl Checked for CreateSnapshot {
+    fn wrongs(&self) -> Vec<InputProblem> {
+        nothing(&self.session_id, "session_id").into_iter().collect()
+    }
+}
+
+impl Checked for ListSnapshots {
+    fn wrongs(&self) -> Vec<InputProblem> {
+        nothing(&self.session_id, "session_id").into_iter().collect()
+    }
+}
+
+impl Checked for RollBack {
+    fn wrongs(&self) -> Vec<InputProblem> {
+        nothing(&self.snapshot_id, "snapshot_id").into_iter().collect()
+    }
+}
+
 fn schema<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let schema = SchemaGenerator::from(settings).into_root_schema_for::<T>();
@@ -168,7 +267,36 @@ pub(crate) fn tools() -> Vec<Tool> {
     let kill = "Ends a background command with everything that it started.";
     let preview = "Makes an address by which a browser reaches a port of the session, such as that of a web server \
                    started with start_command. Anyone who has the address may open it, until it expires.";
+    let keep = "Keeps the files of a session as they are, so that roll_back can return to them. Variables of running code \
+                are not kept.";
+    let kept = "Lists the snapshots of a session, the newest first.";
+    let back = "Makes the files of a session what they were at a snapshot. Commands and code that run end, and variables are \
+                lost. The files as they were before are kept in a snapshot, which the answer names.";
     vec![
+        tool(
+            ExtraTool::CreateSnapshot.as_str(),
+            "Keep the files as they are",
+            keep,
+            schema::<CreateSnapshot>(),
+            schema::<Made>(),
+            plain,
+        ),
+        tool(
+            ExtraTool::ListSnapshots.as_str(),
+            "List kept files",
+            kept,
+            schema::<ListSnapshots>(),
+            schema::<AllKept>(),
+            looks,
+        ),
+        tool(
+            ExtraTool::RollBack.as_str(),
+            "Return to kept files",
+            back,
+            schema::<RollBack>(),
+            schema::<BackThen>(),
+            ends,
+        ),
         tool(
             ExtraTool::Start.as_str(),
             "Start a command in the background",
@@ -231,6 +359,9 @@ impl Extra {
             ExtraTool::Output => self.output(who, arguments).await,
             ExtraTool::Kill => self.kill(who, arguments).await,
             ExtraTool::Preview => self.preview(who, arguments).await,
+            ExtraTool::CreateSnapshot => self.create_snapshot(who, arguments).await,
+            ExtraTool::ListSnapshots => self.list_snapshots(who, arguments).await,
+            ExtraTool::RollBack => self.roll_back(who, arguments).await,
         };
         done.unwrap_or_else(|wrongs| ToolReply::invalid(&wrongs))
     }
@@ -285,6 +416,46 @@ impl Extra {
         let Kill { session_id, command_id: id } = parse(arguments)?;
         let work = |sandbox| async move {
             json_of(&Command::of(&self.core.execs.kill(&who.caller, sandbox, command_id(&id)?).await?))
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    async fn create_snapshot(
+        &self,
+        who: &ToolCaller,
+        arguments: Value,
+    ) -> Result<ToolReply, Vec<InputProblem>> {
+        let CreateSnapshot { session_id, label } = parse(arguments)?;
+        let work = |sandbox| async move {
+            let made = self.core.snapshots.create(&who.caller, sandbox, label).await?;
+            json_of(&Made { success: true, snapshot: made.into() })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    async fn list_snapshots(
+        &self,
+        who: &ToolCaller,
+        arguments: Value,
+    ) -> Result<ToolReply, Vec<InputProblem>> {
+        let ListSnapshots { session_id } = parse(arguments)?;
+        let work = |sandbox| async move {
+            let query = SnapshotQuery { sandbox, offset: 0, limit: MOST_SNAPSHOTS };
+            let page = self.core.snapshots.list(&who.caller, query).await?;
+            let snapshots = page.items.into_iter().map(Kept::from).collect();
+            json_of(&AllKept { success: true, snapshots, total: page.total })
+        };
+        Ok(self.sessions.beyond(who, &session_id, work).await)
+    }
+
+    async fn roll_back(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
+        let RollBack { session_id, snapshot_id } = parse(arguments)?;
+        let work = |sandbox| async move {
+            let missing =
+                || Error::new(ErrorCode::NotFound, "there is no snapshot with this id in this session");
+            let to: SnapshotId = snapshot_id.parse().map_err(|_| missing())?;
+            let rolled = self.core.snapshots.roll_back(&who.caller, sandbox, to).await?;
+            json_of(&BackThen { success: true, before: rolled.before.into() })
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
