@@ -151,7 +151,7 @@ pub struct Create {
     #[arg(short, long, value_name = "PACKAGE", value_parser = pairs::package)]
     pub(crate) dependency: Vec<pairs::Package>,
     /// Before what the server keeps its files by itself: each command, or each piece of code in an interpreter
-    #[arg(long, value_parser = ["off", "before_exec", "before_run"])]
+    #[arg(long, value_name = "WHEN", value_parser = ["off", "before_exec", "before_run"])]
     pub(crate) auto_snapshot: Option<String>,
     /// A name of your own: asking again with it gives the same sandbox
     #[arg(long, value_name = "KEY")]

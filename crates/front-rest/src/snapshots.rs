@@ -75,7 +75,7 @@ pub(crate) struct SnapshotBody {
     label: Option<String>,
 }
 
-/// Makes a snapshot of a sandbox's files, whether it runs or not. It runs on meanwhile.
+/// Makes a snapshot of a sandbox's files, whether it runs or not.
 #[utoipa::path(post, operation_id = "snapshots_create", path = "/api/v1/sandboxes/{id}/snapshots", tag = "snapshots",
     params(("id" = uuid::Uuid, Path)), request_body = SnapshotBody,
     responses((status = 201, body = SnapshotItem), (status = 403, description = "The sandbox has as many as it may have"),

@@ -131,3 +131,20 @@ fn what_the_provider_lacks_is_refused_as_such() {
     assert!((400..500).contains(&image.status), "{image:?}");
     assert_eq!(server.get(ROOT)["total"], 1, "nothing is left of it");
 }
+
+/// The provider for tests has no snapshots: a request names what cannot be done, and nothing is left of it.
+#[test]
+fn a_provider_without_snapshots_says_so() {
+    let server = Server::start();
+    let path = server.create("{}");
+    for (tail, body) in [("/snapshots", "{}"), ("/fork", "{}")] {
+        let answer = server.ask("POST", &format!("{path}{tail}"), body);
+        let (code, _) = refused(&answer, 501);
+        let message = answer.json()["error"]["message"].to_string();
+        assert!(code == "unsupported" && message.contains("cannot make snapshots"), "{message}");
+    }
+    assert_eq!(server.get(&format!("{path}/snapshots"))["total"], 0);
+    let answer = server.ask("POST", ROOT, r#"{"auto_snapshot":"before_exec"}"#);
+    assert_eq!((answer.status, answer.json()["detail"][0]["type"].clone()), (422, json!("unsupported")));
+    assert_eq!(server.get(ROOT)["total"], 1);
+}

@@ -18,6 +18,9 @@ fn the_help_is_as_it_was() {
     for command in ["show", "set", "log", "presets"] {
         insta::assert_snapshot!(format!("help_egress_{command}"), help(&["egress", command, "--help"]));
     }
+    for command in ["create", "ls", "label", "rollback", "diff", "rm"] {
+        insta::assert_snapshot!(format!("help_snapshot_{command}"), help(&["snapshot", command, "--help"]));
+    }
     for command in [
         "doctor",
         "serve",
@@ -40,6 +43,8 @@ fn the_help_is_as_it_was() {
         "find",
         "grep",
         "watch",
+        "snapshot",
+        "fork",
         "preview",
         "port-forward",
         "events",

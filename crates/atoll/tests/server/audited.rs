@@ -71,6 +71,7 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
     let exec = "0".repeat(32);
     let of = |below: &str| at(&format!("/execs/{exec}{below}"));
     let kernel = |below: &str| at(&format!("/kernels/{exec}{below}"));
+    let snapshot = |below: &str| at(&format!("/snapshots/{exec}{below}"));
     let checkpoint = |below: &str| kernel(&format!("/checkpoints/{exec}{below}"));
     const ID: &str = "/api/v1/sandboxes/{id}";
     macro_rules! id {
@@ -133,6 +134,15 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             (checkpoint("/rollback"), Value::Null, "kernel.rollback"),
         ),
         (("delete", id!("/kernels/{kid}")), (kernel(""), Value::Null, "kernel.delete")),
+        (("post", id!("/snapshots")), (at("/snapshots"), json!({}), "snapshot.create")),
+        (("patch", id!("/snapshots/{sid}")), (snapshot(""), json!({"label":"a"}), "snapshot.label")),
+        (("delete", id!("/snapshots/{sid}")), (snapshot(""), Value::Null, "snapshot.delete")),
+        (("get", id!("/snapshots/{sid}/diff")), (snapshot("/diff"), Value::Null, "snapshot.diff")),
+        (
+            ("post", id!("/snapshots/{sid}/rollback")),
+            (snapshot("/rollback"), Value::Null, "snapshot.rollback"),
+        ),
+        (("post", id!("/fork")), (at("/fork"), json!({}), "sandbox.fork")),
         (
             ("post", id!("/dependencies")),
             (at("/dependencies"), json!({"packages":{"-":""}}), "dependencies.install"),

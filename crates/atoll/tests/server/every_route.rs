@@ -17,8 +17,16 @@ const PUBLIC: &[&str] = &["/", "/health", "/metrics"];
 /// What only reads, whatever its method is called.
 const READS: &[&str] = &["/fs/find", "/fs/grep"];
 /// What would end the thing that the other routes are tried on; these come last.
-const LAST: &[&str] =
-    &["/pause", "/stop", "/drain", "/cleanup", "DELETE /api/v1/keys/", "DELETE /api/v1/sandboxes/{id}$"];
+const LAST: &[&str] = &[
+    "/pause",
+    "/stop",
+    "{sid}/rollback",
+    "DELETE /api/v1/sandboxes/{id}/snapshots",
+    "/drain",
+    "/cleanup",
+    "DELETE /api/v1/keys/",
+    "DELETE /api/v1/sandboxes/{id}$",
+];
 
 struct World {
     server: Server,
@@ -53,6 +61,8 @@ impl World {
         let exec = exec["exec_id"].as_str().unwrap().to_owned();
         let kernel = server.ask_as(&ann, "POST", &format!("{path}/kernels"), r#"{"language":"bash"}"#).json();
         let kernel = kernel["kernel_id"].as_str().unwrap_or_else(|| panic!("{kernel}")).to_owned();
+        let snapshot = server.ask_as(&ann, "POST", &format!("{path}/snapshots"), r#"{"label":"a"}"#).json();
+        let snapshot = snapshot["id"].as_str().unwrap_or_else(|| panic!("{snapshot}")).to_owned();
         let rows = server.ask_as(&ann, "GET", "/api/v1/audit", "").json();
         let row = rows["entries"][0]["operation_id"].as_str().unwrap().to_owned();
         let ids = vec![
@@ -62,6 +72,7 @@ impl World {
             ("port", "8000".into()),
             ("kid", kernel),
             ("cid", "none".into()),
+            ("sid", snapshot),
             ("tool", "execute_code".into()),
             ("thread_id", "thread-of-ann".into()),
             ("sandbox", sandbox),
@@ -129,6 +140,7 @@ fn body(method: &str, path: &str) -> &'static str {
         "move" => r#"{"from":"secret.txt","to":"stolen.txt"}"#,
         "remove" => r#"{"path":"secret.txt"}"#,
         "cleanup" => r#"{"older_than_days":1}"#,
+        "{sid}" => r#"{"label":"b"}"#,
         "checkpoints" => r#"{"name":"made"}"#,
         "mkdir" => r#"{"path":"made"}"#,
         "preview-tokens" => r#"{"port":8000}"#,

@@ -118,8 +118,24 @@ impl Server {
         Self::start_at(parent, "warn", arguments, &[])
     }
 
+    /// One whose volumes are plain folders: a driver that has something already is kept.
+    pub(crate) fn start_on_folders(arguments: &[&str]) -> Self {
+        let folder = data_folder(&std::env::temp_dir());
+        fs::create_dir_all(folder.path().join("storage/dir/volumes/none")).unwrap();
+        Self::start_on(folder, "warn", arguments, &[])
+    }
+
     fn start_at(parent: &Path, level: &'static str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = data_folder(parent);
+        Self::start_on(folder, level, arguments, variables)
+    }
+
+    fn start_on(
+        folder: tempfile::TempDir,
+        level: &'static str,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let log = Log::default();
         let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());

@@ -43,6 +43,7 @@ mod published_client;
 mod readme;
 mod sessions;
 mod shell;
+mod snapshots;
 mod soak;
 mod socket;
 mod terminal;

@@ -89,6 +89,7 @@ documents! {
     every_line_about_files_works: "docs/files.md",
     every_line_about_http_api_works: "docs/http-api.md",
     every_line_about_kernels_works: "docs/kernels.md",
+    every_line_about_snapshots_works: "docs/snapshots.md",
     every_line_about_lifecycle_and_quotas_works: "docs/lifecycle-and-quotas.md",
     every_line_about_mcp_works: "docs/mcp.md",
     every_line_about_previews_works: "docs/previews.md",
