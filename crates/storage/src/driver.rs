@@ -51,7 +51,7 @@ impl Room {
 
 /// How trees are made. `create`, `create_beside`, `set_limit`, `room` and `guard` are called under the
 /// storage lock.
-pub(crate) trait Driver: Send + Sync {
+pub(crate) trait Driver: SnapshotDriver + Send + Sync {
     fn kind(&self) -> DriverKind;
     fn quota(&self) -> QuotaKind;
     fn reflink(&self) -> bool;
@@ -85,6 +85,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Waits a moment for space that is being freed. Called without the lock.
     fn settle(&self);
 
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// How snapshots, rollbacks and forks of volumes are made.
+pub(crate) trait SnapshotDriver {
     /// The most that a snapshot of a volume can hold: what is in the volume, and where only sums are known, what its
     /// snapshots keep as well.
     fn content(&self, volume: VolumeId) -> Result<u64>;
@@ -105,6 +110,4 @@ pub(crate) trait Driver: Send + Sync {
     /// What waits to be written back, where that delays a snapshot. Cheap, and never waits.
     fn dirty(&self) -> u64;
     fn write_back(&self) -> Result<()>;
-
-    fn close(self: Box<Self>) -> Result<()>;
 }

@@ -595,3 +595,20 @@ fn what_is_dirty_is_counted_and_written_back() {
     assert_eq!(snapshot(&storage, id).size_bytes / MIB, 40);
     storage.close().unwrap();
 }
+
+/// A power cut may leave the file of a limit empty.
+#[test]
+fn a_limit_that_cannot_be_read_keeps_neither_storage_nor_snapshots_away() {
+    let fixture = Fixture::new();
+    let storage = Storage::open(&config(&fixture, DriverChoice::Dir)).unwrap();
+    let ((spoiled, path), (other, _)) = (volume(&storage, 10 * MIB), volume(&storage, 10 * MIB));
+    fs::write(path.join("a"), "one").unwrap();
+    let made = snapshot(&storage, spoiled);
+    let kept = snapshot(&storage, other);
+    storage.close().unwrap();
+    fs::write(path.parent().unwrap().join("limit"), "").unwrap();
+    let storage = Storage::open(&config(&fixture, DriverChoice::Dir)).unwrap();
+    assert_eq!(storage.snapshots(spoiled).unwrap(), [made]);
+    assert_eq!(storage.snapshots(other).unwrap(), [kept]);
+    storage.close().unwrap();
+}

@@ -7,8 +7,8 @@ use super::{
     task::ExecEntry,
 };
 use crate::{
-    Caller, Execs, execution::Execution, idempotency::repeatable, kill_on_drop::KillOnDrop,
-    lifecycle::ActiveContainer, operation::AuditedOperation,
+    Caller, Execs, actor::rolled_back, execution::Execution, idempotency::repeatable,
+    kill_on_drop::KillOnDrop, lifecycle::ActiveContainer, operation::AuditedOperation,
 };
 use atoll_audit::Redactor;
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream};
@@ -125,6 +125,9 @@ impl Execs {
     ) -> Result<Begun> {
         let Started { report, events, kill_on_drop } = match prepared.start(id).await {
             Ok(started) => started,
+            Err(_) if self.registry.was_rolled_back(prepared.container.inner().id()) => {
+                return audited.done(Err(rolled_back())).await;
+            }
             Err(error) => return audited.done(Err(error)).await,
         };
         let Prepared { sandbox, container, entry, .. } = prepared;

@@ -13,8 +13,8 @@ use crate::driver::{Driver, Room, RoomAccuracy, low};
 use crate::error::{failed, no_tree};
 use crate::pool::Pool;
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{FOLDERS, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_named, snapshot_place};
-use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
+use crate::tree::{FOLDERS, NEW, TRASH, Tree, TreeKind};
+use atoll_types::{Error, ErrorCode, Result};
 use ledger::Ledger;
 use quota::Quota;
 use rustix::fs::{Mode, fchmod, fstatvfs, renameat};
@@ -359,46 +359,6 @@ impl Driver for Btrfs {
             std::thread::sleep(Duration::from_millis(25));
         }
         let _ = ioctl::sync(&self.fd);
-    }
-
-    fn content(&self, volume: VolumeId) -> Result<u64> {
-        Ok(self.usage(Tree::Volume(volume))?.used_bytes)
-    }
-
-    fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        Ok(names(self.folder(SNAPSHOTS)?)?.iter().filter_map(|name| snapshot_named(name)).collect())
-    }
-
-    fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf {
-        self.root.join(snapshot_place(snapshot))
-    }
-
-    fn snapshot(&self, snapshot: &Snapshot) -> Result<()> {
-        self.take_snapshot(snapshot)
-    }
-
-    fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
-        self.discard_snapshot(snapshot)
-    }
-
-    fn rollback(&self, snapshot: &Snapshot) -> Result<()> {
-        self.exchange(snapshot)
-    }
-
-    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()> {
-        self.make_fork(from, to, limit, shared)
-    }
-
-    fn flush(&self, volume: VolumeId) -> Result<()> {
-        self.flush_volume(volume)
-    }
-
-    fn dirty(&self) -> u64 {
-        if self.quota.kind == QuotaKind::Simple { self.quota.dirty(quota::ALL) } else { 0 }
-    }
-
-    fn write_back(&self) -> Result<()> {
-        ioctl::sync(&self.fd).map_err(failed("write back what is dirty"))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

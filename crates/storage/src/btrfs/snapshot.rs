@@ -3,16 +3,20 @@
 //! What a process that is killed in between leaves is in `new` or in the trash, and the next open frees it.
 //! Whose quota counts what is told in [`super::quota`].
 
-use super::quota::SHARED;
+use super::quota::{self, SHARED};
 use super::{Btrfs, REPLACED, ioctl};
-use crate::disk::{hold_new, open_dir_at};
+use crate::disk::{hold_new, names, open_dir_at};
+use crate::driver::{Driver, SnapshotDriver};
 use crate::error::{failed, no_snapshot, no_tree};
 use crate::report::QuotaKind;
-use crate::tree::{NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_name, snapshot_place};
+use crate::tree::{
+    NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_name, snapshot_named, snapshot_place,
+};
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use rustix::fs::{RenameFlags, XattrFlags, fgetxattr, fsetxattr, renameat_with};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use uuid::Uuid;
 
 /// What is written back in no time.
@@ -27,9 +31,21 @@ pub(super) fn shared(root: impl AsFd) -> u64 {
     text.get(..length).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0)
 }
 
-impl Btrfs {
+impl SnapshotDriver for Btrfs {
+    fn content(&self, volume: VolumeId) -> Result<u64> {
+        Ok(self.usage(Tree::Volume(volume))?.used_bytes)
+    }
+
+    fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        Ok(names(self.folder(SNAPSHOTS)?)?.iter().filter_map(|name| snapshot_named(name)).collect())
+    }
+
+    fn snapshot_path(&self, snapshot: &Snapshot) -> PathBuf {
+        self.root.join(snapshot_place(snapshot))
+    }
+
     /// The kernel writes back what is dirty while the sandbox runs, and puts the snapshot into the volume's group.
-    pub(super) fn take_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+    fn snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         self.quota.ready(&self.fd)?;
         let volume = Tree::Volume(snapshot.volume);
         let source = self.open_source(&volume.relative(), no_tree)?;
@@ -40,7 +56,7 @@ impl Btrfs {
 
     /// The kernel has no other way to write back one subvolume than to make a snapshot, which is thrown away. Again while
     /// the sandbox dirties much during that.
-    pub(super) fn flush_volume(&self, volume: VolumeId) -> Result<()> {
+    fn flush(&self, volume: VolumeId) -> Result<()> {
         let volume = Tree::Volume(volume);
         let (trash, group) = (self.folder(TRASH)?, self.group(volume)?);
         for _ in 0..FLUSHES {
@@ -57,7 +73,7 @@ impl Btrfs {
 
     /// The kernel moves nothing that is read-only into another directory, so a snapshot is removed where it is. There
     /// are no subvolumes in it: a snapshot does not have those of its volume.
-    pub(super) fn discard_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+    fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         self.rescued(|| {
             let Some(id) = self.subvolume(&snapshot_place(snapshot))? else { return Ok(()) };
             self.quota.take_down(&self.fd, id).map_err(failed("give back the snapshot's quota"))?;
@@ -68,7 +84,7 @@ impl Btrfs {
         })
     }
 
-    pub(super) fn exchange(&self, snapshot: &Snapshot) -> Result<()> {
+    fn rollback(&self, snapshot: &Snapshot) -> Result<()> {
         let volume = Tree::Volume(snapshot.volume);
         let source = self.open_source(&snapshot_place(snapshot), no_snapshot)?;
         let group = self.inherited(volume)?;
@@ -85,7 +101,7 @@ impl Btrfs {
         exchanged
     }
 
-    pub(super) fn make_fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()> {
+    fn fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()> {
         self.quota.ready(&self.fd)?;
         let source = match from {
             Origin::Volume(volume) => self.open_source(&Tree::Volume(*volume).relative(), no_tree)?,
@@ -115,6 +131,16 @@ impl Btrfs {
         })
     }
 
+    fn dirty(&self) -> u64 {
+        if self.quota.kind == QuotaKind::Simple { self.quota.dirty(quota::ALL) } else { 0 }
+    }
+
+    fn write_back(&self) -> Result<()> {
+        ioctl::sync(&self.fd).map_err(failed("write back what is dirty"))
+    }
+}
+
+impl Btrfs {
     fn open_source(&self, path: &str, missing: fn() -> Error) -> Result<OwnedFd> {
         open_dir_at(&self.fd, path).map_err(|cause| match cause {
             Errno::NOENT => missing(),

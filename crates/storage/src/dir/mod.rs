@@ -12,7 +12,7 @@ mod remove;
 mod walk;
 
 use crate::disk::{Disk, folders, hold_new, is_being_made, names, open_dir, open_dir_at, private_dir};
-use crate::driver::{Driver, Room, RoomAccuracy, low};
+use crate::driver::{Driver, Room, RoomAccuracy, SnapshotDriver, low};
 use crate::error::{failed, no_tree, unsupported};
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{FOLDERS, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_named, snapshot_place};
@@ -215,6 +215,12 @@ impl Driver for Dir {
 
     fn settle(&self) {}
 
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl SnapshotDriver for Dir {
     fn content(&self, volume: VolumeId) -> Result<u64> {
         Ok(walk::used(&self.path(Tree::Volume(volume))))
     }
@@ -261,10 +267,6 @@ impl Driver for Dir {
     }
 
     fn write_back(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
 }
