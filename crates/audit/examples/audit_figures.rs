@@ -75,7 +75,11 @@ fn end(number: u64, output: &atoll_store::Output) -> End {
         cpu_us: Some(900),
         peak_memory: Some(1 << 20),
         stdout: Some(output.clone()),
-        files: vec![FileChanged { path: "results/output.txt".into(), action: "created".into() }],
+        files: vec![FileChanged {
+            path: "results/output.txt".into(),
+            action: "created".into(),
+            size: Some(5),
+        }],
         ..End::new(outcome, dice % 100_000)
     }
 }

@@ -5,7 +5,10 @@ use crate::AuditKey;
 use atoll_store::{
     BegunColumns, Decoded, EndedColumns, Facts, Mac, Millis, NoteKind, OperationId, Projection, RawRow,
 };
-use std::{collections::HashMap, fmt};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+};
 
 /// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +168,11 @@ impl<'k> Walk<'k> {
                     }
                     if let Some(what) = ended_differs(found.ended.as_ref(), &EndedColumns::of(seq, end)) {
                         return differs(what);
+                    }
+                    let has_sandbox = found.begun.sandbox.is_some();
+                    let wanted = if has_sandbox { end.changed_paths() } else { BTreeSet::new() };
+                    if !wanted.iter().copied().eq(found.paths.iter().map(String::as_str)) {
+                        return differs("the list of its files");
                     }
                 }
                 (Some(_), None) => return differs("its operation is gone, which"),

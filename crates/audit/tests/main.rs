@@ -4,6 +4,7 @@
 mod crash;
 mod egress;
 mod export;
+mod files;
 mod fixture;
 mod full_disk;
 mod heads;

@@ -14,7 +14,7 @@ use crate::{
     snapshots::args::{Fork, SnapshotOptions},
 };
 use clap::{Args, Subcommand};
-pub(crate) use folders::{Cp, Find, Grep, Watch};
+pub(crate) use folders::{Cp, Find, Grep, History, Watch};
 use std::{net::IpAddr, time::Duration};
 
 /// A command for a server.
@@ -54,6 +54,8 @@ pub enum Remote {
     Grep(Grep),
     /// Follows what happens to a sandbox's files
     Watch(Watch),
+    /// Shows which commands, cells and requests changed a file, the latest first
+    History(History),
     /// Stops sandboxes; their files stay
     Stop(Several),
     /// Lets sandboxes stand still, with all that runs in them; whatever needs one lets it go on
@@ -100,6 +102,7 @@ impl Remote {
             | Self::Find(Find { server, .. })
             | Self::Grep(Grep { server, .. })
             | Self::Watch(Watch { server, .. })
+            | Self::History(History { server, .. })
             | Self::Stop(Several { server, .. })
             | Self::Pause(Several { server, .. })
             | Self::Resume(Several { server, .. })

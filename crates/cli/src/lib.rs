@@ -13,6 +13,7 @@ mod events;
 mod exec;
 mod failure;
 mod forward;
+mod history;
 mod input;
 mod kernels;
 mod keys;
@@ -88,6 +89,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Find(options) => search::find(options).await,
         Remote::Grep(options) => search::grep(options).await,
         Remote::Watch(options) => watch::run(options).await,
+        Remote::History(options) => history::run(options).await,
         Remote::Stop(options) => life::run(options, life::LifecycleVerb::Stop).await,
         Remote::Pause(options) => life::run(options, life::LifecycleVerb::Pause).await,
         Remote::Resume(options) => life::run(options, life::LifecycleVerb::Resume).await,

@@ -42,6 +42,49 @@ pub struct FileItem {
     pub target: Option<String>,
 }
 
+/// Some changes of a file, the latest first.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct FileHistory {
+    #[serde(default)]
+    pub path: String,
+    pub entries: Vec<FileHistoryEntry>,
+    /// The next page's `before`.
+    #[serde(default)]
+    pub next_before: Option<u64>,
+    /// Some operation changed more files than are named, and this one may be among them.
+    #[serde(default)]
+    pub truncated: bool,
+}
+
+/// A change of a file, and the operation that made it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct FileHistoryEntry {
+    #[serde(default)]
+    pub at: String,
+    /// created, modified, deleted or unknown.
+    pub action: String,
+    #[serde(default)]
+    pub size: Option<u64>,
+    #[serde(default)]
+    pub operation_id: Option<Uuid>,
+    #[serde(default)]
+    pub kind: Option<String>,
+    #[serde(default)]
+    pub exec_id: Option<String>,
+    #[serde(default)]
+    pub cell_id: Option<String>,
+    #[serde(default)]
+    pub detail: Option<String>,
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    #[serde(default)]
+    pub key_id: Option<Uuid>,
+    #[serde(default)]
+    pub owner: Option<String>,
+}
+
 /// A file that is being downloaded.
 #[derive(Debug)]
 pub struct Download {
@@ -103,6 +146,22 @@ impl Client {
     pub async fn stat(&self, id: Uuid, path: &str, follow: bool) -> Result<ServerReply<FileItem>> {
         let query = query(&[("path", Some(path.to_owned())), ("follow", Some(follow.to_string()))]);
         self.ask(Method::GET, &at(id, &format!("/fs/stat{query}"))).await
+    }
+
+    /// The changes of a file, the latest first.
+    pub async fn file_history(
+        &self,
+        id: Uuid,
+        path: &str,
+        before: Option<u64>,
+        limit: Option<u32>,
+    ) -> Result<ServerReply<FileHistory>> {
+        let query = query(&[
+            ("path", Some(path.to_owned())),
+            ("before", before.map(|row| row.to_string())),
+            ("limit", limit.map(|count| count.to_string())),
+        ]);
+        self.ask(Method::GET, &at(id, &format!("/fs/history{query}"))).await
     }
 
     /// Reads a file.

@@ -40,7 +40,7 @@ pub use error::{ApiError, Error, Result};
 pub use events::{EventItem, EventList, EventStream, HeardEvent, ListEvents};
 pub use exec::{ExecRequest, ExecResult};
 pub use execs::{Event, Exec, ExecEvent, ExecEvents, ExecFailure, OutputStream};
-pub use files::{Download, FileItem};
+pub use files::{Download, FileHistory, FileHistoryEntry, FileItem};
 pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };

@@ -6,7 +6,7 @@
 //! server acknowledges it or takes the next one. What is kept here for the next command is in memory alone, and its report is
 //! not acknowledged: after a server that was killed, the next one's first answer says `truncated`.
 
-use atoll_provider::{ChangeReport, Changed, Container};
+use atoll_provider::{ChangeReport, Changed, Container, FileChange};
 use atoll_store::SandboxId;
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ pub(crate) struct FileChanges {
 }
 
 /// A path of a request as the observer names it; none outside of /workspace.
-fn observed(path: &str) -> Option<String> {
+pub(crate) fn observed(path: &str) -> Option<String> {
     let inside = match path.strip_prefix('/') {
         None => path,
         Some(absolute) => match absolute.trim_start_matches('/').strip_prefix("workspace")? {
@@ -57,21 +57,31 @@ impl FileChanges {
         Some(ChangeReport { sequence, changed: all.remove(&id).unwrap_or_default().then(changed) })
     }
 
-    /// Takes what the API itself wrote out of what the next command will be said to have changed.
-    pub(crate) async fn set_aside(&self, id: SandboxId, container: &Arc<dyn Container>, own: &[&str]) {
-        let Some(ChangeReport { sequence, mut changed }) = self.take(id, container).await else {
-            return;
+    /// Takes what the API itself wrote out of what the next command will be said to have changed, and
+    /// returns it; nothing where that is not known.
+    pub(crate) async fn set_aside(
+        &self,
+        id: SandboxId,
+        container: &Arc<dyn Container>,
+        own: &[&str],
+    ) -> Changed {
+        let Some(ChangeReport { sequence, changed }) = self.take(id, container).await else {
+            return Changed::default();
         };
         let own: Vec<String> = own.iter().filter_map(|path| observed(path)).collect();
-        changed.files.retain(|change| !own.iter().any(|top| is_at_or_below(&change.path, top)));
+        let Changed { files, truncated } = changed;
+        let is_own = |change: &FileChange| own.iter().any(|top| is_at_or_below(&change.path, top));
+        let (files, others) = files.into_iter().partition(is_own);
+        let (own, changed) = (Changed { files, truncated }, Changed { files: others, truncated });
         if changed == Changed::default() {
             acknowledge_changes(container, sequence);
-            return;
+            return own;
         }
         // Not recorded yet, so not acknowledged.
         let mut all = self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner);
         let before = all.remove(&id).unwrap_or_default();
         all.insert(id, before.then(changed));
+        own
     }
 
     /// Forgets what was kept for a sandbox whose container ended.

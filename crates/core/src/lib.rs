@@ -62,7 +62,9 @@ pub use exec::{
     ExecCommand, ExecFollow, ExecMode, ExecOutcome, ExecUpdate, Execs, Keyboard, MAX_BACKGROUND_SECONDS,
     MAX_TIMEOUT_SECONDS, OutputTail, Terminal, TerminalEvent, TerminalRequest, TerminalStream,
 };
-pub use files::{Archive, Download, FILES_PER_PAGE, Files, Findings, Matches, WatchStream};
+pub use files::{
+    Archive, Download, FILES_PER_PAGE, FileHistory, FileHistoryEntry, Files, Findings, Matches, WatchStream,
+};
 pub use idempotency::IdempotentReplies;
 pub use kernels::{
     CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,

@@ -6,10 +6,11 @@
 use crate::{
     Caller,
     egress::{Entered, Running, Secrets},
-    output_audit::OutputAudit,
+    output_audit::{OutputAudit, enter_files},
     vault::{Environment, Vault},
 };
 use atoll_audit::{Ledger, OperationGuard, Redactor};
+use atoll_provider::Changed;
 use atoll_store::{
     Activity, Begin, Detail, End, NewEvent, OperationId, Outcome, Problem, SandboxId, SandboxRecord, Store,
 };
@@ -192,6 +193,11 @@ impl AuditedOperation {
     /// How much was moved.
     pub(crate) fn moved(&mut self, bytes: u64) {
         self.end.bytes = Some(bytes);
+    }
+
+    /// Which files it changed.
+    pub(crate) fn changed(&mut self, changed: &Changed) {
+        enter_files(&mut self.end, changed);
     }
 
     /// What happened in the sandbox, for the same transaction.

@@ -125,8 +125,7 @@ impl OutputAudit {
             .error
             .map(|Problem { code, message }| Problem { code, message: self.redactor.text(&message) });
         if let Some(changed) = changed {
-            end.files = files_of(changed);
-            end.files_count = changed.files.len() as u64;
+            enter_files(&mut end, changed);
         }
         let Self { ledger, operation, redactor, about, stdout, stderr, exec, .. } = self;
         if !matches!(ended, Ended::LostCell(_)) {
@@ -154,7 +153,8 @@ impl OutputAudit {
     }
 }
 
-fn files_of(changed: &Changed) -> Vec<FileChanged> {
+/// Says in an end which files were changed.
+pub(crate) fn enter_files(end: &mut End, changed: &Changed) {
     let action = |action| match action {
         FileAction::Created => "created",
         FileAction::Modified => "modified",
@@ -163,8 +163,11 @@ fn files_of(changed: &Changed) -> Vec<FileChanged> {
     let file = |f: &atoll_provider::FileChange| FileChanged {
         path: f.path.clone(),
         action: action(f.action).to_owned(),
+        size: (f.action != FileAction::Deleted).then_some(f.size_bytes),
     };
-    changed.files.iter().take(atoll_store::FILES_KEPT).map(file).collect()
+    end.files = changed.files.iter().take(atoll_store::FILES_KEPT).map(file).collect();
+    end.files_count = changed.files.len() as u64;
+    end.files_truncated = changed.truncated;
 }
 
 /// How a cell went. An error of its own code is an outcome, as a command's exit code is.

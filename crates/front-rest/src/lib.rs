@@ -11,6 +11,7 @@ mod exec;
 mod files;
 mod folders;
 mod forward;
+mod history;
 mod kernels;
 mod keys;
 mod meta;
@@ -119,6 +120,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(folders::grep))
         .routes(routes!(folders::pack, folders::unpack))
         .routes(routes!(folders::watch))
+        .routes(routes!(history::history))
         .routes(routes!(preview::ports))
         .routes(routes!(preview::create))
         .routes(routes!(forward::forward))

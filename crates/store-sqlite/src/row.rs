@@ -195,7 +195,7 @@ fn projection(row: &SqliteRow) -> Result<Option<Projection>> {
     let claimed = end.is_some() || outcome.is_some() || exit_code.is_some() || duration_us.is_some();
     let ended = claimed.then(|| EndedColumns { seq: end.unwrap_or(-1), outcome, exit_code, duration_us });
     let operation = get(row, "begin_operation")?;
-    Ok(Some(Projection { seq, operation, high: get(row, "high")?, begun, ended }))
+    Ok(Some(Projection { seq, operation, high: get(row, "high")?, begun, ended, paths: json(row, "paths")? }))
 }
 
 pub(crate) fn open_operation(row: &SqliteRow) -> Result<OpenOperation> {

@@ -87,6 +87,8 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MindsTheCase, "a_detail_is_found_as_it_is_written"),
     (Fault::ForgetsTheDestroyed, "operations_of_the_destroyed_stay"),
     (Fault::AddsUpAPage, "operations_add_up"),
+    (Fault::HidesWhatIsNotNamed, "a_file_has_its_history"),
+    (Fault::SortsHistoryByBeginnings, "a_file_has_its_history"),
     (Fault::IgnoresTheVerdict, "decisions_are_found_by_what_they_are"),
     (Fault::MixesSandboxes, "decisions_are_found_by_what_they_are"),
     (Fault::MindsTheCaseOfHosts, "decisions_are_found_by_what_they_are"),

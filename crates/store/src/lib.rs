@@ -27,9 +27,9 @@ pub use atoll_types::{
     SnapshotQuery, SnapshotRecord, SortBy, Status, StoredReply, Ticket,
     audit::{
         AuditOutput, Begin, Checkpoint, DETAIL_KEPT, Detail, EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow,
-        EgressTotals, End, Evidence, FILES_KEPT, FileChanged, HashError, Mac, Note, NoteKind,
-        OPERATIONS_PER_PAGE, OpenOperation, OperationEnd, OperationQuery, OperationRow, Outcome, Output,
-        Part, Problem, Sha256, Summary, Tally, search_detail,
+        EgressTotals, End, Evidence, FILES_KEPT, FileChanged, FileHistoryQuery, HashError, Mac, Note,
+        NoteKind, OPERATIONS_PER_PAGE, OpenOperation, OperationEnd, OperationQuery, OperationRow, Outcome,
+        Output, Part, Problem, Sha256, Summary, Tally, UNNAMED_FILES, search_detail,
     },
 };
 pub use audit::{

@@ -116,7 +116,7 @@ async fn some(trail: Trail, (one, two): (SandboxId, SandboxId)) -> Vec<Operation
         peak_memory: Some(4096),
         stdout: output(&long),
         stderr: output(&[0xff, 0, 1]),
-        files: vec![FileChanged { path: "a.txt".into(), action: "created".into() }],
+        files: vec![FileChanged { path: "a.txt".into(), action: "created".into(), size: Some(3) }],
         files_count: 7,
         bytes: Some(11),
         ..End::new(Outcome::Ok, 2500).because(Problem { code: "timeout".into(), message: "late".into() })

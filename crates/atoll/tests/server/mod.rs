@@ -22,6 +22,7 @@ mod faults;
 mod files;
 mod folders;
 mod forwarding;
+mod history;
 mod hostile_page;
 mod inspect_ai;
 mod installs;

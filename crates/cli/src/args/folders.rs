@@ -90,3 +90,19 @@ pub struct Watch {
     #[command(flatten)]
     pub(crate) server: Server,
 }
+
+/// `history`.
+#[derive(Debug, Args)]
+pub struct History {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// A file of /workspace, absolute or relative to it; it may be gone
+    #[arg(value_name = "PATH")]
+    pub(crate) path: String,
+    /// Most changes
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 50)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}

@@ -12,11 +12,11 @@ use atoll_client::{
     AuditSummary, AuditTally, AuditVerdict, CellError, CellResult, Checkpoint, Client, Completion, CreateKey,
     CreatePreviewToken, CreateSandbox, DiffFile, Display, Drained, EgressDecision, EgressInfo, EgressLog,
     EgressPolicy, EgressPreset, EgressRefusals, EventItem, EventList, Exec, ExecFailure, ExecRequest,
-    ExecResult, FileItem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, IssuedKey,
-    Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, OpenTerminal, PatchPool,
-    PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, RolledBack, RunCode, Sandbox,
-    SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid,
-    WatchEvent,
+    ExecResult, FileHistory, FileHistoryEntry, FileItem, FindRequest, FindResult, ForkSandbox, Found,
+    GrepRequest, GrepResult, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match,
+    Metrics, OpenTerminal, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken,
+    RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel,
+    TerminalSize, Unpacked, Usage, Uuid, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -96,8 +96,10 @@ fn every_answer_that_is_described_is_read() {
         EgressDecision: "EgressItem"; EgressInfo: "EgressInfo"; EgressLog: "EgressLog";
         EgressPolicy: "EgressPolicy"; EgressPreset: "PresetInfo"; EgressRefusals: "RefusedHost";
         DiffFile: "ChangedFile"; RolledBack: "RolledBackItem"; Snapshot: "SnapshotItem";
-        SnapshotDiff: "SnapshotDiff"; SnapshotPage: "SnapshotList"; EventItem: "EventItem"; EventList: "EventList"; Exec: "ExecItem"; ExecFailure: "FailureItem";
-        ExecResult: "ExecResult"; FileItem: "FileItem"; FindResult: "FindResult"; Found: "FoundItem";
+        SnapshotDiff: "SnapshotDiff"; SnapshotPage: "SnapshotList";
+        EventItem: "EventItem"; EventList: "EventList"; Exec: "ExecItem"; ExecFailure: "FailureItem";
+        ExecResult: "ExecResult"; FileHistory: "FileHistoryPage";
+        FileHistoryEntry: "FileHistoryItem"; FileItem: "FileItem"; FindResult: "FindResult"; Found: "FoundItem";
         GrepResult: "GrepResult"; IssuedKey: "NewKeyItem"; Kernel: "KernelItem"; Key: "KeyItem";
         Map<String, Value>: "SettingsItem"; Match: "MatchItem"; Metrics: "MetricsReply"; Pool: "PoolItem";
         PoolFailure: "PoolFailureItem"; PoolKey: "PoolKeyItem"; PreviewToken: "PreviewTokenItem";
@@ -388,6 +390,7 @@ async fn files(client: &Client) {
     let id = Uuid::nil();
     client.list_files(id, "in").await.unwrap();
     client.stat(id, "in", true).await.unwrap();
+    client.file_history(id, "in/a", Some(7), Some(5)).await.unwrap();
     client.download(id, "in/a").await.unwrap();
     client.upload(id, "in/a", stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
     client.make_dir(id, "in", true).await.unwrap();

@@ -91,7 +91,8 @@ impl Files {
         let bytes = count.load(Ordering::Relaxed);
         if let Ok(container) = &reached {
             // A part of it may have been unpacked even so.
-            self.changes.set_aside(id, container, &[&request.path]).await;
+            let changed = self.changes.set_aside(id, container, &[&request.path]).await;
+            audited.changed(&changed);
             audited.moved(bytes);
             audited.note(transfer(id, ActivityKind::Upload, request.path.clone(), bytes));
         }

@@ -1,12 +1,14 @@
 //! Files, through the sandbox's own PID 1. Bodies are streams in both directions.
 
 mod archive;
+mod history;
 mod lines;
 mod search;
 mod tool;
 mod watch;
 
 pub use archive::Archive;
+pub use history::{FileHistory, FileHistoryEntry};
 pub use search::{Findings, Matches};
 pub use watch::WatchStream;
 
@@ -211,7 +213,8 @@ impl Files {
         let result = async {
             let container = self.reach_in(&audited, &[path]).await?;
             let entry = container.guest().write_file(path, options, body).await?;
-            self.changes.set_aside(id, &container, &[path]).await;
+            let changed = self.changes.set_aside(id, &container, &[path]).await;
+            audited.changed(&changed);
             Ok(entry)
         }
         .await;
@@ -226,11 +229,12 @@ impl Files {
     /// Deletes a file or an empty folder, or a folder with all that is in it.
     pub async fn remove(&self, caller: &Caller, id: SandboxId, path: &str, recursive: bool) -> Result<()> {
         let what = OperationSpec::to(Operation::FileRemove, id).with(path).and("recursive", recursive);
-        let audited = self.operations.audited(caller, what).await?;
+        let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
             let container = self.reach_in(&audited, &[path]).await?;
             container.guest().remove(path, recursive).await?;
-            self.changes.set_aside(id, &container, &[path]).await;
+            let changed = self.changes.set_aside(id, &container, &[path]).await;
+            audited.changed(&changed);
             Ok(())
         }
         .await;
@@ -255,14 +259,15 @@ impl Files {
         to: &str,
         overwrite: bool,
     ) -> Result<Entry> {
-        let audited = self
+        let mut audited = self
             .operations
             .audited(caller, OperationSpec::to(Operation::FileMove, id).with(from).and("to", to))
             .await?;
         let result = async {
             let container = self.reach_in(&audited, &[from, to]).await?;
             let entry = container.guest().rename(from, to, overwrite).await?;
-            self.changes.set_aside(id, &container, &[from, to]).await;
+            let changed = self.changes.set_aside(id, &container, &[from, to]).await;
+            audited.changed(&changed);
             Ok(entry)
         }
         .await;

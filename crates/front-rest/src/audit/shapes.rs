@@ -69,6 +69,8 @@ pub(crate) struct AuditEnd {
     /// The first hundred files that it changed.
     files: Vec<AuditFile>,
     files_count: u64,
+    /// There may be more than were counted.
+    files_truncated: bool,
     /// How much was moved in or out.
     bytes: Option<u64>,
 }
@@ -96,6 +98,8 @@ pub(crate) struct AuditFile {
     path: String,
     /// created, modified or deleted.
     action: String,
+    /// Afterwards; none where it was deleted.
+    size: Option<u64>,
 }
 
 #[allow(clippy::cast_precision_loss)] // Beyond centuries.
@@ -126,9 +130,10 @@ impl From<OperationEnd> for AuditEnd {
             stderr,
             files,
             files_count,
+            files_truncated,
             bytes,
         } = facts;
-        let file = |FileChanged { path, action }| AuditFile { path, action };
+        let file = |FileChanged { path, action, size }| AuditFile { path, action, size };
         Self {
             at: rfc3339(at),
             outcome: outcome.as_str(),
@@ -142,6 +147,7 @@ impl From<OperationEnd> for AuditEnd {
             stderr: stderr.map(AuditStream::from),
             files: files.into_iter().map(file).collect(),
             files_count,
+            files_truncated,
             bytes,
         }
     }

@@ -62,6 +62,7 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("EgressPolicy", "mode", || vec!["none", "allowlist", "full"]),
     ("ExecItem", "status", || vec!["running", "ended"]),
     ("ForkBody", "auto_snapshot", auto_snapshots),
+    ("FileHistoryItem", "action", || vec!["created", "modified", "deleted", "unknown"]),
     ("FileItem", "type", entries),
     ("FoundItem", "type", entries),
     ("Health", "status", || vec!["ok", "degraded"]),

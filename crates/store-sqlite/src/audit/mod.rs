@@ -1,6 +1,7 @@
 //! The audit trail.
 
 mod egress;
+mod files;
 mod page;
 mod summary;
 mod text;
@@ -12,8 +13,8 @@ use crate::{SqliteStore, error::failed, row, write::number};
 use async_trait::async_trait;
 use atoll_store::{
     AuditBatch, AuditOutput, AuditRow, Audits, Decoded, EgressQuery, EgressRow, EgressTotals, Facts,
-    OpenOperation, OperationId, OperationQuery, OperationRow, Part, RawRow, Result, SandboxId, StoreError,
-    Summary,
+    FileHistoryQuery, OpenOperation, OperationId, OperationQuery, OperationRow, Part, RawRow, Result,
+    SandboxId, StoreError, Summary,
 };
 
 const WRITING: &str = "writing to the audit trail";
@@ -22,7 +23,9 @@ const READING: &str = "reading the audit trail";
 /// A row joined with its operation: a beginning by its number, an end by its operation.
 const ROWS: &str = "SELECT r.seq, r.part, r.operation, r.at, r.mac, r.facts, r.output, o.seq AS begin_seq, \
      o.operation AS begin_operation, o.at AS begin_at, o.high, o.owner, o.key, o.kind, o.sandbox, o.search, \
-     o.end_seq, o.outcome, o.exit_code, o.duration_us FROM audit_rows AS r LEFT JOIN audit_operations AS o \
+     o.end_seq, o.outcome, o.exit_code, o.duration_us, (SELECT json_group_array(path) FROM \
+     (SELECT path FROM audit_files AS f WHERE f.operation = o.seq AND f.end_seq = o.end_seq \
+     AND f.sandbox = o.sandbox ORDER BY path)) AS paths FROM audit_rows AS r LEFT JOIN audit_operations AS o \
      ON o.seq = CASE r.part WHEN 'begin' THEN r.seq \
      WHEN 'end' THEN (SELECT seq FROM audit_operations AS p WHERE p.operation = r.operation) END ";
 
@@ -103,6 +106,10 @@ impl Audits for SqliteStore {
                 AuditOutput::default()
             }
         }))
+    }
+
+    async fn audit_file_history(&self, query: &FileHistoryQuery) -> Result<Vec<OperationRow>> {
+        files::history(&self.readers, query).await
     }
 
     async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary> {

@@ -297,7 +297,7 @@ async fn one(conn: &mut SqliteConnection, sql: &'static str, bound: i64) -> Resu
     Ok(found.flatten())
 }
 
-const READ: &str = "SELECT b.seq, b.facts, e.seq AS end_seq, e.facts AS end_facts FROM audit_operations AS o \
+pub(super) const READ: &str = "SELECT b.seq, b.facts, e.seq AS end_seq, e.facts AS end_facts FROM audit_operations AS o \
      JOIN audit_rows AS b ON b.seq = o.seq LEFT JOIN audit_rows AS e ON e.seq = o.end_seq WHERE ";
 
 /// One page, all of it from one moment.

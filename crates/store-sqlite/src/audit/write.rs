@@ -1,5 +1,6 @@
 //! Adding rows, and removing the oldest.
 
+use super::files;
 use crate::{activity, error::failed, event, write::number};
 use atoll_store::{
     AuditBatch, AuditRow, BegunColumns, Clash, EndedColumns, Facts, OperationId, Result, StoreError, Thing,
@@ -82,7 +83,10 @@ async fn add(conn: &mut SqliteConnection, row: &AuditRow) -> Result<()> {
     };
     let done = bound(sqlx::query(sql), row).execute(&mut *conn).await.map_err(failed(DOING))?;
     match done.rows_affected() {
-        written if written == writes => Ok(()),
+        written if written == writes => match &row.entry.facts {
+            Facts::End(end) => files::enter(conn, row, end).await,
+            Facts::Begin(_) | Facts::Egress(_) | Facts::Note(_) | Facts::Checkpoint(_) => Ok(()),
+        },
         0 => Err(StoreError::Conflict(Clash::Chain)),
         _ => Err(unended(conn, row.entry.operation).await?),
     }
@@ -143,6 +147,7 @@ pub(super) async fn remove(conn: &mut SqliteConnection, up_to: u64, checkpoint: 
     // Before the operations: entries of the text index are found by their numbers.
     for sql in [
         "DELETE FROM audit_text WHERE rowid IN (SELECT seq FROM audit_operations WHERE seq <= ?)",
+        "DELETE FROM audit_files WHERE operation <= ?",
         "DELETE FROM audit_operations WHERE seq <= ?",
     ] {
         sqlx::query(sql).bind(number(up_to)).execute(&mut *conn).await.map_err(failed(DOING))?;

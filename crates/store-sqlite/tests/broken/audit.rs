@@ -4,9 +4,11 @@ use super::{Broken, Fault};
 use async_trait::async_trait;
 use atoll_store::{
     AuditBatch, AuditOutput, AuditRow, Audits, Clash, EgressQuery, EgressRow, EgressTotals, EventPage,
-    EventQuery, Events, ListQuery, NewEvent, OpenOperation, OperationId, OperationQuery, OperationRow, Part,
-    RawRow, Result, SandboxId, Sandboxes, Status, StoreError, Summary, Thing,
+    EventQuery, Events, FileHistoryQuery, ListQuery, NewEvent, OpenOperation, OperationEnd, OperationId,
+    OperationQuery, OperationRow, Part, RawRow, Result, SandboxId, Sandboxes, Status, StoreError, Summary,
+    Thing,
 };
+use std::cmp::Reverse;
 
 #[async_trait]
 impl Audits for Broken {
@@ -85,6 +87,19 @@ impl Audits for Broken {
     async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>> {
         let output = self.inner.audit_output(id).await?;
         Ok(if self.is(Fault::LosesTheOutput) { output.map(|_| AuditOutput::default()) } else { output })
+    }
+
+    async fn audit_file_history(&self, query: &FileHistoryQuery) -> Result<Vec<OperationRow>> {
+        let mut found = self.inner.audit_file_history(query).await?;
+        match self.fault {
+            Fault::HidesWhatIsNotNamed => found.retain(|operation| {
+                let named = |end: &OperationEnd| end.facts.files.iter().any(|file| file.path == query.path);
+                operation.end.as_ref().is_some_and(named)
+            }),
+            Fault::SortsHistoryByBeginnings => found.sort_by_key(|operation| Reverse(operation.seq)),
+            _ => {}
+        }
+        Ok(found)
     }
 
     async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary> {

@@ -87,6 +87,8 @@ pub(crate) enum Fault {
     MindsTheCase,
     ForgetsTheDestroyed,
     AddsUpAPage,
+    HidesWhatIsNotNamed,
+    SortsHistoryByBeginnings,
     IgnoresTheVerdict,
     MixesSandboxes,
     MindsTheCaseOfHosts,

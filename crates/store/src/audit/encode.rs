@@ -175,11 +175,12 @@ mod tests {
             figures: (u64, Option<u64>, Option<u64>, Option<u64>), stdout in option::of(output()),
             stderr in option::of(output()), files in vec(".{0,9}", 0..3),
         ) -> Facts {
-            let file = |path| FileChanged { path, action: "created".into() };
+            let file = |path| FileChanged { path, action: "created".into(), size: figures.1 };
             Facts::End(Box::new(End {
                 outcome, error: message.map(|message| Problem { code: "x".into(), message }), exit_code,
                 signal: exit_code, duration_us: figures.0, cpu_us: figures.1, peak_memory: figures.2, stdout, stderr,
-                files: files.into_iter().map(file).collect(), files_count: 3, bytes: figures.3,
+                files: files.into_iter().map(file).collect(), files_count: 3,
+                files_truncated: exit_code.is_some(), bytes: figures.3,
             }))
         }
     }
@@ -238,7 +239,7 @@ mod tests {
                 detail: Detail { text: long.clone(), length: 1 }, directory: Some(long.clone()),
                 variables: vec![long.clone(); many.min(300)], extra, ..Begin::default()
             };
-            let file = FileChanged { path: long.clone(), action: long.clone() };
+            let file = FileChanged { path: long.clone(), action: long.clone(), size: Some(u64::MAX) };
             let end = End { files: vec![file; many], ..End::new(Outcome::Failed, 1) }
                 .because(Problem { code: long.clone(), message: long.clone() });
             let (begin, end) = (begin.kept(), end.kept());

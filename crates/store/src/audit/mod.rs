@@ -14,8 +14,8 @@ use async_trait::async_trait;
 use atoll_types::{
     Activity, NewEvent,
     audit::{
-        AuditOutput, Begin, EgressQuery, EgressRow, EgressTotals, End, Mac, OpenOperation, OperationQuery,
-        OperationRow, Part, Summary, search_detail,
+        AuditOutput, Begin, EgressQuery, EgressRow, EgressTotals, End, FileHistoryQuery, Mac, OpenOperation,
+        OperationQuery, OperationRow, Part, Summary, search_detail,
     },
 };
 
@@ -107,6 +107,8 @@ pub struct Projection {
     pub begun: BegunColumns,
     /// Of its end, where the row has one.
     pub ended: Option<EndedColumns>,
+    /// The paths that its end is found by, in their order; none of an operation on no sandbox.
+    pub paths: Vec<String>,
 }
 
 /// A row as it is in the database, tampered with or not.
@@ -143,6 +145,8 @@ pub trait Audits: Send + Sync {
     async fn audit_operation(&self, id: OperationId) -> Result<Option<OperationRow>>;
     /// Its output; `None` when there is no such operation.
     async fn audit_output(&self, id: OperationId) -> Result<Option<AuditOutput>>;
+    /// The operations that changed a file or may have, the last ended first.
+    async fn audit_file_history(&self, query: &FileHistoryQuery) -> Result<Vec<OperationRow>>;
     /// The totals of a query's operations.
     async fn audit_summary(&self, query: &OperationQuery) -> Result<Summary>;
     /// The decisions that match a query, the latest first.

@@ -77,8 +77,9 @@ fn full_end() -> End {
         peak_memory: Some(6),
         stdout: Some(output((0..=255).collect(), Some(Sha256([9; 32])))),
         stderr: Some(output(vec![1; 70_000], None)),
-        files: vec![FileChanged { path: "a/b".into(), action: "created".into() }],
+        files: vec![FileChanged { path: "a/b".into(), action: "created".into(), size: Some(5) }],
         files_count: 700,
+        files_truncated: true,
         bytes: Some(8),
     }
 }
@@ -112,6 +113,7 @@ pub(super) async fn rows_come_back_as_they_went_in(store: Shared) -> Checked {
         high: NOW,
         begun: BegunColumns::of(NOW, &begin),
         ended: Some(EndedColumns::of(2, &end)),
+        paths: vec![String::new(), "a/b".into()],
     };
     let wanted = [raw(&first, Some(projection.clone())), raw(&second, Some(projection)), raw(&third, None)];
     same("the rows", store.audit_rows(0, 10).await?, wanted.to_vec())?;

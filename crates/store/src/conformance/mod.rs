@@ -4,6 +4,7 @@
 mod activity;
 mod audit;
 mod audit_egress;
+mod audit_files;
 mod audit_pages;
 mod events;
 mod idempotency;
@@ -96,6 +97,7 @@ checks![
     audit::removing_rows_leaves_a_checkpoint_or_nothing,
     audit_egress::decisions_are_found_by_what_they_are,
     audit_egress::decisions_add_up_and_go_with_their_rows,
+    audit_files::a_file_has_its_history,
     audit_pages::operations_are_found_by_what_they_are,
     audit_pages::operations_page_backwards,
     audit_pages::a_detail_is_found_as_it_is_written,

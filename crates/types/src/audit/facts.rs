@@ -4,7 +4,7 @@
 use super::{Mac, Sha256};
 use crate::{KeyId, Millis, SandboxId, names, text::cut};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How much of a command, code or path is kept.
 pub const DETAIL_KEPT: usize = 4096;
@@ -14,6 +14,10 @@ pub const FILES_KEPT: usize = 100;
 pub(super) const SHORT: usize = 256;
 /// How much is kept of a path or a message.
 pub(super) const LONG: usize = 1024;
+/// A longer path may have been cut, at the start of a character, so it names no file for sure.
+const LONGEST_WHOLE_PATH: usize = LONG - 4;
+/// In the place of a path: files changed that the row does not name. No file has this path.
+pub const UNNAMED_FILES: &str = "";
 /// How many names of variables are kept.
 const VARIABLES: usize = 256;
 /// How many extras are kept.
@@ -207,6 +211,9 @@ pub struct FileChanged {
     pub path: String,
     /// How: `created`, `modified` or `deleted`.
     pub action: String,
+    /// Its size afterwards; none where it was deleted, and in rows of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
 }
 
 /// The result of an operation.
@@ -243,6 +250,9 @@ pub struct End {
     /// How many it changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub files_count: u64,
+    /// It may have changed more files than were counted.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub files_truncated: bool,
     /// Bytes transferred in or out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -251,6 +261,11 @@ pub struct End {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so.
 pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde wants it so.
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 impl End {
@@ -269,6 +284,7 @@ impl End {
             stderr: None,
             files: Vec::new(),
             files_count: 0,
+            files_truncated: false,
             bytes: None,
         }
     }
@@ -289,11 +305,25 @@ impl End {
         }
         self.files_count = self.files_count.max(self.files.len() as u64);
         self.files.truncate(FILES_KEPT);
-        for FileChanged { path, action } in &mut self.files {
+        for FileChanged { path, action, size: _ } in &mut self.files {
             shorten(path, LONG);
             shorten(action, SHORT);
         }
         self
+    }
+
+    /// The paths that this end is found by in the history of a file. [`UNNAMED_FILES`] is among them where
+    /// files changed that the row does not name: too many, not all seen, or with a path that was cut.
+    #[must_use]
+    pub fn changed_paths(&self) -> BTreeSet<&str> {
+        let named = |file: &FileChanged| file.path.len() <= LONGEST_WHOLE_PATH;
+        let mut paths: BTreeSet<&str> =
+            self.files.iter().filter(|file| named(file)).map(|file| file.path.as_str()).collect();
+        let all_named = self.files.iter().all(named) && self.files_count <= self.files.len() as u64;
+        if self.files_truncated || !all_named {
+            paths.insert(UNNAMED_FILES);
+        }
+        paths
     }
 }
 

@@ -9,10 +9,10 @@ mod query;
 pub use egress::{EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow, EgressTotals};
 pub use facts::{
     Begin, Checkpoint, DETAIL_KEPT, Detail, End, Evidence, FILES_KEPT, FileChanged, Note, NoteKind, Outcome,
-    Output, Part, Problem,
+    Output, Part, Problem, UNNAMED_FILES,
 };
 pub use hash::{HashError, Mac, Sha256};
 pub use query::{
-    AuditOutput, OPERATIONS_PER_PAGE, OpenOperation, OperationEnd, OperationQuery, OperationRow, Summary,
-    Tally, search_detail,
+    AuditOutput, FileHistoryQuery, OPERATIONS_PER_PAGE, OpenOperation, OperationEnd, OperationQuery,
+    OperationRow, Summary, Tally, search_detail,
 };

@@ -55,6 +55,19 @@ impl Default for OperationQuery {
     }
 }
 
+/// Which operations changed a file, or may have: see [`End::changed_paths`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileHistoryQuery {
+    /// The file's sandbox, destroyed ones too.
+    pub sandbox: SandboxId,
+    /// The file's path, as rows name it: relative to /workspace.
+    pub path: String,
+    /// Ended in a row before this one: the last of the page before.
+    pub before: Option<u64>,
+    /// How many; at most [`OPERATIONS_PER_PAGE`].
+    pub limit: u32,
+}
+
 /// An operation as it is listed. The bytes of outputs are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperationRow {

@@ -1,0 +1,97 @@
+//! A file's story: which operations changed it, from the changed files that the audit trail keeps. It reads
+//! nothing of the sandbox, so it works for destroyed ones too.
+
+use super::checked;
+use crate::{Caller, Files, changes::observed};
+use atoll_store::{FileChanged, FileHistoryQuery, Millis, OPERATIONS_PER_PAGE, OperationRow, SandboxId};
+use atoll_types::{Error, ErrorCode, Result};
+
+/// One change of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileHistoryEntry {
+    /// When the operation had ended, which is when the change was recorded.
+    pub at: Millis,
+    /// `created`, `modified` or `deleted`; none where the operation changed files that its row does not name,
+    /// and this one may be among them.
+    pub action: Option<String>,
+    /// The file's size afterwards, where that is known.
+    pub size: Option<u64>,
+    /// The operation, where the caller may see it: an admin's in a sandbox of another owner it may not.
+    pub operation: Option<OperationRow>,
+}
+
+/// Some changes of a file, the latest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileHistory {
+    /// The file, relative to /workspace.
+    pub path: String,
+    /// The latest first.
+    pub entries: Vec<FileHistoryEntry>,
+    /// Where the next page begins.
+    pub next_before: Option<u64>,
+}
+
+/// A path as the audit trail names it.
+fn recorded(path: &str) -> Result<String> {
+    checked(path)?;
+    let wrong = |code, message| Err(Error::new(code, message).at("path"));
+    match observed(path) {
+        Some(path) if path.split('/').any(|part| part == "..") => {
+            wrong(ErrorCode::PathOutsideRoot, "the path of a file's history may not hold ..")
+        }
+        Some(path) if !path.is_empty() => Ok(path),
+        Some(_) => wrong(ErrorCode::IsADirectory, "/workspace is a folder; only files have a history"),
+        None => wrong(ErrorCode::PathOutsideRoot, "only files in /workspace have a history"),
+    }
+}
+
+fn entry(caller: &Caller, path: &str, operation: OperationRow) -> Option<FileHistoryEntry> {
+    let end = operation.end.as_ref()?;
+    let file = end.facts.files.iter().find(|file| file.path == path).cloned();
+    let (action, size) = file.map(|FileChanged { action, size, .. }| (action, size)).unzip();
+    let (at, size) = (end.at, size.flatten());
+    let operation = Some(operation).filter(|operation| caller.may_see(&operation.begin.owner));
+    Some(FileHistoryEntry { at, action, size, operation })
+}
+
+impl Files {
+    /// The operations that changed a file, or may have, the last ended first: from `before`, the row of an
+    /// end.
+    pub async fn history(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        path: &str,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<FileHistory> {
+        if !(1..=OPERATIONS_PER_PAGE).contains(&limit) {
+            let message = format!("limit must be between 1 and {OPERATIONS_PER_PAGE}");
+            return Err(Error::invalid("limit", message));
+        }
+        self.operations.visible(caller, id).await?;
+        let path = recorded(path)?;
+        let query = FileHistoryQuery { sandbox: id, path, before, limit };
+        let found = self.operations.store.audit_file_history(&query).await?;
+        let full = found.len() >= limit as usize;
+        let last = found.last().and_then(|operation| operation.end.as_ref()).map(|end| end.seq);
+        let FileHistoryQuery { path, .. } = query;
+        let entries = found.into_iter().filter_map(|operation| entry(caller, &path, operation)).collect();
+        Ok(FileHistory { entries, next_before: last.filter(|_| full), path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_become_what_rows_name() {
+        for path in ["a/b", "/workspace/a/b", "./a//b/"] {
+            assert_eq!(recorded(path).as_deref(), Ok("a/b"), "{path}");
+        }
+        for path in ["", "/workspace", ".", "/tmp/a", "a/../b", "..", "/workspace/../etc/passwd", "a\0b"] {
+            assert_eq!(recorded(path).unwrap_err().field.as_deref(), Some("path"), "{path:?}");
+        }
+    }
+}
