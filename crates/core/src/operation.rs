@@ -197,7 +197,7 @@ impl AuditedOperation {
 
     /// Which files it changed.
     pub(crate) fn changed(&mut self, changed: &Changed) {
-        enter_files(&mut self.end, changed);
+        enter_files(&mut self.end, changed, &self.redactor);
     }
 
     /// What happened in the sandbox, for the same transaction.

@@ -125,7 +125,7 @@ impl OutputAudit {
             .error
             .map(|Problem { code, message }| Problem { code, message: self.redactor.text(&message) });
         if let Some(changed) = changed {
-            enter_files(&mut end, changed);
+            enter_files(&mut end, changed, &self.redactor);
         }
         let Self { ledger, operation, redactor, about, stdout, stderr, exec, .. } = self;
         if !matches!(ended, Ended::LostCell(_)) {
@@ -153,21 +153,22 @@ impl OutputAudit {
     }
 }
 
-/// Says in an end which files were changed.
-pub(crate) fn enter_files(end: &mut End, changed: &Changed) {
+/// Says in an end which files were changed. A path that held a secret names its file no more.
+pub(crate) fn enter_files(end: &mut End, changed: &Changed, redactor: &Redactor) {
     let action = |action| match action {
         FileAction::Created => "created",
         FileAction::Modified => "modified",
         FileAction::Deleted => "deleted",
     };
     let file = |f: &atoll_provider::FileChange| FileChanged {
-        path: f.path.clone(),
+        path: redactor.text(&f.path),
         action: action(f.action).to_owned(),
         size: (f.action != FileAction::Deleted).then_some(f.size_bytes),
     };
     end.files = changed.files.iter().take(atoll_store::FILES_KEPT).map(file).collect();
     end.files_count = changed.files.len() as u64;
-    end.files_truncated = changed.truncated;
+    let named = end.files.iter().zip(&changed.files).all(|(kept, file)| kept.path == file.path);
+    end.files_truncated = changed.truncated || !named;
 }
 
 /// How a cell went. An error of its own code is an outcome, as a command's exit code is.

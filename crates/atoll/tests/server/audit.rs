@@ -198,7 +198,7 @@ fn operations_are_found_and_told_whole() {
         (&json!(4096), &json!(11), &json!(7))
     );
     assert_eq!(end["error"], json!({ "code": "timeout", "message": "late" }));
-    assert_eq!(end["files"], json!([{ "path": "a.txt", "action": "created" }]));
+    assert_eq!(end["files"], json!([{ "path": "a.txt", "action": "created", "size": 3 }]));
     assert_eq!((&end["stdout"]["length"], &end["stdout"]["kept"]), (&json!(100_000), &json!(65_536)));
     assert!(end["at"].as_str().unwrap().ends_with('Z') && entry["at"].as_str().unwrap().ends_with('Z'));
     let long = &server.audit(KEY, &format!("/{}", ids[3].uuid().simple()));

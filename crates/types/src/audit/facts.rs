@@ -250,7 +250,7 @@ pub struct End {
     /// How many it changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub files_count: u64,
-    /// It may have changed more files than were counted.
+    /// It may have changed files that are neither named nor counted: not all were seen, or a path held a secret.
     #[serde(default, skip_serializing_if = "is_false")]
     pub files_truncated: bool,
     /// Bytes transferred in or out.
