@@ -14,7 +14,7 @@ use crate::{
     snapshots::args::{Fork, SnapshotOptions},
 };
 use clap::{Args, Subcommand};
-pub(crate) use folders::{Cp, Find, Grep, History, Watch};
+pub(crate) use folders::{Cp, Export, Find, Grep, History, Import, Watch};
 use std::{net::IpAddr, time::Duration};
 
 /// A command for a server.
@@ -56,6 +56,10 @@ pub enum Remote {
     Watch(Watch),
     /// Shows which commands, cells and requests changed a file, the latest first
     History(History),
+    /// Writes a sandbox, its record and its files, into one archive
+    Export(Export),
+    /// Makes a sandbox from an archive and prints its id
+    Import(Import),
     /// Stops sandboxes; their files stay
     Stop(Several),
     /// Lets sandboxes stand still, with all that runs in them; whatever needs one lets it go on
@@ -103,6 +107,8 @@ impl Remote {
             | Self::Grep(Grep { server, .. })
             | Self::Watch(Watch { server, .. })
             | Self::History(History { server, .. })
+            | Self::Export(Export { server, .. })
+            | Self::Import(Import { server, .. })
             | Self::Stop(Several { server, .. })
             | Self::Pause(Several { server, .. })
             | Self::Resume(Several { server, .. })

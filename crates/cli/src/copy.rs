@@ -2,7 +2,7 @@
 //! appears: here it is written to a temporary name and renamed, and inside the server does the same.
 
 use crate::{Failure, args::Cp, copy_end::CopyEnd, copy_folder, progress, resolve};
-use atoll_client::{Client, Uuid};
+use atoll_client::{Client, Download, Uuid};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
 use indicatif::ProgressBar;
@@ -99,7 +99,7 @@ async fn send(
     Ok(result?)
 }
 
-fn pieces(
+pub(crate) fn pieces(
     from: impl AsyncRead + Unpin + Send + 'static,
     bar: ProgressBar,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send {
@@ -127,23 +127,20 @@ async fn download(client: &Client, id: Uuid, path: &str, to: CopyEnd, json: bool
                     return Err(Failure::usage("DESTINATION", "it is a folder; say which file in it"));
                 }
             };
-            receive_file(client, id, path, &to, &bar).await
+            receive_file(client.download(id, path).await?, &to, &bar).await
         }
-        _ => receive(client, id, path, &mut tokio::io::stdout(), &bar, Failure::output).await,
+        _ => receive(client.download(id, path).await?, &mut tokio::io::stdout(), &bar, Failure::output).await,
     };
     bar.finish_and_clear();
     result
 }
 
-async fn receive(
-    client: &Client,
-    id: Uuid,
-    path: &str,
+pub(crate) async fn receive(
+    mut download: Download,
     to: &mut (impl AsyncWrite + Unpin),
     bar: &ProgressBar,
     failed: impl Fn(io::Error) -> Failure,
 ) -> Result<(), Failure> {
-    let mut download = client.download(id, path).await?;
     while let Some(bytes) = download.next().await? {
         to.write_all(&bytes).await.map_err(&failed)?;
         bar.inc(bytes.len() as u64);
@@ -151,19 +148,13 @@ async fn receive(
     to.flush().await.map_err(failed)
 }
 
-async fn receive_file(
-    client: &Client,
-    id: Uuid,
-    path: &str,
-    to: &Path,
-    bar: &ProgressBar,
-) -> Result<(), Failure> {
+pub(crate) async fn receive_file(download: Download, to: &Path, bar: &ProgressBar) -> Result<(), Failure> {
     let failed = |e: io::Error| Failure::file(to, &e);
     let existing = tokio::fs::metadata(to).await.ok();
     // A device or a pipe is written to, not replaced.
     if existing.as_ref().is_some_and(|m| !m.is_file()) {
         let mut file = File::options().write(true).open(to).await.map_err(failed)?;
-        return receive(client, id, path, &mut file, bar, failed).await;
+        return receive(download, &mut file, bar, failed).await;
     }
     // A link stays, and its target is replaced.
     let to =
@@ -173,7 +164,7 @@ async fn receive_file(
     let beside = to.with_file_name(name);
     let result = async {
         let mut file = File::options().write(true).create_new(true).open(&beside).await.map_err(failed)?;
-        receive(client, id, path, &mut file, bar, failed).await?;
+        receive(download, &mut file, bar, failed).await?;
         if let Some(existing) = existing {
             file.set_permissions(existing.permissions()).await.map_err(failed)?;
         }

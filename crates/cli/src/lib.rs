@@ -37,6 +37,7 @@ mod state;
 mod stats;
 mod table;
 mod terminal;
+mod transfer;
 mod view;
 mod watch;
 mod when;
@@ -90,6 +91,8 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Grep(options) => search::grep(options).await,
         Remote::Watch(options) => watch::run(options).await,
         Remote::History(options) => history::run(options).await,
+        Remote::Export(options) => transfer::export(options).await,
+        Remote::Import(options) => transfer::import(options).await,
         Remote::Stop(options) => life::run(options, life::LifecycleVerb::Stop).await,
         Remote::Pause(options) => life::run(options, life::LifecycleVerb::Pause).await,
         Remote::Resume(options) => life::run(options, life::LifecycleVerb::Resume).await,

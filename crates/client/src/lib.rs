@@ -23,6 +23,7 @@ mod settings;
 mod snapshots;
 mod sse;
 mod terminal;
+mod transfer;
 mod transport;
 mod usage;
 
@@ -58,5 +59,6 @@ pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbo
 pub use snapshots::{DiffFile, ForkSandbox, RolledBack, Snapshot, SnapshotDiff, SnapshotPage};
 pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput};
 pub use tokio_tungstenite::tungstenite;
+pub use transfer::Imported;
 pub use usage::{Metrics, Usage};
 pub use uuid::Uuid;

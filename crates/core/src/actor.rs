@@ -25,6 +25,7 @@ use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Stat
 use atoll_types::{
     ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, SnapshotRecord, time::now_ms,
 };
+pub(crate) use files::FrozenFiles;
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::Patch;

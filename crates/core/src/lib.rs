@@ -40,6 +40,7 @@ mod runtime_settings;
 mod sandboxes;
 mod settings;
 mod snapshots;
+mod transfer;
 mod usage;
 mod vault;
 
@@ -87,6 +88,7 @@ pub use sandboxes::{
 };
 pub use settings::CoreSettings;
 pub use snapshots::{RolledBack, Snapshots};
+pub use transfer::{Export, Imported, Transfers};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
 
@@ -120,6 +122,7 @@ pub struct Subsystems {
     pub kernels: Kernels,
     pub files: Files,
     pub snapshots: Snapshots,
+    pub transfers: Transfers,
     pub ports: PortAccess,
     pub egress: EgressControl,
     pub audit: AuditTrail,
@@ -261,6 +264,11 @@ impl Core {
             kernels: kernels.clone(),
             new_lifetime: Arc::default(),
         };
+        let transfers = Transfers {
+            operations: operations.clone(),
+            registry: registry.clone(),
+            sandboxes: sandboxes.clone(),
+        };
         let keys = Keys { operations: operations.clone(), store: store.clone(), known_keys: Arc::default() };
         let usage = UsageMeter {
             operations: operations.clone(),
@@ -313,6 +321,7 @@ impl Core {
             kernels,
             files,
             snapshots,
+            transfers,
             ports,
             egress,
             audit,

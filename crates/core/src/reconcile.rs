@@ -5,6 +5,7 @@ use crate::{
     Lifecycle,
     actor::{Step, StepTarget},
     pool::memory::{self, Remembered},
+    transfer::left_half,
 };
 use atoll_provider::State;
 use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
@@ -31,13 +32,14 @@ impl Lifecycle {
         }
         let pooled = memory::read(&*self.store).await?;
         let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
+        let half_imported = left_half(&*self.store).await?;
         let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
             if let Err(error) = self.providers.of(&record) {
                 tracing::warn!(sandbox = %record.id, %error, "a sandbox is left as it is");
                 continue;
             }
-            if record.destroyed_at.is_some() {
+            if record.destroyed_at.is_some() || half_imported.contains(&record.id) {
                 record.container.and_then(|id| world.remove(&id));
                 self.go_on_destroying(&record).await;
                 continue;
@@ -70,11 +72,14 @@ impl Lifecycle {
         Ok(count)
     }
 
-    /// Finishes a destruction that a former server began. Where that fails the lifecycle tries again.
+    /// Finishes a destruction that a former server began, or removes what it had imported by half. Where that fails the lifecycle tries again.
     async fn go_on_destroying(&self, record: &SandboxRecord) {
         let step = Step {
             to: StepTarget::Destroyed,
-            reason: "the server ended while it was being destroyed".to_owned(),
+            reason: match record.destroyed_at {
+                Some(_) => "the server ended while it was being destroyed".to_owned(),
+                None => "the server ended while it was being imported".to_owned(),
+            },
             revision: Some(record.revision),
             idle: None,
         };

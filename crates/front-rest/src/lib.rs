@@ -25,6 +25,7 @@ mod shapes;
 mod snapshots;
 mod terminal;
 mod threads;
+mod transfer;
 mod usage;
 
 use atoll_core::Core;
@@ -85,6 +86,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(snapshots::diff))
         .routes(routes!(snapshots::rollback))
         .routes(routes!(snapshots::fork))
+        .routes(routes!(transfer::export))
+        .routes(routes!(transfer::import))
         .routes(routes!(usage::metrics))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(egress::log))

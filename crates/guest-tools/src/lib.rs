@@ -21,5 +21,5 @@ mod walk;
 pub use shapes::{
     End, EntryKind, EventKind, Find, FindLine, Found, Grep, GrepLine, KindFilter, LARGEST_FILE, LONGEST_LINE,
     LONGEST_PATH, LONGEST_PATTERN, MOST_CONTEXT, MOST_FOUND, MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack,
-    Unpacked, Watch, WatchEvent, checked_path, path_pattern, relative_pattern,
+    Unpacked, Volume, VolumeFolder, Watch, WatchEvent, checked_path, path_pattern, relative_pattern,
 };

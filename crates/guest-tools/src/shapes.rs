@@ -162,6 +162,23 @@ pub struct Unpack {
     pub path: String,
 }
 
+/// The folders of a sandbox as one archive, out or in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// What is in the archive under which name.
+    pub folders: Vec<VolumeFolder>,
+}
+
+/// A folder of a sandbox, and its name in an archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct VolumeFolder {
+    pub name: String,
+    pub path: String,
+}
+
 /// What happens in a folder, until stdin ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

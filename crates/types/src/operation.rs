@@ -124,6 +124,10 @@ operations! {
     SandboxStop = "sandbox.stop", Write, Sandbox(NotDestroyed);
     /// A sandbox is destroyed with its volume.
     SandboxDestroy = "sandbox.destroy", Write, Sandbox(Any);
+    /// A sandbox is exported as an archive.
+    SandboxExport = "sandbox.export", Read, Sandbox(Stored);
+    /// A sandbox is made from an archive.
+    SandboxImport = "sandbox.import", Write, NewSandbox;
     /// Many sandboxes of all owners are stopped or destroyed.
     SandboxBulk = "sandbox.bulk", Admin, Server;
     /// The records of sandboxes that were destroyed long ago are removed.

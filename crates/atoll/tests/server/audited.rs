@@ -156,6 +156,11 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (("get", id!("/fs/tar")), (at("/fs/tar?path=/workspace"), Value::Null, "folder.read")),
         (("put", id!("/fs/tar")), (at("/fs/tar?path=/workspace"), Value::Null, "folder.write")),
         (("post", id!("/preview-tokens")), (at("/preview-tokens"), json!({"port":80}), "preview.token")),
+        (("get", id!("/export")), (at("/export"), Value::Null, "sandbox.export")),
+        (
+            ("post", "/api/v1/sandboxes/import"),
+            ("/api/v1/sandboxes/import".into(), Value::Null, "sandbox.import"),
+        ),
         (("post", id!("/stop")), (at("/stop"), Value::Null, "sandbox.stop")),
         (("post", id!("/pause")), (at("/pause"), Value::Null, "sandbox.pause")),
         (("post", id!("/resume")), (at("/resume"), Value::Null, "sandbox.resume")),

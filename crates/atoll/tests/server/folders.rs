@@ -82,7 +82,7 @@ fn tar(arguments: &[&str], folder: &Path, input: &[u8]) -> Vec<u8> {
 }
 
 impl Server {
-    fn send(&self, method: &str, path: &str, body: &[u8]) -> super::http::Answer {
+    pub(super) fn send(&self, method: &str, path: &str, body: &[u8]) -> super::http::Answer {
         let authorization = format!("Bearer {KEY}");
         super::http::request(self.address, method, path, &[("Authorization", &authorization)], body).unwrap()
     }

@@ -48,5 +48,6 @@ mod snapshots;
 mod soak;
 mod socket;
 mod terminal;
+mod transfer;
 mod users;
 mod wrong_input;

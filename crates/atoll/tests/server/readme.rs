@@ -86,6 +86,7 @@ documents! {
     every_line_about_configuration_works: "docs/configuration.md",
     every_line_about_egress_works: "docs/egress.md",
     every_line_about_exec_and_terminals_works: "docs/exec-and-terminals.md",
+    every_line_about_export_works: "docs/export.md",
     every_line_about_files_works: "docs/files.md",
     every_line_about_http_api_works: "docs/http-api.md",
     every_line_about_kernels_works: "docs/kernels.md",

@@ -5,6 +5,7 @@ use crate::{
     server::Server,
 };
 use clap::Args;
+use std::path::PathBuf;
 
 /// `cp`.
 #[derive(Debug, Args)]
@@ -103,6 +104,32 @@ pub struct History {
     /// Most changes
     #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 50)]
     pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "`atoll export ID | atoll import --url URL` makes a copy on another server. Values that are secret are not exported."
+)]
+pub struct Export {
+    /// An id, the start of one, or a session key
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Where to: a new file, or - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// `import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// An archive that `atoll export` wrote, or - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) server: Server,
 }

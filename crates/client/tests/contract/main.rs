@@ -13,10 +13,10 @@ use atoll_client::{
     CreatePreviewToken, CreateSandbox, DiffFile, Display, Drained, EgressDecision, EgressInfo, EgressLog,
     EgressPolicy, EgressPreset, EgressRefusals, EventItem, EventList, Exec, ExecFailure, ExecRequest,
     ExecResult, FileHistory, FileHistoryEntry, FileItem, FindRequest, FindResult, ForkSandbox, Found,
-    GrepRequest, GrepResult, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match,
-    Metrics, OpenTerminal, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken,
-    RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel,
-    TerminalSize, Unpacked, Usage, Uuid, WatchEvent,
+    GrepRequest, GrepResult, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents,
+    ListSandboxes, Match, Metrics, OpenTerminal, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey,
+    PoolSize, PreviewToken, RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage,
+    StartKernel, TerminalSize, Unpacked, Usage, Uuid, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -101,7 +101,7 @@ fn every_answer_that_is_described_is_read() {
         ExecResult: "ExecResult"; FileHistory: "FileHistoryPage";
         FileHistoryEntry: "FileHistoryItem"; FileItem: "FileItem"; FindResult: "FindResult"; Found: "FoundItem";
         GrepResult: "GrepResult"; IssuedKey: "NewKeyItem"; Kernel: "KernelItem"; Key: "KeyItem";
-        Map<String, Value>: "SettingsItem"; Match: "MatchItem"; Metrics: "MetricsReply"; Pool: "PoolItem";
+        Map<String, Value>: "SettingsItem"; Imported: "ImportResult"; Match: "MatchItem"; Metrics: "MetricsReply"; Pool: "PoolItem";
         PoolFailure: "PoolFailureItem"; PoolKey: "PoolKeyItem"; PreviewToken: "PreviewTokenItem";
         Sandbox: "Sandbox"; SandboxPage: "SandboxPage"; Unpacked: "UnpackResult"; WatchEvent: "WatchItem";
     ];
@@ -391,6 +391,8 @@ async fn files(client: &Client) {
     client.list_files(id, "in").await.unwrap();
     client.stat(id, "in", true).await.unwrap();
     client.file_history(id, "in/a", Some(7), Some(5)).await.unwrap();
+    client.export(id).await.unwrap();
+    client.import(stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
     client.download(id, "in/a").await.unwrap();
     client.upload(id, "in/a", stream::iter([Ok(Bytes::from_static(b"x"))])).await.unwrap();
     client.make_dir(id, "in", true).await.unwrap();

@@ -3,11 +3,11 @@
 //! in the sandbox's record: the status stays, and neither the owner's plan nor the idle time is touched. It
 //! ends a few seconds after the last request, and before the sandbox is started, changed or destroyed.
 
-use super::{SandboxActor, claim::is_taken, must_allow};
+use super::{SandboxActor, Shared, claim::is_taken, must_allow};
 use crate::lifecycle::{ActiveContainer, Quiet};
 use atoll_provider::{Container, ContainerSpec, Provider, State};
 use atoll_store::SandboxRecord;
-use atoll_types::{ContainerId, Error, ErrorCode, LegalStates, Operation, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, LegalStates, Operation, Result, Storage, VolumeId};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many file containers the whole machine may have at a time: no plan counts them.
+/// How many file containers the whole machine may have at a time, and as many on copies: no plan counts them.
 const MOST: usize = 8;
 /// How long a request waits for one of these.
 const WAIT: Duration = Duration::from_secs(10);
@@ -26,32 +26,114 @@ pub(super) const LINGER: Duration = Duration::from_secs(5);
 pub(super) struct FileContainers {
     places: Arc<Semaphore>,
     made: Mutex<HashSet<ContainerId>>,
+    /// Of those on copies of volumes: an export lasts as long as its client reads, and must not be in the way of
+    /// the others.
+    copy_places: Arc<Semaphore>,
+    /// The copies of volumes that some of them are on.
+    copies: Mutex<HashSet<VolumeId>>,
 }
 
 impl Default for FileContainers {
     fn default() -> Self {
-        Self { places: Arc::new(Semaphore::new(MOST)), made: Mutex::default() }
+        let places = || Arc::new(Semaphore::new(MOST));
+        let (places, copy_places) = (places(), places());
+        Self { places, made: Mutex::default(), copy_places, copies: Mutex::default() }
     }
+}
+
+async fn permit(places: &Arc<Semaphore>, message: &str) -> Result<OwnedSemaphorePermit> {
+    let late = || Error::new(ErrorCode::LimitExceeded, message).retry_after(5);
+    let place = tokio::time::timeout(WAIT, Arc::clone(places).acquire_owned()).await;
+    place.map_err(|_| late())?.map_err(|_| late())
 }
 
 impl FileContainers {
     /// A permit for one more, as soon as there is one.
     pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        let late = || {
-            let message = "files of too many stopped sandboxes are in use; ask again, or resume this one";
-            Error::new(ErrorCode::LimitExceeded, message).retry_after(5)
-        };
-        let place = tokio::time::timeout(WAIT, Arc::clone(&self.places).acquire_owned()).await;
-        place.map_err(|_| late())?.map_err(|_| late())
+        permit(&self.places, "files of too many stopped sandboxes are in use; ask again, or resume this one")
+            .await
+    }
+
+    /// The same for one on a copy.
+    async fn copy_place(&self) -> Result<OwnedSemaphorePermit> {
+        permit(&self.copy_places, "too many running sandboxes are being exported; ask again").await
     }
 
     fn made(&self) -> MutexGuard<'_, HashSet<ContainerId>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn copies(&self) -> MutexGuard<'_, HashSet<VolumeId>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The ids of all of them.
     pub(super) fn all(&self) -> Vec<ContainerId> {
         self.made().iter().copied().collect()
+    }
+
+    /// The copies of volumes that are in use.
+    pub(super) fn volumes(&self) -> Vec<VolumeId> {
+        self.copies().iter().copied().collect()
+    }
+}
+
+/// A file container on a copy of a sandbox's volume, which shares what it holds with it: the files as they were at
+/// one moment, whatever the sandbox does meanwhile. Dropped, it ends and the copy goes.
+pub(crate) struct FrozenFiles {
+    shared: Arc<Shared>,
+    provider: Arc<dyn Provider>,
+    id: ContainerId,
+    volume: VolumeId,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl FrozenFiles {
+    /// Makes the copy and starts the container; none where the provider makes no copies, or where the files are in
+    /// memory.
+    pub(super) async fn make(
+        shared: &Arc<Shared>,
+        record: &SandboxRecord,
+    ) -> Result<Option<(Self, Arc<dyn Container>)>> {
+        let provider = Arc::clone(shared.providers.of(record)?);
+        let on_disk = matches!(record.profile.storage, Storage::Volume);
+        let Some(copies) = provider.snapshots().filter(|_| on_disk && provider.volumes().is_some()) else {
+            return Ok(None);
+        };
+        let place = Some(shared.file_containers.copy_place().await?);
+        let (id, volume) = (ContainerId::random(), VolumeId::random());
+        shared.file_containers.made().insert(id);
+        shared.file_containers.copies().insert(volume);
+        // From here on it cleans up when it is dropped.
+        let frozen = Self { shared: Arc::clone(shared), provider: Arc::clone(&provider), id, volume, place };
+        copies.fork(record.volume, None, volume, record.limits.disk_bytes).await?;
+        let (profile, limits) = (record.profile.clone(), record.limits);
+        let spec = ContainerSpec { id, profile, limits, volume: Some(volume), environment: BTreeMap::new() };
+        let container = provider.create(spec).await?;
+        Ok(Some((frozen, container)))
+    }
+}
+
+impl Drop for FrozenFiles {
+    fn drop(&mut self) {
+        let (shared, provider) = (Arc::clone(&self.shared), Arc::clone(&self.provider));
+        let (id, volume, place) = (self.id, self.volume, self.place.take());
+        tokio::spawn(async move {
+            let removed = async {
+                provider.destroy(id).await?;
+                match provider.volumes() {
+                    Some(volumes) => volumes.remove_volume(volume).await,
+                    None => Ok(()),
+                }
+            };
+            // What is left is an orphan from now on, which the reconciler removes.
+            if let Err(error) = removed.await {
+                tracing::warn!(container = %id, %error, "a copy of a sandbox's files cannot be removed");
+            }
+            shared.file_containers.made().remove(&id);
+            shared.file_containers.copies().remove(&volume);
+            drop(place);
+        });
     }
 }
 

@@ -1,7 +1,7 @@
 //! The callers' side: finds or starts the actor of a sandbox, and sends it requests.
 
 use super::{
-    FileContainers, Patch, PoolClaim, Rollback, RolledBackContainers, RunOutcome, SandboxActor,
+    FileContainers, FrozenFiles, Patch, PoolClaim, Rollback, RolledBackContainers, RunOutcome, SandboxActor,
     SandboxRequest, Shared, Step, rolled_back,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 use atoll_egress::Policy;
 use atoll_provider::Container;
 use atoll_store::{SandboxId, SandboxRecord, Status, Store};
-use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, SnapshotRecord};
+use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, SnapshotRecord, VolumeId};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -79,6 +79,20 @@ impl SandboxRegistry {
     /// The containers that exist for file requests alone.
     pub(crate) fn file_containers(&self) -> Vec<ContainerId> {
         self.shared.file_containers.all()
+    }
+
+    /// The copies of volumes that those are on.
+    pub(crate) fn file_copies(&self) -> Vec<VolumeId> {
+        self.shared.file_containers.volumes()
+    }
+
+    /// The files of a sandbox as they are now, in a container of their own; none where the provider cannot copy
+    /// them without reading them.
+    pub(crate) async fn frozen_files(
+        &self,
+        record: &SandboxRecord,
+    ) -> Result<Option<(FrozenFiles, Arc<dyn Container>)>> {
+        FrozenFiles::make(&self.shared, record).await
     }
 
     /// The same as [`Self::container`], for what also needs the container without its guard.

@@ -83,8 +83,11 @@ impl Files {
         let reached = self.reach_in(&audited, &[&request.path]).await;
         let result = match &reached {
             Ok(container) => {
-                let fed = self.feed(id, container, request, body).await;
-                fed.map_err(|e| about_path(e, &request.path))
+                let fed = async {
+                    let tool = self.start_tool(id, container, "unpack", request, Way::fed()).await?;
+                    feed_tool(container, tool, body).await
+                };
+                fed.await.map_err(|e| about_path(e, &request.path))
             }
             Err(error) => Err(error.clone()),
         };
@@ -98,39 +101,36 @@ impl Files {
         }
         audited.done(result).await
     }
+}
 
-    async fn feed(
-        &self,
-        sandbox: SandboxId,
-        container: &Arc<dyn Container>,
-        request: &Unpack,
-        body: impl Stream<Item = Result<Bytes>> + Send + 'static,
-    ) -> Result<Unpacked> {
-        let way = Way { stdin: true, gently: true, ..Way::default() };
-        let tool = self.start_tool(sandbox, container, "unpack", request, way).await?;
-        let id = tool.id;
-        // A body that breaks off ends the input, and the tool reports what it unpacked.
-        let pieces = body.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(async |p| p.ok());
-        let input = container.guest().write_stdin(id, pieces);
-        let answer = async {
-            let mut lines = Lines::new(tool);
-            match lines.next::<Unpacked>().await? {
-                Some((unpacked, _)) => lines.finish(unpacked).await,
-                None => lines.refuse(),
-            }
-        };
-        let (mut input, mut answer) = (std::pin::pin!(input), std::pin::pin!(answer));
-        tokio::select! {
-            biased;
-            answer = &mut answer => return answer,
-            sent = &mut input => {
-                // The tool may have ended, which its answer explains better; else it must see the end of its
-                // input.
-                if sent.is_err() {
-                    let _ = container.guest().write_stdin(id, futures_util::stream::empty()).await;
-                }
+/// Hands an archive to a tool that reads one, and returns what it unpacked.
+pub(crate) async fn feed_tool(
+    container: &Arc<dyn Container>,
+    tool: Tool,
+    body: impl Stream<Item = Result<Bytes>> + Send + 'static,
+) -> Result<Unpacked> {
+    let id = tool.id;
+    // A body that breaks off ends the input, and the tool reports what it unpacked.
+    let pieces = body.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(async |p| p.ok());
+    let input = container.guest().write_stdin(id, pieces);
+    let answer = async {
+        let mut lines = Lines::new(tool);
+        match lines.next::<Unpacked>().await? {
+            Some((unpacked, _)) => lines.finish(unpacked).await,
+            None => lines.refuse(),
+        }
+    };
+    let (mut input, mut answer) = (std::pin::pin!(input), std::pin::pin!(answer));
+    tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        sent = &mut input => {
+            // The tool may have ended, which its answer explains better; else it must see the end of its
+            // input.
+            if sent.is_err() {
+                let _ = container.guest().write_stdin(id, futures_util::stream::empty()).await;
             }
         }
-        answer.await
     }
+    answer.await
 }

@@ -8,8 +8,10 @@ mod tool;
 mod watch;
 
 pub use archive::Archive;
+pub(crate) use archive::feed_tool;
 pub use history::{FileHistory, FileHistoryEntry};
 pub use search::{Findings, Matches};
+pub(crate) use tool::{Tool, Way};
 pub use watch::WatchStream;
 
 use crate::{

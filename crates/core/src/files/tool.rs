@@ -19,8 +19,8 @@ const LONGEST_MESSAGE: usize = 500;
 const FIELDS: &[&str] = &["path", "pattern", "glob", "prefix", "body"];
 
 /// A running tool. Dropped before its end, it is killed.
-pub(super) struct Tool {
-    pub(super) id: ExecId,
+pub(crate) struct Tool {
+    pub(crate) id: ExecId,
     events: ExecStream,
     kill_on_drop: KillOnDrop,
     complaint: Vec<u8>,
@@ -30,15 +30,23 @@ pub(super) struct Tool {
 
 /// How a tool is run.
 #[derive(Default)]
-pub(super) struct Way {
-    pub(super) timeout: Option<Duration>,
-    pub(super) stdin: bool,
+pub(crate) struct Way {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) stdin: bool,
     /// Let it clean up when the caller has gone.
-    pub(super) gently: bool,
+    pub(crate) gently: bool,
+}
+
+impl Way {
+    /// That of a tool that reads an archive.
+    pub(crate) fn fed() -> Self {
+        Self { stdin: true, gently: true, ..Self::default() }
+    }
 }
 
 impl Files {
-    /// Starts a tool in a sandbox's container.
+    /// Starts a tool in a sandbox's container. Where it breaks off because the sandbox was stopped or rolled
+    /// back, its error says so.
     pub(super) async fn start_tool(
         &self,
         sandbox: SandboxId,
@@ -47,6 +55,23 @@ impl Files {
         request: &impl Serialize,
         way: Way,
     ) -> Result<Tool> {
+        let mut tool = Tool::start(container, name, request, way).await?;
+        // The files of a stopped sandbox are in a container of their own.
+        if !self.registry.file_containers().contains(&container.id()) {
+            tool.stoppable = Some((Arc::clone(&self.registry), sandbox, container.id()));
+        }
+        Ok(tool)
+    }
+}
+
+impl Tool {
+    /// Starts a tool in a container.
+    pub(crate) async fn start(
+        container: &Arc<dyn Container>,
+        name: &str,
+        request: &impl Serialize,
+        way: Way,
+    ) -> Result<Self> {
         let guest = container.guest();
         if !guest.has(FEATURE_TOOLS) {
             let message = "this sandbox was started by an older release; stop it and resume it";
@@ -62,16 +87,11 @@ impl Files {
         let kill_on_drop = KillOnDrop::new(container, id);
         let kill_on_drop = if way.gently { kill_on_drop.gently() } else { kill_on_drop };
         let events = guest.exec(id, &command).await?;
-        // The files of a stopped sandbox are in a container of their own.
-        let at_rest = self.registry.file_containers().contains(&container.id());
-        let stoppable = (!at_rest).then(|| (Arc::clone(&self.registry), sandbox, container.id()));
-        Ok(Tool { id, events, kill_on_drop, complaint: Vec::new(), stoppable })
+        Ok(Self { id, events, kill_on_drop, complaint: Vec::new(), stoppable: None })
     }
-}
 
-impl Tool {
     /// The next output; none when it has ended well.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         match (self.read().await, &self.stoppable) {
             (Err(error), Some((registry, sandbox, container)))
                 if matches!(error.code, ErrorCode::ContainerDied | ErrorCode::Unavailable) =>

@@ -94,6 +94,7 @@ impl Lifecycle {
             owned.volumes.insert(record.volume);
         }
         owned.containers.extend(self.registry.file_containers());
+        owned.volumes.extend(self.registry.file_copies());
         for (container, volume) in self.pool.known() {
             owned.containers.insert(container);
             owned.volumes.insert(volume);

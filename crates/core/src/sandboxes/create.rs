@@ -249,6 +249,17 @@ impl Sandboxes {
         Ok(created)
     }
 
+    /// Makes and starts a new sandbox within an operation that the caller has begun and may carry out.
+    pub(crate) async fn make_from(
+        &self,
+        caller: &Caller,
+        id: SandboxId,
+        request: CreateSandbox,
+    ) -> Result<SandboxRecord> {
+        let new = self.new_record(caller, id, request)?;
+        Ok(self.make_and_start(caller, new).await?.record)
+    }
+
     fn new_record(&self, caller: &Caller, id: SandboxId, request: CreateSandbox) -> Result<NewSandbox> {
         let CreateSandbox {
             image,

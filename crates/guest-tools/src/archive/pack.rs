@@ -2,7 +2,10 @@
 //! devices and what is in the kernel's own file systems are left out. A file that cannot be read fails the whole
 //! archive, so that none is silently incomplete; where that is known before, no byte is written.
 
-use super::write::{About, Archive};
+use super::{
+    volume::MOST_ENTRIES,
+    write::{About, Archive},
+};
 use crate::{
     beneath,
     errno::{on_name, shown},
@@ -37,20 +40,26 @@ pub fn pack(what: OwnedFd, prefix: &[u8], out: impl Write) -> Result<()> {
         }
         FileType::Directory => {
             check_readable(&what)?;
-            let about = About { kind: EntryType::Directory, stat: &stat, size: 0 };
-            archive.head(&name_of(prefix, b"", true), b"", &about).map_err(broken)?;
-            pack_folder(what, prefix, &mut archive)?;
+            pack_top(what, prefix, &mut archive)?;
         }
         _ => return Err(Error::new(ErrorCode::SpecialFile, "it is a device, FIFO or socket").at("path")),
     }
     archive.finish().map_err(broken)
 }
 
+/// Packs an open folder and all below it.
+pub(super) fn pack_top(folder: OwnedFd, prefix: &[u8], archive: &mut Archive<impl Write>) -> Result<()> {
+    let stat = fstat(&folder).map_err(|e| on_name(e, prefix))?;
+    let about = About { kind: EntryType::Directory, stat: &stat, size: 0 };
+    archive.head(&name_of(prefix, b"", true), b"", &about).map_err(broken)?;
+    pack_folder(folder, prefix, archive)
+}
+
 fn size_of(stat: &rustix::fs::Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-fn broken(error: io::Error) -> Error {
+pub(super) fn broken(error: io::Error) -> Error {
     Error::new(ErrorCode::Unavailable, format!("the archive cannot be written: {error}"))
 }
 
@@ -90,6 +99,11 @@ fn pack_folder(top: OwnedFd, prefix: &[u8], archive: &mut Archive<impl Write>) -
     while let Some(item) = walk.next() {
         pack_item(&walk, &item, prefix, archive)?;
         complete(&walk)?;
+        if archive.is_full() {
+            let message =
+                format!("a sandbox with more than {MOST_ENTRIES} files and folders cannot be exported");
+            return Err(Error::new(ErrorCode::TooLarge, message));
+        }
     }
     complete(&walk)
 }

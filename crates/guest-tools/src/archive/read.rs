@@ -4,6 +4,7 @@
 use super::BLOCK;
 use crate::errno::shown;
 use atoll_types::{Error, ErrorCode, Result};
+use sha2::{Digest, Sha256};
 use std::io::{self, Read};
 use tar::{EntryType, Header};
 
@@ -24,6 +25,8 @@ pub(super) struct Entries<R: Read> {
     /// Bytes of the current entry, and of its padding, that were not read yet.
     body: u64,
     padding: u64,
+    /// Of what was read of the current entry, where digests are wanted.
+    digest: Option<Sha256>,
 }
 
 /// What extensions say of the entry that follows.
@@ -49,7 +52,17 @@ pub(super) fn broke_off(error: &io::Error) -> Error {
 
 impl<R: Read> Entries<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, body: 0, padding: 0 }
+        Self { input, body: 0, padding: 0, digest: None }
+    }
+
+    /// The same, with a digest of each entry's bytes.
+    pub(super) fn hashing(self) -> Self {
+        Self { digest: Some(Sha256::new()), ..self }
+    }
+
+    /// The digest of what was read of the current entry.
+    pub(super) fn digest(&self) -> Sha256 {
+        self.digest.clone().unwrap_or_default()
     }
 
     /// The next entry; none at the end mark.
@@ -103,6 +116,7 @@ impl<R: Read> Entries<R> {
         if size > 1 << 60 {
             return Err(wrong("a size in the archive cannot be right"));
         }
+        self.digest = self.digest.take().map(|_| Sha256::new());
         self.body = size;
         self.padding = (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64;
         Ok(())
@@ -184,7 +198,7 @@ fn kind_is_known(kind: EntryType) -> bool {
     )
 }
 
-fn check(header: &Header) -> Result<()> {
+pub(super) fn check(header: &Header) -> Result<()> {
     let bytes = header.as_bytes();
     let sum: u32 = bytes[..148].iter().chain(&bytes[156..]).map(|b| u32::from(*b)).sum::<u32>() + 8 * 32;
     if header.cksum().ok() == Some(sum) { Ok(()) } else { Err(wrong("this is not a tar archive")) }
@@ -200,6 +214,9 @@ impl<R: Read> Read for Entries<R> {
         let got = self.input.read(&mut buffer[..most])?;
         if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(digest) = &mut self.digest {
+            digest.update(&buffer[..got]);
         }
         self.body -= got as u64;
         Ok(got)

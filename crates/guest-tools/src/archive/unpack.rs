@@ -45,7 +45,7 @@ struct Made {
     mtime: i64,
 }
 
-struct Unpacker<'a> {
+pub(super) struct Unpacker<'a> {
     folder: &'a OwnedFd,
     new: bool,
     links: Links,
@@ -70,17 +70,7 @@ pub fn unpack(
     left_out: &mut Vec<String>,
 ) -> Result<()> {
     let mut entries = Entries::new(archive);
-    let mut unpacker = Unpacker {
-        folder,
-        new,
-        links,
-        done,
-        left_out,
-        made: Vec::new(),
-        last: None,
-        random: random()?,
-        serial: 0,
-    };
+    let mut unpacker = Unpacker::new(folder, new, links, done, left_out)?;
     let result = unpacker.all(&mut entries);
     let finished = unpacker.finish();
     result?;
@@ -96,7 +86,7 @@ fn random() -> Result<u64> {
 }
 
 /// A name of the archive as one below the folder.
-fn inside(name: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn inside(name: &[u8]) -> Result<Vec<u8>> {
     if name.first() == Some(&b'/') {
         return Err(wrong(format!("{} is absolute", shown(name))));
     }
@@ -156,35 +146,60 @@ fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o777)
 }
 
-impl Unpacker<'_> {
+impl<'a> Unpacker<'a> {
+    pub(super) fn new(
+        folder: &'a OwnedFd,
+        new: bool,
+        links: Links,
+        done: &'a mut Unpacked,
+        left_out: &'a mut Vec<String>,
+    ) -> Result<Self> {
+        let (made, random) = (Vec::new(), random()?);
+        Ok(Self { folder, new, links, done, left_out, made, last: None, random, serial: 0 })
+    }
+
     fn all(&mut self, entries: &mut Entries<impl Read>) -> Result<()> {
         while let Some(entry) = entries.next()? {
-            let path = inside(&entry.name)?;
-            let is_folder = entry.kind == EntryType::Directory || entry.name.ends_with(b"/");
-            if path.is_empty() && !is_folder {
-                return Err(wrong(format!("{} is the folder itself", shown(&entry.name))));
-            }
-            match entry.kind {
-                _ if path.is_empty() => {
-                    if self.new && self.made.is_empty() {
-                        self.made.push(Made { path, mode: entry.mode, mtime: entry.mtime });
-                    }
-                    continue;
-                }
-                EntryType::Directory => self.folder(&path, &entry)?,
-                EntryType::Regular | EntryType::Continuous if is_folder => self.folder(&path, &entry)?,
-                EntryType::Regular | EntryType::Continuous => self.file(&path, &entry, entries)?,
-                EntryType::Symlink if !self.keeps(&path, &entry) => continue,
-                EntryType::Symlink => self.symlink(&path, &entry)?,
-                EntryType::Link => self.hard_link(&path, &entry)?,
-                EntryType::Char | EntryType::Block | EntryType::Fifo => {
-                    return Err(wrong(format!("{} is a device or FIFO", shown(&path))));
-                }
-                _ => return Err(wrong(format!("{} is of an unknown kind", shown(&path)))),
-            }
-            self.done.files += 1;
+            self.entry(inside(&entry.name)?, entry, entries)?;
         }
         Ok(())
+    }
+
+    /// Unpacks an entry to a path below the folder. Whether it was a file with bytes of its own.
+    pub(super) fn entry(
+        &mut self,
+        path: Vec<u8>,
+        entry: Entry,
+        entries: &mut Entries<impl Read>,
+    ) -> Result<bool> {
+        let is_folder = entry.kind == EntryType::Directory || entry.name.ends_with(b"/");
+        if path.is_empty() && !is_folder {
+            return Err(wrong(format!("{} is the folder itself", shown(&entry.name))));
+        }
+        let mut is_file = false;
+        match entry.kind {
+            _ if path.is_empty() => {
+                if self.new && self.made.is_empty() {
+                    self.made.push(Made { path, mode: entry.mode, mtime: entry.mtime });
+                }
+                return Ok(false);
+            }
+            EntryType::Directory => self.folder(&path, &entry)?,
+            EntryType::Regular | EntryType::Continuous if is_folder => self.folder(&path, &entry)?,
+            EntryType::Regular | EntryType::Continuous => {
+                self.file(&path, &entry, entries)?;
+                is_file = true;
+            }
+            EntryType::Symlink if !self.keeps(&path, &entry) => return Ok(false),
+            EntryType::Symlink => self.symlink(&path, &entry)?,
+            EntryType::Link => self.hard_link(&path, &entry)?,
+            EntryType::Char | EntryType::Block | EntryType::Fifo => {
+                return Err(wrong(format!("{} is a device or FIFO", shown(&path))));
+            }
+            _ => return Err(wrong(format!("{} is of an unknown kind", shown(&path)))),
+        }
+        self.done.files += 1;
+        Ok(is_file)
     }
 
     /// The open folder of a path, made with all above it where it is missing.
@@ -338,7 +353,7 @@ impl Unpacker<'_> {
     }
 
     /// Gives the folders that were made their modes and times, the innermost first.
-    fn finish(&mut self) -> Result<()> {
+    pub(super) fn finish(&mut self) -> Result<()> {
         let mut result = Ok(());
         while let Some(Made { path, mode, mtime }) = self.made.pop() {
             let set = beneath::open(self.folder, &path, OFlags::RDONLY | OFlags::DIRECTORY).and_then(|fd| {

@@ -1,8 +1,12 @@
 //! Entries on their way into an archive. Names and targets are written as they are, byte for byte; those
 //! too long for a header go before it, as GNU tar does it.
 
-use super::BLOCK;
+use super::{
+    BLOCK,
+    volume::{Batch, MOST_ENTRIES},
+};
 use rustix::fs::Stat;
+use sha2::{Digest, Sha256};
 use std::io::{self, Read, Write};
 use tar::{EntryType, Header};
 
@@ -10,6 +14,17 @@ const NAME: usize = 100;
 
 pub(super) struct Archive<W: Write> {
     out: W,
+    /// Of an archive that has them.
+    digests: Option<Digests>,
+}
+
+/// The digests on their way into an archive.
+#[derive(Default)]
+struct Digests {
+    batch: Batch,
+    /// The present entry.
+    name: Vec<u8>,
+    entries: u64,
 }
 
 /// What a header says beside name and target.
@@ -25,7 +40,17 @@ fn padding(size: u64) -> usize {
 
 impl<W: Write> Archive<W> {
     pub(super) fn new(out: W) -> Self {
-        Self { out }
+        Self { out, digests: None }
+    }
+
+    /// The same, with the digests of its files between them.
+    pub(super) fn with_digests(self) -> Self {
+        Self { digests: Some(Digests::default()), ..self }
+    }
+
+    /// Whether an archive with digests has as many entries as it may have.
+    pub(super) fn is_full(&self) -> bool {
+        self.digests.as_ref().is_some_and(|digests| digests.entries > MOST_ENTRIES)
     }
 
     /// Writes the head of an entry; exactly `about.size` bytes must follow with [`Archive::body`].
@@ -39,6 +64,10 @@ impl<W: Write> Archive<W> {
         header.set_gid(about.stat.st_gid.into());
         header.set_mtime(u64::try_from(about.stat.st_mtime).unwrap_or(0));
         header.set_size(about.size);
+        if let Some(digests) = &mut self.digests {
+            digests.name = name.to_vec();
+            digests.entries += 1;
+        }
         self.header(header, name, target)
     }
 
@@ -73,6 +102,13 @@ impl<W: Write> Archive<W> {
     /// so that the archive stays valid.
     pub(super) fn body(&mut self, file: &mut impl Read, size: u64) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
+        let mut digest = self.digests.is_some().then(Sha256::new);
+        let mut written = |out: &mut W, bytes: &[u8]| {
+            if let Some(digest) = &mut digest {
+                digest.update(bytes);
+            }
+            out.write_all(bytes)
+        };
         let mut left = size;
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
@@ -83,16 +119,33 @@ impl<W: Write> Archive<W> {
             if got == 0 {
                 break;
             }
-            self.out.write_all(&buffer[..got])?;
+            written(&mut self.out, &buffer[..got])?;
             left -= got as u64;
         }
         buffer.fill(0);
         while left > 0 {
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-            self.out.write_all(&buffer[..most])?;
+            written(&mut self.out, &buffer[..most])?;
             left -= most as u64;
         }
-        self.pad(size)
+        self.pad(size)?;
+        if let (Some(digests), Some(digest)) = (&mut self.digests, digest) {
+            digests.batch.add(&digests.name, digest);
+        }
+        self.batch(false)
+    }
+
+    /// Writes the digests that are due.
+    fn batch(&mut self, all: bool) -> io::Result<()> {
+        let due = self.digests.as_mut().and_then(|digests| digests.batch.due(all));
+        let Some((name, text)) = due else { return Ok(()) };
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(0o644);
+        header.set_size(text.len() as u64);
+        self.header(header, &name, b"")?;
+        self.out.write_all(&text)?;
+        self.pad(text.len() as u64)
     }
 
     fn pad(&mut self, size: u64) -> io::Result<()> {
@@ -100,6 +153,7 @@ impl<W: Write> Archive<W> {
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
+        self.batch(true)?;
         self.out.write_all(&[0; 2 * BLOCK])?;
         self.out.flush()
     }

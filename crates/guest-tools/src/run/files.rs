@@ -2,7 +2,7 @@
 
 use super::place::{absolute, open};
 use crate::{
-    Pack, Unpack, Unpacked,
+    Pack, Unpack, Unpacked, Volume, VolumeFolder,
     archive::{self, Links},
     errno::on_path,
 };
@@ -15,6 +15,7 @@ use rustix::{
 use std::{
     fs,
     io::{self, BufWriter, Read, Write},
+    os::fd::OwnedFd,
 };
 
 /// Longer than the server lets an upload stall: a server that is gone leaves no tool behind.
@@ -53,6 +54,29 @@ pub(super) fn unpack(request: &Unpack) -> Result<()> {
         error.message = format!("{}; {files} entries with {bytes} bytes were written", error.message);
         error
     })?;
+    report(done)
+}
+
+/// The folders of a sandbox to stdout.
+pub(super) fn export(request: &Volume) -> Result<()> {
+    archive::pack_folders(folders(request)?, BufWriter::with_capacity(64 << 10, io::stdout()))
+}
+
+/// The folders of a sandbox from stdin.
+pub(super) fn import(request: &Volume) -> Result<()> {
+    let mut done = Unpacked::default();
+    archive::unpack_folders(&folders(request)?, Steady, &mut done)?;
+    report(done)
+}
+
+fn folders(request: &Volume) -> Result<Vec<(String, OwnedFd)>> {
+    let open = |folder: &VolumeFolder| {
+        Ok((folder.name.clone(), open(&absolute(&folder.path), OFlags::RDONLY | OFlags::DIRECTORY)?))
+    };
+    request.folders.iter().map(open).collect()
+}
+
+fn report(done: Unpacked) -> Result<()> {
     let line = serde_json::to_string(&done).map_err(|e| Error::internal(e.to_string()))?;
     writeln!(io::stdout(), "{line}").map_err(|e| Error::new(ErrorCode::Unavailable, e.to_string()))
 }

@@ -9,7 +9,7 @@ mod out;
 mod place;
 mod watch;
 
-use crate::{Find, Grep, Pack, Unpack, Watch};
+use crate::{Find, Grep, Pack, Unpack, Volume, Watch};
 use atoll_types::{Error, ErrorCode, Result};
 use serde::de::DeserializeOwned;
 use std::io::Write;
@@ -18,7 +18,7 @@ use std::io::Write;
 pub const LONGEST_REQUEST: usize = 64 << 10;
 
 /// The names of the tools.
-pub const NAMES: &[&str] = &["find", "grep", "pack", "unpack", "watch"];
+pub const NAMES: &[&str] = &["find", "grep", "pack", "unpack", "export", "import", "watch"];
 
 /// Runs a tool and returns its exit code.
 #[must_use]
@@ -39,6 +39,8 @@ fn run(name: &str, request: &str) -> Result<()> {
         "grep" => grep::run(&read::<Grep>(request)?),
         "pack" => files::pack(&read::<Pack>(request)?),
         "unpack" => files::unpack(&read::<Unpack>(request)?),
+        "export" => files::export(&read::<Volume>(request)?),
+        "import" => files::import(&read::<Volume>(request)?),
         "watch" => watch::run(&read::<Watch>(request)?),
         _ => Err(Error::new(ErrorCode::Unsupported, format!("there is no tool {name:?}")).at("tool")),
     }

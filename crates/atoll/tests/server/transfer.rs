@@ -1,0 +1,317 @@
+//! Sandboxes as archives: out of one server and into another.
+
+use super::{
+    fixture::{KEY, Server},
+    http,
+};
+use crate::engine::fixture::eventually;
+use atoll_launch_proto::Layout;
+use serde_json::{Value, json};
+use std::{
+    io::Write,
+    net::TcpStream,
+    process::{Command, Stdio},
+};
+use tar::{EntryType, Header};
+
+const ID: &str = "/api/v1/sandboxes";
+
+fn export(server: &Server, sandbox: &str) -> Vec<u8> {
+    let answer = server.send("GET", &format!("{sandbox}/export"), b"");
+    assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
+    answer.body
+}
+
+fn import(server: &Server, archive: &[u8]) -> http::Answer {
+    server.send("POST", &format!("{ID}/import"), archive)
+}
+
+/// Every sandbox that is not destroyed.
+fn alive(server: &Server) -> u64 {
+    server.ask("GET", ID, "").json()["total"].as_u64().unwrap()
+}
+
+/// The manifest of an archive, as its first entry.
+fn manifest(archive: &[u8]) -> &[u8] {
+    let size = archive[512..].windows(3).position(|bytes| bytes == b"\n}\0").unwrap() + 2;
+    &archive[..512 + size.next_multiple_of(512)]
+}
+
+/// An archive with other files, whose digest is right all the same.
+fn with_files(archive: &[u8], files: &[u8]) -> Vec<u8> {
+    let front = [manifest(archive), files].concat();
+    let mut sum = Command::new("sha256sum").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    sum.stdin.take().unwrap().write_all(&front).unwrap();
+    let mut tail = archive[archive.len() - 2048..].to_vec();
+    tail[512..576].copy_from_slice(&sum.wait_with_output().unwrap().stdout[..64]);
+    [front, tail].concat()
+}
+
+const FILL: &str = "mkdir -p src/empty; echo one > src/a; printf 'x%.0s' $(seq 3000) > big; ln -s src/a link; \
+    chmod 750 src/a; touch -d @1000000000 src/a; echo secret > ~/.token; chmod 600 ~/.token";
+const LIST: &str = "cd /workspace; find . ~ -not -path ~ -printf '%p %m %s %l\\n' | sort; cat src/a ~/.token; \
+    sha256sum big; stat -c %Y src/a; echo $PLAIN-$HIDDEN";
+
+#[test]
+fn a_sandbox_goes_to_another_server_as_it_was() {
+    let (here, there) = (Server::start(), Server::start());
+    let made = json!({ "memory_mb": 300, "cpu_cores": 0.5, "disk_mb": 200, "labels": { "team": "a" },
+        "session_key": "s", "env_vars": { "PLAIN": "plain" }, "secrets": { "HIDDEN": "hidden-4711" } });
+    let sandbox = here.create(&made.to_string());
+    here.says(&sandbox, FILL);
+    let archive = export(&here, &sandbox);
+    assert!(!archive.windows(11).any(|bytes| bytes == b"hidden-4711"), "a secret is in the archive");
+    let answer = import(&there, &archive);
+    assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+    let answer = answer.json();
+    assert_eq!((&answer["missing_secrets"], &answer["files"]), (&json!(["HIDDEN"]), &json!(6)), "{answer}");
+    let new = &answer["sandbox"];
+    for (field, value) in made.as_object().unwrap() {
+        match field.as_str() {
+            "env_vars" | "secrets" => {}
+            "session_key" => assert_eq!(new[field], Value::Null),
+            _ => assert_eq!(new[field], *value, "{field}"),
+        }
+    }
+    let copy = format!("{ID}/{}", new["id"].as_str().unwrap());
+    let (was, is) = (here.says(&sandbox, LIST), there.says(&copy, LIST));
+    assert_eq!(was.replace("plain-hidden-4711", "plain-"), is);
+    assert!(is.contains("1000000000") && is.ends_with("plain-"), "{is}");
+    // What was unpacked is no command's change, and a stopped sandbox gives the same files.
+    assert_eq!(there.exec(&copy, "true")["files_changed"], json!([]));
+    assert_eq!(there.ask("POST", &format!("{copy}/stop"), "").status, 200);
+    let again = import(&here, &export(&there, &copy));
+    assert_eq!(again.status, 201, "{}", String::from_utf8_lossy(&again.body));
+    let again = format!("{ID}/{}", again.json()["sandbox"]["id"].as_str().unwrap());
+    assert_eq!(here.says(&again, LIST), is);
+    // Both are in the audit trail.
+    for (server, kind) in [(&here, "sandbox.export"), (&there, "sandbox.import")] {
+        eventually("its end", || {
+            let rows = server.ask("GET", &format!("/api/v1/audit?kind={kind}"), "").json();
+            rows["entries"][0]["ended"]["bytes"].as_u64() == Some(archive.len() as u64)
+                && rows["entries"][0]["ended"]["outcome"] == "ok"
+        });
+    }
+}
+
+#[test]
+fn an_archive_is_checked_with_what_every_machine_has() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    server.says(&sandbox, FILL);
+    let archive = export(&server, &sandbox);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sandbox.tar");
+    std::fs::write(&file, &archive).unwrap();
+    let script = "tar -xf sandbox.tar && head -c -2048 sandbox.tar | sha256sum | cut -c -64 | cmp - sha256 && \
+                  cat digests/* | sha256sum -c --quiet --strict";
+    let ran = Command::new("sh").args(["-c", script]).current_dir(folder.path()).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let manifest = std::fs::read(folder.path().join("atoll.json")).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!((&manifest["format"], &manifest["version"]), (&json!("atoll-sandbox"), &json!(1)));
+    assert!(sandbox.ends_with(manifest["sandbox"]["id"].as_str().unwrap()));
+}
+
+#[test]
+fn an_archive_that_is_not_whole_leaves_nothing() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    server.says(&sandbox, FILL);
+    let archive = export(&server, &sandbox);
+    let at = |text: &[u8]| archive.windows(text.len()).position(|bytes| bytes == text).unwrap();
+    let changed = |at: usize| {
+        let mut changed = archive.clone();
+        changed[at] ^= 1;
+        changed
+    };
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("nothing", Vec::new(), "broke off"),
+        ("no archive", vec![b'x'; 4096], "not a tar archive"),
+        ("a file changed", changed(at(b"xxxxxxxx") + 4), "digest"),
+        ("a name changed", changed(at(b"workspace/big") + 11), "archive"),
+        ("the digest changed", changed(archive.len() - 1024 - 512), "changed on the way"),
+        ("the manifest changed", changed(at(b"atoll-sandbox")), "atoll.json"),
+        ("cut in the manifest", archive[..700].to_vec(), "broke off"),
+        ("cut in the files", archive[..archive.len() / 2].to_vec(), "broke off"),
+        ("cut before its digest", archive[..archive.len() - 2048].to_vec(), "broke off"),
+        ("cut at its end", archive[..archive.len() - 1].to_vec(), "broke off"),
+        ("something behind", [&archive[..], &[0; 512]].concat(), "broke off"),
+    ];
+    for (what, archive, said) in cases {
+        let answer = import(&server, &archive);
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status == 422 && text.contains(said), "{what}: {} {text}", answer.status);
+        assert_eq!(alive(&server), 1, "{what}");
+    }
+    // Its client goes away.
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "POST {ID}/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
+        archive.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&archive[..archive.len() - 3000]).unwrap();
+    eventually("its sandbox", || alive(&server) == 2);
+    drop(stream);
+    eventually("nothing of it", || alive(&server) == 1);
+}
+
+#[test]
+fn a_hostile_archive_is_refused_by_its_entry() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    let archive = export(&server, &sandbox);
+    let entry = |kind: EntryType, name: &str, target: &str| {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(0o4755);
+        header.set_size(0);
+        let fields = header.as_gnu_mut().unwrap();
+        fields.name[..name.len()].copy_from_slice(name.as_bytes());
+        fields.linkname[..target.len()].copy_from_slice(target.as_bytes());
+        header.set_cksum();
+        header.as_bytes().to_vec()
+    };
+    let through = [
+        entry(EntryType::Symlink, "workspace/link", "/tmp"),
+        entry(EntryType::Regular, "workspace/link/evil", ""),
+    ];
+    for (files, named) in [
+        (entry(EntryType::Regular, "workspace/../../evil", ""), "workspace/../../evil"),
+        (entry(EntryType::Regular, "/etc/evil", ""), "/etc/evil"),
+        (entry(EntryType::Regular, "etc/evil", ""), "etc/evil"),
+        (entry(EntryType::Link, "home/evil", "/etc/shadow"), "/etc/shadow"),
+        (entry(EntryType::Char, "home/evil", ""), "evil"),
+        (entry(EntryType::GNUSparse, "home/evil", ""), "sparse"),
+        (entry(EntryType::Regular, "home/evil", ""), "home/evil has no digest"),
+        (through.concat(), "link"),
+    ] {
+        let answer = import(&server, &with_files(&archive, &files));
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(
+            (400..423).contains(&answer.status) && text.contains(named),
+            "{named}: {} {text}",
+            answer.status
+        );
+        assert_eq!(alive(&server), 1, "{named}");
+    }
+}
+
+#[test]
+fn a_killed_server_leaves_no_half_of_a_sandbox() {
+    let mut server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    server.says(&sandbox, FILL);
+    let archive = export(&server, &sandbox);
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "POST {ID}/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
+        archive.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&archive[..archive.len() - 3000]).unwrap();
+    eventually("its sandbox", || alive(&server) == 2);
+    server.kill();
+    server.restart();
+    eventually("nothing of it", || alive(&server) == 1);
+    assert_eq!(server.says(&sandbox, "cat src/a"), "one");
+}
+
+#[test]
+fn an_import_is_bound_as_a_create_is() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"memory_mb":4000,"disk_mb":64}"#);
+    server.says(&sandbox, "head -c 3000000 /dev/urandom > data");
+    let archive = export(&server, &sandbox);
+    let [ann, reader] =
+        [("ann", "user"), ("ann", "read_only")].map(|(owner, scope)| server.key_of(owner, scope));
+    let ask = |key: &str, method: &str, path: &str, body: &[u8]| {
+        let authorization = format!("Bearer {key}");
+        http::request(server.address, method, path, &[("Authorization", &authorization)], body).unwrap()
+    };
+    // Above the tier, with a key that only reads, of another owner.
+    let refused = ask(&ann, "POST", &format!("{ID}/import"), &archive);
+    assert_eq!(refused.status, 403, "{}", String::from_utf8_lossy(&refused.body));
+    assert!(String::from_utf8_lossy(&refused.body).contains("memory_mb"));
+    assert_eq!(ask(&reader, "POST", &format!("{ID}/import"), &archive).status, 403);
+    assert_eq!(ask(&ann, "GET", &format!("{sandbox}/export"), b"").status, 404);
+    assert_eq!(alive(&server), 1);
+    // Files that do not fit into the disk which the archive itself asks for.
+    let small = server.create(r#"{"disk_mb":1}"#);
+    let files = &archive[manifest(&archive).len()..archive.len() - 2048];
+    let answer = import(&server, &with_files(&export(&server, &small), files));
+    assert_eq!(answer.status, 507, "{}", String::from_utf8_lossy(&answer.body));
+    assert_eq!(alive(&server), 2);
+}
+
+#[test]
+fn the_command_line_exports_and_imports() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"secrets":{"HIDDEN":"hidden-4711"}}"#);
+    server.says(&sandbox, FILL);
+    let id = sandbox.rsplit('/').next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sandbox.tar");
+    let file = file.to_str().unwrap();
+    let (code, out, err) = server.atoll(&["export", id, "-o", file]);
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
+    let (code, out, err) = server.atoll(&["import", file]);
+    assert!(code == Some(0) && err.contains("HIDDEN") && !err.contains("hidden-4711"), "{err}");
+    let copy = format!("{ID}/{}", out.trim());
+    assert_eq!(server.says(&copy, "cat src/a ~/.token"), "one\nsecret");
+    let (code, _, err) = server.atoll(&["export", "nothing", "-o", file]);
+    assert!(code == Some(1) && !err.is_empty());
+    let (code, _, err) = server.atoll(&["import", "/dev/null"]);
+    assert!(code == Some(1) && err.contains("broke off"), "{err}");
+    // From one server to another through a pipe.
+    let atoll = env!("CARGO_BIN_EXE_atoll");
+    let ran = Command::new("sh")
+        .args(["-c", &format!("{atoll} export {id} | {atoll} import --json")])
+        .env("ATOLL_URL", format!("http://{}", server.address))
+        .env("ATOLL_API_KEY", KEY)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let json: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(json["missing_secrets"], json!(["HIDDEN"]));
+}
+
+/// Writes the same number to two files, far apart in an archive, again and again with a rename each.
+const WRITE: &str = "head -c 20000000 /dev/urandom > m; n=0; while :; do n=$((n+1)); for f in a z; do \
+    echo $n > .new; mv .new $f; done; done";
+
+#[test]
+fn the_files_of_a_running_sandbox_are_of_one_moment() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":200}"#);
+    let body = json!({ "command": WRITE, "background": true }).to_string();
+    assert_eq!(server.ask("POST", &format!("{sandbox}/exec"), &body).status, 202);
+    eventually("its files", || server.ask("GET", &format!("{sandbox}/fs/stat?path=z"), "").status == 200);
+    let layout = Layout::new(&server.data().canonicalize().unwrap());
+    let storage = layout.data().join("storage");
+    let trees = [layout.run().join("pool"), storage.join("subvolumes"), storage.join("dir")];
+    let volumes = || {
+        let folders = trees.iter().filter_map(|tree| std::fs::read_dir(tree.join("volumes")).ok());
+        folders.map(Iterator::count).sum::<usize>()
+    };
+    let before = volumes();
+    for _ in 0..3 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tar = Command::new("tar")
+            .args(["-xf", "-"])
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        tar.stdin.take().unwrap().write_all(&export(&server, &sandbox)).unwrap();
+        assert!(tar.wait().unwrap().success());
+        let number = |name: &str| -> u64 {
+            let text = std::fs::read_to_string(folder.path().join("workspace").join(name)).unwrap();
+            text.trim().parse().unwrap()
+        };
+        let (first, last) = (number("a"), number("z"));
+        assert!(first == last || first == last + 1, "{first} {last}");
+    }
+    eventually("no copy", || volumes() == before);
+}

@@ -1,0 +1,62 @@
+//! `atoll export` and `atoll import`: a sandbox as one archive, streamed. A file is there whole or not at all.
+
+use crate::{
+    Failure,
+    args::{Export, Import},
+    copy::{pieces, receive, receive_file},
+    progress, resolve,
+    terminal::{note, print, print_json},
+};
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+};
+use tokio::fs::File;
+
+fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+pub(crate) async fn export(options: Export) -> Result<u8, Failure> {
+    let Export { id, output, server } = options;
+    let to_stdout = is_dash(&output);
+    if to_stdout && io::stdout().is_terminal() {
+        return Err(Failure::usage("output", "an archive is no text for a terminal; use -o FILE, or a pipe"));
+    }
+    let client = server.client()?;
+    let sandbox = resolve::sandbox(&client, &id).await?;
+    let archive = client.export(sandbox).await.map_err(|e| Failure::from(e).about(&id))?;
+    let bar = progress::bar(&id, None, server.json);
+    let result = match to_stdout {
+        true => receive(archive, &mut tokio::io::stdout(), &bar, Failure::output).await,
+        false => receive_file(archive, &output, &bar).await,
+    };
+    bar.finish_and_clear();
+    result.map(|()| 0)
+}
+
+pub(crate) async fn import(options: Import) -> Result<u8, Failure> {
+    let Import { file, server } = options;
+    let client = server.client()?;
+    let imported = if is_dash(&file) {
+        client.import(pieces(tokio::io::stdin(), progress::bar("import", None, server.json))).await?
+    } else {
+        let failed = |e: io::Error| Failure::file(&file, &e);
+        let archive = File::open(&file).await.map_err(failed)?;
+        let total = archive.metadata().await.map_err(failed)?.len();
+        let bar = progress::bar(&file.to_string_lossy(), Some(total), server.json);
+        let imported = client.import(pieces(archive, bar.clone())).await;
+        bar.finish_and_clear();
+        imported?
+    };
+    if server.json {
+        print_json(&imported.json)?;
+        return Ok(0);
+    }
+    print(&format!("{}\n", imported.sandbox.id))?;
+    if !imported.missing_secrets.is_empty() {
+        let names = imported.missing_secrets.join(", ");
+        note(&format!("secret values are not exported; these variables are not set: {names}"));
+    }
+    Ok(0)
+}

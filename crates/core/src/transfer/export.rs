@@ -1,0 +1,92 @@
+//! A sandbox on its way out. Of a running one a copy of its volume is packed, which is of one moment, where the
+//! provider makes such copies; elsewhere it is packed as it runs, and files that change meanwhile may be of
+//! different moments.
+
+use super::{Transfers, manifest, manifest::Manifest, tail, tail::HoldBack, volume};
+use crate::{
+    Caller,
+    actor::FrozenFiles,
+    files::{Outgoing, Tool, Way},
+    operation::OperationSpec,
+};
+use atoll_guest_tools::archive::{END_MARK, small_file};
+use atoll_store::SandboxId;
+use atoll_types::{Error, ErrorCode, LegalStates, Operation, Result};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+/// A sandbox as an archive. The audit row is written when it is dropped.
+pub struct Export {
+    tool: Tool,
+    /// The digest of what was sent; none behind the end.
+    digest: Option<Sha256>,
+    /// The mark of the tool's archive, which does not end there.
+    mark: HoldBack,
+    /// What is sent next, without asking the tool.
+    next: Option<Bytes>,
+    note: Outgoing,
+    /// Behind the tool, which runs there.
+    _frozen: Option<FrozenFiles>,
+}
+
+impl Export {
+    /// The next bytes; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>> {
+        let bytes = self.piece().await;
+        self.note.count(&bytes);
+        bytes
+    }
+
+    async fn piece(&mut self) -> Result<Option<Bytes>> {
+        let Some(digest) = &mut self.digest else { return Ok(None) };
+        let mut piece = self.next.take().unwrap_or_default();
+        while piece.is_empty() {
+            let Some(bytes) = self.tool.next().await? else { return self.end() };
+            piece = self.mark.push(&bytes);
+        }
+        digest.update(&piece);
+        Ok(Some(piece))
+    }
+
+    /// The end of the archive, in the place of the tool's own.
+    fn end(&mut self) -> Result<Option<Bytes>> {
+        if self.mark.rest() != END_MARK {
+            return Err(Error::new(ErrorCode::Unavailable, "the sandbox sent an archive without an end"));
+        }
+        Ok(self.digest.take().map(|digest| tail::tail_of(digest).into()))
+    }
+}
+
+impl Transfers {
+    /// A sandbox, its record and its files, as one archive. An error is reported before the first byte.
+    pub async fn export(&self, caller: &Caller, id: SandboxId) -> Result<Export> {
+        let audited =
+            self.operations.audited(caller, OperationSpec::to(Operation::SandboxExport, id)).await?;
+        let opened = async {
+            let record = audited.record()?;
+            let manifest = Manifest::of(record, self.operations.environment_of(record)?)?;
+            let json = serde_json::to_vec_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))?;
+            let running = LegalStates::Running.allow(record.status);
+            let frozen = if running { self.registry.frozen_files(record).await? } else { None };
+            let (frozen, container) = match frozen {
+                Some((frozen, container)) => (Some(frozen), container),
+                None => (None, self.registry.files(id).await?),
+            };
+            let mut tool =
+                Tool::start(&container, "export", &volume(&record.profile), Way::default()).await?;
+            let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
+            let first = tool.next().await?.ok_or_else(empty)?;
+            let mut mark = HoldBack::new(END_MARK.len());
+            let mut next = small_file(manifest::NAME, &json);
+            next.extend_from_slice(&mark.push(&first));
+            Ok((tool, mark, Some(next.into()), frozen))
+        };
+        match opened.await {
+            Ok((tool, mark, next, frozen)) => {
+                let note = Outgoing::new(audited, id, "export");
+                Ok(Export { tool, digest: Some(Sha256::new()), mark, next, note, _frozen: frozen })
+            }
+            Err(error) => audited.done(Err(error)).await,
+        }
+    }
+}

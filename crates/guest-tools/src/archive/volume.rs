@@ -1,0 +1,171 @@
+//! Several folders in one archive, with a digest of every file: the middle of an exported sandbox. The digests
+//! follow their files in batches, so neither side keeps more than one batch. A batch is a file of the archive in
+//! the format of `sha256sum`.
+
+use super::{
+    pack::pack_top,
+    read::{Entries, Entry, wrong},
+    unpack::{Links, Unpacker, inside},
+    write::Archive,
+};
+use crate::{Unpacked, errno::shown};
+use atoll_types::{Error, ErrorCode, Result};
+use sha2::{Digest, Sha256};
+use std::{
+    io::{Read, Write},
+    os::fd::OwnedFd,
+};
+use tar::EntryType;
+
+/// Most entries of an archive, its digests not counted.
+pub const MOST_ENTRIES: u64 = 1_000_000;
+/// The folder of the digests.
+const DIGESTS: &[u8] = b"digests";
+/// A batch is written once it is longer than this.
+const BATCH: usize = 64 << 10;
+/// A longer one is not an export's: it holds at most one file more, with a name of any length.
+const LONGEST_BATCH: usize = BATCH + (64 << 10);
+
+/// The digests of the files since the last batch.
+#[derive(Default)]
+pub(super) struct Batch {
+    text: Vec<u8>,
+    /// The name of the last file.
+    last: Vec<u8>,
+    written: u32,
+}
+
+impl Batch {
+    /// Adds a file, as `sha256sum` writes it: a name with a newline or a backslash is escaped.
+    pub(super) fn add(&mut self, name: &[u8], digest: Sha256) {
+        let escapes = name.iter().any(|b| matches!(b, b'\n' | b'\r' | b'\\'));
+        if escapes {
+            self.text.push(b'\\');
+        }
+        for byte in digest.finalize() {
+            self.text.extend([byte >> 4, byte & 15].map(|n| b"0123456789abcdef"[usize::from(n)]));
+        }
+        self.text.extend(b"  ");
+        for byte in name {
+            match byte {
+                b'\n' => self.text.extend(b"\\n"),
+                b'\r' => self.text.extend(b"\\r"),
+                b'\\' => self.text.extend(b"\\\\"),
+                byte => self.text.push(*byte),
+            }
+        }
+        self.text.push(b'\n');
+        self.last = name.to_vec();
+    }
+
+    /// The name and the text of a batch to be written; none where it is short, or with `all` empty.
+    pub(super) fn due(&mut self, all: bool) -> Option<(Vec<u8>, Vec<u8>)> {
+        if self.text.is_empty() || !all && self.text.len() <= BATCH {
+            return None;
+        }
+        self.written += 1;
+        let name = [DIGESTS, format!("/{:06}", self.written).as_bytes()].concat();
+        Some((name, std::mem::take(&mut self.text)))
+    }
+
+    /// Compares what an archive says with what was read of it.
+    fn compare(&mut self, said: &[u8]) -> Result<()> {
+        let read = std::mem::take(&mut self.text);
+        if read == said {
+            return Ok(());
+        }
+        let lines = |text: &[u8]| text.split(|b| *b == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let (read, said) = (lines(&read), lines(said));
+        let first = read.iter().zip(&said).find(|(read, said)| read != said).map(|(read, _)| read.as_slice());
+        // Behind the digest and two spaces.
+        let name = first.and_then(|line| line.get(66..)).unwrap_or(&self.last);
+        Err(wrong(format!("the digest of {} is not that of its bytes", shown(name))))
+    }
+
+    /// Refuses files without a digest.
+    fn must_be_short(&self, most: usize) -> Result<()> {
+        if self.text.len() <= most {
+            return Ok(());
+        }
+        Err(wrong(format!("{} has no digest in the archive", shown(&self.last))))
+    }
+}
+
+/// Packs open folders, each under its name.
+pub fn pack_folders(folders: Vec<(String, OwnedFd)>, out: impl Write) -> Result<()> {
+    let mut archive = Archive::new(out).with_digests();
+    for (name, folder) in folders {
+        pack_top(folder, name.as_bytes(), &mut archive)?;
+    }
+    archive.finish().map_err(super::pack::broken)
+}
+
+/// Unpacks into open folders what [`pack_folders`] made, or another program claims to. `done` counts as it goes.
+pub fn unpack_folders(folders: &[(String, OwnedFd)], archive: impl Read, done: &mut Unpacked) -> Result<()> {
+    let mut entries = Entries::new(archive).hashing();
+    let mut counts = vec![(Unpacked::default(), Vec::new()); folders.len()];
+    let mut unpackers = Vec::new();
+    for ((name, folder), (count, left_out)) in folders.iter().zip(&mut counts) {
+        unpackers.push((name.as_bytes(), Unpacker::new(folder, false, Links::Any, count, left_out)?));
+    }
+    let result = all(&mut unpackers, &mut entries);
+    let finished = unpackers.iter_mut().try_for_each(|(_, unpacker)| unpacker.finish());
+    drop(unpackers);
+    for (Unpacked { files, bytes }, _) in counts {
+        done.files += files;
+        done.bytes += bytes;
+    }
+    result?;
+    entries.drain();
+    finished
+}
+
+fn all(unpackers: &mut [(&[u8], Unpacker<'_>)], entries: &mut Entries<impl Read>) -> Result<()> {
+    let (mut batch, mut count) = (Batch::default(), 0);
+    while let Some(mut entry) = entries.next()? {
+        let path = inside(&entry.name)?;
+        let (top, below) = split_top(&path);
+        if top == DIGESTS {
+            batch.compare(&digests(&entry, entries)?)?;
+            continue;
+        }
+        count += 1;
+        if count > MOST_ENTRIES {
+            let message = format!("{} is one entry too many; {MOST_ENTRIES} are allowed", shown(&path));
+            return Err(Error::new(ErrorCode::TooLarge, message));
+        }
+        let Some((_, unpacker)) = unpackers.iter_mut().find(|(name, _)| *name == top) else {
+            return Err(wrong(format!("{} is in no folder of a sandbox", shown(&path))));
+        };
+        if entry.kind == EntryType::Link {
+            // Within the same folder; one between two folders has no target there.
+            let target = inside(&entry.target)?;
+            let (of, target) = split_top(&target);
+            entry.target = if of == top { target.to_vec() } else { b"/".to_vec() };
+        }
+        let (name, below) = (entry.name.clone(), below.to_vec());
+        if unpacker.entry(below, entry, entries)? {
+            batch.add(&name, entries.digest());
+            batch.must_be_short(LONGEST_BATCH)?;
+        }
+    }
+    batch.must_be_short(0)
+}
+
+/// The first name of a path, and the rest.
+fn split_top(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().position(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (path, b""),
+    }
+}
+
+fn digests(entry: &Entry, entries: &mut Entries<impl Read>) -> Result<Vec<u8>> {
+    let plain = matches!(entry.kind, EntryType::Regular | EntryType::Continuous);
+    if !plain || entry.size > LONGEST_BATCH as u64 {
+        return Err(wrong(format!("{} is no list of digests", shown(&entry.name))));
+    }
+    let mut text = Vec::new();
+    entries.read_to_end(&mut text).map_err(|e| super::read::broke_off(&e))?;
+    Ok(text)
+}
