@@ -13,6 +13,7 @@ mod memory;
 mod output;
 mod pause;
 mod rest;
+mod snapshots;
 
 use crate::{
     Result,
@@ -43,6 +44,8 @@ pub(crate) enum Figure {
     Memory,
     /// Pausing and resuming a container, and the memory it gives back
     Pause,
+    /// Snapshots, rollbacks and forks of a volume
+    Snapshots,
     /// Writing and reading a file
     Files,
     /// Following a command's output
@@ -104,12 +107,13 @@ impl fmt::Display for Figure {
 }
 
 impl Figure {
-    pub(crate) const ALL: [Self; 31] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::Create,
         Self::Exec,
         Self::Kill,
         Self::Memory,
         Self::Pause,
+        Self::Snapshots,
         Self::Files,
         Self::Output,
         Self::Burst,
@@ -145,6 +149,7 @@ impl Figure {
             Self::Kill => kill::take(bench).await,
             Self::Memory => memory::take(bench).await,
             Self::Pause => pause::take(bench).await,
+            Self::Snapshots => snapshots::take(bench).await,
             Self::Files => files::take(bench).await,
             Self::Output => output::take(bench).await,
             Self::Burst => burst::take(bench).await,
