@@ -66,6 +66,22 @@ pub struct GuestConfig {
     /// but itself: none of them can then change its own OOM score or PID 1's.
     #[serde(default)]
     pub guard_proc: bool,
+    /// A directory with the trees of the areas below, inherited as a descriptor.
+    #[serde(default)]
+    pub areas_fd: Option<i32>,
+    /// Where file requests do not work on what commands see, and where again they do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub areas: Vec<FileAreaConfig>,
+}
+
+/// A folder and all below it, as file requests see it. The innermost one counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileAreaConfig {
+    /// Where it is.
+    pub path: String,
+    /// The name of the tree that file requests work on there, which commands may only read. Without one, what is there.
+    pub tree: Option<String>,
 }
 
 fn spool_bytes() -> u64 {

@@ -15,7 +15,7 @@ pub mod v1 {
     include!("gen/atoll.guest.v1.rs");
 }
 
-pub use config::{CONFIG_VARIABLE, GuestConfig, Listen};
+pub use config::{CONFIG_VARIABLE, FileAreaConfig, GuestConfig, Listen};
 pub use descriptors::{
     DESCRIPTOR_MAGIC, FEATURE_DESCRIPTORS, FRAME_HEADER, LARGEST_FRAME, frame_length, from_frame, to_frame,
 };

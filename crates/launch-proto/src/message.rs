@@ -73,6 +73,11 @@ pub enum Request {
     RemoveVolume(VolumeId),
     /// Gives a volume that no container uses another limit.
     ResizeVolume(VolumeId, u64),
+    /// Makes a volume that containers attach beside their own, or gives the one that is there another limit, in use or
+    /// not. [`LauncherReply::Done`].
+    PutVolume(VolumeId, u64),
+    /// One volume. [`LauncherReply::Volumes`] with one.
+    InspectVolume(VolumeId),
     /// Makes a snapshot of a volume, in use or not; succeeds when there is one with this id.
     /// [`LauncherReply::Snapshots`] with one.
     Snapshot(SnapshotRequest),

@@ -3,6 +3,7 @@
 //!
 //! Unsafe code lives in [`sys`] only.
 
+mod attachments;
 mod ceilings;
 mod cgroup;
 mod clock;

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     sys::close_inherited();
     // PID 1's descriptors go to these numbers; holding them open keeps other descriptors from getting them.
-    let _reserved: Vec<fs::File> = (0..3).map(|_| fs::File::open("/dev/null")).collect::<Result<_, _>>()?;
+    let _reserved: Vec<fs::File> = (0..5).map(|_| fs::File::open("/dev/null")).collect::<Result<_, _>>()?;
     if !rustix::process::geteuid().is_root() {
         return Err(io::Error::other("must be started as root"));
     }

@@ -78,6 +78,19 @@ pub(crate) fn clone_folder(
     Ok(tree)
 }
 
+/// What is at a place that is open, with all that is mounted below it, as a mount that is attached nowhere. Read-only
+/// where that is requested, and otherwise as it is.
+pub(crate) fn clone_place(place: &OwnedFd, read_only: bool) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let tree = open_tree(place, "", flags)?;
+    let set = if read_only { libc::MOUNT_ATTR_RDONLY } else { 0 };
+    sys::mount_setattr(tree.as_fd(), set, true, None)?;
+    Ok(tree)
+}
+
 /// Attaches a mount at a path, or at the folder itself when the path is empty.
 pub(crate) fn attach(tree: &OwnedFd, folder: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;

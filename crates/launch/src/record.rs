@@ -203,6 +203,11 @@ impl Record {
         self.volume.map_or(Tree::Scratch(self.container), Tree::Volume)
     }
 
+    /// Whether it has a volume, as its own or beside that.
+    pub(crate) fn uses(&self, volume: VolumeId) -> bool {
+        self.volume == Some(volume) || self.profile.volumes.iter().any(|mount| mount.volume == volume)
+    }
+
     /// Whether PID 1 lives.
     pub(crate) fn alive(&self) -> bool {
         self.pid > 0 && start_time(self.pid) == Some(self.pid_start)

@@ -6,6 +6,7 @@
 //! operator made so.
 
 use crate::{
+    attachments::FileAreas,
     context::{Context, make_folder},
     mounts::{self, Attributes},
     options::{Owner, Share},
@@ -27,8 +28,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const READ_ONLY: Attributes = Attributes { read_only: true, no_exec: false };
-const WRITABLE: Attributes = Attributes { read_only: false, no_exec: false };
+pub(crate) const READ_ONLY: Attributes = Attributes { read_only: true, no_exec: false };
+pub(crate) const WRITABLE: Attributes = Attributes { read_only: false, no_exec: false };
 
 /// Where certificates appear; a folder is there in every image.
 const TRUST: &str = "etc/atoll";
@@ -47,24 +48,32 @@ pub(crate) struct Parts<'a> {
     pub(crate) init: Option<&'a Path>,
 }
 
-fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
+pub(crate) fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
     move |e| Error::internal(format!("cannot {doing}: {e}"))
+}
+
+/// Makes a folder at the top of a volume, where no sandbox can put anything in its place.
+fn make_top(path: &Path, mode: u32, uid: u32, gid: u32) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        other => other?,
+    }
+    chown(path, Some(uid), Some(gid))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
 /// Makes the folders of a volume. On disk they have the ids that are seen inside.
 pub(crate) fn prepare_volume(volume: &Path, profile: &Profile) -> Result<()> {
-    let make = |name: &str, mode: u32, uid: u32, gid: u32| -> io::Result<()> {
-        let path = volume.join(name);
-        match fs::create_dir(&path) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            other => other?,
-        }
-        chown(&path, Some(uid), Some(gid))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode))
-    };
-    make("workspace", 0o755, profile.uid, profile.gid)
-        .and_then(|()| make("home", 0o750, profile.uid, profile.gid))
+    make_top(&volume.join("workspace"), 0o755, profile.uid, profile.gid)
+        .and_then(|()| make_top(&volume.join("home"), 0o750, profile.uid, profile.gid))
         .map_err(fault("prepare the volume"))
+}
+
+/// The folder of a volume that containers attach beside their own. The users of different profiles may write to it.
+pub(crate) fn prepare_attached(volume: &Path) -> Result<PathBuf> {
+    let data = volume.join("data");
+    make_top(&data, 0o777, 1000, 1000).map_err(fault("prepare the volume"))?;
+    Ok(data)
 }
 
 /// Where the files of a sandbox are on this machine.
@@ -76,6 +85,16 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
+    /// The folder of a path that is neither in the image nor in one of the folders below: it is kept with the volume.
+    pub(crate) fn kept(&self, path: &str, profile: &Profile) -> Result<PathBuf> {
+        let (all, name) = (self.volume.join("paths"), format!("{:016x}", hash(path.as_bytes())));
+        let folder = all.join(name);
+        make_top(&all, 0o755, 0, 0)
+            .and_then(|()| make_top(&folder, 0o755, profile.uid, profile.gid))
+            .map_err(fault("make the folder of a path"))?;
+        Ok(folder)
+    }
+
     /// The folders, and where they appear.
     pub(crate) fn places(&self, profile: &Profile) -> [(PathBuf, &'static str); 3] {
         [
@@ -86,22 +105,33 @@ impl Disk {
     }
 }
 
-/// Opens a place below the root to attach to, making the folders that are missing. The root may hold
+/// FNV-1a: short and stable. An owner that makes two of its own paths collide has one folder at both.
+fn hash(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Opens a path below a root. No symbolic link is followed, in any part of it.
+fn walk(root: &OwnedFd, path: &str, kind: OFlags) -> rustix::io::Result<OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, path, OFlags::PATH | OFlags::CLOEXEC | kind, Mode::empty(), resolve)
+}
+
+/// Opens a folder below the root to attach to, making the folders that are missing. The root may hold
 /// what a sandbox left there, so no symbolic link is followed, in any part of the path. A folder that is made belongs to
 /// the owner of the one above: ids of the machine's root are none on a mount that maps ids.
 fn place(root: &OwnedFd, path: &str) -> Result<OwnedFd> {
-    let walk = |path: &str| {
-        openat2(
-            root,
-            path,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-        )
-    };
+    spot(root, path, OFlags::DIRECTORY)
+}
+
+/// The same, where what is there may also be a file.
+pub(crate) fn spot(root: &OwnedFd, path: &str, kind: OFlags) -> Result<OwnedFd> {
+    let path = path.trim_start_matches('/');
     let mut so_far = String::from(".");
     for part in path.split('/').filter(|p| !p.is_empty()) {
-        let parent = walk(&so_far).map_err(|e| fault("open a place in the root")(e.into()))?;
+        let parent = walk(root, &so_far, OFlags::DIRECTORY).map_err(|e| {
+            let message = format!("/{path} cannot be mounted on: {so_far} in the sandbox's root: {e}");
+            Error::new(ErrorCode::Conflict, message)
+        })?;
         let owner = fstat(&parent).map_err(|e| fault("look at a place in the root")(e.into()))?.st_uid;
         let made = sys::with_file_ids(owner, || Ok(mkdirat(&parent, part, Mode::from_raw_mode(0o755))?));
         match made.map_err(|e| (Errno::from_io_error(&e), e)) {
@@ -110,14 +140,15 @@ fn place(root: &OwnedFd, path: &str) -> Result<OwnedFd> {
         }
         so_far = format!("{so_far}/{part}");
     }
-    walk(&so_far).map_err(|e| {
+    walk(root, &so_far, kind).map_err(|e| {
         Error::new(ErrorCode::Conflict, format!("the sandbox's root has no folder /{path} to mount on: {e}"))
     })
 }
 
 impl Parts<'_> {
-    /// Puts everything together and returns where the root is.
-    pub(crate) fn assemble(&self) -> Result<PathBuf> {
+    /// Puts everything together and returns where the root is, and where file requests must not work on what the sandbox
+    /// sees.
+    pub(crate) fn assemble(&self) -> Result<(PathBuf, FileAreas)> {
         let stage = self.context.stage();
         mounts::enter_private_namespace().map_err(fault("enter a mount namespace"))?;
         mounts::small_tmpfs()
@@ -125,9 +156,9 @@ impl Parts<'_> {
             .map_err(fault("mount the stage"))?;
         let root = stage.join("root");
         fs::create_dir(&root).map_err(fault("make the stage"))?;
-        let layers = match self.profile.root {
+        let (layers, made) = match self.profile.root {
             RootMode::ReadOnly => self.plain_layers(&stage)?,
-            RootMode::Writable => self.overlay_layers(&stage)?,
+            RootMode::Writable => (self.overlay_layers(&stage)?, Vec::new()),
         };
         let mut layers = layers.into_iter();
         let (_, first) = layers.next().ok_or_else(|| Error::internal("an image without a tree"))?;
@@ -141,11 +172,12 @@ impl Parts<'_> {
         attach_at(&trusted, &root_fd, TRUST)?;
         self.attach_volume(&root_fd)?;
         self.attach_shares(&root_fd)?;
+        let areas = self.attach_all(&root_fd, &stage, &made)?;
         self.attach_init(&root, &root_fd)?;
-        Ok(root)
+        Ok((root, areas))
     }
 
-    fn mapped(&self, source: &Path, attributes: Attributes) -> Result<OwnedFd> {
+    pub(crate) fn mapped(&self, source: &Path, attributes: Attributes) -> Result<OwnedFd> {
         mounts::clone_tree(source, false, attributes, self.userns)
             .map_err(fault("map a folder's ids for the sandbox"))
     }
@@ -164,32 +196,63 @@ impl Parts<'_> {
             .map_err(fault("clone the image"))
     }
 
-    fn plain_layers(&self, stage: &Path) -> Result<Vec<(String, OwnedFd)>> {
+    /// The image's trees, and the paths that are mounted on or have a rule and that it lacked.
+    fn plain_layers(&self, stage: &Path) -> Result<(Vec<(String, OwnedFd)>, Vec<String>)> {
         let trees = self.image.trees.iter();
         let mut layers: Vec<(String, OwnedFd)> =
             trees.map(|tree| Ok((tree.at.clone(), self.image_tree(&tree.source)?))).collect::<Result<_>>()?;
-        if let (Some((_, root)), false) = (layers.first_mut(), self.profile.mounts.is_empty()) {
-            *root = self.with_places(root, stage).map_err(fault("make room for shares"))?;
+        let mut made = Vec::new();
+        for path in self.image_places() {
+            let inside = |at: &str| at.is_empty() || Path::new(path).starts_with(at);
+            let holder =
+                (0..layers.len()).filter(|n| inside(&layers[*n].0)).max_by_key(|n| layers[*n].0.len());
+            let (at, tree) = &layers[holder.unwrap_or(0)];
+            let relative = path[at.len().min(path.len())..].trim_start_matches('/');
+            match walk(tree, if relative.is_empty() { "." } else { relative }, OFlags::empty()) {
+                Ok(_) => {}
+                Err(Errno::NOENT) => made.push((holder.unwrap_or(0), relative, path)),
+                Err(e) => {
+                    let message =
+                        format!("{path} cannot be mounted on: a part of it in the image is no folder ({e})");
+                    return Err(Error::new(ErrorCode::Conflict, message));
+                }
+            }
         }
-        Ok(layers)
+        for (number, (_, tree)) in layers.iter_mut().enumerate() {
+            let missing: Vec<&str> = made.iter().filter(|one| one.0 == number).map(|one| one.1).collect();
+            if !missing.is_empty() {
+                let stage = stage.join(format!("image{number}"));
+                *tree = self.with_places(tree, &stage, &missing).map_err(fault("make room in the image"))?;
+            }
+        }
+        Ok((layers, made.into_iter().map(|(_, _, path)| path.to_owned()).collect()))
     }
 
-    /// The image's root with the folders that shares are mounted on, which a read-only image may lack.
-    fn with_places(&self, root: &OwnedFd, stage: &Path) -> io::Result<OwnedFd> {
+    /// What is mounted or has a rule, and lies in the image and not on the sandbox's own volume.
+    fn image_places(&self) -> impl Iterator<Item = &str> {
+        let own = self.disk.map(|disk| disk.places(self.profile).map(|(_, at)| at));
+        let Profile { mounts, volumes, paths, .. } = self.profile;
+        let all = mounts.iter().map(|share| share.at.as_str()).chain(volumes.iter().map(|v| v.path.as_str()));
+        let all = all.chain(paths.iter().map(|(path, _)| path));
+        all.filter(move |path| !own.iter().flatten().any(|folder| Path::new(path).starts_with(folder)))
+    }
+
+    /// A tree of the image with folders that it lacks.
+    fn with_places(&self, tree: &OwnedFd, stage: &Path, missing: &[&str]) -> io::Result<OwnedFd> {
         let (places, lower) = (stage.join("places"), stage.join("lower"));
-        fs::create_dir(&places)?;
+        fs::create_dir_all(&places)?;
         fs::create_dir(&lower)?;
         let owner = if self.userns.is_some() { self.range.base } else { 0 };
-        for wanted in &self.profile.mounts {
+        for path in missing {
             let mut folder = places.clone();
-            for part in wanted.at.split('/').filter(|part| !part.is_empty()) {
+            for part in path.split('/') {
                 folder.push(part);
                 make_folder(&folder, 0o755)?;
                 chown(&folder, Some(owner), Some(owner))?;
             }
         }
         chown(&places, Some(owner), Some(owner))?;
-        mounts::attach(root, CWD.as_fd(), &lower)?;
+        mounts::attach(tree, CWD.as_fd(), &lower)?;
         mounts::union(&places, &lower)
     }
 
@@ -287,6 +350,6 @@ impl Parts<'_> {
     }
 }
 
-fn attach_at(mount: &OwnedFd, root: &OwnedFd, at: &str) -> Result<()> {
+pub(crate) fn attach_at(mount: &OwnedFd, root: &OwnedFd, at: &str) -> Result<()> {
     mounts::attach(mount, place(root, at)?.as_fd(), Path::new("")).map_err(fault("attach a mount"))
 }

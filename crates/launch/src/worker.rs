@@ -137,6 +137,12 @@ fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
         Request::ResizeVolume(volume, bytes) => {
             ops::resize_volume(context, volume, bytes).map(|()| LauncherReply::Done)
         }
+        Request::PutVolume(volume, bytes) => {
+            ops::put_volume(context, volume, bytes).map(|()| LauncherReply::Done)
+        }
+        Request::InspectVolume(volume) => {
+            ops::inspect_volume(context, volume).map(|one| LauncherReply::Volumes(vec![one]))
+        }
         Request::Snapshot(asked) => {
             ops::snapshot(context, asked).map(|made| LauncherReply::Snapshots(vec![made]))
         }

@@ -14,8 +14,8 @@ use atoll_launch_proto::{
     ContainerState, ContainerStatus, CreateRequest, LauncherReply, Report, Request, TrustRequest,
 };
 use atoll_provider::{
-    Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, Snapshots, State, Trust, Usages,
-    Volumes,
+    Attachments, Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, Snapshots, State, Trust,
+    Usages, Volumes,
 };
 use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;
@@ -158,6 +158,10 @@ impl Provider for NativeProvider {
         Some(self)
     }
 
+    fn attachments(&self) -> Option<&dyn Attachments> {
+        Some(self)
+    }
+
     fn usage(&self) -> Option<&dyn Usages> {
         Some(self)
     }
@@ -212,5 +216,19 @@ impl Volumes for NativeProvider {
 
     async fn resize_volume(&self, id: VolumeId, bytes: u64) -> Result<()> {
         self.launcher.ask(Request::ResizeVolume(id, bytes)).await.map(|_| ())
+    }
+}
+
+#[async_trait]
+impl Attachments for NativeProvider {
+    async fn put_volume(&self, id: VolumeId, bytes: u64) -> Result<()> {
+        self.launcher.ask(Request::PutVolume(id, bytes)).await.map(|_| ())
+    }
+
+    async fn volume_usage(&self, id: VolumeId) -> Result<u64> {
+        match self.launcher.ask(Request::InspectVolume(id)).await? {
+            LauncherReply::Volumes(one) if one.len() == 1 && one[0].volume == id => Ok(one[0].used_bytes),
+            other => Err(unexpected(&other)),
+        }
     }
 }

@@ -15,7 +15,8 @@ mod volumes;
 use async_trait::async_trait;
 use atoll_guest_proto::GuestConfig;
 use atoll_provider::{
-    Capabilities, Container, ContainerSpec, Listed, Provider, Snapshots, State, Trust, Usages, Volumes,
+    Attachments, Capabilities, Container, ContainerSpec, Listed, Provider, Snapshots, State, Trust, Usages,
+    Volumes,
 };
 use atoll_types::{ContainerId, Error, ErrorCode, ImageName, Isolation, Result, RootMode, VolumeId};
 use container::ProcessContainer;
@@ -152,6 +153,10 @@ fn check(spec: &ContainerSpec) -> Result<()> {
     if !spec.profile.mounts.is_empty() {
         return Err(Error::new(ErrorCode::Unsupported, "nothing can be mounted").at("profile.mounts"));
     }
+    if spec.profile.has_attachments() {
+        let message = "this provider attaches no volumes and has no path rules";
+        return Err(Error::new(ErrorCode::Unsupported, message).at("volumes"));
+    }
     Ok(())
 }
 
@@ -205,6 +210,10 @@ impl Provider for ProcessProvider {
     }
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
+
+    fn attachments(&self) -> Option<&dyn Attachments> {
         None
     }
 

@@ -110,6 +110,8 @@ fn prepare(spec: ContainerSpec, folder: PathBuf, volume: PathBuf) -> std::io::Re
         max_ended_execs: ENDED_EXECS,
         spool_bytes: spool_bytes(&limits),
         guard_proc: false,
+        areas_fd: None,
+        areas: Vec::new(),
     };
     let start = Start { config, folder, volume, root_mode: profile.root };
     let folders = [start.root(), start.spool(), start.volume.join("workspace"), start.volume.join("home")];

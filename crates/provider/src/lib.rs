@@ -109,6 +109,9 @@ pub trait Provider: Send + Sync {
     fn volumes(&self) -> Option<&dyn Volumes>;
     /// Snapshots and forks of those volumes, where the provider can make them.
     fn snapshots(&self) -> Option<&dyn Snapshots>;
+    /// Volumes that several containers attach, and paths with a rule, where the provider can mount them. One that cannot
+    /// refuses a profile that names any.
+    fn attachments(&self) -> Option<&dyn Attachments>;
     /// Usage of containers, where the provider can measure it.
     fn usage(&self) -> Option<&dyn Usages>;
     /// Certificates that containers trust, where the provider can install them.
@@ -282,6 +285,16 @@ pub trait Volumes: Send + Sync {
     async fn resize_volume(&self, id: VolumeId, bytes: u64) -> Result<()>;
     /// The disk of all volumes together.
     async fn room(&self) -> Result<DiskRoom>;
+}
+
+/// Keeps volumes that containers attach beside their own, by [`Profile::volumes`], and puts the rules of
+/// [`Profile::paths`] in force. Such a volume is listed, removed and has its room as any other.
+#[async_trait]
+pub trait Attachments: Send + Sync {
+    /// Makes a volume, or gives the one that is there another limit, in use or not; a conflict below what it holds.
+    async fn put_volume(&self, id: VolumeId, bytes: u64) -> Result<()>;
+    /// How many bytes a volume holds. [`atoll_types::ErrorCode::NotFound`] where there is none.
+    async fn volume_usage(&self, id: VolumeId) -> Result<u64>;
 }
 
 /// Makes snapshots and forks of volumes, which share what they hold until it is written.

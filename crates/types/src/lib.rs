@@ -5,6 +5,7 @@
 //! itself when it is parsed, so that holding one means that it is well formed.
 
 mod activity;
+pub mod attachment;
 pub mod audit;
 mod bucket;
 mod death;
@@ -38,6 +39,7 @@ pub mod time;
 mod usage;
 
 pub use activity::{Activity, ActivityEntry, ActivityKind, Counted, DETAIL_BYTES};
+pub use attachment::{PathRule, PathRules, TENANT_PATH, VolumeMount, VolumeRecord};
 pub use bucket::{Rate, TokenBucket};
 pub use death::{Death, DeathKind};
 pub use error::{Error, ErrorCode, Result};
@@ -59,7 +61,7 @@ pub use mcp::McpSession;
 pub use operation::{LegalStates, Operation, Permission, Target};
 pub use profile::{
     Capability, ImageName, Isolation, NameError, Profile, Profiles, ProviderName, RootMode, Seccomp,
-    ShareMount, Storage, TmpfsSizes,
+    ShareMount, Storage, TmpfsSizes, VolumeName,
 };
 pub use refusal::Refusal;
 pub use reply::{REPLY_BYTES, ReplyState, StoredReply, Ticket};

@@ -1,7 +1,10 @@
 //! A profile is everything that is fixed when a container starts, and so the key of a warm pool.
 //! Limits, environment, owner and egress are not part of it: they are set live.
 
-use crate::{Error, Result};
+use crate::{
+    Error, PathRules, Result, VolumeMount,
+    attachment::{self, OwnFolders},
+};
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::Path, str::FromStr};
 
@@ -63,6 +66,10 @@ macro_rules! name {
 name!(
     /// The name of an image in the launcher's own catalogue; never a path.
     ImageName
+);
+name!(
+    /// The name of a volume: one of its owner's.
+    VolumeName
 );
 name!(
     /// The name of a provider: `native`, and later `docker`, `kubernetes`, `wasm`.
@@ -223,6 +230,12 @@ pub struct Profile {
     pub seccomp: Seccomp,
     /// What user code may hold; empty for every profile whose user is not root.
     pub capabilities: Vec<Capability>,
+    /// Volumes beside its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
+    /// Paths with a rule.
+    #[serde(default, skip_serializing_if = "PathRules::is_empty")]
+    pub paths: PathRules,
 }
 
 const MB: u64 = 1_000_000;
@@ -255,6 +268,8 @@ impl Profile {
             mounts: Vec::new(),
             seccomp: Seccomp::Default,
             capabilities: Vec::new(),
+            volumes: Vec::new(),
+            paths: PathRules::default(),
         };
         let root = Self {
             uid: 0,
@@ -326,7 +341,14 @@ impl Profile {
             );
             return fail("profile.mounts.at", &message);
         }
-        Ok(())
+        let own = OwnFolders { all: in_memory, in_memory: self.storage != Storage::Volume };
+        attachment::check(&self.volumes, &self.paths, &own)
+    }
+
+    /// Whether it has volumes beside its own, or paths with a rule.
+    #[must_use]
+    pub fn has_attachments(&self) -> bool {
+        !self.volumes.is_empty() || !self.paths.is_empty()
     }
 }
 
@@ -335,22 +357,10 @@ impl ShareMount {
         if !is_name(&self.share) {
             return Err(Error::invalid("profile.mounts.share", NameError.to_string()));
         }
-        let parts: Vec<&str> = self.at.split('/').collect();
-        let plain = self.at.len() <= 255
-            && parts.len() >= 2
-            && parts[0].is_empty()
-            && parts[1..].iter().all(|p| !matches!(*p, "" | "." | "..") && !p.contains('\0'));
-        // Mounted by the start of every container, and the trusted certificates.
-        let taken = ["/proc", "/sys", "/dev", "/run", "/etc/atoll"];
-        if plain && self.at != "/etc" && !taken.iter().any(|folder| Path::new(&self.at).starts_with(folder)) {
-            return Ok(());
+        match self.at.as_str() {
+            "/etc" => Err(Error::invalid("profile.mounts.at", "nothing can be mounted on /etc")),
+            at => attachment::check_place("profile.mounts.at", at),
         }
-        let message = format!(
-            "{:?} is no place for a folder: it must be an absolute path without . or .., and not /etc or in {}",
-            self.at,
-            taken.join(", ")
-        );
-        Err(Error::invalid("profile.mounts.at", message))
     }
 }
 

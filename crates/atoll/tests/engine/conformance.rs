@@ -4,9 +4,9 @@
 use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
-    Capabilities, ChangeReport, Changed, Claimable, Container, ContainerSpec, DiskRoom, EgressEndpoint,
-    EgressSockets, FileChange, FileChanges, Guest, Listed, LiveLimits, Pause, PortStream, Ports, Provider,
-    Snapshots, State, Trust, Usages, Volumes,
+    Attachments, Capabilities, ChangeReport, Changed, Claimable, Container, ContainerSpec, DiskRoom,
+    EgressEndpoint, EgressSockets, FileChange, FileChanges, Guest, Listed, LiveLimits, Pause, PortStream,
+    Ports, Provider, Snapshots, State, Trust, Usages, Volumes,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Snapshot, SnapshotId, Usage, VolumeId};
@@ -64,6 +64,9 @@ enum Fault {
     RollsNothingBack,
     RollsBackWhatIsInUse,
     ForksWhatIsNow,
+    IgnoresReadOnlyVolumes,
+    KeepsNoAttachedVolume,
+    IgnoresPathRules,
 }
 
 /// A provider that is right but for one fault.
@@ -102,6 +105,10 @@ impl Provider for Broken<'_> {
                 spec.profile = atoll_types::Profile::builtin("root").unwrap();
                 spec.profile.name = name;
             }
+            Fault::IgnoresReadOnlyVolumes => {
+                spec.profile.volumes.iter_mut().for_each(|mount| mount.read_only = false);
+            }
+            Fault::IgnoresPathRules => spec.profile.paths = atoll_types::PathRules::default(),
             Fault::ReusesTakenIds => self.inner.destroy(spec.id).await?,
             _ => {}
         }
@@ -150,6 +157,10 @@ impl Provider for Broken<'_> {
     }
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+
+    fn attachments(&self) -> Option<&dyn Attachments> {
         Some(self)
     }
 
@@ -237,6 +248,21 @@ impl Usages for Broken<'_> {
             Fault::MeasuresAnother => self.inner.usage().unwrap().one(first.unwrap_or(id)).await,
             _ => self.inner.usage().unwrap().one(id).await,
         }
+    }
+}
+
+#[async_trait]
+impl Attachments for Broken<'_> {
+    async fn put_volume(&self, id: VolumeId, bytes: u64) -> Result<()> {
+        self.inner.attachments().unwrap().put_volume(id, bytes).await?;
+        match self.fault {
+            Fault::KeepsNoAttachedVolume => self.inner.volumes().unwrap().remove_volume(id).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn volume_usage(&self, id: VolumeId) -> Result<u64> {
+        self.inner.attachments().unwrap().volume_usage(id).await
     }
 }
 
@@ -448,6 +474,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::RollsNothingBack, "a_snapshot_is_of_one_moment_and_a_rollback_brings_it_back"),
     (Fault::RollsBackWhatIsInUse, "what_is_in_use_is_not_rolled_back_and_what_is_not_there_is_said"),
     (Fault::ForksWhatIsNow, "a_fork_goes_its_own_way"),
+    (Fault::IgnoresReadOnlyVolumes, "an_attached_volume_is_shared_and_outlives_its_containers"),
+    (Fault::KeepsNoAttachedVolume, "an_attached_volume_is_shared_and_outlives_its_containers"),
+    (Fault::IgnoresPathRules, "path_rules_bind_commands"),
 ];
 
 #[tokio::test]

@@ -2,6 +2,7 @@ pub(crate) mod fixture;
 pub(crate) mod network;
 pub(crate) mod usage;
 
+mod attachments;
 mod audit;
 mod cgroup_v2;
 mod changes;

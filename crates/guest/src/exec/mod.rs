@@ -28,7 +28,7 @@ mod usage;
 mod users;
 mod wire;
 
-pub(crate) use registry::Execs;
+pub(crate) use registry::{Execs, inherited};
 pub(crate) use replay::{EventStream, follow};
 pub(crate) use usage::infos;
 pub(crate) use users::{User, profile_user};

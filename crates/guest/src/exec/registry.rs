@@ -237,7 +237,7 @@ pub(crate) fn parse_id(id: &str) -> Result<ExecId> {
 }
 
 /// Takes a descriptor that the launcher has left open for us.
-fn inherited(fd: i32, name: &str) -> Result<OwnedFd, String> {
+pub(crate) fn inherited(fd: i32, name: &str) -> Result<OwnedFd, String> {
     if fd < 3 {
         return Err(format!("{name} must be a descriptor from 3 on"));
     }

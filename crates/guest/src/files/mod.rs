@@ -17,12 +17,13 @@ mod workers;
 mod write;
 
 use crate::{
-    exec::{User, profile_user},
+    exec::{User, inherited, profile_user},
     sys::{self, caps},
 };
-use atoll_guest_proto::{GuestConfig, v1};
+use atoll_guest_proto::{FileAreaConfig, GuestConfig, v1};
 use atoll_types::{Error, ErrorCode, Result};
 use path::{Areas, SplitPath};
+use rustix::fs::{Mode, OFlags, openat};
 use std::{cell::Cell, sync::Arc};
 use tokio::sync::oneshot;
 use workers::Workers;
@@ -45,13 +46,28 @@ thread_local! {
     static IS_USER: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The areas that the configuration has beside the usual ones.
+fn areas(config: &GuestConfig) -> Result<Areas, String> {
+    let mut areas = Areas::new(&config.home);
+    let trees = config.areas_fd.map(|fd| inherited(fd, "areas_fd")).transpose()?;
+    for FileAreaConfig { path, tree } in &config.areas {
+        let open = |name: &String| {
+            let trees = trees.as_ref().ok_or("areas_fd is missing")?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            openat(trees, name.as_str(), flags, Mode::empty()).map_err(|e| format!("the area of {path}: {e}"))
+        };
+        areas.add(path, tree.as_ref().map(open).transpose()?);
+    }
+    Ok(areas)
+}
+
 impl Files {
     /// Starts the thread that does their work; to be called when the system call filter is on.
     pub(crate) fn new(config: &GuestConfig) -> Result<Self, String> {
         let user = profile_user(config);
         let capabilities = caps::mask(&config.capabilities);
         let workers = Workers::start().map_err(|e| format!("cannot start a thread: {e}"))?;
-        Ok(Self(Arc::new(Inner { user, capabilities, areas: Areas::new(&config.home), workers })))
+        Ok(Self(Arc::new(Inner { user, capabilities, areas: areas(config)?, workers })))
     }
 
     fn place(&self, path: &str, field: &'static str) -> Result<SplitPath> {

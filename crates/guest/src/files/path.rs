@@ -3,6 +3,10 @@
 
 use atoll_guest_tools::LONGEST_PATH;
 use atoll_types::{Error, ErrorCode, Result};
+use std::{
+    os::fd::{AsRawFd, OwnedFd},
+    sync::Arc,
+};
 
 const WORKSPACE: &str = "workspace";
 const TMP: &str = "tmp";
@@ -10,13 +14,29 @@ const TMP: &str = "tmp";
 /// The directories that links may not lead out of.
 pub(crate) struct Areas {
     home: Vec<String>,
+    /// Those of the configuration, and the tree of each that is not what commands see there.
+    configured: Vec<(Vec<String>, Option<AreaTree>)>,
 }
+
+/// The folder that file requests work on in an area, where it is not what commands see there.
+#[derive(Debug, Clone)]
+pub(crate) struct AreaTree(pub(crate) Arc<OwnedFd>);
+
+impl PartialEq for AreaTree {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_raw_fd() == other.0.as_raw_fd()
+    }
+}
+
+impl Eq for AreaTree {}
 
 /// A path, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SplitPath {
     /// The area's directory relative to the root, empty for the root itself.
     area: String,
+    /// The area's folder itself, where its directory is another.
+    tree: Option<AreaTree>,
     /// Below the area; no part is empty, `.` or `..`.
     parts: Vec<String>,
     /// The field of the request that it came from.
@@ -25,7 +45,12 @@ pub(crate) struct SplitPath {
 
 impl Areas {
     pub(crate) fn new(home: &str) -> Self {
-        Self { home: parts_of(home).map(str::to_owned).collect() }
+        Self { home: owned_parts(home), configured: Vec::new() }
+    }
+
+    /// Adds an area.
+    pub(crate) fn add(&mut self, path: &str, tree: Option<OwnedFd>) {
+        self.configured.push((owned_parts(path), tree.map(|fd| AreaTree(Arc::new(fd)))));
     }
 
     /// Takes a path apart, absolute or relative to the workspace.
@@ -33,17 +58,21 @@ impl Areas {
         check(path).map_err(|e| e.at(field))?;
         let workspace = if path.starts_with('/') { None } else { Some(WORKSPACE) };
         let parts: Vec<&str> = workspace.into_iter().chain(parts_of(path)).collect();
-        let area = self.area_length(&parts);
-        let (area, parts) = parts.split_at(area);
-        let parts = parts.iter().map(|part| (*part).to_owned()).collect();
-        Ok(SplitPath { area: area.join("/"), parts, field })
+        let length = self.area_length(&parts);
+        let (area, below) = parts.split_at(length);
+        let configured = self.configured.iter().find(|(path, _)| path.iter().eq(area));
+        let tree = configured.and_then(|(_, tree)| tree.clone());
+        let parts = below.iter().map(|part| (*part).to_owned()).collect();
+        Ok(SplitPath { area: area.join("/"), tree, parts, field })
     }
 
     /// How many parts name the innermost area.
     fn area_length(&self, parts: &[&str]) -> usize {
-        let home: Vec<&str> = self.home.iter().map(String::as_str).collect();
-        let areas = [&[WORKSPACE][..], &[TMP][..], &home[..]];
-        areas.into_iter().filter(|area| parts.starts_with(area)).map(<[_]>::len).max().unwrap_or(0)
+        let fixed = [WORKSPACE, TMP].into_iter().filter(|name| parts.first() == Some(name)).map(|_| 1);
+        let others = self.configured.iter().map(|(path, _)| path).chain([&self.home]);
+        let inside =
+            |path: &&Vec<String>| path.len() <= parts.len() && path.iter().zip(parts).all(|(a, b)| a == b);
+        fixed.chain(others.filter(inside).map(Vec::len)).max().unwrap_or(0)
     }
 }
 
@@ -68,7 +97,16 @@ fn parts_of(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !matches!(*part, "" | "."))
 }
 
+fn owned_parts(path: &str) -> Vec<String> {
+    parts_of(path).map(str::to_owned).collect()
+}
+
 impl SplitPath {
+    /// The area's folder, where it is not the one at the area's path.
+    pub(crate) fn tree(&self) -> Option<&OwnedFd> {
+        self.tree.as_ref().map(|tree| &*tree.0)
+    }
+
     /// The area's directory relative to the root; none for the root itself.
     pub(crate) fn area(&self) -> Option<&str> {
         (!self.area.is_empty()).then_some(self.area.as_str())
@@ -122,6 +160,24 @@ mod tests {
         assert_eq!(seen("/home/other"), (None, "home/other".into()));
         assert_eq!(seen("/tmp/x"), (area("tmp"), "x".into()));
         assert_eq!(seen("/"), (None, ".".into()));
+    }
+
+    #[test]
+    fn the_innermost_configured_area_counts() {
+        let mut areas = Areas::new("/home/user");
+        let null = || std::fs::File::open("/dev/null").unwrap().into();
+        areas.add("/workspace/data", Some(null()));
+        areas.add("/workspace/data/out", None);
+        areas.add("/workspace", Some(null()));
+        let seen = |path| {
+            let place = areas.place(path, "path").unwrap();
+            (place.area().unwrap().to_owned(), place.relative(), place.tree().is_some())
+        };
+        assert_eq!(seen("x"), ("workspace".into(), "x".into(), true));
+        assert_eq!(seen("data/x"), ("workspace/data".into(), "x".into(), true));
+        assert_eq!(seen("data/out/x/y"), ("workspace/data/out".into(), "x/y".into(), false));
+        assert_eq!(seen("database"), ("workspace".into(), "database".into(), true));
+        assert_eq!(seen("/tmp/x"), ("tmp".into(), "x".into(), false));
     }
 
     #[test]

@@ -24,11 +24,16 @@ pub(crate) struct Area {
 impl Area {
     pub(crate) fn of(place: &SplitPath) -> Result<Self> {
         let failed = |e| on_path(e, place.field);
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        if let Some(tree) = place.tree() {
+            let directory = rustix::io::fcntl_dupfd_cloexec(tree, 0).map_err(failed)?;
+            return Ok(Self { directory, resolve: beneath });
+        }
         let root = openat(CWD, c"/", DIRECTORY, Mode::empty()).map_err(failed)?;
         let in_root = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let Some(name) = place.area() else { return Ok(Self { directory: root, resolve: in_root }) };
         let directory = openat2(root, name, DIRECTORY, Mode::empty(), in_root).map_err(failed)?;
-        Ok(Self { directory, resolve: ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS })
+        Ok(Self { directory, resolve: beneath })
     }
 
     pub(crate) fn open(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -64,6 +64,8 @@ pub(crate) fn config() -> GuestConfig {
         max_ended_execs: 100,
         spool_bytes: 256 << 20,
         guard_proc: false,
+        areas_fd: None,
+        areas: Vec::new(),
     }
 }
 

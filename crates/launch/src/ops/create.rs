@@ -3,6 +3,7 @@
 
 use super::destroy::free;
 use crate::{
+    attachments::{FileArea, FileAreas},
     cgroup, clock,
     context::Context,
     egress_sockets::{self, EgressSockets},
@@ -13,7 +14,7 @@ use crate::{
     runtime::{Start, cut_off},
     spec, sys, uids, userns,
 };
-use atoll_guest_proto::{GuestConfig, Listen};
+use atoll_guest_proto::{FileAreaConfig, GuestConfig, Listen};
 use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest, output_bytes, spool_bytes};
 use atoll_storage::{Image, Tree};
 use atoll_types::{Error, ErrorCode, Result, RootMode, Storage, time::now_ms};
@@ -45,6 +46,10 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made>
     if start.own_kernel() && request.profile.root == RootMode::Writable {
         let message = "a runtime with a kernel of its own has a read-only root";
         return Err(Error::new(ErrorCode::Unsupported, message).at("profile.root"));
+    }
+    if start.own_kernel() && request.profile.has_attachments() {
+        let message = "a runtime with a kernel of its own attaches no volumes and has no path rules";
+        return Err(Error::new(ErrorCode::Unsupported, message).at("profile.isolation"));
     }
     let image = context.images.open(&request.profile.image)?;
     refuse_shared_volume(context, request)?;
@@ -85,7 +90,7 @@ fn refuse_unenforced(context: &Context) -> Result<()> {
 fn refuse_shared_volume(context: &Context, request: &CreateRequest) -> Result<()> {
     let Some(volume) = request.volume else { return Ok(()) };
     let others = record::containers(context).into_iter().filter(|id| *id != request.container);
-    match others.filter_map(|id| record::load(context, id)).find(|r| r.volume == Some(volume)) {
+    match others.filter_map(|id| record::load(context, id)).find(|r| r.uses(volume)) {
         Some(other) => {
             let message = format!("the volume belongs to container {}", other.container);
             Err(Error::new(ErrorCode::Conflict, message).at("volume"))
@@ -123,6 +128,8 @@ struct Inherited {
     spool: OwnedFd,
     oom: Option<fs::File>,
     clock: fs::File,
+    /// The trees of file areas.
+    areas: Option<OwnedFd>,
 }
 
 fn launch(
@@ -140,12 +147,14 @@ fn launch(
     };
     let userns = userns.as_ref().map(AsFd::as_fd);
     let disk = prepare_disk(context, &record)?;
-    let inherited = inherit(context, &record, start, userns)?;
+    let mut inherited = inherit(context, &record, start, userns)?;
     let disk = disk.as_ref();
     let init = start.own_kernel().then(|| context.init.path().as_path());
     let parts = rootfs::Parts { context, profile: &record.profile, image, disk, userns, range, init };
-    let root = parts.assemble()?;
-    let (guest, descriptors) = guest_config(&record, start, &inherited, request);
+    let (root, areas) = parts.assemble()?;
+    let FileAreas { all: areas, trees } = areas;
+    inherited.areas = trees;
+    let (guest, descriptors) = guest_config(&record, start, &inherited, request, areas);
     let bundle = context.container(container).join("bundle");
     let spec = spec::Parts {
         context,
@@ -249,7 +258,7 @@ fn inherit(
         Some(UnixListener::bind(path).map_err(fault("listen for PID 1"))?)
     };
     let clock = clock::make(context, record.container).map_err(fault("make the clock"))?;
-    Ok(Inherited { listener, spool, oom, clock })
+    Ok(Inherited { listener, spool, oom, clock, areas: None })
 }
 
 fn guest_config(
@@ -257,6 +266,7 @@ fn guest_config(
     start: &Start,
     inherited: &Inherited,
     request: &CreateRequest,
+    areas: Vec<FileArea>,
 ) -> (GuestConfig, Vec<i32>) {
     let mut numbers = 3..;
     let mut next = |there: bool| if there { numbers.next() } else { None };
@@ -265,6 +275,8 @@ fn guest_config(
     let spool = next(!start.own_kernel());
     let oom = next(!start.own_kernel() && inherited.oom.is_some());
     let clock = next(!start.own_kernel());
+    let trees = next(inherited.areas.is_some());
+    let areas = areas.into_iter().map(|FileArea { path, tree }| FileAreaConfig { path, tree });
     let listen_at = match (listen, &record.token) {
         (None, Some(token)) => Listen::Tcp { address: format!("127.0.0.1:{TCP_PORT}"), token: token.clone() },
         (number, _) => Listen::Inherited(number.unwrap_or(3)),
@@ -286,16 +298,18 @@ fn guest_config(
         max_ended_execs: ENDED_EXECS,
         spool_bytes: spool_bytes(&record.limits),
         guard_proc: !start.own_kernel(),
+        areas_fd: trees,
+        areas: areas.collect(),
     };
-    (config, listen.into_iter().chain(spool).chain(oom).chain(clock).collect())
+    (config, listen.into_iter().chain(spool).chain(oom).chain(clock).chain(trees).collect())
 }
 
 /// Gives the descriptors their numbers.
 fn place(inherited: &Inherited, count: usize) -> Result<()> {
-    let Inherited { listener, spool, oom, clock } = inherited;
+    let Inherited { listener, spool, oom, clock, areas } = inherited;
     let listener = listener.as_ref().map(AsFd::as_fd);
     let all = listener.into_iter().chain([spool.as_fd()]).chain(oom.as_ref().map(AsFd::as_fd));
-    let all = all.chain([clock.as_fd()]);
+    let all = all.chain([clock.as_fd()]).chain(areas.as_ref().map(AsFd::as_fd));
     // First out of the way, then into place: a number may be another's source.
     let moved: Vec<OwnedFd> = all
         .take(count)

@@ -21,4 +21,4 @@ pub(crate) use pause::{pause, reclaim, thaw_abandoned, unpause};
 pub(crate) use ports::{ports, sockets};
 pub(crate) use snapshots::{delete_snapshot, diff, fork, list_snapshots, rollback, snapshot};
 pub(crate) use usage::{usage, usages};
-pub(crate) use volumes::{list_volumes, remove_volume, resize_volume};
+pub(crate) use volumes::{inspect_volume, list_volumes, put_volume, remove_volume, resize_volume};

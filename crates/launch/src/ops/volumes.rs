@@ -3,6 +3,7 @@
 use crate::{
     context::Context,
     record::{self, Record},
+    rootfs,
 };
 use atoll_launch_proto::VolumeStatus;
 use atoll_storage::{Tree, TreeKind};
@@ -14,19 +15,29 @@ pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
     for tree in context.storage.list(TreeKind::Volume)? {
         let Tree::Volume(volume) = tree else { continue };
         // A volume may be removed during the listing.
-        match context.storage.usage(tree) {
-            Ok(usage) => {
-                all.push(VolumeStatus {
-                    volume,
-                    used_bytes: usage.used_bytes,
-                    limit_bytes: usage.limit_bytes,
-                });
-            }
+        match inspect_volume(context, volume) {
+            Ok(status) => all.push(status),
             Err(error) if error.code == ErrorCode::NotFound => {}
             Err(error) => return Err(error),
         }
     }
     Ok(all)
+}
+
+/// One volume.
+pub(crate) fn inspect_volume(context: &Context, volume: VolumeId) -> Result<VolumeStatus> {
+    let usage = context.storage.usage(Tree::Volume(volume))?;
+    Ok(VolumeStatus { volume, used_bytes: usage.used_bytes, limit_bytes: usage.limit_bytes })
+}
+
+/// Makes a volume that containers attach, or gives the one that is there another limit, never below what it holds.
+pub(crate) fn put_volume(context: &Context, volume: VolumeId, bytes: u64) -> Result<()> {
+    let tree = Tree::Volume(volume);
+    let path = match context.storage.set_limit(tree, bytes) {
+        Err(error) if error.code == ErrorCode::NotFound => context.storage.create(tree, bytes)?,
+        resized => resized.map(|()| context.storage.path(tree))?,
+    };
+    rootfs::prepare_attached(&path).map(drop)
 }
 
 /// Deletes a volume that no container uses.
@@ -51,7 +62,7 @@ pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> 
 /// The container that has a volume, which is claimed by the record of a container that is still being made.
 pub(super) fn user(context: &Context, volume: VolumeId) -> Option<Record> {
     let mut records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
-    records.find(|r| r.volume == Some(volume))
+    records.find(|r| r.uses(volume))
 }
 
 pub(super) fn refuse_used(context: &Context, volume: VolumeId) -> Result<()> {

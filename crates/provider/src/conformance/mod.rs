@@ -1,6 +1,7 @@
 //! The contract of every provider, as checks that run against a real one. A check makes its own containers
 //! and destroys them, so checks run in any order and concurrently.
 
+mod attachments;
 mod egress_endpoint;
 mod isolation;
 mod lifecycle;
@@ -56,6 +57,9 @@ checks![
     volumes::a_volume_outlives_its_container,
     volumes::without_a_volume_nothing_outlives_it,
     volumes::a_volume_in_use_cannot_be_removed_or_shared,
+    attachments::an_attached_volume_is_shared_and_outlives_its_containers,
+    attachments::path_rules_bind_commands,
+    attachments::what_cannot_be_attached_is_refused,
     snapshots::a_snapshot_is_of_one_moment_and_a_rollback_brings_it_back,
     snapshots::a_fork_goes_its_own_way,
     snapshots::a_diff_names_what_changed,

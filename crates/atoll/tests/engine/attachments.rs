@@ -1,0 +1,400 @@
+//! Volumes beside a sandbox's own and paths with a rule, tried from inside by every way that we know.
+
+use super::fixture::{Instance, python, says, shell, spec};
+use atoll_provider::{Container, ContainerSpec, Provider, WriteOptions};
+use atoll_types::{ErrorCode, Isolation, PathRules, Profile, Result, VolumeId, VolumeMount};
+use bytes::Bytes;
+use futures_util::stream;
+use std::{fs, sync::Arc};
+
+const MIB: u64 = 1 << 20;
+
+fn rules(read_only: &[&str], read_write: &[&str], blocked: &[&str]) -> PathRules {
+    let of = |paths: &[&str]| paths.iter().map(ToString::to_string).collect();
+    PathRules { read_only: of(read_only), read_write: of(read_write), blocked: of(blocked) }
+}
+
+fn ruled(profile: &str, volume: VolumeId, paths: PathRules) -> ContainerSpec {
+    let profile = Profile { paths, ..Profile::builtin(profile).unwrap() };
+    ContainerSpec { profile, volume: Some(volume), ..spec("default") }
+}
+
+fn mounted(profile: &str, volumes: &[(VolumeId, &str, bool)]) -> ContainerSpec {
+    let mount = |(number, (volume, path, read_only)): (usize, &(VolumeId, &str, bool))| VolumeMount {
+        name: format!("v{number}").parse().unwrap(),
+        volume: *volume,
+        path: (*path).into(),
+        read_only: *read_only,
+    };
+    let volumes = volumes.iter().enumerate().map(mount).collect();
+    ContainerSpec { profile: Profile { volumes, ..Profile::builtin(profile).unwrap() }, ..spec("default") }
+}
+
+async fn write(c: &Arc<dyn Container>, path: &str, text: &'static str) -> Result<()> {
+    let body = stream::iter([Ok(Bytes::from_static(text.as_bytes()))]);
+    c.guest().write_file(path, WriteOptions::default(), body).await.map(drop)
+}
+
+async fn put(instance: &Instance, volume: VolumeId, mib: u64) {
+    instance.provider.attachments().unwrap().put_volume(volume, mib * MIB).await.unwrap();
+}
+
+async fn remove(instance: &Instance, volume: VolumeId) {
+    instance.provider.volumes().unwrap().remove_volume(volume).await.unwrap();
+}
+
+/// Every way to change something in a folder `$d` that holds a file `f` and a folder `s`; each must fail.
+const WRITES: &[&str] = &[
+    "touch $d/new",
+    "echo x > $d/f",
+    "echo x >> $d/f",
+    "touch -d 2001-01-01 $d/f",
+    "truncate -s 0 $d/f",
+    "chmod 777 $d/f",
+    "chmod 777 $d",
+    "chown 1234 $d/f",
+    "mkdir $d/new",
+    "rmdir $d/s",
+    "rm -f $d/f",
+    "rm -rf $d",
+    "mv $d/f /tmp/taken",
+    "mv $d/f $d/g",
+    "mv $d /tmp/taken",
+    "mv /tmp/mine $d/new",
+    "ln /tmp/mine $d/new",
+    "ln $d/f /tmp/link",
+    "ln -s x $d/new",
+    "mkfifo $d/new",
+    "cp /tmp/mine $d/f",
+    "cp /tmp/mine $d/new",
+    "dd if=/dev/zero of=$d/f count=1 conv=notrunc",
+    "python3 -c 'import os; os.open(\"'$d'/f\", os.O_WRONLY)'",
+    "exec 3< $d/f && echo x > /proc/self/fd/3",
+    "exec 3< $d && touch /proc/self/fd/3/new",
+    "cd $d && touch ./new",
+    "touch /proc/self/root$d/new",
+    "touch /proc/1/root$d/new",
+    "fallocate -l 10 $d/f",
+    "python3 -c 'import os; os.setxattr(\"'$d'/f\", \"user.a\", b\"b\")'",
+    "python3 -c 'import ctypes,sys; sys.exit(ctypes.CDLL(None).syscall(155, 0) or 1)'",
+    "mount -o remount,rw $d",
+    "mount -o remount,bind,rw $d",
+    "umount $d",
+    "umount -l $d",
+    "mount --bind /tmp $d",
+    "unshare -Urm mount -o remount,bind,rw $d",
+    "unshare -Urm umount $d",
+    "unshare -Urm sh -c \"mount --bind / /mnt && touch /mnt$d/new\"",
+];
+
+async fn cannot_write(c: &Arc<dyn Container>, folder: &str, who: &str) {
+    says(c, "echo mine > /tmp/mine").await;
+    for line in WRITES {
+        let line = format!("d={folder}; {line}");
+        let finished = shell(c, &line).await;
+        assert_ne!(finished.report.exit_code, Some(0), "{who}: {line} succeeded");
+    }
+    let seen = says(c, &format!("cd {folder}; cat f; ls; stat -c %a f")).await;
+    assert_eq!(seen, "kept\nf\ns\n644", "{who}");
+}
+
+#[tokio::test]
+async fn nothing_inside_writes_to_a_read_only_path() {
+    let instance = Instance::start().await;
+    for profile in ["default", "root", "build"] {
+        let volume = VolumeId::random();
+        let paths = rules(&["/workspace/a/in", "/data"], &["/workspace/a/in/out"], &[]);
+        let c = instance.provider.create(ruled(profile, volume, paths.clone())).await.unwrap();
+        for folder in ["/workspace/a/in", "/data"] {
+            // Its owner may write; that is how anything gets there.
+            write(&c, &format!("{folder}/f"), "kept\n").await.unwrap();
+            c.guest().make_dir(&format!("{folder}/s"), false).await.unwrap();
+        }
+        c.guest().remove("/workspace/a/in/out", true).await.unwrap_err();
+        cannot_write(&c, "/data", profile).await;
+        // The folders on the way there stay where they are.
+        for line in [
+            "mv /workspace/a /workspace/b",
+            "rm -rf /workspace/a; test ! -e /workspace/a/in/f",
+            "mv /data /d",
+        ] {
+            assert_ne!(shell(&c, line).await.report.exit_code, Some(0), "{profile}: {line}");
+        }
+        assert_eq!(
+            says(&c, "cat /workspace/a/in/f; echo x > /workspace/a/in/out/x; ls /workspace/a/in").await,
+            "kept\nf\nout\ns"
+        );
+        // A link leads nowhere else, and what its owner does by name is done there.
+        says(&c, "ln -s /workspace/a/in /workspace/link; ! touch /workspace/link/x").await;
+        c.guest().rename("/workspace/a/in/f", "/workspace/a/in/g", false).await.unwrap();
+        c.guest().remove("/workspace/a/in/s", true).await.unwrap();
+        assert_eq!(says(&c, "ls /workspace/a/in").await, "g\nout");
+        instance.provider.destroy(c.id()).await.unwrap();
+        // And it is so again after a restart, with what was kept.
+        let c = instance.provider.create(ruled(profile, volume, paths)).await.unwrap();
+        cannot_write(&c, "/data", profile).await;
+        assert_eq!(
+            says(&c, "cat /workspace/a/in/g /workspace/a/in/out/x; ! touch /workspace/a/in/x").await,
+            "kept\nx"
+        );
+        write(&c, "/data/f", "changed").await.unwrap();
+        assert_eq!(says(&c, "cat /data/f").await, "changed");
+        instance.provider.destroy(c.id()).await.unwrap();
+        remove(&instance, volume).await;
+    }
+}
+
+/// Every way to reach or uncover `$d`; each must fail.
+const REACHES: &[&str] = &[
+    "cat $d",
+    "ls $d/",
+    "ls $d/x",
+    "cd $d",
+    "touch $d/x",
+    "echo x > $d",
+    "stat $d/x",
+    "cat /proc/self/root$d",
+    "ls /proc/1/root$d/",
+    "chmod 777 $d",
+    "chown 0 $d",
+    "rm -rf $d",
+    "mv $d /tmp/x",
+    "cp -r $d /tmp/copy",
+    "ln $d /tmp/link",
+    "mount --bind $d /mnt",
+    "mount -o remount,rw $d",
+    "umount $d",
+    "umount -l $d",
+    "unshare -Urm umount $d",
+    "unshare -Urm umount -l $d",
+    "unshare -Urm sh -c \"mount --bind / /mnt && cat /mnt$d/x\"",
+    "unshare -Ur cat $d/x",
+    "chroot / cat $d/x",
+    "python3 -c 'import os; os.open(\"'$d'\", os.O_RDONLY)'",
+    "python3 -c 'import os; os.listdir(\"'$d'\")'",
+];
+
+#[tokio::test]
+async fn nothing_inside_reaches_a_blocked_path() {
+    let instance = Instance::start().await;
+    for profile in ["default", "tools", "root", "build"] {
+        let volume = VolumeId::random();
+        let own = if profile == "tools" { "/opt/missing/too" } else { "/workspace/a/secret" };
+        let paths = rules(
+            &[],
+            &[],
+            &["/etc/passwd", "/opt", own].map(|p| if p == "/opt" && profile == "tools" { "/srv" } else { p }),
+        );
+        let make = || ContainerSpec {
+            volume: (profile != "tools").then_some(volume),
+            ..ruled(profile, volume, paths.clone())
+        };
+        for _ in 0..2 {
+            let c = instance.provider.create(make()).await.unwrap();
+            for path in &paths.blocked {
+                for line in REACHES {
+                    let finished = shell(&c, &format!("d={path}; {line}")).await;
+                    assert_ne!(finished.report.exit_code, Some(0), "{profile}: {path}: {line} succeeded");
+                }
+                assert!(c.guest().list_dir(path).await.is_err(), "{path}");
+                assert!(write(&c, &format!("{path}/x"), "x").await.is_err(), "{path}");
+            }
+            if profile != "tools" {
+                assert_ne!(shell(&c, "mv /workspace/a /workspace/b").await.report.exit_code, Some(0));
+            }
+            // The rest of the folder is as it was.
+            assert_ne!(says(&c, "cat /etc/hostname /etc/group | wc -l").await, "0");
+            instance.provider.destroy(c.id()).await.unwrap();
+        }
+        if profile != "tools" {
+            remove(&instance, volume).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_example_of_the_reference_api_holds() {
+    let instance = Instance::start().await;
+    let volume = VolumeId::random();
+    let paths = rules(&["/workspace/data"], &["/workspace/output"], &["/etc", "/root"]);
+    let c = instance.provider.create(ruled("default", volume, paths)).await.unwrap();
+    assert_eq!(
+        says(&c, "! touch data/x; echo 1 > output/x; cat output/x; ! ls /etc; ! ls /root; ! cat /etc/passwd")
+            .await,
+        "1"
+    );
+    // What commands need works without /etc.
+    assert_eq!(python(&c, "print(sum(range(5)))").await, "10");
+    write(&c, "data/in.csv", "1,2").await.unwrap();
+    assert_eq!(says(&c, "cat data/in.csv").await, "1,2");
+    // Files move freely within what may be written.
+    assert_eq!(says(&c, "echo y > y; mv y output/y; cat output/y").await, "y");
+    instance.provider.destroy(c.id()).await.unwrap();
+    remove(&instance, volume).await;
+}
+
+#[tokio::test]
+async fn a_volume_is_read_only_or_not_for_each_sandbox() {
+    let instance = Instance::start().await;
+    let volume = VolumeId::random();
+    put(&instance, volume, 64).await;
+    let writer = instance.provider.create(mounted("default", &[(volume, "/mnt/data", false)])).await.unwrap();
+    says(&writer, "cd /mnt/data; echo kept > f; mkdir s").await;
+    for profile in ["default", "tools", "root", "build"] {
+        let reader =
+            instance.provider.create(mounted(profile, &[(volume, "/mnt/data", true)])).await.unwrap();
+        cannot_write(&reader, "/mnt/data", profile).await;
+        says(&writer, "echo live > /mnt/data/live").await;
+        assert_eq!(says(&reader, "cat /mnt/data/live").await, "live");
+        says(&writer, "rm /mnt/data/live").await;
+        instance.provider.destroy(reader.id()).await.unwrap();
+    }
+    // Users of other profiles write to it too, and none becomes a user of the machine.
+    let tools = instance.provider.create(mounted("tools", &[(volume, "/srv/x/y", false)])).await.unwrap();
+    assert_eq!(says(&tools, "echo t > /srv/x/y/t; stat -c %u /srv/x/y/t").await, "65532");
+    assert_eq!(says(&writer, "cat /mnt/data/t; stat -c %u /mnt/data/f /mnt/data/t").await, "t\n1000\n65532");
+    for c in [writer, tools] {
+        instance.provider.destroy(c.id()).await.unwrap();
+    }
+    remove(&instance, volume).await;
+}
+
+#[tokio::test]
+async fn a_volume_has_a_limit_of_its_own() {
+    let instance = Instance::start().await;
+    let volume = VolumeId::random();
+    put(&instance, volume, 32).await;
+    let c = instance.provider.create(mounted("default", &[(volume, "/mnt/data", false)])).await.unwrap();
+    let fill = "head -c 50M /dev/urandom > /mnt/data/f; e=$?; sync -f /mnt/data; exit $e";
+    assert_ne!(shell(&c, fill).await.report.exit_code, Some(0));
+    // The sandbox's own disk is another.
+    says(&c, "head -c 50M /dev/urandom > /workspace/f; sync -f /workspace").await;
+    says(&c, "rm /mnt/data/f; sync -f /mnt/data").await;
+    put(&instance, volume, 128).await;
+    says(&c, fill).await;
+    let attachments = instance.provider.attachments().unwrap();
+    assert_eq!(attachments.put_volume(volume, 40 * MIB).await.unwrap_err().code, ErrorCode::Conflict);
+    assert!(attachments.volume_usage(volume).await.unwrap() >= 50 * MIB);
+    instance.provider.destroy(c.id()).await.unwrap();
+    remove(&instance, volume).await;
+}
+
+#[tokio::test]
+async fn places_are_made_even_where_the_root_is_read_only() {
+    let instance = Instance::start_with(&["--storage", "dir"]).await;
+    let (volume, own) = (VolumeId::random(), VolumeId::random());
+    put(&instance, volume, 32).await;
+    let make = |isolation: Isolation| {
+        let mounted = mounted("default", &[(volume, "/usr/local/share/new/data", false)]);
+        let paths = rules(&["/kept/ro"], &["/kept/rw", "/workspace/deep/er"], &[]);
+        let profile = Profile { paths, isolation, ..mounted.profile };
+        ContainerSpec { profile, volume: Some(own), ..mounted }
+    };
+    for isolation in [Isolation::Builtin, Isolation::Runtime("runc".into())] {
+        let c = instance.provider.create(make(isolation)).await.unwrap();
+        says(&c, "echo v > /usr/local/share/new/data/v; echo w > /kept/rw/w; touch /workspace/deep/er/x; ! touch /kept/x").await;
+        assert_eq!(
+            says(&c, "stat -c '%u %a' /kept/rw /workspace/deep/er; ls /usr/bin/env").await,
+            "1000 755\n1000 755\n/usr/bin/env"
+        );
+        says(&c, "! touch /kept/ro/x && ! touch /usr/local/share/new/x").await;
+        write(&c, "/kept/ro/y", "y").await.unwrap();
+        instance.provider.destroy(c.id()).await.unwrap();
+    }
+    let c = instance.provider.create(make(Isolation::Builtin)).await.unwrap();
+    assert_eq!(says(&c, "cat /usr/local/share/new/data/v /kept/rw/w /kept/ro/y").await, "v\nw\ny");
+    instance.provider.destroy(c.id()).await.unwrap();
+    // A folder of the image cannot be made writable, and a runtime with its own kernel says that it mounts none.
+    let image = ruled("default", own, rules(&[], &["/usr/lib"], &[]));
+    let refused = instance.provider.create(image).await.err().unwrap();
+    assert_eq!((refused.code, refused.field.as_deref()), (ErrorCode::InvalidArgument, Some("filesystem")));
+    let refused = instance.provider.create(make(Isolation::Runtime("runsc".into()))).await.err().unwrap();
+    assert_eq!(refused.code, ErrorCode::Unsupported);
+    for volume in [volume, own] {
+        remove(&instance, volume).await;
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_was_left_leads_no_mount_astray() {
+    let instance = Instance::start().await;
+    let bait = tempfile::Builder::new().prefix("atoll-bait-").tempdir_in("/var/tmp").unwrap();
+    let (volume, own) = (VolumeId::random(), VolumeId::random());
+    put(&instance, volume, 32).await;
+    let plain = ContainerSpec { volume: Some(own), ..spec("root") };
+    let c = instance.provider.create(plain).await.unwrap();
+    let plant = format!(
+        "ln -s {0} /workspace/data; ln -s / /workspace/up; rm -rf /srv /mnt; ln -s {0} /srv; ln -s /usr /mnt; touch /workspace/file",
+        bait.path().display()
+    );
+    says(&c, &plant).await;
+    instance.provider.destroy(c.id()).await.unwrap();
+    for path in [
+        "/workspace/data",
+        "/workspace/data/x",
+        "/workspace/up/usr/x",
+        "/srv",
+        "/srv/x",
+        "/mnt/x",
+        "/workspace/file/x",
+    ] {
+        let attached = mounted("root", &[(volume, path, false)]);
+        for spec in [
+            ContainerSpec { volume: Some(own), ..attached },
+            ruled("root", own, rules(&[path], &[], &[])),
+            ruled("root", own, rules(&[], &[path], &[])),
+            ruled("root", own, rules(&[], &[], &[path])),
+        ] {
+            let refused =
+                instance.provider.create(spec).await.err().unwrap_or_else(|| panic!("{path} was followed"));
+            assert_eq!(refused.code, ErrorCode::Conflict, "{path}: {refused}");
+        }
+    }
+    assert_eq!(fs::read_dir(bait.path()).unwrap().count(), 0);
+    for volume in [volume, own] {
+        remove(&instance, volume).await;
+    }
+}
+
+#[tokio::test]
+async fn rules_lie_in_each_other_and_in_volumes() {
+    let instance = Instance::start().await;
+    let (volume, own) = (VolumeId::random(), VolumeId::random());
+    put(&instance, volume, 32).await;
+    let mounted = mounted("default", &[(volume, "/workspace/in/data", false)]);
+    let paths = rules(
+        &["/workspace", "/workspace/in/data/fixed"],
+        &["/workspace/out"],
+        &["/workspace/out/secret", "/workspace/in/data/hidden"],
+    );
+    let spec = ContainerSpec { profile: Profile { paths, ..mounted.profile }, volume: Some(own), ..mounted };
+    let c = instance.provider.create(spec).await.unwrap();
+    for (line, allowed) in [
+        ("touch /workspace/x", false),
+        ("touch /workspace/in/x", false),
+        ("touch /workspace/in/data/x", true),
+        ("touch /workspace/in/data/fixed/x", false),
+        ("ls /workspace/in/data/hidden", false),
+        ("touch /workspace/out/x", true),
+        ("ls /workspace/out/secret", false),
+        ("touch /tmp/x ~/x", true),
+    ] {
+        assert_eq!(shell(&c, line).await.report.exit_code == Some(0), allowed, "{line}");
+    }
+    for (path, allowed) in [
+        ("/workspace/a", true),
+        ("/workspace/in/a", true),
+        ("/workspace/in/data/a", true),
+        ("/workspace/in/data/fixed/a", true),
+        ("/workspace/in/data/hidden/a", false),
+        ("/workspace/out/a", true),
+        ("/workspace/out/secret/a", false),
+    ] {
+        assert_eq!(write(&c, path, "a").await.is_ok(), allowed, "{path}");
+        assert_eq!(shell(&c, &format!("cat {path}")).await.report.exit_code == Some(0), allowed, "{path}");
+    }
+    instance.provider.destroy(c.id()).await.unwrap();
+    for volume in [volume, own] {
+        remove(&instance, volume).await;
+    }
+}

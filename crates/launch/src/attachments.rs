@@ -1,0 +1,290 @@
+//! Volumes beside a sandbox's own, and paths with a rule, as mounts of its root. The rule of the innermost path holds.
+//!
+//! Every place is found below the root without following a symbolic link, and made if it is missing; where a link is in
+//! the way, the start fails. All places are open before the first is covered, so that no rule hides another's place. The
+//! container's mount namespace belongs to its user namespace and this one does not, so the kernel locks these mounts
+//! together: nothing inside can take one away or look beneath it, whatever rights it gets in there.
+
+use crate::{
+    mounts::{self, Attributes},
+    rootfs::{Parts, READ_ONLY, WRITABLE, attach_at, fault, prepare_attached, spot},
+};
+use atoll_storage::Tree;
+use atoll_types::{Error, ErrorCode, PathRule, Result, RootMode, TENANT_PATH, VolumeMount};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{CWD, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, mkdirat, open, openat},
+    io::Errno,
+};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+/// A folder in which file requests do not work on what commands see, or again do.
+pub(crate) struct FileArea {
+    pub(crate) path: String,
+    /// The name of the tree that they work on there.
+    pub(crate) tree: Option<String>,
+}
+
+/// The file areas, and one mount with the trees of all of them.
+pub(crate) struct FileAreas {
+    pub(crate) all: Vec<FileArea>,
+    pub(crate) trees: Option<OwnedFd>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind<'a> {
+    Volume(&'a VolumeMount),
+    Rule(PathRule),
+    /// A folder on the way to a path with a rule, mounted on itself: what is mounted on cannot be renamed, and so the
+    /// path cannot be led away from what it protects.
+    Pin,
+}
+
+struct Entry<'a> {
+    path: String,
+    kind: Kind<'a>,
+}
+
+fn lies_in(path: &str, folder: &str) -> bool {
+    path != folder && Path::new(path).starts_with(folder)
+}
+
+/// The outer ones first.
+fn sort(entries: &mut [Entry<'_>]) {
+    entries.sort_by(|a, b| {
+        let depth = |entry: &Entry<'_>| entry.path.matches('/').count();
+        depth(a).cmp(&depth(b)).then_with(|| a.path.cmp(&b.path))
+    });
+}
+
+/// Whether the innermost rule above a path is that it is read-only.
+fn is_read_only(path: &str, entries: &[Entry<'_>]) -> bool {
+    let above = entries.iter().filter(|entry| lies_in(path, &entry.path) && entry.kind != Kind::Pin);
+    let innermost = above.max_by_key(|entry| entry.path.len());
+    innermost.is_some_and(|entry| entry.kind == Kind::Rule(PathRule::ReadOnly))
+}
+
+impl Parts<'_> {
+    /// Attaches the volumes and covers the paths. `made` are the paths that the image lacked.
+    pub(crate) fn attach_all(&self, root: &OwnedFd, stage: &Path, made: &[String]) -> Result<FileAreas> {
+        let volumes = self.profile.volumes.iter();
+        let volumes = volumes.map(|mount| Entry { path: mount.path.clone(), kind: Kind::Volume(mount) });
+        let rules = self.profile.paths.iter();
+        let rules = rules.map(|(path, rule)| Entry { path: path.to_owned(), kind: Kind::Rule(rule) });
+        let mut entries: Vec<Entry<'_>> = volumes.chain(rules).collect();
+        sort(&mut entries);
+        let writable = self.attach_folders(root, &entries, made)?;
+        pin(&mut entries, &writable);
+        self.cover(root, stage, &entries, &writable)
+    }
+
+    /// Attaches volumes, and the kept folders of paths that are neither in the image nor in what the sandbox may write.
+    /// Returns the folders that it may write.
+    fn attach_folders(&self, root: &OwnedFd, entries: &[Entry<'_>], made: &[String]) -> Result<Vec<String>> {
+        let own = self.disk.map(|disk| disk.places(self.profile).map(|(_, at)| at.to_owned()));
+        let shares = self.profile.mounts.iter().map(|share| share.at.clone());
+        let all = (self.profile.root == RootMode::Writable).then(|| "/".to_owned());
+        let mut writable: Vec<String> = own.into_iter().flatten().chain(shares).chain(all).collect();
+        for Entry { path, kind } in entries {
+            let lies_there = writable.iter().any(|folder| Path::new(path).starts_with(folder));
+            match kind {
+                Kind::Volume(mount) => attach_at(&self.volume(mount)?, root, path)?,
+                Kind::Rule(PathRule::ReadOnly | PathRule::ReadWrite) if !lies_there => {
+                    match (made.contains(path), kind) {
+                        (true, _) => attach_at(&self.mapped(&self.kept(path)?, WRITABLE)?, root, path)?,
+                        (false, Kind::Rule(PathRule::ReadWrite)) => return Err(of_the_image(path)),
+                        // The image is read-only.
+                        (false, _) => continue,
+                    }
+                }
+                Kind::Rule(_) | Kind::Pin => continue,
+            }
+            writable.push(path.clone());
+        }
+        Ok(writable)
+    }
+
+    fn volume(&self, mount: &VolumeMount) -> Result<OwnedFd> {
+        let storage = &self.context.storage;
+        // The container's record claims it, so from here on it is not removed.
+        storage.wait_for(mount.volume)?;
+        let path = storage.path(Tree::Volume(mount.volume));
+        if !path.exists() {
+            let message = format!("there is no volume {}", mount.name);
+            return Err(Error::new(ErrorCode::Conflict, message).at("volumes"));
+        }
+        let data = prepare_attached(&path)?;
+        if mount.path == TENANT_PATH && !mount.read_only {
+            make_outputs(&data);
+        }
+        self.mapped(&data, Attributes { read_only: mount.read_only, no_exec: false })
+    }
+
+    fn kept(&self, path: &str) -> Result<PathBuf> {
+        let disk = self.disk.ok_or_else(|| Error::internal("a path is kept, and there is no volume"))?;
+        disk.kept(path, self.profile)
+    }
+
+    /// Puts each rule in force.
+    fn cover(
+        &self,
+        root: &OwnedFd,
+        stage: &Path,
+        entries: &[Entry<'_>],
+        writable: &[String],
+    ) -> Result<FileAreas> {
+        let mut areas = FileAreas { all: Vec::new(), trees: None };
+        let mut covers: Vec<(&str, OwnedFd)> = Vec::new();
+        let trees = stage.join("areas");
+        for Entry { path, kind } in entries {
+            let place = spot(root, path, OFlags::empty())?;
+            let clone = |read_only| mounts::clone_place(&place, read_only).map_err(fault("clone a path"));
+            let stat = fstat(&place).map_err(|e| fault("look at a path")(e.into()))?;
+            let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+            let hidden = entries
+                .iter()
+                .any(|entry| entry.kind == Kind::Rule(PathRule::ReadOnly) && lies_in(path, &entry.path));
+            let mut tree = None;
+            match kind {
+                Kind::Pin => covers.push((path, clone(false)?)),
+                Kind::Volume(_) | Kind::Rule(PathRule::ReadWrite) if hidden => {
+                    covers.push((path, clone(false)?))
+                }
+                Kind::Volume(_) | Kind::Rule(PathRule::ReadWrite) => {}
+                Kind::Rule(PathRule::Blocked) => covers.push((path, blocked(stage, is_folder)?)),
+                Kind::Rule(PathRule::ReadOnly) => {
+                    let kept = writable.iter().any(|folder| Path::new(path).starts_with(folder));
+                    if kept && is_folder {
+                        let name = covers.len().to_string();
+                        keep_tree(&trees, &name, &clone(false)?)?;
+                        tree = Some(name);
+                    }
+                    if kept {
+                        covers.push((path, clone(true)?));
+                    }
+                }
+            }
+            if tree.is_some() || (hidden && *kind != Kind::Pin) {
+                areas.all.push(FileArea { path: path.clone(), tree });
+            }
+        }
+        if trees.exists() {
+            let tree = mounts::clone_tree(&trees, true, WRITABLE, None).map_err(fault("clone file areas"))?;
+            areas.trees = Some(tree);
+        }
+        for (path, cover) in covers {
+            let place = spot(root, path, OFlags::empty())?;
+            mounts::attach(&cover, place.as_fd(), Path::new("")).map_err(fault("cover a path"))?;
+        }
+        Ok(areas)
+    }
+}
+
+/// Makes the folder in a tenant's storage that programs of the reference system write to. A sandbox may have put
+/// something else there, or filled the volume; then it is left as it is.
+fn make_outputs(data: &Path) {
+    let made =
+        open(data, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .and_then(|data| {
+                mkdirat(&data, "outputs", Mode::from_raw_mode(0o755))?;
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let outputs = openat(&data, "outputs", flags, Mode::empty())?;
+                fchown(&outputs, Some(Uid::from_raw(1000)), Some(Gid::from_raw(1000)))?;
+                fchmod(&outputs, Mode::from_raw_mode(0o777))
+            });
+    if let Err(error) = made
+        && error != Errno::EXIST
+    {
+        tracing::warn!(%error, "the folder for outputs of a tenant's storage is not made");
+    }
+}
+
+fn of_the_image(path: &str) -> Error {
+    let message = format!(
+        "{path} belongs to the image, which is read-only; name a path that it does not have, or use a profile whose \
+         root can be written"
+    );
+    Error::new(ErrorCode::InvalidArgument, message).at("filesystem")
+}
+
+/// Adds the folders on the way to what is protected, as far as the sandbox could rename them.
+fn pin(entries: &mut Vec<Entry<'_>>, writable: &[String]) {
+    let mut pins: Vec<String> = Vec::new();
+    for Entry { path, kind } in &*entries {
+        if !matches!(kind, Kind::Rule(PathRule::ReadOnly | PathRule::Blocked)) {
+            continue;
+        }
+        let above = writable.iter().filter(|folder| lies_in(path, folder)).max_by_key(|folder| folder.len());
+        let Some(above) = above else { continue };
+        let folders = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
+        for folder in folders.take_while(|folder| lies_in(folder, above)) {
+            let known = pins.iter().any(|pin| pin == folder) || entries.iter().any(|e| e.path == folder);
+            if !known && !is_read_only(folder, entries) {
+                pins.push(folder.to_owned());
+            }
+        }
+    }
+    entries.extend(pins.into_iter().map(|path| Entry { path, kind: Kind::Pin }));
+    sort(entries);
+}
+
+/// A folder or a file without any permission, whose owner is no user of the sandbox: there not even root's capabilities
+/// count.
+fn blocked(stage: &Path, folder: bool) -> Result<OwnedFd> {
+    let path = stage.join(if folder { "blocked" } else { "blocked-file" });
+    if !path.exists() {
+        let made = if folder { fs::create_dir(&path) } else { fs::File::create(&path).map(drop) };
+        made.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0)))
+            .map_err(fault("make what covers a blocked path"))?;
+    }
+    mounts::clone_tree(&path, false, Attributes { no_exec: true, ..READ_ONLY }, None)
+        .map_err(fault("clone what covers a blocked path"))
+}
+
+/// Puts a tree among those that PID 1 inherits.
+fn keep_tree(trees: &Path, name: &str, tree: &OwnedFd) -> Result<()> {
+    let attach = || {
+        if !trees.exists() {
+            fs::create_dir(trees)?;
+            mounts::attach(&mounts::small_tmpfs()?, CWD.as_fd(), trees)?;
+        }
+        let place = trees.join(name);
+        fs::create_dir(&place)?;
+        mounts::attach(tree, CWD.as_fd(), &place)
+    };
+    attach().map_err(fault("keep a file area"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pinned(rules: &[(&str, PathRule)], writable: &[&str]) -> Vec<String> {
+        let entry = |(path, rule): &(&str, PathRule)| Entry { path: (*path).into(), kind: Kind::Rule(*rule) };
+        let mut entries: Vec<Entry<'_>> = rules.iter().map(entry).collect();
+        let writable: Vec<String> = writable.iter().map(ToString::to_string).collect();
+        pin(&mut entries, &writable);
+        entries.into_iter().filter(|entry| entry.kind == Kind::Pin).map(|entry| entry.path).collect()
+    }
+
+    #[test]
+    fn folders_on_the_way_to_what_is_protected_are_pinned() {
+        use PathRule::{Blocked, ReadOnly, ReadWrite};
+        let own = ["/workspace", "/tmp"];
+        assert_eq!(pinned(&[("/workspace/a", ReadOnly)], &own), [""; 0]);
+        assert_eq!(pinned(&[("/workspace/a/b/c", ReadOnly)], &own), ["/workspace/a", "/workspace/a/b"]);
+        assert_eq!(pinned(&[("/workspace/a/b", ReadWrite)], &own), [""; 0]);
+        assert_eq!(pinned(&[("/etc/a/b", Blocked)], &own), [""; 0], "the image cannot be written");
+        assert_eq!(pinned(&[("/etc/a", Blocked)], &["/", "/workspace"]), ["/etc"]);
+        // What lies in a read-only folder cannot be renamed anyway, and a pin would make it writable.
+        let nested = [("/workspace/a", ReadOnly), ("/workspace/a/b/c", Blocked)];
+        assert_eq!(pinned(&nested, &own), [""; 0]);
+        let nested =
+            [("/workspace/a", ReadOnly), ("/workspace/a/b", ReadWrite), ("/workspace/a/b/c/d", Blocked)];
+        assert_eq!(pinned(&nested, &own), ["/workspace/a/b/c"]);
+    }
+}
