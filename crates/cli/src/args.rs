@@ -12,6 +12,7 @@ use crate::{
     server::Server,
     settings, size,
     snapshots::args::{Fork, SnapshotOptions},
+    volumes::{self, VolumeOptions},
 };
 use clap::{Args, Subcommand};
 pub(crate) use folders::{Cp, Export, Find, Grep, History, Import, Watch};
@@ -76,6 +77,8 @@ pub enum Remote {
     Preview(Preview),
     /// Connects ports of this machine with ports of a sandbox, until it is interrupted
     PortForward(PortForward),
+    /// Makes, lists, resizes and deletes volumes, which outlive sandboxes
+    Volume(VolumeOptions),
     /// Shows what happened to sandboxes, and with -f what happens
     Events(Events),
     /// Shows and changes what sandboxes may reach, and lists what they asked for
@@ -119,6 +122,7 @@ impl Remote {
             | Self::Events(Events { server, .. }) => server.json,
             Self::Kernel(kernel) => kernel.json(),
             Self::Snapshot(snapshot) => snapshot.json(),
+            Self::Volume(volume) => volume.json(),
             Self::Egress(egress) => egress.command.json(),
             Self::Settings(settings) => settings.json(),
             Self::Pool(pool) => pool.json(),
@@ -162,6 +166,21 @@ pub struct Create {
     /// Before what the server keeps its files by itself: each command, or each piece of code in an interpreter
     #[arg(long, value_name = "WHEN", value_parser = ["off", "before_exec", "before_run"])]
     pub(crate) auto_snapshot: Option<String>,
+    /// A volume of yours to attach, read-only with :ro
+    #[arg(long, value_name = "NAME:PATH[:ro]", value_parser = volumes::attached)]
+    pub(crate) volume: Vec<atoll_client::AttachedVolume>,
+    /// Attach this tenant's storage at /mnt/user-data; it is made if there is none
+    #[arg(long, value_name = "ID")]
+    pub(crate) tenant: Option<String>,
+    /// A path inside that commands may only read
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read_only: Vec<String>,
+    /// A path inside that commands may write, also below one that is read-only
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read_write: Vec<String>,
+    /// A path inside that cannot be reached
+    #[arg(long, value_name = "PATH")]
+    pub(crate) blocked: Vec<String>,
     /// A name of your own: asking again with it gives the same sandbox
     #[arg(long, value_name = "KEY")]
     pub(crate) session_key: Option<String>,

@@ -1,7 +1,7 @@
 //! `atoll create`.
 
 use crate::{Failure, args::Create, egress, pairs, terminal};
-use atoll_client::CreateSandbox;
+use atoll_client::{CreateSandbox, Filesystem};
 use std::{collections::BTreeMap, time::Duration};
 
 fn request(options: Create) -> Result<CreateSandbox, Failure> {
@@ -21,6 +21,11 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         network,
         egress_mode,
         egress: lists,
+        volume,
+        tenant,
+        read_only,
+        read_write,
+        blocked,
         server: _,
     } = options;
     let mut dependencies: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
@@ -48,6 +53,9 @@ fn request(options: Create) -> Result<CreateSandbox, Failure> {
         labels: pairs::map(label),
         auto_snapshot,
         dependencies,
+        volumes: volume,
+        tenant_id: tenant,
+        filesystem: Filesystem { read_only, read_write, blocked },
     })
 }
 
@@ -104,6 +112,12 @@ mod tests {
         let line = "-d python:pandas==2.2.3 -d python:six -d node:@types/node==^20";
         let wanted = serde_json::json!({ "dependencies": { "python": { "pandas": "2.2.3", "six": "" },
             "node": { "@types/node": "^20" } } });
+        assert_eq!(sent(line), wanted);
+        let line =
+            "--volume data:/mnt/data:ro --tenant t --read-only /workspace/in --blocked /etc --blocked /opt";
+        let wanted = serde_json::json!({ "tenant_id": "t",
+            "volumes": [{ "name": "data", "path": "/mnt/data", "read_only": true }],
+            "filesystem": { "read_only": ["/workspace/in"], "blocked": ["/etc", "/opt"] } });
         assert_eq!(sent(line), wanted);
         assert_eq!(sent("--profile root"), serde_json::json!({ "profile": "root" }));
         assert_eq!(sent("--egress-mode full"), serde_json::json!({ "egress": { "mode": "full" } }));

@@ -39,6 +39,7 @@ mod table;
 mod terminal;
 mod transfer;
 mod view;
+mod volumes;
 mod watch;
 mod when;
 
@@ -101,6 +102,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Fork(options) => snapshots::fork(options).await,
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
+        Remote::Volume(options) => volumes::run(options.command).await,
         Remote::Events(options) => events::run(options).await,
         Remote::Egress(options) => egress::run(options.command).await,
         Remote::Settings(options) => settings::run(options.command).await,

@@ -6,7 +6,7 @@ use crate::{
     list::{labels, mebibytes},
     resolve, table, terminal, when,
 };
-use atoll_client::Sandbox;
+use atoll_client::{AttachedVolume, Sandbox};
 
 pub(crate) async fn run(options: Inspect) -> Result<u8, Failure> {
     let client = options.server.client()?;
@@ -30,6 +30,17 @@ fn network(s: &Sandbox) -> String {
         _ if s.network_enabled => "yes".into(),
         _ => "no".into(),
     }
+}
+
+fn volumes(s: &Sandbox) -> String {
+    let one = |volume: &AttachedVolume| {
+        format!("{}:{}{}", volume.name, volume.path, if volume.read_only { ":ro" } else { "" })
+    };
+    s.volumes.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn paths(all: &[String]) -> Option<String> {
+    (!all.is_empty()).then(|| all.join(" "))
 }
 
 fn rendered(s: &Sandbox) -> String {
@@ -61,6 +72,10 @@ fn rendered(s: &Sandbox) -> String {
         ("Downloaded", Some(format!("{} bytes", s.bytes_downloaded))),
         ("Container", s.container_id.clone()),
         ("Volume", Some(s.volume_name.clone())),
+        ("Volumes", (!s.volumes.is_empty()).then(|| volumes(s))),
+        ("Read-only", paths(&s.filesystem.read_only)),
+        ("Writable", paths(&s.filesystem.read_write)),
+        ("Blocked", paths(&s.filesystem.blocked)),
     ];
     let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     table::fields(&rows)

@@ -26,6 +26,7 @@ mod terminal;
 mod transfer;
 mod transport;
 mod usage;
+mod volumes;
 
 pub use atoll_types::TerminalSize;
 pub use audit::{
@@ -62,3 +63,4 @@ pub use tokio_tungstenite::tungstenite;
 pub use transfer::Imported;
 pub use usage::{Metrics, Usage};
 pub use uuid::Uuid;
+pub use volumes::{AttachedVolume, CreateVolume, Filesystem, Volume};

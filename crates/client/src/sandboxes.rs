@@ -1,6 +1,8 @@
 //! Sandboxes: creating, listing, changing, stopping, destroying.
 
-use crate::{Client, EgressPolicy, Result, ServerReply, client::empty, encode::query};
+use crate::{
+    AttachedVolume, Client, EgressPolicy, Filesystem, Result, ServerReply, client::empty, encode::query,
+};
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +50,15 @@ pub struct CreateSandbox {
     /// Packages by language, versions by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub dependencies: BTreeMap<String, Map>,
+    /// Volumes to attach.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<AttachedVolume>,
+    /// The tenant whose storage is attached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<String>,
+    /// Paths with a rule.
+    #[serde(skip_serializing_if = "Filesystem::is_empty")]
+    pub filesystem: Filesystem,
 }
 
 /// What to change; what is left out stays.
@@ -68,6 +79,9 @@ pub struct PatchSandbox {
     pub labels: Option<Map>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_snapshot: Option<String>,
+    /// All volumes that it has from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<Vec<AttachedVolume>>,
 }
 
 /// A sandbox. Only the id and the status must be present; other servers and versions omit and add fields.
@@ -127,6 +141,12 @@ pub struct Sandbox {
     pub labels: Map,
     #[serde(default)]
     pub auto_snapshot: String,
+    /// Volumes beside its own.
+    #[serde(default)]
+    pub volumes: Vec<AttachedVolume>,
+    /// Paths with a rule.
+    #[serde(default)]
+    pub filesystem: Filesystem,
     /// After a create: the error output of its dependencies.
     #[serde(default)]
     pub stderr: Option<String>,

@@ -28,7 +28,7 @@ use atoll_types::{
 pub(crate) use files::FrozenFiles;
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
-pub(crate) use patch::Patch;
+pub(crate) use patch::{Patch, no_disk};
 pub(crate) use registry::SandboxRegistry;
 use rollback::RolledBackContainers;
 pub(crate) use rollback::{Rollback, rolled_back};

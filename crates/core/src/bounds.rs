@@ -22,6 +22,7 @@ pub use atoll_guest_tools::{
 };
 pub use atoll_kernels::LONGEST_CODE;
 pub use atoll_types::{
+    attachment::{LONGEST_PLACE, MOST_RULES, MOST_VOLUMES, PLACE_PATTERN},
     audit::{EGRESS_PER_PAGE, OPERATIONS_PER_PAGE},
     limits::{CPU_MILLIS, DISK_MB, MEMORY_MB, PROCESSES},
 };
@@ -37,6 +38,8 @@ pub const TOKEN_SECONDS: RangeInclusive<u32> = 1..=7 * 24 * 3600;
 pub const IMAGE: TextRule = TextRule::new(1, 255, CONTROL);
 /// A session key.
 pub const SESSION_KEY: TextRule = TextRule::new(1, 255, CONTROL);
+/// The id of a tenant.
+pub const TENANT_ID: TextRule = TextRule::new(1, 255, CONTROL);
 /// Most labels of a sandbox.
 pub const MOST_LABELS: usize = 64;
 /// The name of a label.

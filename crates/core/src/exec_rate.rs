@@ -39,6 +39,7 @@ mod tests {
             plan: "free".into(),
             concurrent: 0,
             sandboxes: 0,
+            volumes: 0,
             disk_mb: 0,
             execs_per_second,
             exec_burst,

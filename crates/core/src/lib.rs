@@ -43,6 +43,7 @@ mod snapshots;
 mod transfer;
 mod usage;
 mod vault;
+mod volumes;
 
 pub use admission::Machine;
 pub use answers::{AnswerBudget, ConnectionLimits, HeldAnswer};
@@ -91,6 +92,7 @@ pub use snapshots::{RolledBack, Snapshots};
 pub use transfer::{Export, Imported, Transfers};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
+pub use volumes::{AttachVolume, NewVolume, VolumeView, Volumes};
 
 use atoll_audit::Ledger;
 use atoll_store::Store;
@@ -123,6 +125,7 @@ pub struct Subsystems {
     pub files: Files,
     pub snapshots: Snapshots,
     pub transfers: Transfers,
+    pub volumes: Volumes,
     pub ports: PortAccess,
     pub egress: EgressControl,
     pub audit: AuditTrail,
@@ -246,6 +249,13 @@ impl Core {
         };
         let files =
             Files { operations: operations.clone(), registry: registry.clone(), changes: changes.clone() };
+        let volumes = Volumes {
+            operations: operations.clone(),
+            limits: limits.clone(),
+            store: store.clone(),
+            providers: providers.clone(),
+            admission: admission.clone(),
+        };
         let sandboxes = Sandboxes {
             operations: operations.clone(),
             limits,
@@ -262,6 +272,7 @@ impl Core {
             egress_sessions,
             changes,
             kernels: kernels.clone(),
+            volumes: volumes.clone(),
             new_lifetime: Arc::default(),
         };
         let transfers = Transfers {
@@ -293,6 +304,7 @@ impl Core {
             keys: keys.clone(),
             usage: usage.clone(),
             snapshots: snapshots.clone(),
+            volumes: volumes.clone(),
         };
         let ports = PortAccess {
             operations: operations.clone(),
@@ -322,6 +334,7 @@ impl Core {
             files,
             snapshots,
             transfers,
+            volumes,
             ports,
             egress,
             audit,

@@ -63,6 +63,7 @@ impl Lifecycle {
         }
         self.clear_pool(&pooled).await?;
         self.sandboxes.fill_admission().await?;
+        self.volumes.repair().await?;
         // A later pass reads the disk where that fails now, and warns where little of it is left.
         let _ = self.read_disk().await;
         let count = alive.len() + paused.len();

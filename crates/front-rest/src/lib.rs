@@ -27,6 +27,7 @@ mod terminal;
 mod threads;
 mod transfer;
 mod usage;
+mod volumes;
 
 use atoll_core::Core;
 use atoll_http::{FrontName, HttpContext};
@@ -130,6 +131,8 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}", any(preview::redirect))
         .route("/api/v1/sandboxes/{id}/ports/{port}/", any(preview::open))
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
+        .routes(routes!(volumes::create, volumes::list))
+        .routes(routes!(volumes::get, volumes::resize, volumes::delete))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(admin::sandboxes))

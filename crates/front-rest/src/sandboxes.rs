@@ -170,7 +170,7 @@ pub(crate) async fn get(
     Ok(Json(app.core.sandboxes.get(&caller, sandbox_id(&id)?).await?.into()))
 }
 
-/// Changes a sandbox. Memory, cores, environment and network_enabled only while it is not running.
+/// Changes a sandbox. Memory, cores, environment, network_enabled and volumes only while it is not running.
 #[utoipa::path(patch, path = "/api/v1/sandboxes/{id}", tag = "sandboxes", params(("id" = uuid::Uuid, Path)),
     request_body = PatchBody,
     responses((status = 200, body = Sandbox), (status = 404), (status = 409), (status = 422)))]

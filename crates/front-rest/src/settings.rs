@@ -71,7 +71,9 @@ pub(crate) struct OwnSettings {
 pub(crate) struct PlanItem {
     /// Sandboxes of one owner, stopped ones too.
     sandboxes: u32,
-    /// What their disks may hold in all.
+    /// Volumes of one owner that outlive sandboxes.
+    volumes: u32,
+    /// What the disks of both may hold in all.
     disk_mb: u64,
     execs_per_second: u32,
     exec_burst: u32,
@@ -275,6 +277,7 @@ impl From<SettingsView> for SettingsItem {
             atoll: OwnSettings {
                 plan: PlanItem {
                     sandboxes: k.plan_sandboxes,
+                    volumes: k.plan_volumes,
                     disk_mb: k.plan_disk_mb,
                     execs_per_second: k.plan_execs_per_second,
                     exec_burst: k.plan_exec_burst,

@@ -4,7 +4,11 @@
 mod exec;
 mod redacted;
 
-use crate::{egress::EgressPolicy, parse::seconds};
+use crate::{
+    egress::EgressPolicy,
+    parse::{object, seconds},
+    volumes::{Attachment, Filesystem},
+};
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
 use atoll_types::{
     ActivityEntry, ApiKey, AutoSnapshot, SandboxRecord, Scope, Status,
@@ -111,6 +115,15 @@ pub(crate) struct CreateBody {
     /// installed is reported in `stderr` and does not fail the request.
     #[schema(value_type = Option<PackagesByLanguage>)]
     dependencies: Option<BTreeMap<Language, Map>>,
+    /// Volumes of yours to attach.
+    volumes: Option<Vec<Attachment>>,
+    /// Attaches the storage of this tenant at /mnt/user-data. It is made if there is none, is one of your volumes, and
+    /// outlives every sandbox.
+    tenant_id: Option<String>,
+    /// Paths inside that commands may not write, may write, or cannot reach.
+    #[schema(value_type = Option<Filesystem>)]
+    #[serde(default, deserialize_with = "object")]
+    filesystem: Option<Filesystem>,
 }
 
 impl From<CreateBody> for CreateSandbox {
@@ -132,6 +145,9 @@ impl From<CreateBody> for CreateSandbox {
             labels,
             auto_snapshot,
             dependencies,
+            volumes,
+            tenant_id,
+            filesystem,
         } = body;
         Self {
             image,
@@ -150,6 +166,9 @@ impl From<CreateBody> for CreateSandbox {
             labels: labels.unwrap_or_default(),
             auto_snapshot: auto_snapshot.unwrap_or_default(),
             dependencies: dependencies.unwrap_or_default(),
+            volumes: volumes.into_iter().flatten().map(Into::into).collect(),
+            tenant_id,
+            filesystem: filesystem.unwrap_or_default().into(),
         }
     }
 }
@@ -177,6 +196,8 @@ pub(crate) struct PatchBody {
     #[schema(value_type = Option<String>)]
     #[serde(deserialize_with = "auto_snapshot")]
     auto_snapshot: Option<AutoSnapshot>,
+    /// All volumes that it has from now on; only while it is not running.
+    volumes: Option<Vec<Attachment>>,
 }
 
 impl From<PatchBody> for PatchSandbox {
@@ -191,6 +212,7 @@ impl From<PatchBody> for PatchSandbox {
             network_enabled,
             labels,
             auto_snapshot,
+            volumes,
         } = body;
         Self {
             idle_timeout_seconds,
@@ -202,6 +224,7 @@ impl From<PatchBody> for PatchSandbox {
             network_enabled,
             labels,
             auto_snapshot,
+            volumes: volumes.map(|all| all.into_iter().map(Into::into).collect()),
         }
     }
 }
@@ -247,6 +270,10 @@ pub(crate) struct Sandbox {
     labels: Map,
     /// off, before_exec or before_run: before what the server makes a snapshot by itself.
     auto_snapshot: &'static str,
+    /// Volumes beside its own.
+    volumes: Vec<Attachment>,
+    /// Paths with a rule.
+    filesystem: Filesystem,
     skills: Vec<String>,
     /// In the answer to a create: what went wrong with its dependencies.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -346,6 +373,8 @@ impl From<SandboxRecord> for Sandbox {
             session_key,
             labels,
             auto_snapshot: auto_snapshot.as_str(),
+            volumes: profile.volumes.into_iter().map(Into::into).collect(),
+            filesystem: profile.paths.into(),
             skills: Vec::new(),
             stderr: None,
         }

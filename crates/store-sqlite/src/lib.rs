@@ -23,6 +23,7 @@ mod sandbox;
 mod setting;
 mod snapshot;
 mod tool;
+mod volume;
 mod write;
 mod writer;
 

@@ -18,6 +18,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0009_idle_pause.sql"),
     include_str!("../migrations/0010_snapshots.sql"),
     include_str!("../migrations/0011_file_history.sql"),
+    include_str!("../migrations/0012_volumes.sql"),
 ];
 
 /// The version that this release writes.

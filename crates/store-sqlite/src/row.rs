@@ -39,7 +39,7 @@ pub(crate) fn bytes32(row: &SqliteRow, column: &'static str) -> Result<[u8; 32]>
     get::<&[u8]>(row, column)?.try_into().map_err(|_| damaged(column))
 }
 
-fn uuid(row: &SqliteRow, column: &'static str) -> Result<Uuid> {
+pub(crate) fn uuid(row: &SqliteRow, column: &'static str) -> Result<Uuid> {
     Uuid::from_slice(get(row, column)?).map_err(|_| damaged(column))
 }
 

@@ -5,7 +5,7 @@ use crate::{
     error::failed,
     event, list,
     row::{self, SANDBOX},
-    snapshot, write,
+    snapshot, volume, write,
 };
 use async_trait::async_trait;
 use atoll_store::{
@@ -54,6 +54,9 @@ async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<Ch
     if !record.labels.is_empty() {
         write::labels(conn, seq, &record.labels).await?;
     }
+    if !record.profile.volumes.is_empty() {
+        volume::attach(conn, seq, &record).await?;
+    }
     let newest = event::made(conn, &record).await?;
     Ok((Inserted::New(record), newest))
 }
@@ -66,6 +69,7 @@ async fn update(
 ) -> Result<ChangeAndEvent<SandboxRecord>> {
     let activity = change.activity.clone();
     let relabelled = change.labels.is_some();
+    let reattached = change.profile.is_some();
     let found = sqlx::query(&BY_ID)
         .bind(&id.uuid().as_bytes()[..])
         .fetch_optional(&mut *conn)
@@ -82,6 +86,9 @@ async fn update(
     }
     if relabelled {
         write::labels(conn, seq, &record.labels).await?;
+    }
+    if reattached || (record.status == Status::Destroyed && !record.profile.volumes.is_empty()) {
+        volume::attach(conn, seq, &record).await?;
     }
     if let Some(activity) = activity {
         activity::record(conn, activity).await?;

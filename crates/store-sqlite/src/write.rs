@@ -72,7 +72,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
 /// Writes what a change can change.
 pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &SandboxRecord) -> Result<()> {
     sqlx::query(
-        "UPDATE sandboxes SET status = ?, status_reason = ?, idle_pause = ?, container = ?, limits = ?, \
+        "UPDATE sandboxes SET status = ?, status_reason = ?, idle_pause = ?, container = ?, limits = ?, profile = ?, \
          idle_timeout_seconds = ?, network_enabled = ?, egress = ?, labels = ?, search = ?, environment = ?, \
          last_activity_at = ?, stopped_at = ?, destroyed_at = ?, revision = ?, auto_snapshot = ? WHERE seq = ?",
     )
@@ -81,6 +81,7 @@ pub(crate) async fn update(conn: &mut SqliteConnection, seq: i64, record: &Sandb
     .bind(record.idle_pause)
     .bind(record.container.map(|c| c.uuid().as_bytes().to_vec()))
     .bind(json(&record.limits)?)
+    .bind(json(&record.profile)?)
     .bind(record.idle_timeout_seconds)
     .bind(record.network_enabled)
     .bind(&record.egress)

@@ -111,6 +111,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::ShowsUnmadeSnapshots, "a_snapshot_is_listed_once_it_is_there"),
     (Fault::CountsASnapshotPage, "snapshots_page_and_go_with_their_sandbox"),
     (Fault::ThinsTheNewestFirst, "retention_finds_the_old_that_no_request_made"),
+    (Fault::MixesTenants, "a_volume_is_its_owners_by_name_and_tenant"),
+    (Fault::DeletesTheAttached, "an_attached_volume_is_not_deleted"),
+    (Fault::AttachesAnything, "only_an_owners_own_volumes_are_attached"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -66,6 +66,8 @@ pub enum Thing {
     Session,
     /// A snapshot.
     Snapshot,
+    /// A volume.
+    Volume,
 }
 
 /// The conflict of a write.
@@ -110,6 +112,7 @@ impl fmt::Display for Thing {
             Thing::Operation => "operation",
             Thing::Session => "session",
             Thing::Snapshot => "snapshot",
+            Thing::Volume => "volume",
         })
     }
 }

@@ -18,6 +18,7 @@ mod search;
 mod setting;
 mod snapshot;
 mod tool;
+mod volume;
 
 pub use activity::{ACTIVITIES_KEPT, Activities};
 pub use atoll_types::{
@@ -51,6 +52,7 @@ pub use tool::{
     SessionLimits, SessionSlot, ToolExport, ToolSession, ToolSessionId, ToolSessionIdError, ToolSessions,
     ToolStatus, ToolThread,
 };
+pub use volume::Volumes;
 
 use async_trait::async_trait;
 
@@ -70,6 +72,7 @@ pub trait Store:
     + Settings
     + ToolSessions
     + McpSessions
+    + Volumes
 {
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;

@@ -88,6 +88,8 @@ pub struct Change {
     /// `Some(None)`: it has no container any more.
     pub container: Option<Option<ContainerId>>,
     pub limits: Option<Limits>,
+    /// What is fixed when its container starts; only its volumes ever change.
+    pub profile: Option<Profile>,
     /// All of them, not some more.
     pub labels: Option<BTreeMap<String, String>>,
     pub environment: Option<Sealed>,
@@ -124,6 +126,7 @@ impl Change {
             status,
             container,
             limits,
+            profile,
             labels,
             environment,
             idle_timeout_seconds,
@@ -141,6 +144,7 @@ impl Change {
         }
         record.container = container.unwrap_or(record.container);
         record.limits = limits.unwrap_or(record.limits);
+        record.profile = profile.unwrap_or(record.profile);
         record.labels = labels.unwrap_or(record.labels);
         record.environment = environment.unwrap_or(record.environment);
         record.idle_timeout_seconds = idle_timeout_seconds.unwrap_or(record.idle_timeout_seconds);

@@ -200,6 +200,12 @@ operations! {
     PortForward = "port.forward", Write, Sandbox(Running);
     /// A token for previews is issued.
     PreviewToken = "preview.token", Write, Sandbox(NotDestroyed);
+    /// A volume is made.
+    VolumeCreate = "volume.create", Write, Server;
+    /// A volume gets another limit.
+    VolumeResize = "volume.resize", Write, Server;
+    /// A volume is deleted.
+    VolumeDelete = "volume.delete", Write, Server;
     /// A sandbox gets another egress policy.
     EgressSet = "egress.set", Write, Sandbox(NotDestroyed);
     /// A token for the proxy over a network is issued.

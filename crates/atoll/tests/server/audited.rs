@@ -100,6 +100,15 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (("patch", "/api/v1/pool"), ("/api/v1/pool".into(), json!({"enabled":false}), "pool.resize")),
         (("delete", "/threads/{thread_id}"), ("/threads/t1".into(), Value::Null, "thread.delete")),
         (("post", "/api/v1/pool/drain"), ("/api/v1/pool/drain".into(), json!({}), "pool.drain")),
+        (
+            ("post", "/api/v1/volumes"),
+            ("/api/v1/volumes".into(), json!({"name":"data","disk_mb":64}), "volume.create"),
+        ),
+        (
+            ("patch", "/api/v1/volumes/{name}"),
+            ("/api/v1/volumes/data".into(), json!({"disk_mb":128}), "volume.resize"),
+        ),
+        (("delete", "/api/v1/volumes/{name}"), ("/api/v1/volumes/data".into(), Value::Null, "volume.delete")),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
         (("post", id!("/egress/tokens")), (at("/egress/tokens"), json!({}), "egress.token")),
         (("put", id!("/egress")), (at("/egress"), json!({"mode":"none"}), "egress.set")),

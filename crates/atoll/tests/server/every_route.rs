@@ -63,6 +63,8 @@ impl World {
         let kernel = kernel["kernel_id"].as_str().unwrap_or_else(|| panic!("{kernel}")).to_owned();
         let snapshot = server.ask_as(&ann, "POST", &format!("{path}/snapshots"), r#"{"label":"a"}"#).json();
         let snapshot = snapshot["id"].as_str().unwrap_or_else(|| panic!("{snapshot}")).to_owned();
+        let made = server.ask_as(&ann, "POST", "/api/v1/volumes", r#"{"name":"of-ann","disk_mb":64}"#);
+        assert_eq!(made.status, 201, "{made:?}");
         let rows = server.ask_as(&ann, "GET", "/api/v1/audit", "").json();
         let row = rows["entries"][0]["operation_id"].as_str().unwrap().to_owned();
         let ids = vec![
@@ -77,6 +79,7 @@ impl World {
             ("thread_id", "thread-of-ann".into()),
             ("sandbox", sandbox),
             ("key", ann_id),
+            ("name", "of-ann".into()),
         ];
         let keys = vec![
             ("none", None),
@@ -144,7 +147,8 @@ fn body(method: &str, path: &str) -> &'static str {
         "checkpoints" => r#"{"name":"made"}"#,
         "mkdir" => r#"{"path":"made"}"#,
         "preview-tokens" => r#"{"port":8000}"#,
-        "keys" => r#"{"name":"made"}"#,
+        "keys" | "volumes" => r#"{"name":"made"}"#,
+        "{name}" => r#"{"disk_mb":128}"#,
         "bulk-stop" => r#"{"ids":[]}"#,
         "signal" => r#"{"signal":"CONT"}"#,
         _ => "{}",

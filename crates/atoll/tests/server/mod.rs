@@ -50,4 +50,5 @@ mod socket;
 mod terminal;
 mod transfer;
 mod users;
+mod volumes;
 mod wrong_input;

@@ -8,15 +8,16 @@ mod common;
 mod document;
 
 use atoll_client::{
-    Activity, AuditCleaned, AuditEnd, AuditEntry, AuditError, AuditFault, AuditKept, AuditOutputs, AuditPage,
-    AuditSummary, AuditTally, AuditVerdict, CellError, CellResult, Checkpoint, Client, Completion, CreateKey,
-    CreatePreviewToken, CreateSandbox, DiffFile, Display, Drained, EgressDecision, EgressInfo, EgressLog,
-    EgressPolicy, EgressPreset, EgressRefusals, EventItem, EventList, Exec, ExecFailure, ExecRequest,
-    ExecResult, FileHistory, FileHistoryEntry, FileItem, FindRequest, FindResult, ForkSandbox, Found,
-    GrepRequest, GrepResult, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents,
-    ListSandboxes, Match, Metrics, OpenTerminal, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey,
-    PoolSize, PreviewToken, RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage,
-    StartKernel, TerminalSize, Unpacked, Usage, Uuid, WatchEvent,
+    Activity, AttachedVolume, AuditCleaned, AuditEnd, AuditEntry, AuditError, AuditFault, AuditKept,
+    AuditOutputs, AuditPage, AuditSummary, AuditTally, AuditVerdict, CellError, CellResult, Checkpoint,
+    Client, Completion, CreateKey, CreatePreviewToken, CreateSandbox, CreateVolume, DiffFile, Display,
+    Drained, EgressDecision, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem,
+    EventList, Exec, ExecFailure, ExecRequest, ExecResult, FileHistory, FileHistoryEntry, FileItem,
+    Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Imported, IssuedKey,
+    Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, OpenTerminal, PatchPool,
+    PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, RolledBack, RunCode, Sandbox,
+    SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid,
+    Volume, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -244,6 +245,21 @@ fn policy() -> EgressPolicy {
     }
 }
 
+fn attached() -> AttachedVolume {
+    AttachedVolume { name: "data".into(), path: "/mnt/data".into(), read_only: true }
+}
+
+/// Asks for volumes in every way.
+async fn volumes(client: &Client) {
+    client.create_volume(&CreateVolume { name: "data".into(), disk_mb: Some(64) }).await.unwrap();
+    client.create_volume(&CreateVolume { name: "data".into(), disk_mb: None }).await.unwrap();
+    client.list_volumes(Some("ann")).await.unwrap();
+    client.list_volumes(None).await.unwrap();
+    client.volume("data").await.unwrap();
+    client.resize_volume("data", 128).await.unwrap();
+    client.delete_volume("data").await.unwrap();
+}
+
 /// Asks for sandboxes in every way.
 async fn sandboxes(client: &Client) {
     let id = Uuid::nil();
@@ -264,6 +280,13 @@ async fn sandboxes(client: &Client) {
         labels: map(),
         auto_snapshot: some("off"),
         dependencies: [("python".to_owned(), [("six".to_owned(), String::new())].into())].into(),
+        volumes: vec![attached()],
+        tenant_id: some("t"),
+        filesystem: Filesystem {
+            read_only: vec!["/workspace/data".into()],
+            read_write: vec!["/workspace/output".into()],
+            blocked: vec!["/etc".into()],
+        },
     };
     client.create(&new).await.unwrap();
     client.create(&CreateSandbox::default()).await.unwrap();
@@ -288,6 +311,7 @@ async fn sandboxes(client: &Client) {
         network_enabled: Some(false),
         labels: Some(map()),
         auto_snapshot: some("before_exec"),
+        volumes: Some(vec![attached()]),
     };
     client.patch(id, &change).await.unwrap();
     client.patch(id, &PatchSandbox::default()).await.unwrap();
@@ -505,6 +529,7 @@ const WITHOUT: &[&str] = &[
 async fn every_request_is_one_that_is_described() {
     let (client, seen) = start();
     sandboxes(&client).await;
+    volumes(&client).await;
     commands(&client).await;
     files(&client).await;
     operating(&client).await;

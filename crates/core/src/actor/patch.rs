@@ -5,7 +5,7 @@ use super::{SandboxActor, must_allow};
 use crate::runtime_settings::Quota;
 use atoll_egress::{Mode, Policy};
 use atoll_store::{Change, SandboxRecord, Sealed, Status};
-use atoll_types::{AutoSnapshot, Error, ErrorCode, Limits, Operation, Result};
+use atoll_types::{AutoSnapshot, Error, ErrorCode, Limits, Operation, Profile, Result};
 use std::collections::BTreeMap;
 
 /// A validated change.
@@ -21,6 +21,8 @@ pub(crate) struct Patch {
     pub(crate) auto_snapshot: Option<AutoSnapshot>,
     /// The egress policy.
     pub(crate) egress: Option<Policy>,
+    /// With other volumes.
+    pub(crate) profile: Option<Profile>,
 }
 
 impl SandboxActor {
@@ -34,19 +36,24 @@ impl SandboxActor {
             idle_timeout_seconds,
             auto_snapshot,
             egress,
+            profile,
         } = patch;
         let record = self.whole_record().await?;
         must_allow(Operation::SandboxPatch.states(), &record)?;
         let runs = matches!(record.status, Status::Provisioning | Status::Ready | Status::Paused);
         if at_rest_only && runs {
-            let message =
-                "memory_mb, cpu_cores, env_vars and network_enabled change only while the sandbox is stopped";
+            let message = "memory_mb, cpu_cores, env_vars, network_enabled and volumes change only while the sandbox is stopped";
             return Err(Error::new(ErrorCode::Conflict, message));
+        }
+        if profile.is_some() {
+            // Its file container has the volumes of before.
+            self.end_files().await?;
         }
         let text = egress.as_ref().map(serde_json::to_string).transpose();
         let text = text.map_err(|e| Error::internal(e.to_string()))?;
         let change = Change {
             limits,
+            profile,
             environment,
             labels,
             idle_timeout_seconds,
@@ -105,7 +112,7 @@ impl SandboxActor {
 }
 
 /// The error where the machine's disk is full, rather than the sandbox's own.
-pub(super) fn no_disk(error: Error, asked: u64) -> Error {
+pub(crate) fn no_disk(error: Error, asked: u64) -> Error {
     let error = Error { code: ErrorCode::LimitExceeded, field: Some("disk_mb".into()), ..error };
     error.fact("resource", "disk_mb").fact("asked", asked >> 20)
 }

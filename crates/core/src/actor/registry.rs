@@ -203,6 +203,7 @@ impl SandboxRegistry {
             idle_timeout_seconds: None,
             auto_snapshot: None,
             egress: Some(policy),
+            profile: None,
         };
         self.patch(id, patch).await
     }

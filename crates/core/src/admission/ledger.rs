@@ -5,7 +5,7 @@
 use super::{Need, queue::Queue};
 use crate::runtime_settings::Quota;
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, ErrorCode, Result, VolumeId};
 use std::collections::HashMap;
 
 struct Entry {
@@ -22,12 +22,16 @@ struct Entry {
 pub(super) struct Tally {
     pub(super) sandboxes: u32,
     pub(super) live: u32,
+    pub(super) volumes: u32,
+    /// Of sandboxes and volumes.
     pub(super) disk_bytes: u64,
 }
 
 #[derive(Default)]
 pub(super) struct CapacityLedger {
     entries: HashMap<SandboxId, Entry>,
+    /// Volumes beside those of sandboxes: owner and limit.
+    volumes: HashMap<VolumeId, (String, u64)>,
     owners: HashMap<String, Tally>,
     /// The sum of all reservations, the pool's included.
     pub(super) used: Need,
@@ -59,13 +63,25 @@ impl Tally {
         Self::may_hold(self.disk_bytes, disk_bytes, quota)
     }
 
+    fn may_have_volume(&self, disk_bytes: u64, quota: &Quota) -> Result<()> {
+        if self.volumes >= quota.volumes {
+            let message =
+                format!("you have {} volumes and may have {}; delete one first", self.volumes, quota.volumes);
+            return Err(over(ErrorCode::PermissionDenied, "volumes", message, quota)
+                .fact("used", self.volumes)
+                .fact("allowed", quota.volumes)
+                .fact("when", "when one of them is deleted"));
+        }
+        Self::may_hold(self.disk_bytes, disk_bytes, quota)
+    }
+
     /// Whether disks with this total limit may have so much more.
     fn may_hold(disk_bytes: u64, more: u64, quota: &Quota) -> Result<()> {
         let (asked, used) = (more >> 20, disk_bytes >> 20);
         if used.saturating_add(asked) > quota.disk_mb {
             let message = format!(
-                "the disks of your sandboxes may hold {} MB in all and hold up to {used}; {asked} MB more do \
-                 not fit",
+                "the disks of your sandboxes and volumes may hold {} MB in all and hold up to {used}; {asked} MB \
+                 more do not fit",
                 quota.disk_mb
             );
             return Err(over(ErrorCode::PermissionDenied, "disk_mb", message, quota)
@@ -229,7 +245,60 @@ impl CapacityLedger {
         if let Some(tally) = self.owners.get_mut(&owner) {
             tally.sandboxes = tally.sandboxes.saturating_sub(1);
             tally.disk_bytes = tally.disk_bytes.saturating_sub(disk_bytes);
-            if tally.sandboxes == 0 {
+            if tally.sandboxes == 0 && tally.volumes == 0 {
+                self.owners.remove(&owner);
+            }
+        }
+    }
+
+    /// Enters a new volume, if its owner's plan allows it; one that is known stays as it is.
+    pub(super) fn place_volume(
+        &mut self,
+        id: VolumeId,
+        owner: &str,
+        disk_bytes: u64,
+        quota: Option<&Quota>,
+    ) -> Result<()> {
+        if self.volumes.contains_key(&id) {
+            return Ok(());
+        }
+        if let Some(quota) = quota {
+            self.owners.get(owner).copied().unwrap_or_default().may_have_volume(disk_bytes, quota)?;
+        }
+        let tally = self.owners.entry(owner.to_owned()).or_default();
+        tally.volumes += 1;
+        tally.disk_bytes = tally.disk_bytes.saturating_add(disk_bytes);
+        self.volumes.insert(id, (owner.to_owned(), disk_bytes));
+        Ok(())
+    }
+
+    /// The limit of a volume.
+    pub(super) fn volume_disk(&self, id: VolumeId) -> u64 {
+        self.volumes.get(&id).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Changes the limit of a volume, if its owner's plan allows it.
+    pub(super) fn resize_volume(&mut self, id: VolumeId, to: u64, quota: Option<&Quota>) -> Result<()> {
+        let Some((owner, bytes)) = self.volumes.get_mut(&id) else { return Ok(()) };
+        let tally = self.owners.entry(owner.clone()).or_default();
+        let others = tally.disk_bytes.saturating_sub(*bytes);
+        if let Some(quota) = quota
+            && to > *bytes
+        {
+            Tally::may_hold(others, to, quota)?;
+        }
+        tally.disk_bytes = others.saturating_add(to);
+        *bytes = to;
+        Ok(())
+    }
+
+    /// The volume is removed.
+    pub(super) fn volume_gone(&mut self, id: VolumeId) {
+        let Some((owner, bytes)) = self.volumes.remove(&id) else { return };
+        if let Some(tally) = self.owners.get_mut(&owner) {
+            tally.volumes = tally.volumes.saturating_sub(1);
+            tally.disk_bytes = tally.disk_bytes.saturating_sub(bytes);
+            if tally.sandboxes == 0 && tally.volumes == 0 {
                 self.owners.remove(&owner);
             }
         }

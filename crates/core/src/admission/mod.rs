@@ -13,11 +13,13 @@ mod need;
 mod pooled;
 mod queue;
 mod turns;
+mod volumes;
 
 pub use machine::Machine;
 pub(crate) use need::{Need, Resource};
 pub(crate) use pooled::PoolReservation;
 pub(crate) use turns::{Turn, Turns};
+pub(crate) use volumes::VolumeReservation;
 
 use crate::runtime_settings::{LiveSettings, Quota};
 use atoll_store::{SandboxId, SandboxRecord, Status};

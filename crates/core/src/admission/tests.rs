@@ -31,7 +31,15 @@ fn need(megabytes: u64) -> Need {
 }
 
 fn quota(concurrent: u32, sandboxes: u32, disk_mb: u64) -> Quota {
-    Quota { plan: "free".into(), concurrent, sandboxes, disk_mb, execs_per_second: 1, exec_burst: 1 }
+    Quota {
+        plan: "free".into(),
+        concurrent,
+        sandboxes,
+        volumes: 2,
+        disk_mb,
+        execs_per_second: 1,
+        exec_burst: 1,
+    }
 }
 
 async fn seated(admission: &Admission, owner: &str, megabytes: u64) -> Result<Reservation> {
@@ -94,6 +102,31 @@ async fn of_many_at_once_exactly_the_allowed_get_a_place() {
     assert_eq!(placed.len(), 3);
     assert!(admission.place(SandboxId::random(), "bob", 0, Some(&quota)).is_ok(), "others have their own");
     drop(placed);
+    assert_eq!(admission.0.ledger().tally("ann"), ledger::Tally::default());
+}
+
+#[test]
+fn volumes_and_sandboxes_are_one_sum() {
+    let admission = admission(1000, 0);
+    let quota = quota(10, 10, 100);
+    let volume = |mb: u64| admission.place_volume(VolumeId::random(), "ann", mb * MIB, Some(&quota));
+    let limit = |error: Error| error.refusal.unwrap().facts["limit"].clone();
+    let sandbox = admission.place(SandboxId::random(), "ann", 40 * MIB, Some(&quota)).unwrap();
+    assert_eq!(limit(volume(61).err().unwrap()), "disk_mb");
+    let first = VolumeId::random();
+    admission.place_volume(first, "ann", 30 * MIB, Some(&quota)).unwrap().keep();
+    // One that is known is not counted again.
+    admission.adopt_volume(first, "ann", 30 * MIB);
+    drop(volume(10).unwrap());
+    let second = volume(10).unwrap();
+    assert_eq!(limit(volume(1).err().unwrap()), "volumes");
+    assert_eq!(limit(admission.resize_volume(first, 51 * MIB, Some(&quota)).unwrap_err()), "disk_mb");
+    admission.resize_volume(first, 50 * MIB, Some(&quota)).unwrap();
+    let full = admission.place(SandboxId::random(), "ann", MIB, Some(&quota));
+    assert_eq!(limit(full.err().unwrap()), "disk_mb");
+    assert!(admission.place_volume(VolumeId::random(), "bob", 100 * MIB, Some(&quota)).is_ok());
+    drop((sandbox, second));
+    admission.volume_gone(first);
     assert_eq!(admission.0.ledger().tally("ann"), ledger::Tally::default());
 }
 

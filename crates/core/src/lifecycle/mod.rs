@@ -19,6 +19,7 @@ pub use clock::Clock;
 
 use crate::{
     CoreSettings, Execs, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Snapshots, UsageMeter,
+    Volumes,
     actor::{SandboxRegistry, Step},
     admission::Admission,
     operation::Operations,
@@ -85,6 +86,7 @@ pub struct Lifecycle {
     pub(crate) keys: Keys,
     pub(crate) usage: UsageMeter,
     pub(crate) snapshots: Snapshots,
+    pub(crate) volumes: Volumes,
 }
 
 impl Lifecycle {

@@ -93,6 +93,7 @@ impl Lifecycle {
             owned.containers.extend(record.container);
             owned.volumes.insert(record.volume);
         }
+        owned.volumes.extend(self.store.volumes(None).await?.into_iter().map(|volume| volume.id));
         owned.containers.extend(self.registry.file_containers());
         owned.volumes.extend(self.registry.file_copies());
         for (container, volume) in self.pool.known() {

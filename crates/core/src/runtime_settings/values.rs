@@ -128,7 +128,9 @@ runtime_settings! {
     "env_allowlist" env_allowlist: Vec<String> = Vec::new(), variable_names();
     /// Sandboxes in all, by the default plan.
     "plan.sandboxes" plan_sandboxes: u32 = 100, within(0..=MILLION);
-    /// What their disks may hold in all, by the default plan.
+    /// Volumes that outlive sandboxes, by the default plan.
+    "plan.volumes" plan_volumes: u32 = 100, within(0..=MILLION);
+    /// What the disks of sandboxes and volumes may hold in all, by the default plan.
     "plan.disk_mb" plan_disk_mb: u64 = 100 * 1024, within(0..=1 << 40);
     /// How often a command may be started, by the default plan.
     "plan.execs_per_second" plan_execs_per_second: u32 = 20, within(1..=MILLION);

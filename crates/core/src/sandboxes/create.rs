@@ -1,7 +1,7 @@
 //! Making sandboxes and changing them: requests are validated here and carried out by the sandbox's actor.
 
 use crate::{
-    Caller, Environment, Sandboxes,
+    AttachVolume, Caller, Environment, Sandboxes,
     actor::Patch,
     bounds::{
         CPU_MILLIS, DISK_MB, IDLE_SECONDS, IMAGE, LABEL_NAME, LABEL_VALUE, LIFETIME_SECONDS, MEMORY_MB,
@@ -15,7 +15,8 @@ use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{
-    AutoSnapshot, Error, ErrorCode, Limits, Operation, ProviderName, Result, VolumeId, time::now_ms,
+    AutoSnapshot, Error, ErrorCode, Limits, Operation, PathRules, Profile, ProviderName, Result, VolumeId,
+    time::now_ms,
 };
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -47,6 +48,12 @@ pub struct CreateSandbox {
     /// Packages by language, versions by name. A package that cannot be installed is reported and fails
     /// nothing.
     pub dependencies: BTreeMap<Language, BTreeMap<String, String>>,
+    /// Volumes of the caller's to attach.
+    pub volumes: Vec<AttachVolume>,
+    /// Attaches the storage of this tenant, which is made if there is none, at [`atoll_types::TENANT_PATH`].
+    pub tenant_id: Option<String>,
+    /// Paths with a rule.
+    pub filesystem: PathRules,
 }
 
 /// What to change; what is left out stays.
@@ -62,6 +69,8 @@ pub struct PatchSandbox {
     pub network_enabled: Option<bool>,
     pub labels: Option<BTreeMap<String, String>>,
     pub auto_snapshot: Option<AutoSnapshot>,
+    /// All of them, not some more.
+    pub volumes: Option<Vec<AttachVolume>>,
 }
 
 /// A sandbox, and whether it is new.
@@ -139,6 +148,11 @@ fn asked_limits(
     Ok(limits)
 }
 
+/// The limit of a disk of its own: the usual one clamped to the caller's tier, or the requested one.
+pub(crate) fn disk_limit(most: TierCeiling, disk_mb: Option<u64>) -> Result<u64> {
+    asked_limits(most, None, None, disk_mb, None).map(|limits| limits.disk_bytes)
+}
+
 pub(super) fn check_idle(seconds: Option<u32>) -> Result<()> {
     match seconds {
         Some(n) if !IDLE_SECONDS.contains(&n) => Err(outside("idle_timeout_seconds", &IDLE_SECONDS)),
@@ -192,6 +206,11 @@ pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
+/// Volumes as the audit trail names them.
+fn places_of(volumes: &[AttachVolume]) -> String {
+    volumes.iter().map(|volume| format!("{}:{}", volume.name, volume.path)).collect::<Vec<_>>().join(" ")
+}
+
 impl Sandboxes {
     /// Makes a sandbox, or finds and starts the one that has this session key.
     pub async fn create(&self, caller: &Caller, request: CreateSandbox) -> Result<Created> {
@@ -215,6 +234,12 @@ impl Sandboxes {
         if let Some(profile) = &request.profile {
             what = what.and("profile", profile);
         }
+        if let Some(tenant) = &request.tenant_id {
+            what = what.and("tenant_id", tenant);
+        }
+        if !request.volumes.is_empty() {
+            what = what.and("volumes", places_of(&request.volumes));
+        }
         let audited = self.operations.audited(caller, what).await?;
         let result = self.create_as(&audited, caller, id, request).await;
         audited.done(result).await
@@ -233,12 +258,27 @@ impl Sandboxes {
             check_packages(*language, packages).map_err(|e| e.at("dependencies"))?;
         }
         let profile = request.profile.clone();
-        let new = self.new_record(caller, id, request)?;
+        let (volumes, tenant) = (request.volumes.clone(), request.tenant_id.clone());
+        let mut new = self.new_record(caller, id, request)?;
+        new.profile.volumes = self.volumes.mounts(&new.owner, &volumes).await?;
+        if let Some(tenant) = tenant {
+            new.profile.volumes.push(self.volumes.tenant(caller, &tenant).await?);
+        }
+        new.profile.validate()?;
+        let attachments = new.profile.has_attachments().then(|| new.profile.clone());
         let mut created = self.make_and_start(caller, new).await?;
         if let Some(asked) = profile.filter(|name| *name != created.record.profile.name) {
             let (id, is) = (created.record.id.uuid(), &created.record.profile.name);
             let message = format!("the sandbox {id} of this session key has the profile {is}, not {asked}");
             return Err(Error::new(ErrorCode::Conflict, message).at("profile"));
+        }
+        let differs = |asked: &Profile| {
+            let Profile { volumes, paths, .. } = &created.record.profile;
+            (volumes, paths) != (&asked.volumes, &asked.paths)
+        };
+        if attachments.as_ref().is_some_and(differs) {
+            let message = "the sandbox of this session key has other volumes or path rules";
+            return Err(Error::new(ErrorCode::Conflict, message).at("volumes"));
         }
         if created.new && created.record.max_lifetime_seconds.is_some() {
             self.new_lifetime.notify_one();
@@ -278,6 +318,9 @@ impl Sandboxes {
             labels,
             auto_snapshot,
             dependencies: _,
+            volumes: _,
+            tenant_id: _,
+            filesystem,
         } = request;
         let runtime_settings = self.live_settings.now();
         check_idle(idle_timeout_seconds)?;
@@ -294,6 +337,14 @@ impl Sandboxes {
         let image = image.unwrap_or_else(|| usual.clone());
         IMAGE.check("image", &image)?;
         let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
+        let profile = Profile { paths: filesystem, ..profile };
+        profile.validate()?;
+        if profile.has_attachments()
+            && self.providers.get(self.providers.default_name())?.attachments().is_none()
+        {
+            let message = "the provider of this server has no path rules";
+            return Err(Error::new(ErrorCode::Unsupported, message).at("filesystem"));
+        }
         self.limits.ceiling(caller).check_profile(&profile.name)?;
         let policy = self.egress_sessions.asked(caller, &image, network_enabled, egress)?;
         Ok(NewSandbox {
@@ -357,6 +408,9 @@ impl Sandboxes {
         let names = request.env_vars.iter().chain(&request.secrets).flat_map(BTreeMap::keys);
         what.variables = names.cloned().collect();
         what.secrets = request.secrets.iter().flat_map(BTreeMap::values).cloned().collect();
+        if let Some(volumes) = &request.volumes {
+            what = what.and("volumes", places_of(volumes));
+        }
         let audited = self.operations.audited(caller, what).await?;
         let result = self.patch_as(&audited, caller, id, request).await;
         audited.done(result).await
@@ -380,6 +434,7 @@ impl Sandboxes {
             network_enabled,
             labels,
             auto_snapshot,
+            volumes,
         } = request;
         auto_snapshot.map_or(Ok(()), |when| self.check_auto_snapshot(&record.provider, when))?;
         check_idle(idle_timeout_seconds)?;
@@ -390,7 +445,17 @@ impl Sandboxes {
             || cpu_cores.is_some()
             || env_vars.is_some()
             || secrets.is_some()
-            || network_enabled.is_some();
+            || network_enabled.is_some()
+            || volumes.is_some();
+        let profile = match volumes {
+            Some(asked) => {
+                let volumes = self.volumes.mounts(&record.owner, &asked).await?;
+                let profile = Profile { volumes, ..record.profile.clone() };
+                profile.validate()?;
+                Some(profile)
+            }
+            None => None,
+        };
         // A sandbox whose network is enabled already keeps its policy as it is.
         let changed = network_enabled.filter(|enabled| *enabled != record.network_enabled);
         let egress = changed
@@ -419,6 +484,7 @@ impl Sandboxes {
             idle_timeout_seconds,
             auto_snapshot,
             egress,
+            profile,
         };
         self.registry.patch(id, patch).await
     }

@@ -10,14 +10,14 @@ mod start;
 mod step;
 
 pub use bulk::{BulkAction, BulkOutcome, BulkTarget, MOST_AT_ONCE};
-pub(crate) use create::check_environment;
 pub use create::{CreateSandbox, Created, PatchSandbox};
+pub(crate) use create::{check_environment, disk_limit};
 pub use extension::ExtensionOperation;
 pub use fork::ForkSandbox;
 pub use list::LARGEST_PAGE;
 
 use crate::{
-    CoreSettings, Kernels, Providers, Vault,
+    CoreSettings, Kernels, Providers, Vault, Volumes,
     actor::SandboxRegistry,
     admission::{Admission, Turns},
     ceiling::CallerLimits,
@@ -53,4 +53,6 @@ pub struct Sandboxes {
     pub(crate) kernels: Kernels,
     /// A sandbox with a lifetime of its own was made: the lifecycle has to know when that ends.
     pub(crate) new_lifetime: Arc<Notify>,
+    /// A new sandbox names volumes to attach.
+    pub(crate) volumes: Volumes,
 }

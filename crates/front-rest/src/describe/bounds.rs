@@ -92,6 +92,19 @@ fn path() -> Value {
     json!({"minLength": 1, "maxLength": bounds::LONGEST_PATH, "pattern": bounds::path_pattern()})
 }
 
+/// A path that is attached or has a rule.
+fn place() -> Value {
+    json!({"maxLength": bounds::LONGEST_PLACE, "pattern": bounds::PLACE_PATTERN})
+}
+
+fn places() -> Value {
+    json!({"maxItems": bounds::MOST_RULES})
+}
+
+fn volume_name() -> Value {
+    json!({"maxLength": 64, "pattern": "^[a-z0-9][a-z0-9._-]*$"})
+}
+
 /// A glob or a regular expression.
 fn expression() -> Value {
     json!({"minLength": 1, "maxLength": bounds::LONGEST_PATTERN})
@@ -210,6 +223,8 @@ fn dependencies() -> Value {
 
 /// By schema, and where in it: what requests may say, and what ids and ports in answers are.
 const SCHEMAS: &[(&str, &str, Facts)] = &[
+    ("Attachment", "/properties/name", volume_name),
+    ("Attachment", "/properties/path", place),
     ("BulkBody", "", || either(("ids", "array"), ("filter", "object"))),
     ("BulkBody", "/properties/ids", || json!({"maxItems": bounds::MOST_AT_ONCE})),
     ("BulkFilter", "/properties/labels", labels),
@@ -228,6 +243,8 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("CreateBody", "/properties/memory_mb", || range(&bounds::MEMORY_MB)),
     ("CreateBody", "/properties/processes", || range(&bounds::PROCESSES)),
     ("CreateBody", "/properties/session_key", || text(&bounds::SESSION_KEY)),
+    ("CreateBody", "/properties/tenant_id", || text(&bounds::TENANT_ID)),
+    ("CreateBody", "/properties/volumes", || json!({"maxItems": bounds::MOST_VOLUMES})),
     ("DependenciesBody", "", dependencies),
     ("DependenciesBody", "/properties/timeout", || seconds(MAX_TIMEOUT_SECONDS)),
     (
@@ -270,6 +287,12 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("ExecuteBody", "/properties/timeout", cell_seconds),
     ("FileHistoryItem", "/properties/cell_id", id),
     ("FileHistoryItem", "/properties/exec_id", id),
+    ("Filesystem", "/properties/blocked", places),
+    ("Filesystem", "/properties/blocked/items", place),
+    ("Filesystem", "/properties/read_only", places),
+    ("Filesystem", "/properties/read_only/items", place),
+    ("Filesystem", "/properties/read_write", places),
+    ("Filesystem", "/properties/read_write/items", place),
     ("FindBody", "/properties/limit", || up_to(bounds::MOST_FOUND)),
     ("FindBody", "/properties/max_depth", || json!({"minimum": 1})),
     ("FindBody", "/properties/path", path),
@@ -300,6 +323,7 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("PatchBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
     ("PatchBody", "/properties/idle_timeout_seconds", idle),
     ("PatchBody", "/properties/memory_mb", || range(&bounds::MEMORY_MB)),
+    ("PatchBody", "/properties/volumes", || json!({"maxItems": bounds::MOST_VOLUMES})),
     ("PoolBody", "/properties/images", || {
         let size = json!({"$ref": "#/components/schemas/SizeBody"});
         json!({"propertyNames": text(&bounds::IMAGE), "additionalProperties": {"oneOf": [{"type": "null"}, size]}})
@@ -309,6 +333,7 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("RPackages", "", || packages(bounds::PLAIN_PACKAGE, json!({"maxLength": 0}))),
     ("RefusedHost", "/properties/port", port),
     ("RemoveBody", "/properties/path", path),
+    ("ResizeBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
     ("RunBody", "/properties/code", code),
     ("RunBody", "/properties/timeout", cell_seconds),
     ("SettingsBody", "", settings::schema),
@@ -331,6 +356,8 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("Variables", "", || {
         map(bounds::MOST_VARIABLES, text(&bounds::VARIABLE_NAME), text(&bounds::VARIABLE_VALUE))
     }),
+    ("VolumeBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
+    ("VolumeBody", "/properties/name", volume_name),
 ];
 
 /// Parameters, by the operation's name or the end of it.

@@ -5,6 +5,7 @@ mod rest;
 mod sandboxes;
 mod snapshots;
 mod tools;
+mod volumes;
 
 use atoll_store::{KeyId, Millis, ToolExport};
 use atoll_store_sqlite::SqliteStore;
@@ -110,6 +111,9 @@ pub(crate) enum Fault {
     ShowsUnmadeSnapshots,
     CountsASnapshotPage,
     ThinsTheNewestFirst,
+    MixesTenants,
+    DeletesTheAttached,
+    AttachesAnything,
 }
 
 pub(crate) struct Broken {

@@ -18,6 +18,7 @@ mod settings;
 mod snapshots;
 mod tools;
 mod updates;
+mod volumes;
 
 pub use audit::{begin, linked};
 pub use model::expected;
@@ -135,6 +136,9 @@ checks![
     tools::what_was_done_in_a_thread_never_moves_back,
     tools::exports_go_with_their_session,
     mcp::an_mcp_session_is_kept_until_it_is_removed_or_old,
+    volumes::a_volume_is_its_owners_by_name_and_tenant,
+    volumes::an_attached_volume_is_not_deleted,
+    volumes::only_an_owners_own_volumes_are_attached,
 ];
 
 /// Runs every check on a fresh store each, and returns those that failed with their reasons.

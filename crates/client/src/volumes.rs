@@ -1,0 +1,104 @@
+//! Volumes, which outlive sandboxes.
+
+use crate::{Client, Result, ServerReply, client::empty, encode};
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+const ROOT: &str = "/api/v1/volumes";
+
+/// A volume to make.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)]
+pub struct CreateVolume {
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_mb: Option<u64>,
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Volume {
+    pub name: String,
+    #[serde(default)]
+    pub user_name: String,
+    /// The tenant whose storage it is.
+    #[serde(default)]
+    pub tenant_id: Option<String>,
+    #[serde(default)]
+    pub disk_mb: u64,
+    #[serde(default)]
+    pub created_at: String,
+    #[serde(default)]
+    pub deleting: bool,
+    /// Not in lists.
+    #[serde(default)]
+    pub used_bytes: Option<u64>,
+    /// The sandboxes that have it; not in lists.
+    #[serde(default)]
+    pub attached_to: Option<Vec<Uuid>>,
+}
+
+/// A volume in a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct AttachedVolume {
+    pub name: String,
+    pub path: String,
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// Paths inside a sandbox with a rule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)]
+pub struct Filesystem {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read_only: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub read_write: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<String>,
+}
+
+impl Filesystem {
+    /// Whether no path has a rule.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.read_only.is_empty() && self.read_write.is_empty() && self.blocked.is_empty()
+    }
+}
+
+fn at(name: &str) -> String {
+    format!("{ROOT}/{}", encode::path(name))
+}
+
+impl Client {
+    /// Makes a volume.
+    pub async fn create_volume(&self, new: &CreateVolume) -> Result<ServerReply<Volume>> {
+        self.tell(Method::POST, ROOT, new).await
+    }
+
+    /// Lists volumes; of another owner with an admin key.
+    pub async fn list_volumes(&self, owner: Option<&str>) -> Result<ServerReply<Vec<Volume>>> {
+        let query = encode::query(&[("owner", owner.map(str::to_owned))]);
+        self.ask(Method::GET, &format!("{ROOT}{query}")).await
+    }
+
+    /// One volume.
+    pub async fn volume(&self, name: &str) -> Result<ServerReply<Volume>> {
+        self.ask(Method::GET, &at(name)).await
+    }
+
+    /// Gives a volume another limit.
+    pub async fn resize_volume(&self, name: &str, disk_mb: u64) -> Result<ServerReply<Volume>> {
+        self.tell(Method::PATCH, &at(name), &serde_json::json!({ "disk_mb": disk_mb })).await
+    }
+
+    /// Deletes a volume with all that it holds.
+    pub async fn delete_volume(&self, name: &str) -> Result<()> {
+        self.send(Method::DELETE, &at(name), None, empty()).await.map(drop)
+    }
+}

@@ -1,0 +1,357 @@
+//! Volumes that belong to an owner, outlive its sandboxes, and are attached to several of them. A tenant's storage is
+//! such a volume, found or made by the tenant's id.
+//!
+//! A volume is recorded before it is made, and marked before it is removed; the record goes last. A start of the server
+//! makes what is recorded and missing, and removes what is marked ([`Volumes::repair`]), so a crash between two steps
+//! leaves nothing behind. Which sandbox has which volume is written in the sandbox's own transaction.
+
+use crate::{
+    Caller, Providers,
+    actor::no_disk,
+    admission::{Admission, VolumeReservation},
+    bounds::TENANT_ID,
+    ceiling::CallerLimits,
+    operation::{OperationSpec, Operations},
+    sandboxes::disk_limit,
+};
+use atoll_provider::Attachments;
+use atoll_store::{NewEvent, SandboxId, Scope, Store};
+use atoll_types::{
+    Error, ErrorCode, Operation, ProviderName, Result, TENANT_PATH, VolumeId, VolumeMount, VolumeName,
+    VolumeRecord, time::now_ms,
+};
+use futures_util::StreamExt;
+use std::sync::Arc;
+
+/// Volumes that are repaired concurrently at a start.
+const AT_ONCE: usize = 16;
+
+/// A request for a volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NewVolume {
+    pub name: String,
+    /// What it may hold; as much as a sandbox's disk by default.
+    pub disk_mb: Option<u64>,
+}
+
+/// A volume that a request names for a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct AttachVolume {
+    pub name: String,
+    pub path: String,
+    pub read_only: bool,
+}
+
+/// A volume and what is known of it beside its record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct VolumeView {
+    pub record: VolumeRecord,
+    pub used_bytes: u64,
+    pub attached: Vec<SandboxId>,
+}
+
+/// Volumes.
+#[derive(Clone)]
+pub struct Volumes {
+    pub(crate) operations: Operations,
+    pub(crate) limits: CallerLimits,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) providers: Providers,
+    pub(crate) admission: Admission,
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorCode::NotFound, format!("there is no volume {name:?}"))
+}
+
+fn name_of(text: &str, field: &str) -> Result<VolumeName> {
+    text.parse().map_err(|e: atoll_types::NameError| Error::invalid(field, e.to_string()))
+}
+
+fn event(record: &VolumeRecord, kind: &str) -> NewEvent {
+    let data = serde_json::json!({
+        "name": record.name, "disk_mb": record.disk_bytes >> 20, "tenant_id": record.tenant,
+    });
+    NewEvent {
+        at: now_ms(),
+        owner: record.owner.clone(),
+        sandbox: None,
+        kind: kind.into(),
+        reason: None,
+        data: data.to_string(),
+    }
+}
+
+/// Work that is done to its end, whether its caller waits or not.
+async fn to_its_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+    tokio::spawn(work).await.map_err(|_| Error::internal("the work on a volume was not done to its end"))?
+}
+
+impl Volumes {
+    fn attachments(&self, provider: &ProviderName) -> Result<&dyn Attachments> {
+        self.providers.get(provider)?.attachments().ok_or_else(|| {
+            Error::new(ErrorCode::Unsupported, format!("the provider {provider} has no volumes to attach"))
+        })
+    }
+
+    /// The owner that a request is about. Only an admin may name another one.
+    fn owner(caller: &Caller, owner: Option<&str>, name: &str) -> Result<String> {
+        let owner = owner.map_or_else(|| caller.owner.clone(), crate::owner_id);
+        if caller.may_see(&owner) { Ok(owner) } else { Err(unknown(name)) }
+    }
+
+    async fn find(&self, caller: &Caller, owner: Option<&str>, name: &str) -> Result<VolumeRecord> {
+        let owner = Self::owner(caller, owner, name)?;
+        self.store.volume(&owner, name).await?.ok_or_else(|| unknown(name))
+    }
+
+    /// Makes a volume of the caller's.
+    pub async fn create(&self, caller: &Caller, new: NewVolume) -> Result<VolumeRecord> {
+        let NewVolume { name, disk_mb } = new;
+        let what = OperationSpec::new(Operation::VolumeCreate).with(&name);
+        let mut audited = self.operations.audited(caller, what).await?;
+        let result = async {
+            audited.allowed()?;
+            let name = name_of(&name, "name")?;
+            match self.make(caller, name, None, disk_mb).await? {
+                (_, Some(there)) => {
+                    let message = format!("you have a volume {}", there.name);
+                    Err(Error::new(ErrorCode::AlreadyExists, message).at("name"))
+                }
+                (made, None) => Ok(made),
+            }
+        }
+        .await;
+        if let Ok(made) = &result {
+            audited.tell(event(made, "volume.created"));
+        }
+        audited.done(result).await
+    }
+
+    /// Makes a volume, or returns also the one that has its name or its tenant already.
+    async fn make(
+        &self,
+        caller: &Caller,
+        name: VolumeName,
+        tenant: Option<String>,
+        disk_mb: Option<u64>,
+    ) -> Result<(VolumeRecord, Option<VolumeRecord>)> {
+        let record = VolumeRecord {
+            id: VolumeId::random(),
+            owner: caller.owner.clone(),
+            owner_name: caller.owner_name.clone(),
+            name,
+            tenant,
+            provider: self.providers.default_name().clone(),
+            disk_bytes: disk_limit(self.limits.ceiling(caller), disk_mb)?,
+            created_at: now_ms(),
+            deleting: false,
+        };
+        self.attachments(&record.provider)?;
+        let quota = self.limits.quota(caller, &record.owner, &record.owner_name);
+        let reservation =
+            self.admission.place_volume(record.id, &record.owner, record.disk_bytes, quota.as_ref())?;
+        let (volumes, new) = (self.clone(), record.clone());
+        let there = to_its_end(async move { volumes.record_and_make(new, reservation).await }).await?;
+        Ok((record, there))
+    }
+
+    async fn record_and_make(
+        &self,
+        new: VolumeRecord,
+        reservation: VolumeReservation,
+    ) -> Result<Option<VolumeRecord>> {
+        if let Some(there) = self.store.insert_volume(new.clone()).await? {
+            return Ok(Some(there));
+        }
+        let made = self.attachments(&new.provider)?.put_volume(new.id, new.disk_bytes).await;
+        if let Err(error) = made {
+            // Where this fails too, the next start makes the volume or removes it.
+            if let Err(left) = self.end(&new).await {
+                tracing::warn!(volume = %new.name, error = %left, "a volume that was not made is still recorded");
+                reservation.keep();
+            }
+            return Err(if error.code == ErrorCode::DiskFull {
+                no_disk(error, new.disk_bytes)
+            } else {
+                error
+            });
+        }
+        reservation.keep();
+        Ok(None)
+    }
+
+    /// A volume of the caller's, or of an owner that an admin names.
+    pub async fn get(&self, caller: &Caller, owner: Option<&str>, name: &str) -> Result<VolumeView> {
+        let record = self.find(caller, owner, name).await?;
+        let used_bytes = match self.attachments(&record.provider)?.volume_usage(record.id).await {
+            // It is being made, or being removed.
+            Err(error) if error.code == ErrorCode::NotFound => 0,
+            used => used?,
+        };
+        let attached = self.store.attached_to(record.id).await?;
+        Ok(VolumeView { record, used_bytes, attached })
+    }
+
+    /// The caller's volumes, by name; those of all owners for an admin that names none.
+    pub async fn list(&self, caller: &Caller, owner: Option<&str>) -> Result<Vec<VolumeRecord>> {
+        let owner = match owner {
+            Some(_) => Some(Self::owner(caller, owner, "")?),
+            None => (caller.scope != Scope::Admin).then(|| caller.owner.clone()),
+        };
+        Ok(self.store.volumes(owner.as_deref()).await?)
+    }
+
+    /// Gives a volume another limit, in use or not: within its owner's plan, and never below what it holds.
+    pub async fn resize(
+        &self,
+        caller: &Caller,
+        owner: Option<&str>,
+        name: &str,
+        disk_mb: u64,
+    ) -> Result<VolumeRecord> {
+        let what = OperationSpec::new(Operation::VolumeResize).with(name).and("disk_mb", disk_mb);
+        let mut audited = self.operations.audited(caller, what).await?;
+        let result = async {
+            audited.allowed()?;
+            let record = self.find(caller, owner, name).await?;
+            let bytes = disk_limit(self.limits.ceiling(caller), Some(disk_mb))?;
+            let quota = self.limits.quota(caller, &record.owner, &record.owner_name);
+            self.admission.resize_volume(record.id, bytes, quota.as_ref())?;
+            let volumes = self.clone();
+            to_its_end(async move { volumes.set_limit(record, bytes).await }).await
+        }
+        .await;
+        if let Ok(resized) = &result {
+            audited.tell(event(resized, "volume.resized"));
+        }
+        audited.done(result).await
+    }
+
+    async fn set_limit(&self, record: VolumeRecord, disk_bytes: u64) -> Result<VolumeRecord> {
+        let power = self.attachments(&record.provider)?;
+        let resized = async {
+            power.put_volume(record.id, disk_bytes).await?;
+            Ok::<_, Error>(self.store.set_volume_limit(record.id, disk_bytes).await?)
+        };
+        if let Err(error) = resized.await {
+            // Should this fail too, the next start applies what the record says.
+            let _ = power.put_volume(record.id, record.disk_bytes).await;
+            let _ = self.admission.resize_volume(record.id, record.disk_bytes, None);
+            return Err(match error.code {
+                ErrorCode::DiskFull => no_disk(error, disk_bytes),
+                ErrorCode::Conflict => error.at("disk_mb"),
+                _ => error,
+            });
+        }
+        Ok(VolumeRecord { disk_bytes, ..record })
+    }
+
+    /// Deletes a volume with all that it holds. Refused while a sandbox has it, running or stopped.
+    pub async fn delete(&self, caller: &Caller, owner: Option<&str>, name: &str) -> Result<()> {
+        let what = OperationSpec::new(Operation::VolumeDelete).with(name);
+        let mut audited = self.operations.audited(caller, what).await?;
+        let result = async {
+            audited.allowed()?;
+            let record = self.find(caller, owner, name).await?;
+            let (volumes, gone) = (self.clone(), record.clone());
+            to_its_end(async move { volumes.end(&gone).await }).await?;
+            Ok(record)
+        }
+        .await;
+        if let Ok(deleted) = &result {
+            audited.tell(event(deleted, "volume.deleted"));
+        }
+        audited.done(result.map(drop)).await
+    }
+
+    /// Removes a volume and then its record; may be repeated.
+    async fn end(&self, record: &VolumeRecord) -> Result<()> {
+        let attached = self.store.begin_delete_volume(record.id).await?;
+        if !attached.is_empty() {
+            let ids: Vec<String> = attached.iter().map(|id| id.uuid().to_string()).collect();
+            let message = format!(
+                "the volume {} is attached to {} sandboxes; detach it or remove them first",
+                record.name,
+                ids.len()
+            );
+            return Err(Error::new(ErrorCode::Conflict, message).fact("attached_to", ids));
+        }
+        if let Some(volumes) = self.providers.get(&record.provider)?.volumes() {
+            volumes.remove_volume(record.id).await?;
+        }
+        self.store.end_delete_volume(record.id).await?;
+        self.admission.volume_gone(record.id);
+        Ok(())
+    }
+
+    /// The volumes that a request names, as a sandbox of this owner has them.
+    pub(crate) async fn mounts(&self, owner: &str, asked: &[AttachVolume]) -> Result<Vec<VolumeMount>> {
+        let mut mounts = Vec::new();
+        for AttachVolume { name, path, read_only } in asked {
+            let name = name_of(name, "volumes")?;
+            let found = self.store.volume(owner, name.as_str()).await?.filter(|volume| !volume.deleting);
+            let record = found.ok_or_else(|| unknown(name.as_str()).at("volumes"))?;
+            mounts.push(mount(&record, path, *read_only));
+        }
+        Ok(mounts)
+    }
+
+    /// The storage of a tenant, made if there is none.
+    pub(crate) async fn tenant(&self, caller: &Caller, tenant: &str) -> Result<VolumeMount> {
+        TENANT_ID.check("tenant_id", tenant)?;
+        let record = match self.store.tenant_volume(&caller.owner, tenant).await? {
+            Some(record) => record,
+            None => self.make_tenant(caller, tenant).await?,
+        };
+        if record.deleting {
+            let message = "the storage of this tenant is being deleted; try again";
+            return Err(Error::new(ErrorCode::Conflict, message).at("tenant_id"));
+        }
+        Ok(mount(&record, TENANT_PATH, false))
+    }
+
+    async fn make_tenant(&self, caller: &Caller, tenant: &str) -> Result<VolumeRecord> {
+        let name = format!("tenant-{}", VolumeId::random());
+        let what = OperationSpec::new(Operation::VolumeCreate).with(&name).and("tenant_id", tenant);
+        let mut audited = self.operations.audited(caller, what).await?;
+        let result = async {
+            audited.allowed()?;
+            self.make(caller, name_of(&name, "name")?, Some(tenant.to_owned()), None).await
+        }
+        .await;
+        if let Ok((made, None)) = &result {
+            audited.tell(event(made, "volume.created"));
+        }
+        let (made, there) = audited.done(result).await?;
+        Ok(there.unwrap_or(made))
+    }
+
+    /// Finishes what a former server began: volumes that are recorded exist with their limits, and those that are marked
+    /// are removed. What fails now is tried at the next start, or by a request.
+    pub(crate) async fn repair(&self) -> Result<()> {
+        let all = self.store.volumes(None).await?;
+        let repair = |record: VolumeRecord| async move {
+            self.admission.adopt_volume(record.id, &record.owner, record.disk_bytes);
+            let done = match record.deleting {
+                true => self.end(&record).await,
+                false => match self.attachments(&record.provider) {
+                    Ok(power) => power.put_volume(record.id, record.disk_bytes).await,
+                    Err(error) => Err(error),
+                },
+            };
+            if let Err(error) = done {
+                tracing::warn!(volume = %record.name, owner = record.owner, %error, "a volume is not repaired");
+            }
+        };
+        futures_util::stream::iter(all).for_each_concurrent(AT_ONCE, repair).await;
+        Ok(())
+    }
+}
+
+fn mount(record: &VolumeRecord, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount { name: record.name.clone(), volume: record.id, path: path.to_owned(), read_only }
+}
