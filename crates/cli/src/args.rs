@@ -22,7 +22,7 @@ use std::{net::IpAddr, time::Duration};
 #[derive(Debug, Subcommand)]
 pub enum Remote {
     /// Creates a sandbox and prints its id
-    Create(Create),
+    Create(Box<Create>),
     /// Lists sandboxes
     Ls(Ls),
     /// Shows all about a sandbox
@@ -93,8 +93,8 @@ impl Remote {
     /// Whether programs read the output.
     pub(crate) fn json(&self) -> bool {
         match self {
-            Self::Create(Create { server, .. })
-            | Self::Ls(Ls { server, .. })
+            Self::Create(create) => create.server.json,
+            Self::Ls(Ls { server, .. })
             | Self::Inspect(Inspect { server, .. })
             | Self::Exec(Exec { server, .. })
             | Self::Shell(Shell { server, .. })

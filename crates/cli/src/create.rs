@@ -92,7 +92,7 @@ mod tests {
     fn sent(line: &str) -> serde_json::Value {
         let words = ["atoll", "create"].into_iter().chain(line.split_whitespace());
         let Remote::Create(options) = Cli::parse_from(words).command else { panic!("another command") };
-        serde_json::to_value(request(options).unwrap()).unwrap()
+        serde_json::to_value(request(*options).unwrap()).unwrap()
     }
 
     #[test]

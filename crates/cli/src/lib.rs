@@ -74,7 +74,7 @@ pub async fn run(command: Remote) -> u8 {
 
 async fn dispatch(command: Remote) -> Result<u8, Failure> {
     match command {
-        Remote::Create(options) => create::run(options).await,
+        Remote::Create(options) => create::run(*options).await,
         Remote::Ls(options) => list::run(options).await,
         Remote::Inspect(options) => view::run(options).await,
         Remote::Exec(options) => exec::run(options).await,

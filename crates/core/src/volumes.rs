@@ -126,7 +126,7 @@ impl Volumes {
         }
         .await;
         if let Ok(made) = &result {
-            audited.tell(event(made, "volume.created"));
+            audited.add_event(event(made, "volume.created"));
         }
         audited.done(result).await
     }
@@ -226,7 +226,7 @@ impl Volumes {
         }
         .await;
         if let Ok(resized) = &result {
-            audited.tell(event(resized, "volume.resized"));
+            audited.add_event(event(resized, "volume.resized"));
         }
         audited.done(result).await
     }
@@ -263,7 +263,7 @@ impl Volumes {
         }
         .await;
         if let Ok(deleted) = &result {
-            audited.tell(event(deleted, "volume.deleted"));
+            audited.add_event(event(deleted, "volume.deleted"));
         }
         audited.done(result.map(drop)).await
     }
@@ -324,7 +324,7 @@ impl Volumes {
         }
         .await;
         if let Ok((made, None)) = &result {
-            audited.tell(event(made, "volume.created"));
+            audited.add_event(event(made, "volume.created"));
         }
         let (made, there) = audited.done(result).await?;
         Ok(there.unwrap_or(made))

@@ -6,7 +6,7 @@ mod redacted;
 
 use crate::{
     egress::EgressPolicy,
-    parse::{object, seconds},
+    parse::seconds,
     volumes::{Attachment, Filesystem},
 };
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
@@ -121,8 +121,6 @@ pub(crate) struct CreateBody {
     /// outlives every sandbox.
     tenant_id: Option<String>,
     /// Paths inside that commands may not write, may write, or cannot reach.
-    #[schema(value_type = Option<Filesystem>)]
-    #[serde(default, deserialize_with = "object")]
     filesystem: Option<Filesystem>,
 }
 

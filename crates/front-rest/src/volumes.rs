@@ -93,7 +93,7 @@ impl From<VolumeView> for Volume {
 
 /// A volume in a sandbox.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub(crate) struct Attachment {
     name: String,
     /// Where it appears: an absolute path inside, made if it is missing.
@@ -103,6 +103,8 @@ pub(crate) struct Attachment {
     #[schema(required = false)]
     read_only: bool,
 }
+
+atoll_types::object_only!(Attachment);
 
 impl From<Attachment> for AttachVolume {
     fn from(asked: Attachment) -> Self {
@@ -120,7 +122,7 @@ impl From<VolumeMount> for Attachment {
 
 /// Paths inside with a rule, made if they are missing. The rule of the innermost path holds.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(remote = "Self", deny_unknown_fields, default)]
 pub(crate) struct Filesystem {
     /// What commands may only read; file requests still write there.
     #[schema(required = false)]
@@ -132,6 +134,8 @@ pub(crate) struct Filesystem {
     #[schema(required = false)]
     blocked: Vec<String>,
 }
+
+atoll_types::object_only!(Filesystem);
 
 impl From<Filesystem> for PathRules {
     fn from(rules: Filesystem) -> Self {

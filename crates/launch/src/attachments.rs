@@ -152,7 +152,7 @@ impl Parts<'_> {
             match kind {
                 Kind::Pin => covers.push((path, clone(false)?)),
                 Kind::Volume(_) | Kind::Rule(PathRule::ReadWrite) if hidden => {
-                    covers.push((path, clone(false)?))
+                    covers.push((path, clone(false)?));
                 }
                 Kind::Volume(_) | Kind::Rule(PathRule::ReadWrite) => {}
                 Kind::Rule(PathRule::Blocked) => covers.push((path, blocked(stage, is_folder)?)),
@@ -238,7 +238,7 @@ fn blocked(stage: &Path, folder: bool) -> Result<OwnedFd> {
     let path = stage.join(if folder { "blocked" } else { "blocked-file" });
     if !path.exists() {
         let made = if folder { fs::create_dir(&path) } else { fs::File::create(&path).map(drop) };
-        made.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0)))
+        made.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o0)))
             .map_err(fault("make what covers a blocked path"))?;
     }
     mounts::clone_tree(&path, false, Attributes { no_exec: true, ..READ_ONLY }, None)

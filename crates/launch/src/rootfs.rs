@@ -34,6 +34,9 @@ pub(crate) const WRITABLE: Attributes = Attributes { read_only: false, no_exec: 
 /// Where certificates appear; a folder is there in every image.
 const TRUST: &str = "etc/atoll";
 
+/// The trees of an image, and where each is attached.
+type Layers = Vec<(String, OwnedFd)>;
+
 /// What a root filesystem is made of.
 pub(crate) struct Parts<'a> {
     pub(crate) context: &'a Context,
@@ -197,9 +200,9 @@ impl Parts<'_> {
     }
 
     /// The image's trees, and the paths that are mounted on or have a rule and that it lacked.
-    fn plain_layers(&self, stage: &Path) -> Result<(Vec<(String, OwnedFd)>, Vec<String>)> {
+    fn plain_layers(&self, stage: &Path) -> Result<(Layers, Vec<String>)> {
         let trees = self.image.trees.iter();
-        let mut layers: Vec<(String, OwnedFd)> =
+        let mut layers: Layers =
             trees.map(|tree| Ok((tree.at.clone(), self.image_tree(&tree.source)?))).collect::<Result<_>>()?;
         let mut made = Vec::new();
         for path in self.image_places() {
@@ -257,7 +260,7 @@ impl Parts<'_> {
     }
 
     /// The image under overlays whose upper halves lie on the volume, one for each of its trees.
-    fn overlay_layers(&self, stage: &Path) -> Result<Vec<(String, OwnedFd)>> {
+    fn overlay_layers(&self, stage: &Path) -> Result<Layers> {
         let disk = self.disk.ok_or_else(|| Error::internal("a writable root without a volume"))?;
         let uppers = disk.volume.join("root");
         let upper_mount = stage.join("upper");

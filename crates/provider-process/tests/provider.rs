@@ -22,7 +22,7 @@ async fn it_conforms_in_what_it_claims() {
 async fn it_claims_nothing_that_it_has_not() {
     let provider = ProcessProvider::new().unwrap();
     assert!(!provider.capabilities().await.unwrap().disk_limit);
-    assert!(provider.usage().is_none() && provider.trust().is_none());
+    assert!(provider.usage().is_none() && provider.trust().is_none() && provider.attachments().is_none());
     let container = provider.create(spec()).await.unwrap();
     assert!(container.live_limits().is_none() && container.claimable().is_none());
     assert!(container.pause().is_none() && container.changes().is_none());

@@ -47,6 +47,18 @@ fn a_wrong_setting_changes_nothing() {
 }
 
 #[test]
+fn a_provider_that_attaches_nothing_says_so_and_nothing_is_left() {
+    let server = Server::start();
+    let volume = server.ask("POST", "/api/v1/volumes", r#"{"name":"data"}"#);
+    assert_eq!((volume.status, server.get("/api/v1/volumes")), (501, json!([])), "{volume:?}");
+    for body in [r#"{"filesystem":{"blocked":["/opt"]}}"#, r#"{"tenant_id":"t"}"#] {
+        let answer = server.ask("POST", ROOT, body);
+        assert!(matches!(answer.status, 422 | 501), "{answer:?}");
+    }
+    assert_eq!(server.get(ROOT)["total"], 0);
+}
+
+#[test]
 fn of_many_creates_at_once_a_plans_number_succeeds() {
     let server = Server::start();
     let ann = server.key(r#"{"name":"k","owner":"ann","tier":"sandbox"}"#);

@@ -303,6 +303,8 @@ fn path_rules_are_asked_for_in_a_create() {
         (r#"{"filesystem":{"hidden":[]}}"#, "filesystem"),
         (r#"{"profile":"tools","filesystem":{"read_only":["/workspace/x"]}}"#, "filesystem"),
         (r#"{"volumes":[{"name":"A","path":"/x"}]}"#, "volumes"),
+        (r#"{"volumes":[["a","/x",true]]}"#, "volumes"),
+        (r#"{"filesystem":[["/x"],[],[]]}"#, "filesystem"),
         (r#"{"tenant_id":""}"#, "tenant_id"),
     ] {
         let refused = server.ask("POST", "/api/v1/sandboxes", body);

@@ -34,7 +34,7 @@ fn limits() -> Limits {
 }
 
 enum Todo {
-    Make(ShelfKey),
+    Make(Box<ShelfKey>),
     GiveUp(Vec<PooledContainer>),
     Wait(Duration),
 }
@@ -54,7 +54,7 @@ impl Pool {
             let pause = match self.todo() {
                 Todo::Make(key) => {
                     self.quiet().await;
-                    self.make(key).await;
+                    self.make(*key).await;
                     continue;
                 }
                 Todo::GiveUp(surplus) => {
@@ -99,7 +99,7 @@ impl Pool {
                 make = make.or_else(|| pause.is_zero().then(|| key.clone()));
             }
         }
-        make.map_or(Todo::Wait(wait), Todo::Make)
+        make.map_or(Todo::Wait(wait), |key| Todo::Make(Box::new(key)))
     }
 
     /// Waits for a moment without requests.
