@@ -280,9 +280,6 @@ impl Sandboxes {
             let message = "the sandbox of this session key has other volumes or path rules";
             return Err(Error::new(ErrorCode::Conflict, message).at("volumes"));
         }
-        if created.new && created.record.max_lifetime_seconds.is_some() {
-            self.new_lifetime.notify_one();
-        }
         if created.new {
             created.stderr = self.kernels.install_all(caller, created.record.id, dependencies).await;
         }

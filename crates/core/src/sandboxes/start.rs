@@ -96,7 +96,12 @@ impl Sandboxes {
             None => self.registry.make(id, reservation).await?,
         };
         match ran {
-            RunOutcome::Runs(record) => Ok(CreateOutcome::New(record)),
+            RunOutcome::Runs(record) => {
+                if record.max_lifetime_seconds.is_some() {
+                    self.new_lifetime.notify_one();
+                }
+                Ok(CreateOutcome::New(record))
+            }
             RunOutcome::NeedsReservation(_) => Err(Error::internal("a new sandbox has no reservation")),
         }
     }

@@ -147,7 +147,7 @@ impl Transfers {
         audited.allowed()?;
         let mut tailed = Tailed::default();
         let (manifest, beyond) = read_manifest(&mut body, &mut tailed).await?;
-        let (request, missing_secrets) = manifest.request();
+        let (request, missing_secrets) = manifest.request()?;
         let record = self.sandboxes.make_from(caller, id, request).await?;
         let fault = Fault::default();
         let files = files(body, tailed, beyond.freeze(), Arc::clone(&fault));

@@ -5,7 +5,7 @@ use crate::{CreateSandbox, Environment};
 use atoll_egress::Policy;
 use atoll_store::SandboxRecord;
 use atoll_types::{
-    Error, Result,
+    AutoSnapshot, Error, PathRules, Result,
     time::{now_ms, rfc3339},
 };
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,9 @@ pub(super) struct ManifestSandbox {
     max_lifetime_seconds: Option<u32>,
     egress: Policy,
     labels: BTreeMap<String, String>,
+    auto_snapshot: String,
+    /// Rules of paths inside; the volumes of its owner stay behind.
+    filesystem: PathRules,
     env_vars: BTreeMap<String, String>,
     /// The names of variables whose values are secret and not here.
     pub(super) secrets: Vec<String>,
@@ -69,6 +72,8 @@ impl Manifest {
             max_lifetime_seconds: record.max_lifetime_seconds,
             egress,
             labels: record.labels.clone(),
+            auto_snapshot: record.auto_snapshot.as_str().to_owned(),
+            filesystem: record.profile.paths.clone(),
             env_vars: variables.into_iter().filter(|(name, _)| !secret.contains(name)).collect(),
             secrets: secret.into_iter().collect(),
         };
@@ -102,7 +107,7 @@ impl Manifest {
 
     /// The create that makes the sandbox again, and the secrets that it lacks. The session key stays behind: a
     /// create with it could find another sandbox.
-    pub(super) fn request(self) -> (CreateSandbox, Vec<String>) {
+    pub(super) fn request(self) -> Result<(CreateSandbox, Vec<String>)> {
         let ManifestSandbox {
             id: _,
             created_at: _,
@@ -117,9 +122,13 @@ impl Manifest {
             max_lifetime_seconds,
             egress,
             labels,
+            auto_snapshot,
+            filesystem,
             env_vars,
             secrets,
         } = self.sandbox;
+        let auto_snapshot = AutoSnapshot::from_name(&auto_snapshot)
+            .ok_or_else(|| Error::invalid("body", format!("{NAME} has the auto_snapshot {auto_snapshot:?}")))?;
         let request = CreateSandbox {
             image: Some(image),
             profile: Some(profile),
@@ -135,9 +144,13 @@ impl Manifest {
             egress: Some(egress),
             session_key: None,
             labels,
+            auto_snapshot,
             dependencies: BTreeMap::new(),
+            volumes: Vec::new(),
+            tenant_id: None,
+            filesystem,
         };
-        (request, secrets)
+        Ok((request, secrets))
     }
 }
 
