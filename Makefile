@@ -33,15 +33,18 @@ TEST_INSPECTOR := @modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/s
 UNIT := provider-process types guest-proto launch-proto provider documents
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: help serve setup python build dist test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
+.PHONY: help serve setup python build release dist test lint unit bench bench-quick fuzz-api fuzz-egress chaos soak hostile stress brim crowd setup-tests setup-bench nextest contract-tools conformance-mcp conformance-suite inspector npm
 
 help:
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 serve: setup build ## build and start the server on 127.0.0.1:7300
-	target/release/atoll serve
+	target/quick/atoll serve
 
-build: ## build the release binaries in target/release
+build: ## build the programs in the least time, in target/quick
+	cargo build --profile quick -p atoll -p atoll-launch --bins
+
+release: ## build the programs with optimisation, in target/release
 	cargo build --release -p atoll -p atoll-launch --bins
 
 dist: ## build the binaries and the benchmark with full optimisation in target/dist
@@ -93,10 +96,10 @@ soak: setup-tests nextest ## create and destroy 10,000 sandboxes and check for l
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_SOAK_CYCLES=$${ATOLL_SOAK_CYCLES:-10000} \
 	  cargo nextest run --profile long -p atoll -E 'test(many_lives_leave_nothing)' --no-capture
 
-hostile: setup-tests nextest build ## run all attack tests against the release binaries
+hostile: setup-tests nextest release ## run all attack tests against the release binaries
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" cargo nextest run --release --profile hostile --workspace
 
-stress: setup-tests nextest build ## run stress-ng in one sandbox, every class, and measure the latency of another
+stress: setup-tests nextest release ## run stress-ng in one sandbox, every class, and measure the latency of another
 	$(SUDO) env "PATH=$$PATH" "HOME=$$HOME" ATOLL_STRESS_CLASSES=$${ATOLL_STRESS_CLASSES:-every} \
 	  cargo nextest run --release --profile long -p atoll -E 'test(a_tenant_that_stresses)' --no-capture
 

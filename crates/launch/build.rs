@@ -18,11 +18,13 @@ fn main() {
         println!("cargo::rerun-if-changed={}", root.join(part).display());
     }
     let target = env::var("TARGET").expect("cargo sets it");
-    let release = env::var("PROFILE").is_ok_and(|p| p == "release");
-    let profile = if release { "init" } else { "init-dev" };
-    // OUT_DIR is <target>/<profile>/build/<package>/out.
+    // OUT_DIR is <target>/<profile>/build/<package>/out. PROFILE says "release" for every profile that inherits
+    // from it, the quick one too, so the folder's name tells which it is.
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    let folder = out.ancestors().nth(4).expect("OUT_DIR is deep enough").join("init");
+    let outer = out.ancestors().nth(3).expect("OUT_DIR is deep enough");
+    let optimised = outer.ends_with("release") || outer.ends_with("dist");
+    let profile = if optimised { "init" } else { "init-dev" };
+    let folder = outer.parent().expect("a profile's folder lies in the target folder").join("init");
 
     let status = Command::new(env::var_os("CARGO").expect("cargo sets it"))
         .current_dir(root)
