@@ -260,7 +260,7 @@ pub(crate) async fn rollback(
 /// A fork; what is left out is as in the sandbox that it is made of.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ForkBody {
+pub(crate) struct ForkSandboxBody {
     /// The snapshot that it is made of; the sandbox as it is now where it is left out.
     snapshot: Option<Uuid>,
     #[schema(value_type = Option<f64>)]
@@ -287,9 +287,9 @@ pub(crate) struct ForkBody {
     auto_snapshot: Option<AutoSnapshot>,
 }
 
-impl From<ForkBody> for ForkSandbox {
-    fn from(body: ForkBody) -> Self {
-        let ForkBody {
+impl From<ForkSandboxBody> for ForkSandbox {
+    fn from(body: ForkSandboxBody) -> Self {
+        let ForkSandboxBody {
             snapshot,
             idle_timeout_seconds,
             max_lifetime_seconds,
@@ -321,7 +321,7 @@ impl From<ForkBody> for ForkSandbox {
 /// Makes a sandbox whose files are those of this one, now or at a snapshot, and starts it. It shares storage with this one
 /// until one of the two writes. Image, limits, environment and egress policy are this one's, unless the body says more.
 #[utoipa::path(post, operation_id = "snapshots_fork", path = "/api/v1/sandboxes/{id}/fork", tag = "snapshots",
-    params(("id" = uuid::Uuid, Path)), request_body = ForkBody,
+    params(("id" = uuid::Uuid, Path)), request_body = ForkSandboxBody,
     responses((status = 201, body = Sandbox),
         (status = 403, description = "Above what the key's tier, the owner's plan or the machine allows"),
         (status = 404), (status = 409), (status = 422, description = "A field is wrong"),
@@ -334,7 +334,7 @@ pub(crate) async fn fork(
     Raw(body): Raw,
 ) -> Result<Response, Failure> {
     let sandbox = sandbox_id(&id)?;
-    let request: ForkBody = json(&body)?;
+    let request: ForkSandboxBody = json(&body)?;
     let repeat = Repeat::of(&headers, &format!("fork {sandbox}"), &body)?;
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
