@@ -3,7 +3,6 @@
 use crate::fixture::{Folder, done, exec, faulty, sound};
 use atoll_audit::FaultKind::Projection;
 use atoll_store::{Audits, Begin, End, FileChanged, FileHistoryQuery, SandboxId};
-use atoll_store_sqlite::SCHEMA_VERSION;
 
 /// Rows 2 and 3 name a file, 4 and 5 change more than they name.
 async fn filled(folder: &Folder, sandbox: SandboxId) {
@@ -51,8 +50,9 @@ async fn a_trail_of_before_them_is_entered() {
     let (folder, sandbox) = (Folder::new(), SandboxId::random());
     filled(&folder, sandbox).await;
     assert_eq!(history(&folder, sandbox).await, [4, 2]);
-    let before = SCHEMA_VERSION - 1;
-    folder.tamper(&format!("DROP TABLE audit_files; PRAGMA user_version = {before}")).await;
+    let older =
+        "DROP TABLE attachments; DROP TABLE volumes; DROP TABLE audit_files; PRAGMA user_version = 10";
+    folder.tamper(older).await;
     assert_eq!(history(&folder, sandbox).await, [4, 2]);
     sound(folder.verify().await);
 }

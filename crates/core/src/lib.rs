@@ -255,6 +255,7 @@ impl Core {
             store: store.clone(),
             providers: providers.clone(),
             admission: admission.clone(),
+            turns: Arc::default(),
         };
         let sandboxes = Sandboxes {
             operations: operations.clone(),

@@ -8,7 +8,7 @@
 use crate::{
     Caller, Providers,
     actor::no_disk,
-    admission::{Admission, VolumeReservation},
+    admission::{Admission, Turn, Turns, VolumeReservation},
     bounds::TENANT_ID,
     ceiling::CallerLimits,
     operation::{OperationSpec, Operations},
@@ -21,7 +21,8 @@ use atoll_types::{
     VolumeRecord, time::now_ms,
 };
 use futures_util::StreamExt;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// Volumes that are repaired concurrently at a start.
 const AT_ONCE: usize = 16;
@@ -61,7 +62,12 @@ pub struct Volumes {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) providers: Providers,
     pub(crate) admission: Admission,
+    /// One change of a volume at a time.
+    pub(crate) turns: Arc<Turns>,
 }
+
+/// How long a change waits for the one before it.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn unknown(name: &str) -> Error {
     Error::new(ErrorCode::NotFound, format!("there is no volume {name:?}"))
@@ -106,6 +112,23 @@ impl Volumes {
     async fn find(&self, caller: &Caller, owner: Option<&str>, name: &str) -> Result<VolumeRecord> {
         let owner = Self::owner(caller, owner, name)?;
         self.store.volume(&owner, name).await?.ok_or_else(|| unknown(name))
+    }
+
+    /// A volume, and the turn to change it. The record is read after the change before it has ended.
+    async fn find_alone(
+        &self,
+        caller: &Caller,
+        owner: Option<&str>,
+        name: &str,
+    ) -> Result<(VolumeRecord, Turn)> {
+        let owner = Self::owner(caller, owner, name)?;
+        let late = || {
+            let message = format!("the volume {name:?} is being changed; try again");
+            Error::new(ErrorCode::Conflict, message)
+        };
+        let turn = self.turns.take(&format!("{owner}/{name}"), Instant::now() + PATIENCE, late).await?;
+        let record = self.store.volume(&owner, name).await?.ok_or_else(|| unknown(name))?;
+        Ok((record, turn))
     }
 
     /// Makes a volume of the caller's.
@@ -217,12 +240,19 @@ impl Volumes {
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
             audited.allowed()?;
-            let record = self.find(caller, owner, name).await?;
+            let (record, turn) = self.find_alone(caller, owner, name).await?;
+            if record.deleting {
+                return Err(unknown(name));
+            }
             let bytes = disk_limit(self.limits.ceiling(caller), Some(disk_mb))?;
             let quota = self.limits.quota(caller, &record.owner, &record.owner_name);
             self.admission.resize_volume(record.id, bytes, quota.as_ref())?;
             let volumes = self.clone();
-            to_its_end(async move { volumes.set_limit(record, bytes).await }).await
+            to_its_end(async move {
+                let _turn = turn;
+                volumes.set_limit(record, bytes).await
+            })
+            .await
         }
         .await;
         if let Ok(resized) = &result {
@@ -256,9 +286,13 @@ impl Volumes {
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
             audited.allowed()?;
-            let record = self.find(caller, owner, name).await?;
+            let (record, turn) = self.find_alone(caller, owner, name).await?;
             let (volumes, gone) = (self.clone(), record.clone());
-            to_its_end(async move { volumes.end(&gone).await }).await?;
+            to_its_end(async move {
+                let _turn = turn;
+                volumes.end(&gone).await
+            })
+            .await?;
             Ok(record)
         }
         .await;
@@ -289,15 +323,35 @@ impl Volumes {
     }
 
     /// The volumes that a request names, as a sandbox of this owner has them.
-    pub(crate) async fn mounts(&self, owner: &str, asked: &[AttachVolume]) -> Result<Vec<VolumeMount>> {
+    pub(crate) async fn mounts(
+        &self,
+        owner: &str,
+        provider: &ProviderName,
+        asked: &[AttachVolume],
+    ) -> Result<Vec<VolumeMount>> {
         let mut mounts = Vec::new();
         for AttachVolume { name, path, read_only } in asked {
             let name = name_of(name, "volumes")?;
             let found = self.store.volume(owner, name.as_str()).await?.filter(|volume| !volume.deleting);
             let record = found.ok_or_else(|| unknown(name.as_str()).at("volumes"))?;
+            if record.provider != *provider {
+                let message = format!("the volume {name} belongs to the provider {}", record.provider);
+                return Err(Error::new(ErrorCode::Conflict, message).at("volumes"));
+            }
             mounts.push(mount(&record, path, *read_only));
         }
         Ok(mounts)
+    }
+
+    /// These volumes and a tenant's, which need not exist yet: for a request to be checked.
+    pub(crate) fn with_tenant(volumes: &[VolumeMount]) -> Result<Vec<VolumeMount>> {
+        let tenant = VolumeMount {
+            name: name_of("tenant", "tenant_id")?,
+            volume: VolumeId::random(),
+            path: TENANT_PATH.to_owned(),
+            read_only: false,
+        };
+        Ok(volumes.iter().cloned().chain([tenant]).collect())
     }
 
     /// The storage of a tenant, made if there is none.

@@ -110,6 +110,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403",
 include-operation-id = ["sandboxes_create", "egress_put", "kernels_run", "kernels_start", "pool_patch"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 
+# What an archive of a sandbox holds.
+[[operations]]
+include-path-regex = "/sandboxes/import$"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+
 # Which images and plans this server has, and what is fixed.
 [[operations]]
 include-operation-id = "settings_patch"

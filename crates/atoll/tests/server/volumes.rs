@@ -312,3 +312,37 @@ fn path_rules_are_asked_for_in_a_create() {
         assert!(refused.json()["detail"][0]["loc"].to_string().contains(field), "{body}: {refused:?}");
     }
 }
+
+#[test]
+fn a_refused_create_makes_no_storage_for_its_tenant() {
+    let server = Server::start();
+    volume(&server, "mine", 64);
+    let body = r#"{"tenant_id":"t","volumes":[{"name":"mine","path":"/mnt/user-data"}]}"#;
+    let refused = server.ask("POST", "/api/v1/sandboxes", body);
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert_eq!(names(&server), ["mine"]);
+}
+
+#[test]
+fn resizes_and_a_delete_of_one_volume_take_turns() {
+    let server = Server::start();
+    for round in 0..5 {
+        volume(&server, "data", 64);
+        thread::scope(|scope| {
+            for megabytes in [80, 96, 112] {
+                let server = &server;
+                scope.spawn(move || {
+                    let body = json!({"disk_mb": megabytes}).to_string();
+                    let resized = server.ask("PATCH", "/api/v1/volumes/data", &body);
+                    assert!([200, 404].contains(&resized.status), "{resized:?}");
+                });
+            }
+            scope.spawn(|| {
+                let deleted = server.ask("DELETE", "/api/v1/volumes/data", "");
+                assert_eq!(deleted.status, 204, "{deleted:?}");
+            });
+        });
+        // A resize that came last would have made the volume again, without a record.
+        assert_eq!((names(&server).len(), trees(&server)), (0, 0), "round {round}");
+    }
+}

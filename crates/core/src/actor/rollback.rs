@@ -2,10 +2,10 @@
 //! wrote; then its container ends, the provider exchanges the volume, and another container is started.
 //!
 //! The record says `provisioning` while there is no container: a server that dies in between leaves a sandbox that the
-//! next one calls stopped, whose volume is what it was before or what it was rolled back to, and never something between.
+//! next one calls stopped, or paused where it died before the container's end, whose volume is what it was before or what it was rolled back to, and never something between.
 
 use super::{SandboxActor, claim::is_taken, must_allow};
-use crate::snapshots::{make, unable};
+use crate::snapshots::{make, snapshots_for};
 use atoll_provider::Container;
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{
@@ -52,15 +52,16 @@ impl SandboxActor {
         let record = self.whole_record().await?;
         must_allow(Operation::SnapshotRollback.states(), &record)?;
         let provider = Arc::clone(self.provider(&record)?);
-        let power = provider.snapshots().ok_or_else(|| unable(&record))?;
+        let power = snapshots_for(&*provider, &record.profile)?;
         // A file request that is under way would write on after the snapshot.
         self.end_files().await?;
         let frozen = self.freeze(&record).await?;
         let before = match make(&*self.shared.store, &*provider, &record, before).await {
             Ok(before) => before,
             Err(error) => {
+                // Where it stays frozen, the next request that needs it resumes it.
                 if let Some(power) = frozen.as_ref().and_then(|container| container.pause()) {
-                    power.resume().await?;
+                    let _ = power.resume().await;
                 }
                 return Err(error);
             }
@@ -74,8 +75,10 @@ impl SandboxActor {
         let record = if lives { self.rolls_back(&record).await? } else { record };
         let mut rolled = power.roll_back(record.volume, to).await;
         if rolled.as_ref().is_err_and(is_taken) {
-            self.free_volume(&record).await?;
-            rolled = power.roll_back(record.volume, to).await;
+            rolled = match self.free_volume(&record).await {
+                Ok(_) => power.roll_back(record.volume, to).await,
+                Err(error) => Err(error),
+            };
         }
         // Where the exchange failed the volume is what it was before, and the sandbox runs again with that.
         let record = if lives { self.start_again().await? } else { record };

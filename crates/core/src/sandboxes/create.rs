@@ -1,7 +1,7 @@
 //! Making sandboxes and changing them: requests are validated here and carried out by the sandbox's actor.
 
 use crate::{
-    AttachVolume, Caller, Environment, Sandboxes,
+    AttachVolume, Caller, Environment, Sandboxes, Volumes,
     actor::Patch,
     bounds::{
         CPU_MILLIS, DISK_MB, IDLE_SECONDS, IMAGE, LABEL_NAME, LABEL_VALUE, LIFETIME_SECONDS, MEMORY_MB,
@@ -10,6 +10,7 @@ use crate::{
     ceiling::{ExplicitFields, TierCeiling},
     kernels::check_packages,
     operation::{AuditedOperation, OperationSpec},
+    snapshots::snapshots_for,
 };
 use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
@@ -240,6 +241,11 @@ impl Sandboxes {
         if !request.volumes.is_empty() {
             what = what.and("volumes", places_of(&request.volumes));
         }
+        if !request.filesystem.is_empty() {
+            let rules =
+                serde_json::to_string(&request.filesystem).map_err(|e| Error::internal(e.to_string()))?;
+            what = what.and("filesystem", rules);
+        }
         let audited = self.operations.audited(caller, what).await?;
         let result = self.create_as(&audited, caller, id, request).await;
         audited.done(result).await
@@ -260,11 +266,17 @@ impl Sandboxes {
         let profile = request.profile.clone();
         let (volumes, tenant) = (request.volumes.clone(), request.tenant_id.clone());
         let mut new = self.new_record(caller, id, request)?;
-        new.profile.volumes = self.volumes.mounts(&new.owner, &volumes).await?;
-        if let Some(tenant) = tenant {
-            new.profile.volumes.push(self.volumes.tenant(caller, &tenant).await?);
+        new.profile.volumes = self.volumes.mounts(&new.owner, &new.provider, &volumes).await?;
+        match tenant {
+            Some(tenant) => {
+                // A request that is refused makes no volume.
+                let profile =
+                    Profile { volumes: Volumes::with_tenant(&new.profile.volumes)?, ..new.profile.clone() };
+                profile.validate()?;
+                new.profile.volumes.push(self.volumes.tenant(caller, &tenant).await?);
+            }
+            None => new.profile.validate()?,
         }
-        new.profile.validate()?;
         let attachments = new.profile.has_attachments().then(|| new.profile.clone());
         let mut created = self.make_and_start(caller, new).await?;
         if let Some(asked) = profile.filter(|name| *name != created.record.profile.name) {
@@ -328,7 +340,6 @@ impl Sandboxes {
         if let Some(key) = &session_key {
             SESSION_KEY.check("session_key", key)?;
         }
-        self.check_auto_snapshot(self.providers.default_name(), auto_snapshot)?;
         let limits = asked_limits(self.limits.ceiling(caller), memory_mb, cpu_cores, disk_mb, processes)?;
         let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
@@ -336,6 +347,7 @@ impl Sandboxes {
         let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
         let profile = Profile { paths: filesystem, ..profile };
         profile.validate()?;
+        self.check_auto_snapshot(self.providers.default_name(), &profile, auto_snapshot)?;
         if profile.has_attachments()
             && self.providers.get(self.providers.default_name())?.attachments().is_none()
         {
@@ -368,12 +380,19 @@ impl Sandboxes {
     }
 
     /// Refuses automatic snapshots where the provider makes none.
-    fn check_auto_snapshot(&self, provider: &ProviderName, when: AutoSnapshot) -> Result<()> {
-        if when == AutoSnapshot::Off || self.providers.get(provider)?.snapshots().is_some() {
-            return Ok(());
+    fn check_auto_snapshot(
+        &self,
+        provider: &ProviderName,
+        profile: &Profile,
+        when: AutoSnapshot,
+    ) -> Result<()> {
+        match when {
+            AutoSnapshot::Off => Ok(()),
+            _ => {
+                let able = snapshots_for(&**self.providers.get(provider)?, profile);
+                able.map(drop).map_err(|e| e.at("auto_snapshot"))
+            }
         }
-        let message = format!("the provider {provider} cannot make snapshots of its sandboxes");
-        Err(Error::new(ErrorCode::Unsupported, message).at("auto_snapshot"))
     }
 
     /// Refuses invalid variables, and those that the operator's allowlist does not have; an empty list allows
@@ -433,7 +452,8 @@ impl Sandboxes {
             auto_snapshot,
             volumes,
         } = request;
-        auto_snapshot.map_or(Ok(()), |when| self.check_auto_snapshot(&record.provider, when))?;
+        auto_snapshot
+            .map_or(Ok(()), |when| self.check_auto_snapshot(&record.provider, &record.profile, when))?;
         check_idle(idle_timeout_seconds)?;
         env_vars.as_ref().map_or(Ok(()), |e| self.check_variables("env_vars", e))?;
         secrets.as_ref().map_or(Ok(()), |e| self.check_variables("secrets", e))?;
@@ -446,7 +466,7 @@ impl Sandboxes {
             || volumes.is_some();
         let profile = match volumes {
             Some(asked) => {
-                let volumes = self.volumes.mounts(&record.owner, &asked).await?;
+                let volumes = self.volumes.mounts(&record.owner, &record.provider, &asked).await?;
                 let profile = Profile { volumes, ..record.profile.clone() };
                 profile.validate()?;
                 Some(profile)

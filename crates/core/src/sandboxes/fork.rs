@@ -11,7 +11,7 @@ use crate::{
     ceiling::ExplicitFields,
     operation::{AuditedOperation, OperationSpec},
     sandboxes::start::CreateOutcome,
-    snapshots::{missing, unable},
+    snapshots::{missing, snapshots_for},
 };
 use atoll_egress::{Mode, Policy};
 use atoll_store::{NewEvent, NewSandbox, SandboxId, SandboxRecord, Status};
@@ -75,10 +75,9 @@ impl Sandboxes {
         id: SandboxId,
         request: ForkSandbox,
     ) -> Result<SandboxRecord> {
-        audited.record()?;
         let source = audited.record()?.id;
         let source = self.registry.judged(source, Operation::SandboxFork).await?;
-        self.providers.of(&source)?.snapshots().ok_or_else(|| unable(&source))?;
+        snapshots_for(&**self.providers.of(&source)?, &source.profile)?;
         let snapshot = request.snapshot;
         if let Some(snapshot) = snapshot {
             self.store.snapshot(source.id, snapshot).await?.ok_or_else(|| missing(snapshot))?;
@@ -164,7 +163,7 @@ impl Sandboxes {
         reservation: Reservation,
     ) -> Result<SandboxRecord> {
         let provider = self.providers.of(source)?;
-        let power = provider.snapshots().ok_or_else(|| unable(source))?;
+        let power = snapshots_for(&**provider, &source.profile)?;
         let (id, volume) = (new.id, new.volume);
         let forked = power.fork(source.volume, snapshot, volume, new.limits.disk_bytes).await;
         let made = match forked {

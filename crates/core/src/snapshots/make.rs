@@ -1,13 +1,22 @@
 //! Making one snapshot, between the two writes of its record.
 
-use atoll_provider::Provider;
+use atoll_provider::{Provider, Snapshots};
 use atoll_store::{SandboxRecord, Store};
-use atoll_types::{Error, ErrorCode, Result, SnapshotRecord};
+use atoll_types::{Error, ErrorCode, Profile, Result, SnapshotRecord, Storage};
 
-/// The error where the provider of a sandbox has no snapshots.
-pub(crate) fn unable(record: &SandboxRecord) -> Error {
-    let message = format!("the provider {} cannot make snapshots of its sandboxes", record.provider);
-    Error::new(ErrorCode::Unsupported, message)
+/// The snapshots of a sandbox with this profile. Its files must be on a volume, and its provider must have snapshots.
+pub(crate) fn snapshots_for<'a>(provider: &'a dyn Provider, profile: &Profile) -> Result<&'a dyn Snapshots> {
+    let message = match (&profile.storage, provider.snapshots()) {
+        (Storage::Volume, Some(snapshots)) => return Ok(snapshots),
+        (Storage::Volume, None) => "the provider of this sandbox cannot make snapshots".to_owned(),
+        (Storage::Tmpfs(_), _) => {
+            format!(
+                "the files of a sandbox with the profile {} are in memory and have no snapshots",
+                profile.name
+            )
+        }
+    };
+    Err(Error::new(ErrorCode::Unsupported, message))
 }
 
 /// Makes a snapshot and records it. Where that fails, neither is left, or the next repair removes what is.
@@ -17,7 +26,7 @@ pub(crate) async fn make(
     record: &SandboxRecord,
     new: SnapshotRecord,
 ) -> Result<SnapshotRecord> {
-    let power = provider.snapshots().ok_or_else(|| unable(record))?;
+    let power = snapshots_for(provider, &record.profile)?;
     let id = new.id;
     store.insert_snapshot(new).await?;
     match power.create_snapshot(record.volume, id).await {

@@ -12,7 +12,7 @@ mod make;
 mod repair;
 mod thin;
 
-pub(crate) use make::{make, unable};
+pub(crate) use make::{make, snapshots_for};
 
 use crate::{
     Caller, Providers,
@@ -204,8 +204,7 @@ impl Snapshots {
             for id in [Some(from), to].into_iter().flatten() {
                 self.find(sandbox, id).await?;
             }
-            let provider = self.providers.of(&record)?;
-            let power = provider.snapshots().ok_or_else(|| unable(&record))?;
+            let power = snapshots_for(self.provider(&record)?, &record.profile)?;
             let Changed { mut files, truncated } = power.diff(record.volume, from, to).await?;
             files.iter_mut().for_each(|file| file.path = inside(&file.path, record.profile.home()));
             Ok(Changed { files, truncated })
@@ -253,7 +252,7 @@ impl Snapshots {
 
     /// Deletes a snapshot and its record. The sandbox's turn is held.
     async fn remove(&self, record: &SandboxRecord, snapshot: &SnapshotRecord) -> Result<()> {
-        let power = self.provider(record)?.snapshots().ok_or_else(|| unable(record))?;
+        let power = snapshots_for(self.provider(record)?, &record.profile)?;
         power.delete_snapshot(record.volume, snapshot.id).await?;
         self.store.remove_snapshot(record.id, snapshot.id).await?;
         Ok(())

@@ -1,7 +1,7 @@
 //! Closing the difference between the records of snapshots and the snapshots that there are, after a server that died
 //! in the middle of a change. Like every reconciler it takes no input.
 
-use super::{Snapshots, unable};
+use super::{Snapshots, snapshots_for};
 use atoll_store::{ListQuery, SandboxRecord};
 use atoll_types::{Operation, Result, SnapshotId};
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ impl Snapshots {
 
     /// Compares without the sandbox's turn, which is taken only where something differs.
     async fn repair(&self, record: &SandboxRecord) -> Result<()> {
-        let Some(power) = self.provider(record)?.snapshots() else { return Ok(()) };
+        let Ok(power) = snapshots_for(self.provider(record)?, &record.profile) else { return Ok(()) };
         let recorded = self.store.snapshots_of(record.id).await?;
         let there = power.list_snapshots(record.volume).await?;
         let ready: HashSet<SnapshotId> = recorded.iter().filter(|one| one.ready).map(|one| one.id).collect();
@@ -44,7 +44,7 @@ impl Snapshots {
 
     /// Records what is there, and removes what only one side knows. The sandbox's turn is held.
     pub(super) async fn close_difference(&self, record: &SandboxRecord) -> Result<()> {
-        let power = self.provider(record)?.snapshots().ok_or_else(|| unable(record))?;
+        let power = snapshots_for(self.provider(record)?, &record.profile)?;
         let recorded = self.store.snapshots_of(record.id).await?;
         let mut there: Vec<_> = power.list_snapshots(record.volume).await?;
         for snapshot in recorded {

@@ -127,8 +127,9 @@ impl Manifest {
             env_vars,
             secrets,
         } = self.sandbox;
-        let auto_snapshot = AutoSnapshot::from_name(&auto_snapshot)
-            .ok_or_else(|| Error::invalid("body", format!("{NAME} has the auto_snapshot {auto_snapshot:?}")))?;
+        let auto_snapshot = AutoSnapshot::from_name(&auto_snapshot).ok_or_else(|| {
+            Error::invalid("body", format!("{NAME} has the auto_snapshot {auto_snapshot:?}"))
+        })?;
         let request = CreateSandbox {
             image: Some(image),
             profile: Some(profile),

@@ -184,3 +184,20 @@ fn another_owner_sees_and_changes_nothing() {
     assert_eq!(server.ask_as(bob, "POST", &format!("{own}/fork"), &fork).status, 404);
     assert_eq!(server.ask("GET", &first, "").json()["label"], "mine");
 }
+
+#[test]
+fn files_in_memory_have_no_snapshots() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"profile":"tools"}"#);
+    for path in ["snapshots", "fork"] {
+        let answer = server.ask("POST", &format!("{sandbox}/{path}"), "{}");
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(answer.status == 501 && text.contains("in memory"), "{path}: {text}");
+    }
+    let body = r#"{"profile":"tools","auto_snapshot":"before_exec"}"#;
+    let answer = server.ask("POST", "/api/v1/sandboxes", body);
+    assert_eq!(
+        (answer.status, answer.json()["error"]["details"]["field"].as_str()),
+        (501, Some("auto_snapshot"))
+    );
+}
