@@ -155,11 +155,19 @@ pub(crate) async fn run(command: VolumeCommand) -> Result<u8, Failure> {
         }
         VolumeCommand::Rm(Several { names, server }) => {
             let client = server.client()?;
+            let mut worst = 0;
             for name in &names {
-                client.delete_volume(name).await?;
-                terminal::print(&format!("{}\n", terminal::plain(name)))?;
+                match client.delete_volume(name).await.map_err(|e| Failure::from(e).about(name)) {
+                    Ok(_) => terminal::print(&format!("{}\n", terminal::plain(name)))?,
+                    Err(failure) => {
+                        worst = worst.max(failure.report(server.json));
+                        if failure.is_fatal() {
+                            break;
+                        }
+                    }
+                }
             }
-            return Ok(0);
+            return Ok(worst);
         }
     };
     match server.json {

@@ -222,7 +222,10 @@ impl Volumes {
     /// The caller's volumes, by name; those of all owners for an admin that names none.
     pub async fn list(&self, caller: &Caller, owner: Option<&str>) -> Result<Vec<VolumeRecord>> {
         let owner = match owner {
-            Some(_) => Some(Self::owner(caller, owner, "")?),
+            Some(name) => {
+                let other = |_| Error::new(ErrorCode::PermissionDenied, format!("{name} is another owner"));
+                Some(Self::owner(caller, owner, "").map_err(|e| other(e).at("owner"))?)
+            }
             None => (caller.scope != Scope::Admin).then(|| caller.owner.clone()),
         };
         Ok(self.store.volumes(owner.as_deref()).await?)

@@ -63,7 +63,10 @@ impl SandboxActor {
                 if let Some(power) = frozen.as_ref().and_then(|container| container.pause()) {
                     let _ = power.resume().await;
                 }
-                return Err(error);
+                return Err(match error.code {
+                    ErrorCode::DiskFull => no_room_before(),
+                    _ => error,
+                });
             }
         };
         let record = self.record().await?;
@@ -137,6 +140,12 @@ impl SandboxActor {
             }
         }
     }
+}
+
+fn no_room_before() -> Error {
+    let message = "the disk has no room for the snapshot that is made before a rollback; delete snapshots, files or \
+                   sandboxes first";
+    Error::new(ErrorCode::DiskFull, message)
 }
 
 /// Why something in a container ended that a rollback ended.

@@ -4,10 +4,10 @@ use super::{
     output_channel::{OutputReceiver, Piece, Received},
     task::{ExecEnd, ExecTask},
 };
-use crate::{Caller, Execs, kill_on_drop::KillOnDrop};
+use crate::{Caller, Execs, actor::SandboxRegistry, kill_on_drop::KillOnDrop};
 use atoll_provider::{Changed, ExecEvent, ExecReport, OutputStream};
 use atoll_store::SandboxId;
-use atoll_types::{Error, ErrorCode, ExecId, Result};
+use atoll_types::{ContainerId, Error, ErrorCode, ExecId, Result};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub struct ExecFollow {
     /// The task that writes the command's end; none where only its output is read.
     task: Option<Arc<ExecTask>>,
     kill_on_drop: Option<KillOnDrop>,
+    /// Where only the output is read: of whom to ask why it broke off.
+    source: Option<(Arc<SandboxRegistry>, SandboxId, ContainerId)>,
     /// All output was received.
     ending: Option<Option<ExecReport>>,
     done: bool,
@@ -52,7 +54,7 @@ impl ExecFollow {
         task: Option<Arc<ExecTask>>,
         kill_on_drop: Option<KillOnDrop>,
     ) -> Self {
-        Self { report, output, task, kill_on_drop, ending: None, done: false }
+        Self { report, output, task, kill_on_drop, source: None, ending: None, done: false }
     }
 
     /// The next update; none when there is no more. A caller that gives up waiting for it loses nothing.
@@ -61,7 +63,14 @@ impl ExecFollow {
             return Ok(None);
         }
         if self.ending.is_none() {
-            match self.output.next().await? {
+            let received = match (self.output.next().await, &self.source) {
+                (Err(error), Some((registry, sandbox, container))) => {
+                    let during = "the output was read";
+                    return Err(registry.why_lost(*sandbox, *container, during, error).await);
+                }
+                (received, _) => received?,
+            };
+            match received {
                 Received::Piece(Piece { stream, offset, data }) => {
                     return Ok(Some(ExecUpdate::Output { stream, offset, data }));
                 }
@@ -109,7 +118,9 @@ impl Execs {
         let mut events = container.guest().attach(exec, from, follow).await?;
         match events.next().await? {
             Some(ExecEvent::Started(report)) => {
-                Ok(ExecFollow::new(report, OutputReceiver::spool(events), None, None))
+                let mut follow = ExecFollow::new(report, OutputReceiver::spool(events), None, None);
+                follow.source = Some((Arc::clone(&self.registry), sandbox, container.id()));
+                Ok(follow)
             }
             _ => Err(Error::new(ErrorCode::Unavailable, "the command's output broke off")),
         }

@@ -23,7 +23,7 @@ use crate::{
 };
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
 use atoll_store::{Activity, ActivityKind, SandboxId};
-use atoll_types::{Error, Operation, Result, time::now_ms};
+use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::sync::{
@@ -150,6 +150,25 @@ impl Files {
         self.registry.files(audited.record()?.id).await
     }
 
+    /// What a request to a container answered; where the container is gone, why.
+    async fn explained<T>(
+        &self,
+        id: SandboxId,
+        container: &Arc<dyn Container>,
+        answer: Result<T>,
+    ) -> Result<T> {
+        // The files of a stopped sandbox are in a container of their own.
+        let at_rest = || self.registry.file_containers().contains(&container.id());
+        match answer {
+            Err(error)
+                if matches!(error.code, ErrorCode::ContainerDied | ErrorCode::Unavailable) && !at_rest() =>
+            {
+                Err(self.registry.why_lost(id, container.id(), "its files were worked on", error).await)
+            }
+            answer => answer,
+        }
+    }
+
     /// The entries of a folder, by name, after a name; and whether there are more.
     pub async fn list(
         &self,
@@ -184,7 +203,8 @@ impl Files {
             self.operations.audited(caller, OperationSpec::to(Operation::FileRead, id).with(path)).await?;
         let opened = async {
             let container = self.reach_in(&audited, &[path]).await?;
-            Ok((container.guest().read_file(path, offset, length).await?, container))
+            let reader = container.guest().read_file(path, offset, length).await;
+            Ok((self.explained(id, &container, reader).await?, container))
         };
         match opened.await {
             Ok((reader, container)) => {
@@ -214,7 +234,8 @@ impl Files {
         });
         let result = async {
             let container = self.reach_in(&audited, &[path]).await?;
-            let entry = container.guest().write_file(path, options, body).await?;
+            let written = container.guest().write_file(path, options, body).await;
+            let entry = self.explained(id, &container, written).await?;
             let changed = self.changes.set_aside(id, &container, &[path]).await;
             audited.changed(&changed);
             Ok(entry)
@@ -234,7 +255,8 @@ impl Files {
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
             let container = self.reach_in(&audited, &[path]).await?;
-            container.guest().remove(path, recursive).await?;
+            let removed = container.guest().remove(path, recursive).await;
+            self.explained(id, &container, removed).await?;
             let changed = self.changes.set_aside(id, &container, &[path]).await;
             audited.changed(&changed);
             Ok(())
@@ -247,8 +269,12 @@ impl Files {
     pub async fn make_dir(&self, caller: &Caller, id: SandboxId, path: &str, parents: bool) -> Result<Entry> {
         let audited =
             self.operations.audited(caller, OperationSpec::to(Operation::FileMkdir, id).with(path)).await?;
-        let result =
-            async { self.reach_in(&audited, &[path]).await?.guest().make_dir(path, parents).await }.await;
+        let result = async {
+            let container = self.reach_in(&audited, &[path]).await?;
+            let made = container.guest().make_dir(path, parents).await;
+            self.explained(id, &container, made).await
+        }
+        .await;
         audited.done(result).await
     }
 
@@ -267,7 +293,8 @@ impl Files {
             .await?;
         let result = async {
             let container = self.reach_in(&audited, &[from, to]).await?;
-            let entry = container.guest().rename(from, to, overwrite).await?;
+            let renamed = container.guest().rename(from, to, overwrite).await;
+            let entry = self.explained(id, &container, renamed).await?;
             let changed = self.changes.set_aside(id, &container, &[from, to]).await;
             audited.changed(&changed);
             Ok(entry)

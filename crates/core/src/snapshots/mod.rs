@@ -226,6 +226,8 @@ impl Snapshots {
         if let Ok(RolledBack { record, before }) = &result {
             audited.add_event(event(record, "snapshot.created", Some("before_rollback"), before.id));
             audited.add_event(event(record, "rolled_back", None, to));
+            // Any file may be another one now; the difference of the two snapshots says which.
+            audited.changed(&Changed { files: Vec::new(), truncated: true });
         }
         audited.done(result).await
     }

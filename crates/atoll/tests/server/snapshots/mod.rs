@@ -196,8 +196,6 @@ fn files_in_memory_have_no_snapshots() {
     }
     let body = r#"{"profile":"tools","auto_snapshot":"before_exec"}"#;
     let answer = server.ask("POST", "/api/v1/sandboxes", body);
-    assert_eq!(
-        (answer.status, answer.json()["error"]["details"]["field"].as_str()),
-        (501, Some("auto_snapshot"))
-    );
+    let text = String::from_utf8_lossy(&answer.body);
+    assert!(answer.status == 501 && text.contains("auto_snapshot") && text.contains("in memory"), "{text}");
 }

@@ -117,3 +117,29 @@ fn changes_of_files_are_reported_after_a_rollback_as_before() {
         "{answer}"
     );
 }
+
+#[test]
+fn a_reader_of_a_commands_output_is_told_of_the_rollback() {
+    let server = Server::start();
+    let sandbox = server.create("{}");
+    server.exec(&sandbox, "echo one > file");
+    let first = keep(&server, &sandbox, "first");
+    server.exec(&sandbox, "echo two > file");
+    let body = json!({ "command": "echo begun; sleep 1000", "background": true }).to_string();
+    let exec = server.ask("POST", &format!("{sandbox}/exec"), &body).json()["exec_id"].clone();
+    let path = format!("{sandbox}/execs/{}/output?follow=true", exec.as_str().unwrap());
+    let address = server.address;
+    let reader = thread::spawn(move || {
+        let authorization = format!("Bearer {KEY}");
+        let headers = [("Authorization", authorization.as_str())];
+        http::request(address, "GET", &path, &headers, b"").unwrap()
+    });
+    roll_back(&server, &first);
+    let read = reader.join().unwrap();
+    let text = String::from_utf8_lossy(&read.body);
+    assert!(text.contains("rolled_back"), "{text}");
+    // The history of a file does not hide that it is another one now.
+    let history = server.ask("GET", &format!("{sandbox}/fs/history?path=file"), "").json();
+    assert_eq!(history["entries"][0]["action"], "unknown", "{history}");
+    assert_eq!(history["truncated"], true, "{history}");
+}
