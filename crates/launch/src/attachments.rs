@@ -1,9 +1,10 @@
 //! Volumes beside a sandbox's own, and paths with a rule, as mounts of its root. The rule of the innermost path holds.
 //!
 //! Every place is found below the root without following a symbolic link, and made if it is missing; where a link is in
-//! the way, the start fails. All places are open before the first is covered, so that no rule hides another's place. The
-//! container's mount namespace belongs to its user namespace and this one does not, so the kernel locks these mounts
-//! together: nothing inside can take one away or look beneath it, whatever rights it gets in there.
+//! the way, the start fails. What covers a path is cloned before the first path is covered, so that it shows what was
+//! there before any rule. Then the paths are covered, the outer ones first, each found again through what covers those
+//! around it. The container's mount namespace belongs to its user namespace and this one does not, so the kernel locks
+//! these mounts together: nothing inside can take one away or look beneath it, whatever rights it gets in there.
 
 use crate::{
     mounts::{self, Attributes},
@@ -39,8 +40,8 @@ pub(crate) struct FileAreas {
 enum Kind<'a> {
     Volume(&'a VolumeMount),
     Rule(PathRule),
-    /// A folder on the way to a path with a rule, mounted on itself: what is mounted on cannot be renamed, and so the
-    /// path cannot be led away from what it protects.
+    /// A folder on the way to a volume or to a path with a rule, mounted on itself: what is mounted on cannot be renamed,
+    /// and so the path cannot be led away from what it names.
     Pin,
 }
 
@@ -94,10 +95,11 @@ impl Parts<'_> {
             match kind {
                 Kind::Volume(mount) => attach_at(&self.volume(mount)?, root, path)?,
                 Kind::Rule(PathRule::ReadOnly | PathRule::ReadWrite) if !lies_there => {
-                    match (made.contains(path), kind) {
+                    let holds_another = writable.iter().any(|folder| lies_in(folder, path));
+                    match (made.contains(path) && !holds_another, kind) {
                         (true, _) => attach_at(&self.mapped(&self.kept(path)?, WRITABLE)?, root, path)?,
                         (false, Kind::Rule(PathRule::ReadWrite)) => return Err(of_the_image(path)),
-                        // The image is read-only.
+                        // The image is read-only, and what lies below the path is covered with it.
                         (false, _) => continue,
                     }
                 }
@@ -140,14 +142,12 @@ impl Parts<'_> {
         let mut areas = FileAreas { all: Vec::new(), trees: None };
         let mut covers: Vec<(&str, OwnedFd)> = Vec::new();
         let trees = stage.join("areas");
+        let is_rule = |entry: &Entry<'_>, rule| entry.kind == Kind::Rule(rule);
         for Entry { path, kind } in entries {
             let place = spot(root, path, OFlags::empty())?;
             let clone = |read_only| mounts::clone_place(&place, read_only).map_err(fault("clone a path"));
-            let stat = fstat(&place).map_err(|e| fault("look at a path")(e.into()))?;
-            let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-            let hidden = entries
-                .iter()
-                .any(|entry| entry.kind == Kind::Rule(PathRule::ReadOnly) && lies_in(path, &entry.path));
+            let hidden =
+                entries.iter().any(|entry| is_rule(entry, PathRule::ReadOnly) && lies_in(path, &entry.path));
             let mut tree = None;
             match kind {
                 Kind::Pin => covers.push((path, clone(false)?)),
@@ -155,21 +155,38 @@ impl Parts<'_> {
                     covers.push((path, clone(false)?));
                 }
                 Kind::Volume(_) | Kind::Rule(PathRule::ReadWrite) => {}
-                Kind::Rule(PathRule::Blocked) => covers.push((path, blocked(stage, is_folder)?)),
+                Kind::Rule(PathRule::Blocked) => covers.push((path, blocked(stage, is_folder(&place)?)?)),
                 Kind::Rule(PathRule::ReadOnly) => {
-                    let kept = writable.iter().any(|folder| Path::new(path).starts_with(folder));
-                    if kept && is_folder {
-                        let name = covers.len().to_string();
-                        keep_tree(&trees, &name, &clone(false)?)?;
-                        tree = Some(name);
+                    let lies_there = writable.iter().any(|folder| Path::new(path).starts_with(folder));
+                    let below = || writable.iter().filter(|folder| lies_in(folder, path));
+                    if lies_there && is_folder(&place)? {
+                        tree = Some(keep_tree(&trees, &clone(false)?)?);
                     }
-                    if kept {
+                    // The home is a file area by itself, so it needs a tree by itself, unless its own rule is another.
+                    for folder in below().filter(|folder| !entries.iter().any(|e| e.path == **folder)) {
+                        let place = spot(root, folder, OFlags::DIRECTORY)?;
+                        let all = mounts::clone_place(&place, false).map_err(fault("clone a path"))?;
+                        let tree = Some(keep_tree(&trees, &all)?);
+                        areas.all.push(FileArea { path: folder.clone(), tree });
+                    }
+                    if lies_there || below().next().is_some() {
                         covers.push((path, clone(true)?));
                     }
                 }
             }
             if tree.is_some() || (hidden && *kind != Kind::Pin) {
                 areas.all.push(FileArea { path: path.clone(), tree });
+            }
+        }
+        for FileArea { path, tree } in &areas.all {
+            let Some(tree) = tree else { continue };
+            let top = open(trees.join(tree), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|e| fault("open a file area")(e.into()))?;
+            let inside = |e: &&Entry<'_>| is_rule(e, PathRule::Blocked) && lies_in(&e.path, path);
+            for entry in entries.iter().filter(inside) {
+                let place = spot(&top, &entry.path[path.len()..], OFlags::empty())?;
+                let cover = blocked(stage, is_folder(&place)?)?;
+                mounts::attach(&cover, place.as_fd(), Path::new("")).map_err(fault("cover a path"))?;
             }
         }
         if trees.exists() {
@@ -211,18 +228,21 @@ fn of_the_image(path: &str) -> Error {
     Error::new(ErrorCode::InvalidArgument, message).at("filesystem")
 }
 
-/// Adds the folders on the way to what is protected, as far as the sandbox could rename them.
+/// Adds the folders on the way to volumes and to what is protected, as far as the sandbox could rename them.
 fn pin(entries: &mut Vec<Entry<'_>>, writable: &[String]) {
     let mut pins: Vec<String> = Vec::new();
     for Entry { path, kind } in &*entries {
-        if !matches!(kind, Kind::Rule(PathRule::ReadOnly | PathRule::Blocked)) {
+        if *kind == Kind::Rule(PathRule::ReadWrite) {
             continue;
         }
-        let above = writable.iter().filter(|folder| lies_in(path, folder)).max_by_key(|folder| folder.len());
-        let Some(above) = above else { continue };
+        let could_be_renamed = |folder: &&str| {
+            writable.iter().any(|f| lies_in(folder, f)) && !writable.iter().any(|f| f == folder)
+        };
         let folders = Path::new(path).ancestors().skip(1).filter_map(Path::to_str);
-        for folder in folders.take_while(|folder| lies_in(folder, above)) {
-            let known = pins.iter().any(|pin| pin == folder) || entries.iter().any(|e| e.path == folder);
+        for folder in folders.filter(could_be_renamed) {
+            // A path that may be written has no mount of its own, so it is pinned as any other folder.
+            let mounted = |e: &Entry<'_>| e.path == folder && e.kind != Kind::Rule(PathRule::ReadWrite);
+            let known = pins.iter().any(|pin| pin == folder) || entries.iter().any(mounted);
             if !known && !is_read_only(folder, entries) {
                 pins.push(folder.to_owned());
             }
@@ -245,16 +265,23 @@ fn blocked(stage: &Path, folder: bool) -> Result<OwnedFd> {
         .map_err(fault("clone what covers a blocked path"))
 }
 
-/// Puts a tree among those that PID 1 inherits.
-fn keep_tree(trees: &Path, name: &str, tree: &OwnedFd) -> Result<()> {
+fn is_folder(place: &OwnedFd) -> Result<bool> {
+    let stat = fstat(place).map_err(|e| fault("look at a path")(e.into()))?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+/// Puts a tree among those that PID 1 inherits, and returns its name there.
+fn keep_tree(trees: &Path, tree: &OwnedFd) -> Result<String> {
     let attach = || {
         if !trees.exists() {
             fs::create_dir(trees)?;
             mounts::attach(&mounts::small_tmpfs()?, CWD.as_fd(), trees)?;
         }
-        let place = trees.join(name);
+        let name = fs::read_dir(trees)?.count().to_string();
+        let place = trees.join(&name);
         fs::create_dir(&place)?;
-        mounts::attach(tree, CWD.as_fd(), &place)
+        mounts::attach(tree, CWD.as_fd(), &place)?;
+        Ok(name)
     };
     attach().map_err(fault("keep a file area"))
 }
@@ -286,5 +313,10 @@ mod tests {
         let nested =
             [("/workspace/a", ReadOnly), ("/workspace/a/b", ReadWrite), ("/workspace/a/b/c/d", Blocked)];
         assert_eq!(pinned(&nested, &own), ["/workspace/a/b/c"]);
+        let within = [("/workspace/a", ReadWrite), ("/workspace/a/b", ReadOnly)];
+        assert_eq!(pinned(&within, &own), ["/workspace/a"], "a rule that allows writing mounts nothing");
+        let volume = ["/workspace", "/workspace/a/vol"];
+        assert_eq!(pinned(&[("/workspace/a/vol/x", ReadOnly)], &volume), ["/workspace/a"]);
+        assert_eq!(pinned(&[("/data/v/x/y", ReadOnly)], &["/", "/data/v"]), ["/data", "/data/v/x"]);
     }
 }

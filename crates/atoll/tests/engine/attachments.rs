@@ -398,3 +398,101 @@ async fn rules_lie_in_each_other_and_in_volumes() {
         remove(&instance, volume).await;
     }
 }
+
+/// Moves a folder on the way to something away, and puts one of its own there.
+async fn cannot_move(c: &Arc<dyn Container>, folders: &[&str], who: &str) {
+    for folder in folders {
+        let line = format!("mv -T {folder} {folder}-moved && mkdir -p {folder}");
+        assert_ne!(shell(c, &line).await.report.exit_code, Some(0), "{who}: {line}");
+        says(c, &format!("test ! -e {folder}-moved")).await;
+    }
+}
+
+#[tokio::test]
+async fn no_folder_on_the_way_to_a_mount_is_moved() {
+    let instance = Instance::start().await;
+    let (volume, fixed) = (VolumeId::random(), VolumeId::random());
+    put(&instance, volume, 32).await;
+    put(&instance, fixed, 32).await;
+    for profile in ["default", "root"] {
+        let own = VolumeId::random();
+        // A rule that allows writing pins the folder too, and so do volumes, with a rule inside and without.
+        let mounted =
+            mounted(profile, &[(volume, "/workspace/v/vol", false), (fixed, "/workspace/f/f/vol", true)]);
+        let paths =
+            rules(&["/workspace/a/b", "/workspace/v/vol/x/y"], &["/workspace/a", "/workspace/out"], &[]);
+        let profile_of = Profile { paths, ..mounted.profile };
+        let spec = ContainerSpec { profile: profile_of, volume: Some(own), ..mounted };
+        let c = instance.provider.create(spec).await.unwrap();
+        let folders =
+            ["/workspace/a", "/workspace/v/vol/x", "/workspace/v", "/workspace/f/f", "/workspace/f"];
+        cannot_move(&c, &folders, profile).await;
+        says(&c, "! touch /workspace/a/b/x && ! touch /workspace/v/vol/x/y/x && touch /workspace/a/x").await;
+        // What protects nothing stays one file system with the folder around it.
+        python(&c, "import os; open('y', 'w').close(); os.rename('y', 'out/y')").await;
+        instance.provider.destroy(c.id()).await.unwrap();
+        remove(&instance, own).await;
+    }
+    let mounted = mounted("root", &[(volume, "/data/v", false), (fixed, "/srv/w/v", true)]);
+    let paths = rules(&["/data/v/x"], &[], &[]);
+    let spec = ContainerSpec { profile: Profile { paths, ..mounted.profile }, ..mounted };
+    let c = instance.provider.create(spec).await.unwrap();
+    cannot_move(&c, &["/data", "/srv/w", "/srv"], "a writable root").await;
+    instance.provider.destroy(c.id()).await.unwrap();
+    for volume in [volume, fixed] {
+        remove(&instance, volume).await;
+    }
+}
+
+#[tokio::test]
+async fn a_rule_holds_for_the_folders_of_the_sandbox_below_it() {
+    let instance = Instance::start().await;
+    let own = VolumeId::random();
+    let paths = rules(&["/home"], &["/home/user/out"], &[]);
+    let c = instance.provider.create(ruled("default", own, paths)).await.unwrap();
+    says(&c, "! touch /home/x && ! touch ~/x && ! mkdir ~/d && ! chmod 777 ~ && touch ~/out/x /workspace/x")
+        .await;
+    // Its owner still writes.
+    write(&c, "/home/user/f", "f").await.unwrap();
+    write(&c, "/home/user/out/f", "f").await.unwrap();
+    assert_eq!(says(&c, "cat ~/f ~/out/f").await, "ff");
+    instance.provider.destroy(c.id()).await.unwrap();
+    for blocked in ["/home", "/home/user"] {
+        let refused = instance.provider.create(ruled("default", own, rules(&[], &[], &[blocked]))).await;
+        let refused = refused.err().unwrap();
+        assert_eq!(
+            (refused.code, refused.field.as_deref()),
+            (ErrorCode::InvalidArgument, Some("filesystem"))
+        );
+    }
+    remove(&instance, own).await;
+}
+
+#[tokio::test]
+async fn file_requests_reach_nothing_blocked_by_way_of_a_folder_around_it() {
+    let instance = Instance::start().await;
+    let own = VolumeId::random();
+    let c = instance.provider.create(ruled("default", own, PathRules::default())).await.unwrap();
+    says(&c, "mkdir -p data/sub/secret data/sub/file; echo s > data/sub/secret/f; echo s > data/sub/file/f")
+        .await;
+    instance.provider.destroy(c.id()).await.unwrap();
+    let blocked = ["/workspace/data/sub/secret", "/workspace/data/sub/file/f"];
+    let c = instance.provider.create(ruled("default", own, rules(&["/workspace/data"], &[], &blocked))).await;
+    let c = c.unwrap();
+    write(&c, "data/sub/other", "x").await.unwrap();
+    c.guest().remove("/workspace/data/sub", true).await.unwrap_err();
+    // Where a move is possible, what is blocked stays so at its new place.
+    let _ = c.guest().rename("/workspace/data/sub", "/workspace/data/moved", false).await;
+    for folder in ["sub", "moved"] {
+        for file in ["secret/f", "file/f"] {
+            let path = format!("/workspace/data/{folder}/{file}");
+            assert!(c.guest().read_file(&path, 0, 0).await.is_err(), "{path}");
+            assert!(write(&c, &path, "x").await.is_err(), "{path}");
+        }
+    }
+    instance.provider.destroy(c.id()).await.unwrap();
+    let c = instance.provider.create(ruled("default", own, PathRules::default())).await.unwrap();
+    assert_eq!(says(&c, "cat data/*/secret/f data/*/file/f").await, "s\ns");
+    instance.provider.destroy(c.id()).await.unwrap();
+    remove(&instance, own).await;
+}
