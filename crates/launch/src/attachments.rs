@@ -207,15 +207,20 @@ fn make_outputs(data: &Path) {
     let made =
         open(data, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .and_then(|data| {
-                mkdirat(&data, "outputs", Mode::from_raw_mode(0o755))?;
+                match mkdirat(&data, "outputs", Mode::empty()) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error),
+                }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let outputs = openat(&data, "outputs", flags, Mode::empty())?;
-                fchown(&outputs, Some(Uid::from_raw(1000)), Some(Gid::from_raw(1000)))?;
-                fchmod(&outputs, Mode::from_raw_mode(0o777))
+                // One without a mode is new, or was left by a start that was killed here.
+                if fstat(&outputs)?.st_mode & 0o777 == 0 {
+                    fchown(&outputs, Some(Uid::from_raw(1000)), Some(Gid::from_raw(1000)))?;
+                    fchmod(&outputs, Mode::from_raw_mode(0o777))?;
+                }
+                Ok(())
             });
-    if let Err(error) = made
-        && error != Errno::EXIST
-    {
+    if let Err(error) = made {
         tracing::warn!(%error, "the folder for outputs of a tenant's storage is not made");
     }
 }

@@ -24,7 +24,7 @@ use rustix::{
 };
 use std::{
     fs, io,
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
 };
 
@@ -55,11 +55,15 @@ pub(crate) fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
     move |e| Error::internal(format!("cannot {doing}: {e}"))
 }
 
-/// Makes a folder at the top of a volume, where no sandbox can put anything in its place.
+/// Makes a folder at the top of a volume, where no sandbox can put anything in its place. Its mode comes last: one
+/// without any was left by a start that was killed before it, and is finished.
 fn make_top(path: &Path, mode: u32, uid: u32, gid: u32) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-        other => other?,
+    match fs::DirBuilder::new().mode(0o000).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    if fs::metadata(path)?.mode() & 0o777 != 0 {
+        return Ok(());
     }
     chown(path, Some(uid), Some(gid))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
@@ -355,4 +359,23 @@ impl Parts<'_> {
 
 pub(crate) fn attach_at(mount: &OwnedFd, root: &OwnedFd, at: &str) -> Result<()> {
     mounts::attach(mount, place(root, at)?.as_fd(), Path::new("")).map_err(fault("attach a mount"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_a_killed_start_left_is_finished_and_any_other_is_left_as_it_is() {
+        let volume = tempfile::tempdir().unwrap();
+        let owner = fs::metadata(volume.path()).map(|top| (top.uid(), top.gid())).unwrap();
+        let (top, mode) =
+            (volume.path().join("data"), |path: &Path| fs::metadata(path).unwrap().mode() & 0o777);
+        fs::DirBuilder::new().mode(0o000).create(&top).unwrap();
+        make_top(&top, 0o777, owner.0, owner.1).unwrap();
+        assert_eq!(mode(&top), 0o777);
+        fs::set_permissions(&top, fs::Permissions::from_mode(0o700)).unwrap();
+        make_top(&top, 0o777, owner.0, owner.1).unwrap();
+        assert_eq!(mode(&top), 0o700);
+    }
 }
