@@ -71,7 +71,7 @@ pub enum Request {
     ListVolumes,
     /// Deletes a volume; succeeds when there is none, refused while a container uses it. [`LauncherReply::Done`].
     RemoveVolume(VolumeId),
-    /// Gives a volume that no container uses another limit.
+    /// Gives a volume another limit; refused while it is a container's own. [`LauncherReply::Done`].
     ResizeVolume(VolumeId, u64),
     /// Makes a volume that containers attach beside their own, or gives the one that is there another limit, in use or
     /// not. [`LauncherReply::Done`].
@@ -244,7 +244,7 @@ pub struct ContainerStatus {
 pub struct VolumeStatus {
     /// Which.
     pub volume: VolumeId,
-    /// Bytes in it.
+    /// Bytes in it; 0 where the kernel does not count them, as on plain folders.
     pub used_bytes: u64,
     /// What it may hold.
     pub limit_bytes: u64,

@@ -281,7 +281,8 @@ pub trait Volumes: Send + Sync {
     async fn list_volumes(&self) -> Result<Vec<VolumeId>>;
     /// Deletes a volume. Succeeds when there is none; a conflict while a container uses it.
     async fn remove_volume(&self, id: VolumeId) -> Result<()>;
-    /// Gives a volume that no container uses another limit; a conflict below what it holds.
+    /// Gives a volume another limit; a conflict below what it holds, and while a container has it as its own.
+    /// [`atoll_types::ErrorCode::NotFound`] where there is none.
     async fn resize_volume(&self, id: VolumeId, bytes: u64) -> Result<()>;
     /// The disk of all volumes together.
     async fn room(&self) -> Result<DiskRoom>;
@@ -293,7 +294,7 @@ pub trait Volumes: Send + Sync {
 pub trait Attachments: Send + Sync {
     /// Makes a volume, or gives the one that is there another limit, in use or not; a conflict below what it holds.
     async fn put_volume(&self, id: VolumeId, bytes: u64) -> Result<()>;
-    /// How many bytes a volume holds. [`atoll_types::ErrorCode::NotFound`] where there is none.
+    /// How many bytes a volume holds; 0 where the kernel does not count them. [`atoll_types::ErrorCode::NotFound`] where there is none.
     async fn volume_usage(&self, id: VolumeId) -> Result<u64>;
 }
 

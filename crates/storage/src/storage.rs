@@ -107,6 +107,11 @@ impl Storage {
         self.fit(tree, limit_bytes, Missing::Refuse)
     }
 
+    /// What a tree may hold.
+    pub fn limit(&self, tree: Tree) -> Result<u64> {
+        self.driver.limit(tree)?.ok_or_else(no_tree)
+    }
+
     /// What a tree holds and may hold. With the `dir` driver this walks the tree.
     pub fn usage(&self, tree: Tree) -> Result<Usage> {
         self.driver.usage(tree)

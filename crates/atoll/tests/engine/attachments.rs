@@ -304,6 +304,8 @@ async fn places_are_made_even_where_the_root_is_read_only() {
     let c = instance.provider.create(make(Isolation::Builtin)).await.unwrap();
     assert_eq!(says(&c, "cat /usr/local/share/new/data/v /kept/rw/w /kept/ro/y").await, "v\nw\ny");
     instance.provider.destroy(c.id()).await.unwrap();
+    // Plain folders are not counted, and no request of a sandbox's owner walks them.
+    assert_eq!(instance.provider.attachments().unwrap().volume_usage(volume).await, Ok(0));
     // A folder of the image cannot be made writable, and a runtime with its own kernel says that it mounts none.
     let image = ruled("default", own, rules(&[], &["/usr/lib"], &[]));
     let refused = instance.provider.create(image).await.err().unwrap();

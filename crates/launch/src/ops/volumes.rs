@@ -6,7 +6,7 @@ use crate::{
     rootfs,
 };
 use atoll_launch_proto::VolumeStatus;
-use atoll_storage::{Tree, TreeKind};
+use atoll_storage::{HeldVolume, Tree, TreeKind};
 use atoll_types::{Error, ErrorCode, Result, VolumeId};
 
 /// Every volume.
@@ -26,13 +26,15 @@ pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
 
 /// One volume.
 pub(crate) fn inspect_volume(context: &Context, volume: VolumeId) -> Result<VolumeStatus> {
-    let usage = context.storage.usage(Tree::Volume(volume))?;
-    Ok(VolumeStatus { volume, used_bytes: usage.used_bytes, limit_bytes: usage.limit_bytes })
+    let tree = Tree::Volume(volume);
+    let limit_bytes = context.storage.limit(tree)?;
+    Ok(VolumeStatus { volume, used_bytes: context.storage.counted(tree).unwrap_or(0), limit_bytes })
 }
 
 /// Makes a volume that containers attach, or gives the one that is there another limit, never below what it holds.
 pub(crate) fn put_volume(context: &Context, volume: VolumeId, bytes: u64) -> Result<()> {
     let tree = Tree::Volume(volume);
+    let _held = hold_if_there(context, volume)?;
     let path = match context.storage.set_limit(tree, bytes) {
         Err(error) if error.code == ErrorCode::NotFound => context.storage.create(tree, bytes)?,
         resized => resized.map(|()| context.storage.path(tree))?,
@@ -43,20 +45,27 @@ pub(crate) fn put_volume(context: &Context, volume: VolumeId, bytes: u64) -> Res
 /// Deletes a volume that no container uses.
 pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
     // Held until it is removed: a container that is made meanwhile waits for that.
-    let _held = match context.storage.hold(volume) {
-        Err(error) if error.code == ErrorCode::NotFound => None,
-        held => Some(held?),
-    };
+    let _held = hold_if_there(context, volume)?;
     refuse_used(context, volume)?;
     context.storage.remove(Tree::Volume(volume))
 }
 
-/// Gives a volume that no container uses another limit.
+/// Gives a volume another limit, also where containers have it beside their own. The limit of a container's own volume
+/// is one of the container's limits.
 pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> Result<()> {
     // A rollback that is under way would put the former limit back.
     let _held = context.storage.hold(volume)?;
-    refuse_used(context, volume)?;
-    context.storage.set_limit(Tree::Volume(volume), bytes)
+    match user(context, volume) {
+        Some(user) if user.volume == Some(volume) => Err(in_use(&user)),
+        _ => context.storage.set_limit(Tree::Volume(volume), bytes),
+    }
+}
+
+fn hold_if_there(context: &Context, volume: VolumeId) -> Result<Option<HeldVolume>> {
+    match context.storage.hold(volume) {
+        Err(error) if error.code == ErrorCode::NotFound => Ok(None),
+        held => held.map(Some),
+    }
 }
 
 /// The container that has a volume, which is claimed by the record of a container that is still being made.
@@ -66,9 +75,10 @@ pub(super) fn user(context: &Context, volume: VolumeId) -> Option<Record> {
 }
 
 pub(super) fn refuse_used(context: &Context, volume: VolumeId) -> Result<()> {
-    if let Some(user) = user(context, volume) {
-        let message = format!("container {} uses the volume", user.container);
-        return Err(Error::new(ErrorCode::Conflict, message).at("volume"));
-    }
-    Ok(())
+    user(context, volume).map_or(Ok(()), |user| Err(in_use(&user)))
+}
+
+fn in_use(user: &Record) -> Error {
+    let message = format!("container {} uses the volume", user.container);
+    Error::new(ErrorCode::Conflict, message).at("volume")
 }

@@ -38,7 +38,8 @@ pub(super) async fn an_attached_volume_is_shared_and_outlives_its_containers(
             .await?;
             let removed = volumes.remove_volume(volume).await;
             same("remove", removed.err().map(|e| e.code), Some(ErrorCode::Conflict))?;
-            put(power, volume, 96 * MIB).await
+            put(power, volume, 96 * MIB).await?;
+            volumes.resize_volume(volume, 80 * MIB).await.map_err(|e| format!("resize: {e}"))
         })
         .await?;
         with(provider, attaching(volume, false), async |later| {
@@ -54,6 +55,10 @@ pub(super) async fn an_attached_volume_is_shared_and_outlives_its_containers(
     }
     let gone = power.volume_usage(volume).await;
     same("usage of what is gone", gone.err().map(|e| e.code), Some(ErrorCode::NotFound))?;
+    let gone = volumes.resize_volume(volume, 64 * MIB).await;
+    same("a resize of what is gone", gone.err().map(|e| e.code), Some(ErrorCode::NotFound))?;
+    let all = volumes.list_volumes().await.map_err(|e| format!("list: {e}"))?;
+    ensure(!all.contains(&volume), || "a resize made the volume anew".into())?;
     result
 }
 
