@@ -119,6 +119,18 @@ mod tests {
     }
 
     #[test]
+    fn a_request_says_the_first_protocol_that_has_all_of_it() {
+        let Request::Create(mut create) = sample().request else { unreachable!() };
+        assert_eq!(Request::Create(create.clone()).protocol(), 1);
+        create.profile.paths.blocked.push("/opt".into());
+        assert_eq!(Request::Create(create).protocol(), 2);
+        let volume = VolumeId::random();
+        assert_eq!(Request::PutVolume(volume, 1).protocol(), 2);
+        assert_eq!(Request::InspectVolume(volume).protocol(), 2);
+        assert_eq!(Request::RemoveVolume(volume).protocol(), 1);
+    }
+
+    #[test]
     fn the_longest_answer_about_use_fits() {
         let most = Some(u64::MAX);
         let usage = Usage {

@@ -23,7 +23,7 @@ pub use spool::{output_bytes, spool_bytes};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;
-/// The newest. The second has snapshots.
+/// The newest. The second has snapshots, volumes that containers attach beside their own, and paths with a rule.
 pub const MAX_PROTOCOL: u32 = 2;
 
 /// The most descriptors that come with one answer.

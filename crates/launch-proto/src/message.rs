@@ -109,7 +109,10 @@ impl Request {
             | Self::DeleteSnapshot(_)
             | Self::Rollback(_)
             | Self::Fork(_)
-            | Self::Diff(_) => 2,
+            | Self::Diff(_)
+            | Self::PutVolume(..)
+            | Self::InspectVolume(_) => 2,
+            Self::Create(request) if request.profile.has_attachments() => 2,
             _ => 1,
         }
     }
