@@ -197,5 +197,5 @@ fn files_in_memory_have_no_snapshots() {
     let body = r#"{"profile":"tools","auto_snapshot":"before_exec"}"#;
     let answer = server.ask("POST", "/api/v1/sandboxes", body);
     let text = String::from_utf8_lossy(&answer.body);
-    assert!(answer.status == 501 && text.contains("auto_snapshot") && text.contains("in memory"), "{text}");
+    assert!(answer.status == 422 && text.contains("auto_snapshot") && text.contains("in memory"), "{text}");
 }
