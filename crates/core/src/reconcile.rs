@@ -5,7 +5,7 @@ use crate::{
     Lifecycle,
     actor::{Step, StepTarget},
     pool::memory::{self, Remembered},
-    transfer::left_half,
+    transfer::half_imported,
 };
 use atoll_provider::State;
 use atoll_store::{Change, SandboxId, SandboxRecord, Status, StatusChange};
@@ -32,7 +32,7 @@ impl Lifecycle {
         }
         let pooled = memory::read(&*self.store).await?;
         let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
-        let half_imported = left_half(&*self.store).await?;
+        let half_imported = half_imported(&*self.store).await?;
         let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
             if let Err(error) = self.providers.of(&record) {

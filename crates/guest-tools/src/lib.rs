@@ -19,7 +19,8 @@ mod shapes;
 mod walk;
 
 pub use shapes::{
-    End, EntryKind, EventKind, Find, FindLine, Found, Grep, GrepLine, KindFilter, LARGEST_FILE, LONGEST_LINE,
-    LONGEST_PATH, LONGEST_PATTERN, MOST_CONTEXT, MOST_FOUND, MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack,
-    Unpacked, Volume, VolumeFolder, Watch, WatchEvent, checked_path, path_pattern, relative_pattern,
+    End, EntryKind, EventKind, ExportFolder, ExportFolders, Find, FindLine, Found, Grep, GrepLine,
+    KindFilter, LARGEST_FILE, LONGEST_LINE, LONGEST_PATH, LONGEST_PATTERN, MOST_CONTEXT, MOST_FOUND,
+    MOST_MATCHES, MOST_OUTPUT, Match, Pack, Unpack, Unpacked, Watch, WatchEvent, checked_path, path_pattern,
+    relative_pattern,
 };

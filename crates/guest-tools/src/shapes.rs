@@ -165,16 +165,16 @@ pub struct Unpack {
 /// The folders of a sandbox as one archive, out or in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Volume {
+pub struct ExportFolders {
     /// What is in the archive under which name.
-    pub folders: Vec<VolumeFolder>,
+    pub folders: Vec<ExportFolder>,
 }
 
 /// A folder of a sandbox, and its name in an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
-pub struct VolumeFolder {
+pub struct ExportFolder {
     pub name: String,
     pub path: String,
 }

@@ -80,7 +80,7 @@ impl FileContainers {
 
 /// A file container on a copy of a sandbox's volume, which shares what it holds with it: the files as they were at
 /// one moment, whatever the sandbox does meanwhile. Dropped, it ends and the copy goes.
-pub(crate) struct FrozenFiles {
+pub(crate) struct ExportCopy {
     shared: Arc<Shared>,
     provider: Arc<dyn Provider>,
     id: ContainerId,
@@ -88,7 +88,7 @@ pub(crate) struct FrozenFiles {
     place: Option<OwnedSemaphorePermit>,
 }
 
-impl FrozenFiles {
+impl ExportCopy {
     /// Makes the copy and starts the container; none where the provider makes no copies, or where the files are in
     /// memory.
     pub(super) async fn make(
@@ -114,7 +114,7 @@ impl FrozenFiles {
     }
 }
 
-impl Drop for FrozenFiles {
+impl Drop for ExportCopy {
     fn drop(&mut self) {
         let (shared, provider) = (Arc::clone(&self.shared), Arc::clone(&self.provider));
         let (id, volume, place) = (self.id, self.volume, self.place.take());

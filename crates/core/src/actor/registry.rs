@@ -1,7 +1,7 @@
 //! The callers' side: finds or starts the actor of a sandbox, and sends it requests.
 
 use super::{
-    FileContainers, FrozenFiles, Patch, PoolClaim, Rollback, RolledBackContainers, RunOutcome, SandboxActor,
+    ExportCopy, FileContainers, Patch, PoolClaim, Rollback, RolledBackContainers, RunOutcome, SandboxActor,
     SandboxRequest, Shared, Step, rolled_back,
 };
 use crate::{
@@ -88,11 +88,11 @@ impl SandboxRegistry {
 
     /// The files of a sandbox as they are now, in a container of their own; none where the provider cannot copy
     /// them without reading them.
-    pub(crate) async fn frozen_files(
+    pub(crate) async fn export_copy(
         &self,
         record: &SandboxRecord,
-    ) -> Result<Option<(FrozenFiles, Arc<dyn Container>)>> {
-        FrozenFiles::make(&self.shared, record).await
+    ) -> Result<Option<(ExportCopy, Arc<dyn Container>)>> {
+        ExportCopy::make(&self.shared, record).await
     }
 
     /// The same as [`Self::container`], for what also needs the container without its guard.

@@ -3,7 +3,7 @@
 
 use super::{
     lines::Lines,
-    tool::{Tool, Way},
+    tool::{Tool, ToolOptions},
 };
 use crate::{
     Caller, Files,
@@ -50,7 +50,7 @@ impl Files {
             .await?;
         let opened = async {
             let container = self.reach_in(&audited, &[&request.path]).await?;
-            let mut tool = self.start_tool(id, &container, "pack", request, Way::default()).await?;
+            let mut tool = self.start_tool(id, &container, "pack", request, ToolOptions::default()).await?;
             let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
             let first = Some(tool.next().await?.ok_or_else(empty)?);
             Ok((tool, first))
@@ -84,7 +84,7 @@ impl Files {
         let result = match &reached {
             Ok(container) => {
                 let fed = async {
-                    let tool = self.start_tool(id, container, "unpack", request, Way::fed()).await?;
+                    let tool = self.start_tool(id, container, "unpack", request, ToolOptions::fed()).await?;
                     feed_tool(container, tool, body).await
                 };
                 fed.await.map_err(|e| about_path(e, &request.path))

@@ -11,7 +11,7 @@ pub use archive::Archive;
 pub(crate) use archive::feed_tool;
 pub use history::{FileHistory, FileHistoryEntry};
 pub use search::{Findings, Matches};
-pub(crate) use tool::{Tool, Way};
+pub(crate) use tool::{Tool, ToolOptions};
 pub use watch::WatchStream;
 
 use crate::{

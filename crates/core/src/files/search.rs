@@ -2,7 +2,7 @@
 
 use super::{
     lines::{Lines, believable},
-    tool::Way,
+    tool::ToolOptions,
 };
 use crate::{
     Caller, Files,
@@ -66,8 +66,8 @@ impl Files {
 
     async fn grep_in(&self, id: SandboxId, audited: &AuditedOperation, request: &Grep) -> Result<Matches> {
         let container = self.reach_in(audited, &[&request.path]).await?;
-        let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
-        let mut lines = Lines::new(self.start_tool(id, &container, "grep", request, way).await?);
+        let options = ToolOptions { timeout: Some(TIMEOUT), ..ToolOptions::default() };
+        let mut lines = Lines::new(self.start_tool(id, &container, "grep", request, options).await?);
         let (mut matches, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
         while let Some((line, length)) = lines.next().await? {
             match line {
@@ -90,8 +90,8 @@ impl Files {
         container: &Arc<dyn Container>,
         request: &Find,
     ) -> Result<Findings> {
-        let way = Way { timeout: Some(TIMEOUT), ..Way::default() };
-        let mut lines = Lines::new(self.start_tool(id, container, "find", request, way).await?);
+        let options = ToolOptions { timeout: Some(TIMEOUT), ..ToolOptions::default() };
+        let mut lines = Lines::new(self.start_tool(id, container, "find", request, options).await?);
         let (mut entries, mut room) = (Vec::new(), Room(MOST_OUTPUT + LONGEST_LINE));
         while let Some((line, length)) = lines.next().await? {
             match line {

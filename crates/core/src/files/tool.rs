@@ -30,14 +30,14 @@ pub(crate) struct Tool {
 
 /// How a tool is run.
 #[derive(Default)]
-pub(crate) struct Way {
+pub(crate) struct ToolOptions {
     pub(crate) timeout: Option<Duration>,
     pub(crate) stdin: bool,
     /// Let it clean up when the caller has gone.
     pub(crate) gently: bool,
 }
 
-impl Way {
+impl ToolOptions {
     /// That of a tool that reads an archive.
     pub(crate) fn fed() -> Self {
         Self { stdin: true, gently: true, ..Self::default() }
@@ -53,9 +53,9 @@ impl Files {
         container: &Arc<dyn Container>,
         name: &str,
         request: &impl Serialize,
-        way: Way,
+        options: ToolOptions,
     ) -> Result<Tool> {
-        let mut tool = Tool::start(container, name, request, way).await?;
+        let mut tool = Tool::start(container, name, request, options).await?;
         // The files of a stopped sandbox are in a container of their own.
         if !self.registry.file_containers().contains(&container.id()) {
             tool.stoppable = Some((Arc::clone(&self.registry), sandbox, container.id()));
@@ -70,7 +70,7 @@ impl Tool {
         container: &Arc<dyn Container>,
         name: &str,
         request: &impl Serialize,
-        way: Way,
+        options: ToolOptions,
     ) -> Result<Self> {
         let guest = container.guest();
         if !guest.has(FEATURE_TOOLS) {
@@ -81,11 +81,11 @@ impl Tool {
         let mut command = Command::tool(name, request);
         command.lossless = true;
         command.output_limit = Some(WAITING);
-        command.timeout = way.timeout;
-        command.stdin = way.stdin;
+        command.timeout = options.timeout;
+        command.stdin = options.stdin;
         let id = ExecId::random();
         let kill_on_drop = KillOnDrop::new(container, id);
-        let kill_on_drop = if way.gently { kill_on_drop.gently() } else { kill_on_drop };
+        let kill_on_drop = if options.gently { kill_on_drop.gently() } else { kill_on_drop };
         let events = guest.exec(id, &command).await?;
         Ok(Self { id, events, kill_on_drop, complaint: Vec::new(), stoppable: None })
     }

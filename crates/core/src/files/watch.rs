@@ -2,7 +2,7 @@
 
 use super::{
     lines::{Lines, believable},
-    tool::Way,
+    tool::ToolOptions,
 };
 use crate::{Caller, Files};
 use atoll_guest_tools::{Watch, WatchEvent};
@@ -58,8 +58,8 @@ impl Files {
         request.check()?;
         // In a stopped sandbox no process changes files.
         let container = self.reach_running(caller, id, &request.path).await?;
-        let way = Way { stdin: true, ..Way::default() };
-        let tool = self.start_tool(id, &container, "watch", request, way).await?;
+        let options = ToolOptions { stdin: true, ..ToolOptions::default() };
+        let tool = self.start_tool(id, &container, "watch", request, options).await?;
         let heart = tokio::spawn(beat(container.guest().clone(), tool.id));
         let mut stream = WatchStream { lines: Lines::new(tool), first: None, heart };
         let silent = || Error::new(ErrorCode::Unavailable, "the watch ended before it began");

@@ -2,11 +2,11 @@
 //! provider makes such copies; elsewhere it is packed as it runs, and files that change meanwhile may be of
 //! different moments.
 
-use super::{Transfers, manifest, manifest::Manifest, tail, tail::HoldBack, volume};
+use super::{Transfers, folders, manifest, manifest::Manifest, tail, tail::HoldBack};
 use crate::{
     Caller,
-    actor::FrozenFiles,
-    files::{Outgoing, Tool, Way},
+    actor::ExportCopy,
+    files::{Outgoing, Tool, ToolOptions},
     operation::OperationSpec,
 };
 use atoll_guest_tools::archive::{END_MARK, small_file};
@@ -26,7 +26,7 @@ pub struct Export {
     next: Option<Bytes>,
     note: Outgoing,
     /// Behind the tool, which runs there.
-    _frozen: Option<FrozenFiles>,
+    _frozen: Option<ExportCopy>,
 }
 
 impl Export {
@@ -67,13 +67,13 @@ impl Transfers {
             let manifest = Manifest::of(record, self.operations.environment_of(record)?)?;
             let json = serde_json::to_vec_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))?;
             let running = LegalStates::Running.allow(record.status);
-            let frozen = if running { self.registry.frozen_files(record).await? } else { None };
+            let frozen = if running { self.registry.export_copy(record).await? } else { None };
             let (frozen, container) = match frozen {
                 Some((frozen, container)) => (Some(frozen), container),
                 None => (None, self.registry.files(id).await?),
             };
             let mut tool =
-                Tool::start(&container, "export", &volume(&record.profile), Way::default()).await?;
+                Tool::start(&container, "export", &folders(&record.profile), ToolOptions::default()).await?;
             let empty = || Error::new(ErrorCode::Unavailable, "the sandbox sent no archive");
             let first = tool.next().await?.ok_or_else(empty)?;
             let mut mark = HoldBack::new(END_MARK.len());

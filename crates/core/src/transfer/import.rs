@@ -3,14 +3,13 @@
 //! goes away, leaves no sandbox; one that a killed server began is removed at the next start.
 
 use super::{
-    Transfers,
+    Transfers, folders,
     manifest::{self, Manifest},
-    tail::Tailed,
-    volume,
+    tail::DigestCheck,
 };
 use crate::{
     Caller,
-    files::{Tool, Way, feed_tool, transfer},
+    files::{Tool, ToolOptions, feed_tool, transfer},
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_guest_tools::{
@@ -49,7 +48,7 @@ fn cut_off(error: Error) -> Error {
 }
 
 /// The beginning of an archive: its manifest, and what was read beyond.
-async fn read_manifest(body: &mut Body, tailed: &mut Tailed) -> Result<(Manifest, BytesMut)> {
+async fn read_manifest(body: &mut Body, checked: &mut DigestCheck) -> Result<(Manifest, BytesMut)> {
     let broke_off = || Error::invalid("body", "the archive broke off before its files");
     let mut read = BytesMut::new();
     let mut needed = BLOCK;
@@ -57,7 +56,7 @@ async fn read_manifest(body: &mut Body, tailed: &mut Tailed) -> Result<(Manifest
     loop {
         while read.len() < needed {
             let piece = body.next().await.ok_or_else(broke_off)?.map_err(cut_off)?;
-            read.extend_from_slice(&tailed.push(&piece));
+            read.extend_from_slice(&checked.push(&piece));
         }
         if let Some(size) = size {
             let mut manifest = read.split_to(needed);
@@ -77,32 +76,32 @@ type Fault = Arc<Mutex<Option<Error>>>;
 /// then `fault` says so.
 fn files(
     body: Body,
-    tailed: Tailed,
+    checked: DigestCheck,
     beyond: Bytes,
     fault: Fault,
 ) -> impl Stream<Item = Result<Bytes>> + Send {
-    let state = Some((body, tailed, beyond));
+    let state = Some((body, checked, beyond));
     stream::unfold(state, move |state| {
         let fault = Arc::clone(&fault);
         async move {
-            let (mut body, mut tailed, mut piece) = state?;
+            let (mut body, mut checked, mut piece) = state?;
             let failed = |error: Error| {
                 *fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
                 Some((Err(error), None))
             };
             while piece.is_empty() {
                 piece = match body.next().await {
-                    Some(Ok(bytes)) => tailed.push(&bytes),
+                    Some(Ok(bytes)) => checked.push(&bytes),
                     Some(Err(error)) => return failed(cut_off(error)),
                     None => {
-                        return match tailed.check() {
+                        return match checked.check() {
                             Ok(()) => Some((Ok(Bytes::from_static(&END_MARK)), None)),
                             Err(error) => failed(error),
                         };
                     }
                 };
             }
-            Some((Ok(piece), Some((body, tailed, Bytes::new()))))
+            Some((Ok(piece), Some((body, checked, Bytes::new()))))
         }
     })
 }
@@ -145,16 +144,16 @@ impl Transfers {
         mut body: Body,
     ) -> Result<Imported> {
         audited.allowed()?;
-        let mut tailed = Tailed::default();
-        let (manifest, beyond) = read_manifest(&mut body, &mut tailed).await?;
+        let mut checked = DigestCheck::default();
+        let (manifest, beyond) = read_manifest(&mut body, &mut checked).await?;
         let (request, missing_secrets) = manifest.request()?;
         let record = self.sandboxes.make_from(caller, id, request).await?;
         let fault = Fault::default();
-        let files = files(body, tailed, beyond.freeze(), Arc::clone(&fault));
+        let files = files(body, checked, beyond.freeze(), Arc::clone(&fault));
         let unpacked = async {
             let container = self.registry.files(id).await?;
-            let request = volume(&record.profile);
-            let unpacked = match Tool::start(&container, "import", &request, Way::fed()).await {
+            let request = folders(&record.profile);
+            let unpacked = match Tool::start(&container, "import", &request, ToolOptions::fed()).await {
                 Ok(tool) => feed_tool(&container, tool, files).await,
                 Err(error) => Err(error),
             };
@@ -178,7 +177,7 @@ impl Transfers {
 }
 
 /// The sandboxes that a former server was importing when it ended.
-pub(crate) async fn left_half(store: &dyn Store) -> Result<HashSet<SandboxId>> {
+pub(crate) async fn half_imported(store: &dyn Store) -> Result<HashSet<SandboxId>> {
     let (mut found, mut after) = (HashSet::new(), 0);
     loop {
         let page = store.open_operations(after, 500).await?;

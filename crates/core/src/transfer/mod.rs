@@ -12,10 +12,10 @@ mod tail;
 
 pub use export::Export;
 pub use import::Imported;
-pub(crate) use import::left_half;
+pub(crate) use import::half_imported;
 
 use crate::{Sandboxes, actor::SandboxRegistry, operation::Operations};
-use atoll_guest_tools::{Volume, VolumeFolder};
+use atoll_guest_tools::{ExportFolder, ExportFolders};
 use atoll_types::Profile;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Transfers {
 }
 
 /// What survives a stop, by its name in an archive.
-fn volume(profile: &Profile) -> Volume {
-    let folder = |name: &str, path: &str| VolumeFolder { name: name.into(), path: path.into() };
-    Volume { folders: vec![folder("workspace", "/workspace"), folder("home", profile.home())] }
+fn folders(profile: &Profile) -> ExportFolders {
+    let folder = |name: &str, path: &str| ExportFolder { name: name.into(), path: path.into() };
+    ExportFolders { folders: vec![folder("workspace", "/workspace"), folder("home", profile.home())] }
 }

@@ -28,7 +28,7 @@ pub(super) struct HoldBack {
 }
 
 impl HoldBack {
-    /// So many.
+    /// Holds the last `most` bytes back.
     pub(super) fn new(most: usize) -> Self {
         Self { held: BytesMut::new(), most }
     }
@@ -39,25 +39,25 @@ impl HoldBack {
         self.held.split_to(self.held.len().saturating_sub(self.most)).freeze()
     }
 
-    /// The last ones.
+    /// The bytes that are held back: at the end of the stream, its last ones.
     pub(super) fn rest(&self) -> &[u8] {
         &self.held
     }
 }
 
-/// An archive on its way in, without its tail, which is compared in the end.
-pub(super) struct Tailed {
+/// The digest of an archive on its way in, compared in the end with the one in its tail.
+pub(super) struct DigestCheck {
     held: HoldBack,
     digest: Sha256,
 }
 
-impl Default for Tailed {
+impl Default for DigestCheck {
     fn default() -> Self {
         Self { held: HoldBack::new(tail_of(Sha256::new()).len()), digest: Sha256::new() }
     }
 }
 
-impl Tailed {
+impl DigestCheck {
     /// The bytes that are sure to lie before the tail.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Bytes {
         let sure = self.held.push(bytes);
@@ -89,9 +89,9 @@ mod tests {
     use super::*;
 
     fn read(archive: &[u8], piece: usize) -> (Vec<u8>, Result<()>) {
-        let mut tailed = Tailed::default();
-        let sure = archive.chunks(piece).flat_map(|bytes| tailed.push(bytes)).collect();
-        (sure, tailed.check())
+        let mut checked = DigestCheck::default();
+        let sure = archive.chunks(piece).flat_map(|bytes| checked.push(bytes)).collect();
+        (sure, checked.check())
     }
 
     #[test]

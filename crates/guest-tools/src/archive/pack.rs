@@ -3,7 +3,7 @@
 //! archive, so that none is silently incomplete; where that is known before, no byte is written.
 
 use super::{
-    volume::MOST_ENTRIES,
+    folders::MOST_ENTRIES,
     write::{About, Archive},
 };
 use crate::{

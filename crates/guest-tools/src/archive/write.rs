@@ -3,7 +3,7 @@
 
 use super::{
     BLOCK,
-    volume::{Batch, MOST_ENTRIES},
+    folders::{Batch, MOST_ENTRIES},
 };
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};

@@ -2,7 +2,7 @@
 
 use super::place::{absolute, open};
 use crate::{
-    Pack, Unpack, Unpacked, Volume, VolumeFolder,
+    ExportFolder, ExportFolders, Pack, Unpack, Unpacked,
     archive::{self, Links},
     errno::on_path,
 };
@@ -58,19 +58,19 @@ pub(super) fn unpack(request: &Unpack) -> Result<()> {
 }
 
 /// The folders of a sandbox to stdout.
-pub(super) fn export(request: &Volume) -> Result<()> {
+pub(super) fn export(request: &ExportFolders) -> Result<()> {
     archive::pack_folders(folders(request)?, BufWriter::with_capacity(64 << 10, io::stdout()))
 }
 
 /// The folders of a sandbox from stdin.
-pub(super) fn import(request: &Volume) -> Result<()> {
+pub(super) fn import(request: &ExportFolders) -> Result<()> {
     let mut done = Unpacked::default();
     archive::unpack_folders(&folders(request)?, Steady, &mut done)?;
     report(done)
 }
 
-fn folders(request: &Volume) -> Result<Vec<(String, OwnedFd)>> {
-    let open = |folder: &VolumeFolder| {
+fn folders(request: &ExportFolders) -> Result<Vec<(String, OwnedFd)>> {
+    let open = |folder: &ExportFolder| {
         Ok((folder.name.clone(), open(&absolute(&folder.path), OFlags::RDONLY | OFlags::DIRECTORY)?))
     };
     request.folders.iter().map(open).collect()

@@ -9,7 +9,7 @@ mod out;
 mod place;
 mod watch;
 
-use crate::{Find, Grep, Pack, Unpack, Volume, Watch};
+use crate::{ExportFolders, Find, Grep, Pack, Unpack, Watch};
 use atoll_types::{Error, ErrorCode, Result};
 use serde::de::DeserializeOwned;
 use std::io::Write;
@@ -39,8 +39,8 @@ fn run(name: &str, request: &str) -> Result<()> {
         "grep" => grep::run(&read::<Grep>(request)?),
         "pack" => files::pack(&read::<Pack>(request)?),
         "unpack" => files::unpack(&read::<Unpack>(request)?),
-        "export" => files::export(&read::<Volume>(request)?),
-        "import" => files::import(&read::<Volume>(request)?),
+        "export" => files::export(&read::<ExportFolders>(request)?),
+        "import" => files::import(&read::<ExportFolders>(request)?),
         "watch" => watch::run(&read::<Watch>(request)?),
         _ => Err(Error::new(ErrorCode::Unsupported, format!("there is no tool {name:?}")).at("tool")),
     }
