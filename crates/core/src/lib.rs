@@ -218,6 +218,7 @@ impl Core {
             registry: registry.clone(),
             changes: changes.clone(),
             turns: Arc::default(),
+            diffs: Arc::default(),
         };
         let execs = Execs {
             operations: operations.clone(),

@@ -211,7 +211,7 @@ pub(crate) struct SnapshotDiff {
 /// has them.
 #[utoipa::path(get, operation_id = "snapshots_diff", path = "/api/v1/sandboxes/{id}/snapshots/{sid}/diff", tag = "snapshots",
     params(("id" = uuid::Uuid, Path), ("sid" = uuid::Uuid, Path), DiffParams),
-    responses((status = 200, body = SnapshotDiff), (status = 404), (status = 422)))]
+    responses((status = 200, body = SnapshotDiff), (status = 404), (status = 422), (status = 429)))]
 pub(crate) async fn diff(
     State(app): State<App>,
     Who(caller): Who,

@@ -16,7 +16,7 @@ use crate::{
     userns,
 };
 use atoll_storage::Image;
-use atoll_types::{Error, ErrorCode, Profile, Result, RootMode};
+use atoll_types::{Error, ErrorCode, Profile, Result, RootMode, attachment::kept_folder};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2},
@@ -94,7 +94,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// The folder of a path that is neither in the image nor in one of the folders below: it is kept with the volume.
     pub(crate) fn kept(&self, path: &str, profile: &Profile) -> Result<PathBuf> {
-        let (all, name) = (self.volume.join("paths"), format!("{:016x}", hash(path.as_bytes())));
+        let (all, name) = (self.volume.join("paths"), kept_folder(path));
         let folder = all.join(name);
         make_top(&all, 0o755, 0, 0)
             .and_then(|()| make_top(&folder, 0o755, profile.uid, profile.gid))
@@ -110,11 +110,6 @@ impl Disk {
             (self.volume.join("home"), profile.home()),
         ]
     }
-}
-
-/// FNV-1a: short and stable. An owner that makes two of its own paths collide has one folder at both.
-fn hash(text: &[u8]) -> u64 {
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Opens a path below a root. No symbolic link is followed, in any part of it.

@@ -27,14 +27,26 @@ use crate::{
 use atoll_provider::{Changed, Provider};
 use atoll_store::{NewEvent, SandboxId, SandboxRecord, Store};
 use atoll_types::{
-    AutoSnapshot, Error, ErrorCode, Operation, Result, SnapshotId, SnapshotKind, SnapshotPage, SnapshotQuery,
-    SnapshotRecord, time::now_ms,
+    AutoSnapshot, Error, ErrorCode, Operation, Profile, Result, SnapshotId, SnapshotKind, SnapshotPage,
+    SnapshotQuery, SnapshotRecord, attachment::kept_folder, files::FileChange, time::now_ms,
 };
 use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 /// How long a change of a sandbox's snapshots waits for the one before.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many comparisons the whole machine makes at a time: each may read gigabytes.
+const MOST_DIFFS: usize = 4;
+
+/// Permits for comparisons.
+pub(crate) struct Diffs(Semaphore);
+
+impl Default for Diffs {
+    fn default() -> Self {
+        Self(Semaphore::new(MOST_DIFFS))
+    }
+}
 
 /// Snapshots.
 #[derive(Clone)]
@@ -46,6 +58,7 @@ pub struct Snapshots {
     pub(crate) registry: Arc<SandboxRegistry>,
     pub(crate) changes: Arc<FileChanges>,
     pub(crate) turns: Arc<Turns>,
+    pub(crate) diffs: Arc<Diffs>,
 }
 
 /// The result of a rollback.
@@ -200,17 +213,29 @@ impl Snapshots {
         let audited = self.operations.audited(caller, what).await?;
         let result = async {
             audited.record()?;
-            let record = self.registry.judged(sandbox, Operation::SnapshotDiff).await?;
-            for id in [Some(from), to].into_iter().flatten() {
-                self.find(sandbox, id).await?;
-            }
-            let power = snapshots_for(self.provider(&record)?, &record.profile)?;
-            let Changed { mut files, truncated } = power.diff(record.volume, from, to).await?;
-            files.iter_mut().for_each(|file| file.path = inside(&file.path, record.profile.home()));
-            Ok(Changed { files, truncated })
+            // The provider compares on where the caller goes away, and so the permits are held on.
+            self.to_its_end(move |snapshots| async move { snapshots.compare(sandbox, from, to).await }).await
         }
         .await;
         audited.done(result).await
+    }
+
+    async fn compare(&self, sandbox: SandboxId, from: SnapshotId, to: Option<SnapshotId>) -> Result<Changed> {
+        let late = || {
+            let message = "too many snapshots are being compared; ask again";
+            Error::new(ErrorCode::LimitExceeded, message).retry_after(5)
+        };
+        let deadline = Instant::now() + PATIENCE;
+        let _turn = self.turns.take(&format!("diff {sandbox}"), deadline, late).await?;
+        let permit = tokio::time::timeout_at(deadline, self.diffs.0.acquire()).await;
+        let _permit = permit.map_err(|_| late())?.map_err(|_| late())?;
+        let record = self.registry.judged(sandbox, Operation::SnapshotDiff).await?;
+        for id in [Some(from), to].into_iter().flatten() {
+            self.find(sandbox, id).await?;
+        }
+        let power = self.provider(&record)?.snapshots().ok_or_else(|| UNABLE)?;
+        let Changed { files, truncated } = power.diff(record.volume, from, to).await?;
+        Ok(as_inside(files, truncated, &record.profile))
     }
 
     /// Makes a sandbox's files what they were. What runs in it ends with the code `rolled_back`; where its container
@@ -289,11 +314,49 @@ impl Snapshots {
     }
 }
 
-/// A path of a volume as its sandbox has it.
-fn inside(path: &str, home: &str) -> String {
-    match path.strip_prefix("home/") {
-        Some(below) => format!("{home}/{below}"),
-        None => format!("/{path}"),
+/// Files of a volume as its sandbox has them, by path. What it does not have at any path is left out; where that cannot be
+/// known, the answer is truncated.
+fn as_inside(files: Vec<FileChange>, truncated: bool, profile: &Profile) -> Changed {
+    let mut changed = Changed { files: Vec::new(), truncated };
+    for file in files {
+        match inside(&file.path, profile) {
+            Place::At(path) => changed.files.push(FileChange { path, ..file }),
+            Place::Nowhere => {}
+            Place::Unknown => changed.truncated = true,
+        }
+    }
+    changed.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    changed
+}
+
+/// Where a file of a volume is inside.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    At(String),
+    Nowhere,
+    Unknown,
+}
+
+/// Where the launcher puts what is at this path of a volume.
+fn inside(path: &str, profile: &Profile) -> Place {
+    let (top, below) = path.split_once('/').unwrap_or((path, ""));
+    match top {
+        "home" => Place::At(format!("{}/{below}", profile.home())),
+        // A folder for each path with a rule that the image lacks; a former rule's is attached nowhere.
+        "paths" => {
+            let (kept, below) = below.split_once('/').unwrap_or((below, ""));
+            let rule = profile.paths.iter().find(|(path, _)| kept_folder(path) == kept);
+            rule.map_or(Place::Nowhere, |(at, _)| Place::At(format!("{at}/{below}")))
+        }
+        // The two halves of an overlay for each tree of the image: the first is the root, and the machine's own image has
+        // /usr as the second. Which others a machine has, the launcher alone knows.
+        "root" => match below.splitn(3, '/').collect::<Vec<_>>()[..] {
+            ["0", "upper", below] => Place::At(format!("/{below}")),
+            ["1", "upper", below] => Place::At(format!("/usr/{below}")),
+            [_, "upper", _] => Place::Unknown,
+            _ => Place::Nowhere,
+        },
+        _ => Place::At(format!("/{path}")),
     }
 }
 
@@ -324,5 +387,38 @@ fn note(audited: &mut AuditedOperation, result: &Result<SnapshotRecord>, kind: &
     {
         let event = event(record, kind, Some(snapshot.kind.as_str()), snapshot.id);
         audited.add_event(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_types::{PathRules, files::FileAction};
+
+    #[test]
+    fn paths_of_a_volume_are_those_of_its_sandbox() {
+        let rule = |path: &str| vec![path.to_owned()];
+        let paths =
+            PathRules { read_only: rule("/opt/data"), read_write: rule("/srv/out"), ..PathRules::default() };
+        let root = Profile { paths, ..Profile::builtin("root").unwrap() };
+        let kept = |path: &str| format!("paths/{}/deep/f", kept_folder(path));
+        for (path, expected) in [
+            ("workspace/a", Some("/workspace/a")),
+            ("home/.x/y", Some("/root/.x/y")),
+            (&kept("/srv/out"), Some("/srv/out/deep/f")),
+            (&kept("/opt/data"), Some("/opt/data/deep/f")),
+            (&kept("/gone"), None),
+            ("root/0/upper/etc/x", Some("/etc/x")),
+            ("root/1/upper/bin/x", Some("/usr/bin/x")),
+            ("root/0/work/work/#1", None),
+            ("root/0/work/x", None),
+        ] {
+            let place = expected.map_or(Place::Nowhere, |path| Place::At(path.into()));
+            assert_eq!(inside(path, &root), place, "{path}");
+        }
+        let file = |path: &str| FileChange { path: path.into(), action: FileAction::Created, size_bytes: 1 };
+        let changed =
+            as_inside(vec![file("root/2/upper/x"), file("home/b"), file("root/0/upper/a")], false, &root);
+        assert_eq!(changed, Changed { files: vec![file("/a"), file("/root/b")], truncated: true });
     }
 }

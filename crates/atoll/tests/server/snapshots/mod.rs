@@ -199,3 +199,27 @@ fn files_in_memory_have_no_snapshots() {
     let text = String::from_utf8_lossy(&answer.body);
     assert!(answer.status == 422 && text.contains("auto_snapshot") && text.contains("in memory"), "{text}");
 }
+
+#[test]
+fn a_diff_names_paths_as_the_sandbox_has_them() {
+    for server in both(&[]) {
+        for (body, change, expected) in [
+            (r#"{"filesystem":{"read_write":["/srv/out"]}}"#, "echo 1 > /srv/out/f", "/srv/out/f"),
+            (r#"{"profile":"root"}"#, "echo 1 > /etc/made", "/etc/made"),
+            (r#"{"profile":"root"}"#, "echo 1 > /usr/made", "/usr/made"),
+        ] {
+            let sandbox = server.create(body);
+            let first = keep(&server, &sandbox, "first");
+            assert_eq!(server.exec(&sandbox, change)["exit_code"], 0);
+            let changed = server.ask("GET", &format!("{first}/diff"), "").json();
+            let paths: Vec<&str> = changed["files"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|file| file["path"].as_str().unwrap())
+                .collect();
+            assert_eq!((paths, &changed["truncated"]), (vec![expected], &json!(false)));
+            assert_eq!(server.ask("DELETE", &sandbox, "").status / 100, 2);
+        }
+    }
+}
