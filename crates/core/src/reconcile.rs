@@ -32,16 +32,17 @@ impl Lifecycle {
         }
         let pooled = memory::read(&*self.store).await?;
         let of_pool: HashSet<ContainerId> = pooled.iter().map(|one| one.container).collect();
-        let half_imported = half_imported(&*self.store).await?;
+        let half_imported = self.mark_half_imported().await?;
         let (mut alive, mut paused) = (Vec::new(), Vec::new());
         for record in self.store.live_sandboxes().await? {
             if let Err(error) = self.providers.of(&record) {
                 tracing::warn!(sandbox = %record.id, %error, "a sandbox is left as it is");
                 continue;
             }
-            if record.destroyed_at.is_some() || half_imported.contains(&record.id) {
+            if record.destroyed_at.is_some() {
                 record.container.and_then(|id| world.remove(&id));
-                self.go_on_destroying(&record).await;
+                let doing = if half_imported.contains(&record.id) { "imported" } else { "destroyed" };
+                self.go_on_destroying(&record, doing).await;
                 continue;
             }
             let state = record.container.and_then(|id| world.remove(&id)).map(|(_, state)| state);
@@ -73,14 +74,26 @@ impl Lifecycle {
         Ok(count)
     }
 
-    /// Finishes a destruction that a former server began, or removes what it had imported by half. Where that fails the lifecycle tries again.
-    async fn go_on_destroying(&self, record: &SandboxRecord) {
+    /// Records that the destruction of each sandbox which a former server imported by half has begun, and returns these.
+    /// The start fails where that cannot be recorded: the audit trail's open operations alone tell which they are, and
+    /// they are closed soon after.
+    async fn mark_half_imported(&self) -> Result<HashSet<SandboxId>> {
+        let found = half_imported(&*self.store).await?;
+        for id in &found {
+            let record = self.store.sandbox(*id).await?;
+            if let Some(record) = record.filter(|record| record.destroyed_at.is_none()) {
+                let begun = Change { destroyed_at: Some(now_ms()), ..Change::default() };
+                self.store.update_sandbox(record.id, record.revision, begun).await?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Finishes a destruction that has begun. Where that fails the lifecycle tries again.
+    async fn go_on_destroying(&self, record: &SandboxRecord, doing: &str) {
         let step = Step {
             to: StepTarget::Destroyed,
-            reason: match record.destroyed_at {
-                Some(_) => "the server ended while it was being destroyed".to_owned(),
-                None => "the server ended while it was being imported".to_owned(),
-            },
+            reason: format!("the server ended while it was being {doing}"),
             revision: Some(record.revision),
             idle: None,
         };

@@ -218,6 +218,38 @@ fn a_killed_server_leaves_no_half_of_a_sandbox() {
     assert_eq!(server.says(&sandbox, "cat src/a"), "one");
 }
 
+/// What a start could not remove, the next one does, although the operation of the import is closed by then.
+#[test]
+fn half_of_a_sandbox_that_cannot_be_removed_is_removed_later() {
+    let mut server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    server.says(&sandbox, FILL);
+    let archive = export(&server, &sandbox);
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "POST {ID}/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
+        archive.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&archive[..archive.len() - 3000]).unwrap();
+    eventually("its sandbox", || alive(&server) == 2);
+    server.kill();
+    let provider = |name: &str| {
+        format!("UPDATE sandboxes SET provider = '{name}' WHERE seq = (SELECT max(seq) FROM sandboxes)")
+    };
+    server.tamper(&provider("another"));
+    server.restart();
+    eventually("the end of its operation", || {
+        let rows = server.ask("GET", "/api/v1/audit?kind=sandbox.import", "").json();
+        rows["entries"][0]["ended"].is_object()
+    });
+    assert_eq!(alive(&server), 2);
+    server.kill();
+    server.tamper(&provider("native"));
+    server.restart();
+    eventually("nothing of it", || alive(&server) == 1);
+}
+
 #[test]
 fn an_import_is_bound_as_a_create_is() {
     let server = Server::start();
