@@ -251,6 +251,18 @@ fn half_of_a_sandbox_that_cannot_be_removed_is_removed_later() {
 }
 
 #[test]
+fn what_cannot_be_read_is_named_before_the_first_byte() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    for (made, named) in [("echo x > z; chmod 0 z", "workspace/z"), ("rm -f z; mkdir -m 0 ~/z", "home/z")] {
+        server.says(&sandbox, &format!("head -c 9000000 /dev/urandom > a; {made}"));
+        let answer = server.send("GET", &format!("{sandbox}/export"), b"");
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status == 403 && text.contains(named), "{} {text}", answer.status);
+    }
+}
+
+#[test]
 fn an_import_is_bound_as_a_create_is() {
     let server = Server::start();
     let sandbox = server.create(r#"{"memory_mb":4000,"disk_mb":64}"#);

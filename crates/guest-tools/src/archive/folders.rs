@@ -3,7 +3,7 @@
 //! the format of `sha256sum`.
 
 use super::{
-    pack::pack_top,
+    pack::{check_readable, pack_top},
     read::{Entries, Entry, wrong},
     unpack::{Links, Unpacker, inside},
     write::Archive,
@@ -91,8 +91,25 @@ impl Batch {
     }
 }
 
-/// Packs open folders, each under its name.
+/// Checks that all of the folders can be packed: every file can be read, and they have no more than `most` entries. Once
+/// an archive has begun, its reader learns of an error only by an archive that breaks off.
+fn check_folders(folders: &[(String, OwnedFd)], most: u64) -> Result<()> {
+    let mut entries = 0;
+    for (name, folder) in folders {
+        entries += 1 + check_readable(folder, name.as_bytes())?;
+    }
+    if entries > most { Err(too_many(most)) } else { Ok(()) }
+}
+
+/// The error of a sandbox with more entries than an archive may have.
+pub(super) fn too_many(most: u64) -> Error {
+    let message = format!("a sandbox with more than {most} files and folders cannot be exported");
+    Error::new(ErrorCode::TooLarge, message)
+}
+
+/// Packs open folders, each under its name. Where that is known before, an error comes before the first byte.
 pub fn pack_folders(folders: Vec<(String, OwnedFd)>, out: impl Write) -> Result<()> {
+    check_folders(&folders, MOST_ENTRIES)?;
     let mut archive = Archive::new(out).with_digests();
     for (name, folder) in folders {
         pack_top(folder, name.as_bytes(), &mut archive)?;
@@ -168,4 +185,24 @@ fn digests(entry: &Entry, entries: &mut Entries<impl Read>) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     entries.read_to_end(&mut text).map_err(|e| super::read::broke_off(&e))?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    #[test]
+    fn entries_are_counted_over_all_folders() {
+        let top = tempfile::tempdir().unwrap();
+        for folder in ["workspace/deep", "home"] {
+            fs::create_dir_all(top.path().join(folder)).unwrap();
+        }
+        fs::write(top.path().join("workspace/deep/file"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", top.path().join("home/link")).unwrap();
+        let open = |name: &str| (name.to_owned(), File::open(top.path().join(name)).unwrap().into());
+        let folders = ["workspace", "home"].map(open);
+        assert_eq!(check_folders(&folders, 5), Ok(()));
+        assert_eq!(check_folders(&folders, 4).unwrap_err().code, ErrorCode::TooLarge);
+    }
 }

@@ -3,7 +3,7 @@
 //! archive, so that none is silently incomplete; where that is known before, no byte is written.
 
 use super::{
-    folders::MOST_ENTRIES,
+    folders::{MOST_ENTRIES, too_many},
     write::{About, Archive},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub fn pack(what: OwnedFd, prefix: &[u8], out: impl Write) -> Result<()> {
             archive.body(&mut File::from(what), about.size).map_err(broken)?;
         }
         FileType::Directory => {
-            check_readable(&what)?;
+            check_readable(&what, b"")?;
             pack_top(what, prefix, &mut archive)?;
         }
         _ => return Err(Error::new(ErrorCode::SpecialFile, "it is a device, FIFO or socket").at("path")),
@@ -75,42 +75,43 @@ fn name_of(prefix: &[u8], path: &[u8], folder: bool) -> Vec<u8> {
     name
 }
 
-/// Checks that all of a folder can be read. Once the archive has begun, its reader learns of an error only by an
-/// archive that breaks off, and never of its reason.
-fn check_readable(top: &OwnedFd) -> Result<()> {
+/// Checks that all of a folder can be read, and counts what is in it. Once the archive has begun, its reader learns of an
+/// error only by an archive that breaks off, and never of its reason. An error's names begin with `prefix`.
+pub(super) fn check_readable(top: &OwnedFd, prefix: &[u8]) -> Result<u64> {
+    let mut entries = 0;
     let top = top.try_clone().map_err(|e| on_name(Errno::from_io_error(&e).unwrap_or(Errno::IO), b""))?;
     let mut walk = Walk::new(top, u32::MAX).stored_only();
     while let Some(item) = walk.next() {
-        complete(&walk)?;
-        if item.kind() != FileType::RegularFile {
+        complete(&walk, prefix)?;
+        let kind = item.kind();
+        entries += u64::from(matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink));
+        if kind != FileType::RegularFile {
             continue;
         }
         match accessat(walk.top(), &item.path, Access::READ_OK, AtFlags::empty()) {
             // It was removed meanwhile.
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(on_name(errno, &item.path)),
+            Err(errno) => return Err(on_name(errno, &name_of(prefix, &item.path, false))),
         }
     }
-    complete(&walk)
+    complete(&walk, prefix).map(|()| entries)
 }
 
 fn pack_folder(top: OwnedFd, prefix: &[u8], archive: &mut Archive<impl Write>) -> Result<()> {
     let mut walk = Walk::new(top, u32::MAX).stored_only();
     while let Some(item) = walk.next() {
         pack_item(&walk, &item, prefix, archive)?;
-        complete(&walk)?;
+        complete(&walk, prefix)?;
         if archive.is_full() {
-            let message =
-                format!("a sandbox with more than {MOST_ENTRIES} files and folders cannot be exported");
-            return Err(Error::new(ErrorCode::TooLarge, message));
+            return Err(too_many(MOST_ENTRIES));
         }
     }
-    complete(&walk)
+    complete(&walk, prefix)
 }
 
-fn complete(walk: &Walk) -> Result<()> {
+fn complete(walk: &Walk, prefix: &[u8]) -> Result<()> {
     if let Some((path, errno)) = walk.unreadable.first() {
-        return Err(on_name(*errno, path));
+        return Err(on_name(*errno, &name_of(prefix, path, false)));
     }
     if walk.cut {
         return Err(Error::new(ErrorCode::TooLarge, "a folder has too many entries to be packed"));
