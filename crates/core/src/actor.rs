@@ -25,7 +25,7 @@ use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Stat
 use atoll_types::{
     ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, SnapshotRecord, time::now_ms,
 };
-pub(crate) use files::ExportCopy;
+pub(crate) use files::{ExportCopy, LONGEST_EXPORT};
 use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::{Patch, no_disk};

@@ -350,6 +350,12 @@ impl Profile {
     pub fn has_attachments(&self) -> bool {
         !self.volumes.is_empty() || !self.paths.is_empty()
     }
+
+    /// The same without both: a container of it has the sandbox's own folders, and all that is in them.
+    #[must_use]
+    pub fn without_attachments(&self) -> Self {
+        Self { volumes: Vec::new(), paths: PathRules::default(), ..self.clone() }
+    }
 }
 
 impl ShareMount {

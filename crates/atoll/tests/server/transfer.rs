@@ -8,7 +8,7 @@ use crate::engine::fixture::eventually;
 use atoll_launch_proto::Layout;
 use serde_json::{Value, json};
 use std::{
-    io::Write,
+    io::{Read, Write},
     net::TcpStream,
     process::{Command, Stdio},
 };
@@ -251,6 +251,40 @@ fn half_of_a_sandbox_that_cannot_be_removed_is_removed_later() {
 }
 
 #[test]
+fn volumes_and_path_rules_stay_behind() {
+    let server = Server::start();
+    assert_eq!(server.ask("POST", "/api/v1/volumes", r#"{"name":"data","disk_mb":64}"#).status, 201);
+    let sandbox = server.create(
+        r#"{"disk_mb":64,"volumes":[{"name":"data","path":"/workspace/shared"}],"filesystem":
+            {"blocked":["/workspace/closed","/home/user/.closed"],"read_only":["/workspace/fixed"]}}"#,
+    );
+    server.says(&sandbox, "echo own > own; echo of-the-volume-4711 > shared/f");
+    for stopped in [false, true] {
+        if stopped {
+            assert_eq!(server.ask("POST", &format!("{sandbox}/stop"), "").status, 200);
+        }
+        let archive = export(&server, &sandbox);
+        assert!(!archive.windows(18).any(|bytes| bytes == b"of-the-volume-4711"), "a volume's file");
+        let answer = import(&server, &archive);
+        assert_eq!(answer.status, 201, "{}", String::from_utf8_lossy(&answer.body));
+        let copy = format!("{ID}/{}", answer.json()["sandbox"]["id"].as_str().unwrap());
+        let seen = "cat own; ls shared closed; mkdir -p fixed && touch fixed/x && echo writes";
+        assert_eq!(server.says(&copy, seen), "own\nclosed:\n\nshared:\nwrites");
+    }
+}
+
+#[test]
+fn a_sandbox_that_is_nearly_full_is_exported() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    // Less than a mebibyte is left.
+    assert_eq!(server.exec(&sandbox, "head -c 66400000 /dev/urandom > full && sync")["exit_code"], 0);
+    assert!(export(&server, &sandbox).len() > 66_400_000);
+    assert_eq!(server.ask("POST", &format!("{sandbox}/stop"), "").status, 200);
+    assert!(export(&server, &sandbox).len() > 66_400_000);
+}
+
+#[test]
 fn what_cannot_be_read_is_named_before_the_first_byte() {
     let server = Server::start();
     let sandbox = server.create(r#"{"disk_mb":64}"#);
@@ -260,6 +294,36 @@ fn what_cannot_be_read_is_named_before_the_first_byte() {
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         assert!(answer.status == 403 && text.contains(named), "{} {text}", answer.status);
     }
+}
+
+#[test]
+fn slow_readers_of_one_owner_leave_room_for_the_others() {
+    let server = Server::start();
+    let [ann, bob] = ["ann", "bob"].map(|owner| server.key_of(owner, "user"));
+    let make = |key: &str| {
+        let made = server.ask_as(key, "POST", ID, r#"{"disk_mb":100}"#);
+        assert_eq!(made.status, 201, "{made:?}");
+        format!("{ID}/{}", made.json()["id"].as_str().unwrap())
+    };
+    let (anns, bobs) = (make(&ann), make(&bob));
+    let fill = json!({ "command": "head -c 60000000 /dev/urandom > big" }).to_string();
+    assert_eq!(server.ask_as(&ann, "POST", &format!("{anns}/exec"), &fill).status, 200);
+    let slow = |_| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let head = format!("GET {anns}/export HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ann}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        stream
+    };
+    let slow = [0, 1].map(slow);
+    let refused = server.ask_as(&ann, "GET", &format!("{anns}/export"), "");
+    let text = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.status == 429 && text.contains("2 sandboxes of this owner"), "{} {text}", refused.status);
+    assert_eq!(server.ask_as(&bob, "GET", &format!("{bobs}/export"), "").status, 200);
+    drop(slow);
+    eventually("a place", || server.ask_as(&ann, "GET", &format!("{anns}/export"), "").status == 200);
 }
 
 #[test]

@@ -7,16 +7,21 @@ use super::{SandboxActor, Shared, claim::is_taken, must_allow};
 use crate::lifecycle::{ActiveContainer, Quiet};
 use atoll_provider::{Container, ContainerSpec, Provider, State};
 use atoll_store::SandboxRecord;
-use atoll_types::{ContainerId, Error, ErrorCode, LegalStates, Operation, Result, Storage, VolumeId};
+use atoll_types::{ContainerId, Error, ErrorCode, LegalStates, Limits, Operation, Result, Storage, VolumeId};
 use std::{
-    collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How many file containers the whole machine may have at a time, and as many on copies: no plan counts them.
 const MOST: usize = 8;
+/// How many of those on copies may be one owner's: clients of one owner that read slowly leave places for the others.
+const MOST_COPIES: usize = 2;
+/// How long one on a copy may live: in an hour 100 GiB are read at 30 MB/s, and a client that does not go on reading
+/// keeps a place of the machine's no longer.
+pub(crate) const LONGEST_EXPORT: Duration = Duration::from_secs(60 * 60);
 /// How long a request waits for one of these.
 const WAIT: Duration = Duration::from_secs(10);
 /// How long one lives after the last request.
@@ -29,6 +34,8 @@ pub(super) struct FileContainers {
     /// Of those on copies of volumes: an export lasts as long as its client reads, and must not be in the way of
     /// the others.
     copy_places: Arc<Semaphore>,
+    /// The places of each owner that uses or waits for one.
+    owners: Mutex<HashMap<String, Weak<Semaphore>>>,
     /// The copies of volumes that some of them are on.
     copies: Mutex<HashSet<VolumeId>>,
 }
@@ -37,7 +44,8 @@ impl Default for FileContainers {
     fn default() -> Self {
         let places = || Arc::new(Semaphore::new(MOST));
         let (places, copy_places) = (places(), places());
-        Self { places, made: Mutex::default(), copy_places, copies: Mutex::default() }
+        let (made, owners, copies) = Default::default();
+        Self { places, made, copy_places, owners, copies }
     }
 }
 
@@ -54,9 +62,26 @@ impl FileContainers {
             .await
     }
 
-    /// The same for one on a copy.
-    async fn copy_place(&self) -> Result<OwnedSemaphorePermit> {
-        permit(&self.copy_places, "too many running sandboxes are being exported; ask again").await
+    /// The same for one on a copy: a permit of the owner's, and one of the machine's.
+    async fn copy_place(&self, owner: &str) -> Result<[OwnedSemaphorePermit; 2]> {
+        let own = format!(
+            "{MOST_COPIES} sandboxes of this owner are being exported; ask again when one of these exports has ended"
+        );
+        let own = permit(&self.places_of(owner), &own).await?;
+        let all =
+            permit(&self.copy_places, "too many sandboxes are being exported on this machine; ask again")
+                .await?;
+        Ok([own, all])
+    }
+
+    fn places_of(&self, owner: &str) -> Arc<Semaphore> {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        owners.retain(|_, places| places.strong_count() > 0);
+        owners.get(owner).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let places = Arc::new(Semaphore::new(MOST_COPIES));
+            owners.insert(owner.to_owned(), Arc::downgrade(&places));
+            places
+        })
     }
 
     fn made(&self) -> MutexGuard<'_, HashSet<ContainerId>> {
@@ -78,14 +103,12 @@ impl FileContainers {
     }
 }
 
-/// A file container on a copy of a sandbox's volume, which shares what it holds with it: the files as they were at
-/// one moment, whatever the sandbox does meanwhile. Dropped, it ends and the copy goes.
+/// A file container on a copy of a sandbox's volume, which shares what it holds with it: the files as they were at one
+/// moment, whatever becomes of the sandbox meanwhile. It has neither the volumes of its owner nor path rules: what is
+/// in the copy is the sandbox's own, and all of it can be read. Dropped, it ends and the copy goes; after
+/// [`LONGEST_EXPORT`] both go by themselves.
 pub(crate) struct ExportCopy {
-    shared: Arc<Shared>,
-    provider: Arc<dyn Provider>,
-    id: ContainerId,
-    volume: VolumeId,
-    place: Option<OwnedSemaphorePermit>,
+    _in_use: oneshot::Sender<()>,
 }
 
 impl ExportCopy {
@@ -100,41 +123,45 @@ impl ExportCopy {
         let Some(copies) = provider.snapshots().filter(|_| on_disk && provider.volumes().is_some()) else {
             return Ok(None);
         };
-        let place = Some(shared.file_containers.copy_place().await?);
+        let places = shared.file_containers.copy_place(&record.owner).await?;
         let (id, volume) = (ContainerId::random(), VolumeId::random());
         shared.file_containers.made().insert(id);
         shared.file_containers.copies().insert(volume);
-        // From here on it cleans up when it is dropped.
-        let frozen = Self { shared: Arc::clone(shared), provider: Arc::clone(&provider), id, volume, place };
-        copies.fork(record.volume, None, volume, record.limits.disk_bytes).await?;
-        let (profile, limits) = (record.profile.clone(), record.limits);
+        let (in_use, ended) = oneshot::channel();
+        let removal = remove_copy(Arc::clone(shared), Arc::clone(&provider), id, volume);
+        tokio::spawn(async move {
+            // A client that reads slowly, or not at all, keeps the export; it does not keep these.
+            let _ = tokio::time::timeout(LONGEST_EXPORT, ended).await;
+            removal.await;
+            drop(places);
+        });
+        // From here on what was made is removed when this is dropped.
+        let copy = Self { _in_use: in_use };
+        // A full volume is copied as any other, and the tool's own files have room beside it.
+        let disk_bytes = record.limits.disk_bytes.saturating_mul(2);
+        copies.fork(record.volume, None, volume, disk_bytes).await?;
+        let (profile, limits) =
+            (record.profile.without_attachments(), Limits { disk_bytes, ..record.limits });
         let spec = ContainerSpec { id, profile, limits, volume: Some(volume), environment: BTreeMap::new() };
         let container = provider.create(spec).await?;
-        Ok(Some((frozen, container)))
+        Ok(Some((copy, container)))
     }
 }
 
-impl Drop for ExportCopy {
-    fn drop(&mut self) {
-        let (shared, provider) = (Arc::clone(&self.shared), Arc::clone(&self.provider));
-        let (id, volume, place) = (self.id, self.volume, self.place.take());
-        tokio::spawn(async move {
-            let removed = async {
-                provider.destroy(id).await?;
-                match provider.volumes() {
-                    Some(volumes) => volumes.remove_volume(volume).await,
-                    None => Ok(()),
-                }
-            };
-            // What is left is an orphan from now on, which the reconciler removes.
-            if let Err(error) = removed.await {
-                tracing::warn!(container = %id, %error, "a copy of a sandbox's files cannot be removed");
-            }
-            shared.file_containers.made().remove(&id);
-            shared.file_containers.copies().remove(&volume);
-            drop(place);
-        });
+async fn remove_copy(shared: Arc<Shared>, provider: Arc<dyn Provider>, id: ContainerId, volume: VolumeId) {
+    let removed = async {
+        provider.destroy(id).await?;
+        match provider.volumes() {
+            Some(volumes) => volumes.remove_volume(volume).await,
+            None => Ok(()),
+        }
+    };
+    // What is left is an orphan from now on, which the reconciler removes.
+    if let Err(error) = removed.await {
+        tracing::warn!(container = %id, %error, "a copy of a sandbox's files cannot be removed");
     }
+    shared.file_containers.made().remove(&id);
+    shared.file_containers.copies().remove(&volume);
 }
 
 /// The file container of one sandbox.

@@ -86,8 +86,7 @@ impl SandboxRegistry {
         self.shared.file_containers.volumes()
     }
 
-    /// The files of a sandbox as they are now, in a container of their own; none where the provider cannot copy
-    /// them without reading them.
+    /// The files of a sandbox as they are now, in a container of their own; none where the provider makes no copies.
     pub(crate) async fn export_copy(
         &self,
         record: &SandboxRecord,

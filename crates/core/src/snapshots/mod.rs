@@ -233,7 +233,7 @@ impl Snapshots {
         for id in [Some(from), to].into_iter().flatten() {
             self.find(sandbox, id).await?;
         }
-        let power = self.provider(&record)?.snapshots().ok_or_else(|| UNABLE)?;
+        let power = snapshots_for(self.provider(&record)?, &record.profile)?;
         let Changed { files, truncated } = power.diff(record.volume, from, to).await?;
         Ok(as_inside(files, truncated, &record.profile))
     }

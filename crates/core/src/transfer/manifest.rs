@@ -46,9 +46,9 @@ pub(super) struct ManifestSandbox {
     max_lifetime_seconds: Option<u32>,
     egress: Policy,
     labels: BTreeMap<String, String>,
-    auto_snapshot: String,
-    /// Rules of paths inside; the volumes of its owner stay behind.
-    filesystem: PathRules,
+    /// Absent where an older release wrote it: off.
+    #[serde(default)]
+    auto_snapshot: Option<String>,
     env_vars: BTreeMap<String, String>,
     /// The names of variables whose values are secret and not here.
     pub(super) secrets: Vec<String>,
@@ -72,8 +72,7 @@ impl Manifest {
             max_lifetime_seconds: record.max_lifetime_seconds,
             egress,
             labels: record.labels.clone(),
-            auto_snapshot: record.auto_snapshot.as_str().to_owned(),
-            filesystem: record.profile.paths.clone(),
+            auto_snapshot: Some(record.auto_snapshot.as_str().to_owned()),
             env_vars: variables.into_iter().filter(|(name, _)| !secret.contains(name)).collect(),
             secrets: secret.into_iter().collect(),
         };
@@ -123,12 +122,12 @@ impl Manifest {
             egress,
             labels,
             auto_snapshot,
-            filesystem,
             env_vars,
             secrets,
         } = self.sandbox;
-        let auto_snapshot = AutoSnapshot::from_name(&auto_snapshot).ok_or_else(|| {
-            Error::invalid("body", format!("{NAME} has the auto_snapshot {auto_snapshot:?}"))
+        let auto_snapshot = auto_snapshot.map_or(Ok(AutoSnapshot::default()), |name| {
+            let unknown = || Error::invalid("body", format!("{NAME} has the auto_snapshot {name:?}"));
+            AutoSnapshot::from_name(&name).ok_or_else(unknown)
         })?;
         let request = CreateSandbox {
             image: Some(image),
@@ -149,7 +148,7 @@ impl Manifest {
             dependencies: BTreeMap::new(),
             volumes: Vec::new(),
             tenant_id: None,
-            filesystem,
+            filesystem: PathRules::default(),
         };
         Ok((request, secrets))
     }
@@ -164,7 +163,29 @@ mod tests {
         let refused = |json: &str| Manifest::parse(json.as_bytes()).unwrap_err().message;
         assert!(refused(r#"{"format":"zip","version":1}"#).contains("zip"));
         assert!(refused(r#"{"format":"atoll-sandbox","version":2}"#).contains("version 2"));
-        assert!(refused(r#"{"format":"atoll-sandbox","version":1}"#).contains("sandbox"));
+        assert!(refused(r#"{"format":"atoll-sandbox","version":1}"#).contains("missing field"));
         assert!(refused("{").contains(NAME) && refused("[]").contains(NAME) && refused("").contains(NAME));
+    }
+
+    #[test]
+    fn what_another_release_writes_less_or_more_is_read() {
+        let parsed = |more: &str| {
+            let sandbox = format!(
+                r#"{{"id":"","created_at":"","image":"host","profile":"default","session_key":null,
+                "memory_mb":1,"cpu_cores":1.0,"disk_mb":1,"processes":1,"idle_timeout_seconds":1,
+                "max_lifetime_seconds":null,"egress":{},"labels":{{}},"env_vars":{{}},"secrets":[]{more}}}"#,
+                serde_json::to_string(&Policy::default()).unwrap()
+            );
+            let json = format!(
+                r#"{{"format":"atoll-sandbox","version":1,"atoll":"","exported_at":"","sandbox":{sandbox}}}"#
+            );
+            Manifest::parse(json.as_bytes()).and_then(Manifest::request)
+        };
+        assert_eq!(parsed("").unwrap().0.auto_snapshot, AutoSnapshot::Off);
+        let (request, _) =
+            parsed(r#","auto_snapshot":"before_exec","filesystem":{"blocked":["/workspace/x"]}"#).unwrap();
+        assert_eq!(request.auto_snapshot, AutoSnapshot::BeforeExec);
+        assert!(request.filesystem.is_empty());
+        assert!(parsed(r#","auto_snapshot":"never""#).unwrap_err().message.contains("never"));
     }
 }
