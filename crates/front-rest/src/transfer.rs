@@ -15,13 +15,15 @@ use futures_util::Stream;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Reads a sandbox, its record and its files, as one archive with digests. Values that are secret are not in it.
+/// Reads a sandbox, its record and its files, as one archive with digests. Values that are secret are not in it; those of
+/// its other variables are, so a key that only reads is refused.
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}/export", tag = "sandboxes",
     params(("id" = uuid::Uuid, Path)),
     responses((status = 200, content_type = "application/x-tar", body = Vec<u8>,
         description = "An archive that breaks off lacks its digest, and the connection breaks"),
-        (status = 403, description = "The sandbox has files that its user may not read"), (status = 404),
+        (status = 403, description = "The sandbox has files that its user may not read, or the key may only read"), (status = 404),
         (status = 409), (status = 413, description = "It has more than a million files and folders"),
+        (status = 429, description = "Two of the owner's sandboxes are being exported already, or eight on the machine"),
         (status = 501, description = "An older release started the sandbox")))]
 pub(crate) async fn export(
     State(app): State<App>,

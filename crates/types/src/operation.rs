@@ -124,8 +124,8 @@ operations! {
     SandboxStop = "sandbox.stop", Write, Sandbox(NotDestroyed);
     /// A sandbox is destroyed with its volume.
     SandboxDestroy = "sandbox.destroy", Write, Sandbox(Any);
-    /// A sandbox is exported as an archive.
-    SandboxExport = "sandbox.export", Read, Sandbox(Stored);
+    /// A sandbox is exported as an archive, with the values of its environment: a key that only reads sees none of them.
+    SandboxExport = "sandbox.export", Write, Sandbox(Stored);
     /// A sandbox is made from an archive.
     SandboxImport = "sandbox.import", Write, NewSandbox;
     /// Many sandboxes of all owners are stopped or destroyed.

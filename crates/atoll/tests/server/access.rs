@@ -117,6 +117,8 @@ fn a_key_sees_its_owners_sandboxes_and_does_what_its_scope_allows() {
         ("DELETE", "", ""),
         ("PUT", "/files/x", "x"),
         ("PATCH", "", r#"{"labels":{}}"#),
+        // It has the values of variables.
+        ("GET", "/export", ""),
     ] {
         let target = format!("{path}{tail}");
         assert_eq!(server.ask_as(&reader, method, &target, body).status, 403, "{method} {tail}");
