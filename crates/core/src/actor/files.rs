@@ -127,16 +127,9 @@ impl ExportCopy {
         let (id, volume) = (ContainerId::random(), VolumeId::random());
         shared.file_containers.made().insert(id);
         shared.file_containers.copies().insert(volume);
-        let (in_use, ended) = oneshot::channel();
-        let removal = remove_copy(Arc::clone(shared), Arc::clone(&provider), id, volume);
-        tokio::spawn(async move {
-            // A client that reads slowly, or not at all, keeps the export; it does not keep these.
-            let _ = tokio::time::timeout(LONGEST_EXPORT, ended).await;
-            removal.await;
-            drop(places);
-        });
         // From here on what was made is removed when this is dropped.
-        let copy = Self { _in_use: in_use };
+        let removal = remove_copy(Arc::clone(shared), Arc::clone(&provider), id, volume);
+        let copy = Self::keep(LONGEST_EXPORT, removal, places);
         // A full volume is copied as any other, and the tool's own files have room beside it.
         let disk_bytes = record.limits.disk_bytes.saturating_mul(2);
         copies.fork(record.volume, None, volume, disk_bytes).await?;
@@ -145,6 +138,22 @@ impl ExportCopy {
         let spec = ContainerSpec { id, profile, limits, volume: Some(volume), environment: BTreeMap::new() };
         let container = provider.create(spec).await?;
         Ok(Some((copy, container)))
+    }
+
+    /// Keeps what a copy takes until this is dropped, and not longer than `longest`: a client that reads slowly, or not at
+    /// all, does not drop its export.
+    fn keep(
+        longest: Duration,
+        removal: impl Future<Output = ()> + Send + 'static,
+        places: [OwnedSemaphorePermit; 2],
+    ) -> Self {
+        let (in_use, ended) = oneshot::channel();
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(longest, ended).await;
+            removal.await;
+            drop(places);
+        });
+        Self { _in_use: in_use }
     }
 }
 
@@ -241,5 +250,26 @@ impl SandboxActor {
             }
             resized => resized,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_places_of_a_copy_come_back_with_it_and_at_the_latest_after_its_time() {
+        let containers = FileContainers::default();
+        let copy = async |owner, longest| {
+            ExportCopy::keep(longest, async {}, containers.copy_place(owner).await.unwrap())
+        };
+        let kept = [copy("ann", LONGEST_EXPORT).await, copy("ann", Duration::ZERO).await];
+        // The second has had its time, although it is still held.
+        let third = copy("ann", LONGEST_EXPORT).await;
+        assert_eq!(containers.places_of("ann").available_permits(), 0);
+        assert_eq!(containers.places_of("bob").available_permits(), MOST_COPIES);
+        drop(third);
+        drop(copy("ann", LONGEST_EXPORT).await);
+        drop(kept);
     }
 }
