@@ -265,14 +265,15 @@ impl Volumes {
     }
 
     async fn set_limit(&self, record: VolumeRecord, disk_bytes: u64) -> Result<VolumeRecord> {
-        let power = self.attachments(&record.provider)?;
+        let provider = self.providers.get(&record.provider)?;
+        let power = provider.volumes().ok_or_else(|| unknown(record.name.as_str()))?;
         let resized = async {
-            power.put_volume(record.id, disk_bytes).await?;
+            power.resize_volume(record.id, disk_bytes).await?;
             Ok::<_, Error>(self.store.set_volume_limit(record.id, disk_bytes).await?)
         };
         if let Err(error) = resized.await {
             // Should this fail too, the next start applies what the record says.
-            let _ = power.put_volume(record.id, record.disk_bytes).await;
+            let _ = power.resize_volume(record.id, record.disk_bytes).await;
             let _ = self.admission.resize_volume(record.id, record.disk_bytes, None);
             return Err(match error.code {
                 ErrorCode::DiskFull => no_disk(error, disk_bytes),

@@ -16,7 +16,7 @@ use crate::{
     userns,
 };
 use atoll_storage::Image;
-use atoll_types::{Error, ErrorCode, Profile, Result, RootMode, attachment::kept_folder};
+use atoll_types::{Error, ErrorCode, Profile, Result, RootMode};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{CWD, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2},
@@ -58,7 +58,7 @@ pub(crate) fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
 /// Makes a folder at the top of a volume, where no sandbox can put anything in its place. Its mode comes last: one
 /// without any was left by a start that was killed before it, and is finished.
 fn make_top(path: &Path, mode: u32, uid: u32, gid: u32) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o000).create(path) {
+    match fs::DirBuilder::new().mode(0o0).create(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
     }
@@ -94,7 +94,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// The folder of a path that is neither in the image nor in one of the folders below: it is kept with the volume.
     pub(crate) fn kept(&self, path: &str, profile: &Profile) -> Result<PathBuf> {
-        let (all, name) = (self.volume.join("paths"), kept_folder(path));
+        let (all, name) = (self.volume.join("paths"), format!("{:016x}", hash(path.as_bytes())));
         let folder = all.join(name);
         make_top(&all, 0o755, 0, 0)
             .and_then(|()| make_top(&folder, 0o755, profile.uid, profile.gid))
@@ -110,6 +110,11 @@ impl Disk {
             (self.volume.join("home"), profile.home()),
         ]
     }
+}
+
+/// FNV-1a: short and stable. An owner that makes two of its own paths collide has one folder at both.
+fn hash(text: &[u8]) -> u64 {
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Opens a path below a root. No symbolic link is followed, in any part of it.
@@ -366,7 +371,7 @@ mod tests {
         let owner = fs::metadata(volume.path()).map(|top| (top.uid(), top.gid())).unwrap();
         let (top, mode) =
             (volume.path().join("data"), |path: &Path| fs::metadata(path).unwrap().mode() & 0o777);
-        fs::DirBuilder::new().mode(0o000).create(&top).unwrap();
+        fs::DirBuilder::new().mode(0o0).create(&top).unwrap();
         make_top(&top, 0o777, owner.0, owner.1).unwrap();
         assert_eq!(mode(&top), 0o777);
         fs::set_permissions(&top, fs::Permissions::from_mode(0o700)).unwrap();

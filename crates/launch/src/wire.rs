@@ -2,10 +2,10 @@
 //! trusted.
 
 use atoll_launch_proto::{
-    Envelope, HEADER, LauncherAnswer, LauncherReply, MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, decode,
-    encode, frame_length,
+    Envelope, HEADER, LauncherAnswer, LauncherReply, MAX_ANSWER, MAX_DESCRIPTORS, MAX_PROTOCOL, MAX_REQUEST,
+    MIN_PROTOCOL, decode, encode, frame_length,
 };
-use atoll_types::{Error, Result};
+use atoll_types::{Error, ErrorCode, Result};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -15,6 +15,7 @@ use rustix::{
         SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt::socket_peercred,
     },
 };
+use serde::Deserialize;
 use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
     mem::MaybeUninit,
@@ -43,7 +44,21 @@ pub(crate) fn read_request(stream: &mut UnixStream) -> Result<Envelope> {
     let mut body = vec![0; length];
     read(stream, &mut body)?;
     let _ = stream.set_read_timeout(None);
-    decode(&body).map_err(|e| Error::invalid("request", e.to_string()))
+    decode(&body).map_err(|e| match decode(&body) {
+        Ok(Spoken { protocol }) if protocol > MAX_PROTOCOL => not_spoken(protocol),
+        _ => Error::invalid("request", e.to_string()),
+    })
+}
+
+/// The protocol of a request, which a later release may write in a way that this one cannot read.
+#[derive(Deserialize)]
+struct Spoken {
+    protocol: u32,
+}
+
+pub(crate) fn not_spoken(protocol: u32) -> Error {
+    let message = format!("this launcher speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}, not {protocol}");
+    Error::new(ErrorCode::VersionMismatch, message).at("protocol")
 }
 
 /// Fills the buffer. There is no room for descriptors, so the kernel closes any that are sent and sets a flag,

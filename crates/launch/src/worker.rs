@@ -4,7 +4,7 @@ use crate::{context::Context, ops, staying, trust, wire};
 use atoll_launch_proto::{
     Envelope, Launcher, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MIN_PROTOCOL, Request,
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, Result};
 use rustix::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -107,8 +107,7 @@ fn accept(envelope: Envelope) -> Result<Request> {
     if (MIN_PROTOCOL..=MAX_PROTOCOL).contains(&protocol) || matches!(request, Request::Hello) {
         return Ok(request);
     }
-    let message = format!("this launcher speaks protocols {MIN_PROTOCOL} to {MAX_PROTOCOL}, not {protocol}");
-    Err(Error::new(ErrorCode::VersionMismatch, message).at("protocol"))
+    Err(wire::not_spoken(protocol))
 }
 
 fn answer(context: &Context, request: Request) -> Result<LauncherReply> {

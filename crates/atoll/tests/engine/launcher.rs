@@ -51,6 +51,8 @@ async fn hostile_bytes_get_an_error_and_change_nothing() {
         (b"\xff\xff\xff\xff".to_vec(), ErrorCode::InvalidArgument),
         ([b"\0\0\0\x10".as_slice(), &[b'['; 16]].concat(), ErrorCode::InvalidArgument),
         (encode(&newer, MAX_REQUEST).unwrap(), ErrorCode::VersionMismatch),
+        (b"\0\0\0\x20{\"protocol\":999,\"request\":\"new\"}".to_vec(), ErrorCode::VersionMismatch),
+        (b"\0\0\0\x1e{\"protocol\":2,\"request\":\"new\"}".to_vec(), ErrorCode::InvalidArgument),
     ];
     for (bytes, code) in cases {
         let mut stream = UnixStream::connect(instance.layout.socket()).unwrap();
