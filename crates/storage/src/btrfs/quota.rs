@@ -235,7 +235,11 @@ fn bound_all(any: impl AsFd) -> rustix::io::Result<()> {
     for group in groups.into_keys() {
         let there = volumes.contains(&group) || all.contains(&group);
         if is_trees(group) && !there {
-            ioctl::assign(&any, group, above(group), true)?;
+            match ioctl::assign(&any, group, above(group), true) {
+                // Another process removed it meanwhile.
+                Err(Errno::INVAL) if !search::groups(&any)?.contains_key(&group) => {}
+                assigned => assigned?,
+            }
         }
     }
     Ok(())
