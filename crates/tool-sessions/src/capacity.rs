@@ -19,9 +19,11 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How often a random id is tried.
 const TRIES: usize = 16;
 
+/// An id that begins with a letter: clients read one of digits alone, or 1234e567, as a number.
 fn random_id() -> ToolSessionId {
     let (number, ..) = uuid::Uuid::new_v4().as_fields();
-    ToolSessionId(number)
+    let letter = 0xa + (number >> 28) % 6;
+    ToolSessionId(letter << 28 | number & 0x0fff_ffff)
 }
 
 impl Sessions {
@@ -156,4 +158,17 @@ fn refused(full: SessionSlot, runtime_settings: &RuntimeSettings) -> Failure {
         ),
     };
     Failure::with_hint(Error::new(ErrorCode::LimitExceeded, message), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_id_can_be_read_as_a_number() {
+        for _ in 0..1000 {
+            let id = random_id().to_string();
+            assert!(id.len() == 8 && id.starts_with(|c: char| c.is_ascii_alphabetic()), "{id}");
+        }
+    }
 }
