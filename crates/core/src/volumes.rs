@@ -223,8 +223,8 @@ impl Volumes {
     pub async fn list(&self, caller: &Caller, owner: Option<&str>) -> Result<Vec<VolumeRecord>> {
         let owner = match owner {
             Some(name) => {
-                let other = |_| Error::new(ErrorCode::PermissionDenied, format!("{name} is another owner"));
-                Some(Self::owner(caller, owner, "").map_err(|e| other(e).at("owner"))?)
+                let other = |_| Error::new(ErrorCode::NotFound, format!("there is no volume of {name}"));
+                Some(Self::owner(caller, owner, "").map_err(other)?)
             }
             None => (caller.scope != Scope::Admin).then(|| caller.owner.clone()),
         };
