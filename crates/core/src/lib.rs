@@ -36,6 +36,7 @@ mod ports;
 mod providers;
 mod rate;
 mod reconcile;
+mod run_to_end;
 mod runtime_settings;
 mod sandboxes;
 mod settings;

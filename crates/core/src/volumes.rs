@@ -12,6 +12,7 @@ use crate::{
     bounds::TENANT_ID,
     ceiling::CallerLimits,
     operation::{OperationSpec, Operations},
+    run_to_end::run_to_end,
     sandboxes::disk_limit,
 };
 use atoll_provider::Attachments;
@@ -89,11 +90,6 @@ fn event(record: &VolumeRecord, kind: &str) -> NewEvent {
         reason: None,
         data: data.to_string(),
     }
-}
-
-/// Work that is done to its end, whether its caller waits or not.
-async fn to_its_end<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    tokio::spawn(work).await.map_err(|_| Error::internal("the work on a volume was not done to its end"))?
 }
 
 impl Volumes {
@@ -178,7 +174,12 @@ impl Volumes {
         let reservation =
             self.admission.place_volume(record.id, &record.owner, record.disk_bytes, quota.as_ref())?;
         let (volumes, new) = (self.clone(), record.clone());
-        let there = to_its_end(async move { volumes.record_and_make(new, reservation).await }).await?;
+        let there =
+            run_to_end(
+                "the change of the volume",
+                async move { volumes.record_and_make(new, reservation).await },
+            )
+            .await?;
         Ok((record, there))
     }
 
@@ -251,7 +252,7 @@ impl Volumes {
             let quota = self.limits.quota(caller, &record.owner, &record.owner_name);
             self.admission.resize_volume(record.id, bytes, quota.as_ref())?;
             let volumes = self.clone();
-            to_its_end(async move {
+            run_to_end("the change of the volume", async move {
                 let _turn = turn;
                 volumes.set_limit(record, bytes).await
             })
@@ -292,7 +293,7 @@ impl Volumes {
             audited.allowed()?;
             let (record, turn) = self.find_alone(caller, owner, name).await?;
             let (volumes, gone) = (self.clone(), record.clone());
-            to_its_end(async move {
+            run_to_end("the change of the volume", async move {
                 let _turn = turn;
                 volumes.end(&gone).await
             })

@@ -145,15 +145,7 @@ fn an_archive_that_is_not_whole_leaves_nothing() {
         assert_eq!(alive(&server), 1, "{what}");
     }
     // Its client goes away.
-    let mut stream = TcpStream::connect(server.address).unwrap();
-    let head = format!(
-        "POST {ID}/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
-        archive.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(&archive[..archive.len() - 3000]).unwrap();
-    eventually("its sandbox", || alive(&server) == 2);
-    drop(stream);
+    drop(import_by_half(&server, &archive));
     eventually("nothing of it", || alive(&server) == 1);
 }
 
@@ -198,12 +190,8 @@ fn a_hostile_archive_is_refused_by_its_entry() {
     }
 }
 
-#[test]
-fn a_killed_server_leaves_no_half_of_a_sandbox() {
-    let mut server = Server::start();
-    let sandbox = server.create(r#"{"disk_mb":64}"#);
-    server.says(&sandbox, FILL);
-    let archive = export(&server, &sandbox);
+/// Begins an import and sends all but the end of its archive. It goes on while the connection is held.
+fn import_by_half(server: &Server, archive: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).unwrap();
     let head = format!(
         "POST {ID}/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
@@ -211,7 +199,17 @@ fn a_killed_server_leaves_no_half_of_a_sandbox() {
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&archive[..archive.len() - 3000]).unwrap();
-    eventually("its sandbox", || alive(&server) == 2);
+    eventually("its sandbox", || alive(server) == 2);
+    stream
+}
+
+#[test]
+fn a_killed_server_leaves_no_half_of_a_sandbox() {
+    let mut server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    server.says(&sandbox, FILL);
+    let archive = export(&server, &sandbox);
+    let _stream = import_by_half(&server, &archive);
     server.kill();
     server.restart();
     eventually("nothing of it", || alive(&server) == 1);
@@ -225,14 +223,7 @@ fn half_of_a_sandbox_that_cannot_be_removed_is_removed_later() {
     let sandbox = server.create(r#"{"disk_mb":64}"#);
     server.says(&sandbox, FILL);
     let archive = export(&server, &sandbox);
-    let mut stream = TcpStream::connect(server.address).unwrap();
-    let head = format!(
-        "POST {ID}/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {}\r\n\r\n",
-        archive.len()
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(&archive[..archive.len() - 3000]).unwrap();
-    eventually("its sandbox", || alive(&server) == 2);
+    let _stream = import_by_half(&server, &archive);
     server.kill();
     let provider = |name: &str| {
         format!("UPDATE sandboxes SET provider = '{name}' WHERE seq = (SELECT max(seq) FROM sandboxes)")

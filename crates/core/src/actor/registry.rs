@@ -116,6 +116,10 @@ impl SandboxRegistry {
         if self.was_rolled_back(container) {
             return rolled_back();
         }
+        // The files of a stopped sandbox are in a container of their own, whose end has reasons of its own.
+        if self.file_containers().contains(&container) {
+            return error;
+        }
         // The actor answers after the stop or removal at which it is, when the record says so.
         let _ = tokio::time::timeout(SETTLING, self.awake(id)).await;
         let Ok(Some(record)) = self.shared.store.sandbox(id).await else { return error };

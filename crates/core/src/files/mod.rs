@@ -23,7 +23,7 @@ use crate::{
 };
 use atoll_provider::{Container, Entry, FileReader, WriteOptions};
 use atoll_store::{Activity, ActivityKind, SandboxId};
-use atoll_types::{Error, ErrorCode, Operation, Result, time::now_ms};
+use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, time::now_ms};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use std::sync::{
@@ -157,16 +157,7 @@ impl Files {
         container: &Arc<dyn Container>,
         answer: Result<T>,
     ) -> Result<T> {
-        // The files of a stopped sandbox are in a container of their own.
-        let at_rest = || self.registry.file_containers().contains(&container.id());
-        match answer {
-            Err(error)
-                if matches!(error.code, ErrorCode::ContainerDied | ErrorCode::Unavailable) && !at_rest() =>
-            {
-                Err(self.registry.why_lost(id, container.id(), "its files were worked on", error).await)
-            }
-            answer => answer,
-        }
+        explained(&self.registry, id, container.id(), answer).await
     }
 
     /// The entries of a folder, by name, after a name; and whether there are more.
@@ -301,5 +292,20 @@ impl Files {
         }
         .await;
         audited.done(result).await
+    }
+}
+
+/// What a container answered about its sandbox's files; where the container is gone, why.
+async fn explained<T>(
+    registry: &SandboxRegistry,
+    sandbox: SandboxId,
+    container: ContainerId,
+    answer: Result<T>,
+) -> Result<T> {
+    match answer {
+        Err(error) if matches!(error.code, ErrorCode::ContainerDied | ErrorCode::Unavailable) => {
+            Err(registry.why_lost(sandbox, container, "its files were worked on", error).await)
+        }
+        answer => answer,
     }
 }

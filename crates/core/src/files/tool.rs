@@ -1,6 +1,7 @@
 //! Work on whole folders: PID 1's own programs, run inside as the user. Any process inside could have written
 //! the output, so lines are bounded, parsed strictly and counted.
 
+use super::explained;
 use crate::{Files, actor::SandboxRegistry, kill_on_drop::KillOnDrop};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, FEATURE_TOOLS, OutputStream};
 use atoll_store::SandboxId;
@@ -56,10 +57,7 @@ impl Files {
         options: ToolOptions,
     ) -> Result<Tool> {
         let mut tool = Tool::start(container, name, request, options).await?;
-        // The files of a stopped sandbox are in a container of their own.
-        if !self.registry.file_containers().contains(&container.id()) {
-            tool.stoppable = Some((Arc::clone(&self.registry), sandbox, container.id()));
-        }
+        tool.stoppable = Some((Arc::clone(&self.registry), sandbox, container.id()));
         Ok(tool)
     }
 }
@@ -93,12 +91,10 @@ impl Tool {
     /// The next output; none when it has ended well.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         match (self.read().await, &self.stoppable) {
-            (Err(error), Some((registry, sandbox, container)))
-                if matches!(error.code, ErrorCode::ContainerDied | ErrorCode::Unavailable) =>
-            {
-                Err(registry.why_lost(*sandbox, *container, "its files were worked on", error).await)
+            (read, Some((registry, sandbox, container))) => {
+                explained(registry, *sandbox, *container, read).await
             }
-            (read, _) => read,
+            (read, None) => read,
         }
     }
 

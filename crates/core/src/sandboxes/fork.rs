@@ -10,6 +10,7 @@ use crate::{
     admission::{Need, Reservation},
     ceiling::ExplicitFields,
     operation::{AuditedOperation, OperationSpec},
+    run_to_end::run_to_end,
     sandboxes::start::CreateOutcome,
     snapshots::{missing, snapshots_for},
 };
@@ -89,9 +90,8 @@ impl Sandboxes {
         reservation.wait(Need::of(&new.limits), self.admission.deadline()).await?;
         // From here on it completes, whether the caller waits for it or not.
         let sandboxes = self.clone();
-        let made =
-            tokio::spawn(async move { sandboxes.make_fork(&source, snapshot, new, reservation).await }).await;
-        made.unwrap_or_else(|_| Err(Error::internal("the fork was not made to its end")))
+        let work = async move { sandboxes.make_fork(&source, snapshot, new, reservation).await };
+        run_to_end("the fork", work).await
     }
 
     fn forked_record(

@@ -7,6 +7,7 @@ use crate::{
     actor::{PoolClaim, RunOutcome},
     admission::{Need, Reservation, Turn},
     pool::{PooledContainer, ShelfKey},
+    run_to_end::run_to_end,
     vault::Environment,
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
@@ -50,13 +51,12 @@ impl Sandboxes {
         }
         // From here on it completes, whether the caller waits for it or not.
         let sandboxes = self.clone();
-        let made = tokio::spawn(async move {
+        let made = run_to_end("the create of the sandbox", async move {
             let made = sandboxes.make(new, reservation, warm).await;
             drop((turn, request_in_flight));
             made
         });
-        let failed = |_| Error::internal("the sandbox was not made to its end");
-        match made.await.map_err(failed)?? {
+        match made.await? {
             CreateOutcome::New(record) => Ok(Created { record: *record, new: true, stderr: String::new() }),
             CreateOutcome::Existing(id) => self.start_existing(caller, id).await,
         }

@@ -21,6 +21,7 @@ use crate::{
     bounds::SNAPSHOT_LABEL,
     changes::FileChanges,
     operation::{AuditedOperation, OperationSpec, Operations},
+    run_to_end::run_to_end,
     runtime_settings::LiveSettings,
     sandboxes::LARGEST_PAGE,
 };
@@ -309,8 +310,7 @@ impl Snapshots {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let done = tokio::spawn(work(self.clone())).await;
-        done.unwrap_or_else(|_| Err(Error::internal("a change of snapshots was cut off")))
+        run_to_end("the change of the snapshots", work(self.clone())).await
     }
 }
 

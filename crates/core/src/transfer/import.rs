@@ -11,6 +11,7 @@ use crate::{
     Caller,
     files::{Tool, ToolOptions, feed_tool, transfer},
     operation::{AuditedOperation, OperationSpec},
+    run_to_end::run_to_end,
 };
 use atoll_guest_tools::{
     Unpacked,
@@ -118,7 +119,7 @@ impl Transfers {
             self.operations.audited(caller, OperationSpec::to(Operation::SandboxImport, id)).await?;
         let (transfers, caller) = (self.clone(), caller.clone());
         // From here on it completes, or cleans up, whether the caller waits for it or not.
-        let importing = tokio::spawn(async move {
+        let importing = run_to_end("the import", async move {
             let mut audited = audited;
             let count = Arc::new(AtomicU64::new(0));
             let counter = Arc::clone(&count);
@@ -133,7 +134,7 @@ impl Transfers {
             }
             audited.done(result).await
         });
-        importing.await.map_err(|_| Error::internal("the import was not carried out to its end"))?
+        importing.await
     }
 
     async fn import_as(
