@@ -67,7 +67,7 @@ async fn egress_sockets_outlive_launcher_and_monitor() {
         let pids = instance.launcher_pids();
         pids.len() >= 2 && !pids.contains(&launcher)
     });
-    eventually("its socket", || std::os::unix::net::UnixStream::connect(instance.layout.socket()).is_ok());
+    instance.launcher_answers().await;
     assert_eq!(numbers(&egress_sockets_of(&c).await), before);
     for pid in instance.launcher_pids() {
         signal("-KILL", pid);

@@ -47,6 +47,16 @@ impl Instance {
         Self::start_with(&[]).await
     }
 
+    /// Waits until a launcher answers. That its socket takes a connection does not say so: a launcher that is being killed
+    /// resets the ones that it has not accepted.
+    pub(crate) async fn launcher_answers(&self) {
+        let began = Instant::now();
+        while self.client.ask(Request::Hello).await.is_err() {
+            assert!(began.elapsed() < PATIENCE, "no launcher answered");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// With further arguments for the launcher.
     pub(crate) async fn start_with(extra: &[&str]) -> Self {
         let folder = data_folder(&std::env::temp_dir());

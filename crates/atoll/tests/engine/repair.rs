@@ -34,7 +34,7 @@ async fn a_killed_launcher_is_restarted_and_containers_live_on() {
     eventually("a new launcher", || {
         instance.launcher_pids().iter().any(|p| ![monitor, launcher].contains(p))
     });
-    eventually("its socket", || std::os::unix::net::UnixStream::connect(instance.layout.socket()).is_ok());
+    instance.launcher_answers().await;
     // The stream to PID 1 never broke, and a new handle finds the same container.
     let again = instance.provider.attach(c.id()).await.unwrap();
     let mut events = again.guest().attach(id, 0, true).await.unwrap();

@@ -115,8 +115,20 @@ impl Execs {
     ) -> Result<ExecFollow> {
         self.operations.visible(caller, sandbox).await?;
         let container = self.registry.container(sandbox, "a look at a command's output").await?;
-        let mut events = container.guest().attach(exec, from, follow).await?;
-        match events.next().await? {
+        let begun = async {
+            let mut events = container.guest().attach(exec, from, follow).await?;
+            let first = events.next().await?;
+            Ok::<_, Error>((events, first))
+        };
+        let (events, first) = match begun.await {
+            Ok(begun) => begun,
+            Err(error) if error.code == ErrorCode::NotFound => return Err(error),
+            Err(error) => {
+                let during = "its output was asked for";
+                return Err(self.registry.why_lost(sandbox, container.id(), during, error).await);
+            }
+        };
+        match first {
             Some(ExecEvent::Started(report)) => {
                 let mut follow = ExecFollow::new(report, OutputReceiver::spool(events), None, None);
                 follow.source = Some((Arc::clone(&self.registry), sandbox, container.id()));
