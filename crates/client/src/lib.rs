@@ -57,7 +57,10 @@ pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};
 pub use reply::ServerReply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
-pub use snapshots::{DiffFile, ForkSandbox, RolledBack, Snapshot, SnapshotDiff, SnapshotPage};
+pub use snapshots::{
+    DiffFile, ForkSandbox, NewSnapshot, Rollback, RolledBack, Snapshot, SnapshotDiff, SnapshotKernel,
+    SnapshotPage,
+};
 pub use terminal::{OpenTerminal, Terminal, TerminalEvent, TerminalInput, TerminalOutput};
 pub use tokio_tungstenite::tungstenite;
 pub use transfer::Imported;

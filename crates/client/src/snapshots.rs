@@ -25,6 +25,39 @@ pub struct Snapshot {
     pub created_at: String,
     #[serde(default)]
     pub size_bytes: u64,
+    /// The kernels whose variables were kept with it.
+    #[serde(default)]
+    pub kernels: Vec<SnapshotKernel>,
+}
+
+/// A kernel whose variables were kept with a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct SnapshotKernel {
+    pub kernel_id: Uuid,
+    pub checkpoint_id: Uuid,
+}
+
+/// A new snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct NewSnapshot {
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Whether the variables of the sandbox's Python kernels are kept too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub kernels: bool,
+}
+
+/// How to roll back; nothing given: the files, with a snapshot of before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Rollback {
+    /// Whether the kernels that were kept with the snapshot become what they were too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub kernels: bool,
+    /// Whether the files as they were before are kept; they are where nothing is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_before: Option<bool>,
 }
 
 /// One page of snapshots.
@@ -62,8 +95,9 @@ pub struct SnapshotDiff {
 #[allow(missing_docs)]
 pub struct RolledBack {
     pub sandbox: Sandbox,
-    /// The snapshot of its files as they were before.
-    pub before: Snapshot,
+    /// The snapshot of its files as they were before, where one was to be made.
+    #[serde(default)]
+    pub before: Option<Snapshot>,
 }
 
 /// A fork; what is left out is as in the sandbox that it is made of.
@@ -100,8 +134,8 @@ fn one(sandbox: Uuid, snapshot: Uuid, below: &str) -> String {
 
 impl Client {
     /// Makes a snapshot of a sandbox.
-    pub async fn create_snapshot(&self, id: Uuid, label: Option<&str>) -> Result<ServerReply<Snapshot>> {
-        self.tell(Method::POST, &at(id, "/snapshots"), &Label { label }).await
+    pub async fn create_snapshot(&self, id: Uuid, new: &NewSnapshot) -> Result<ServerReply<Snapshot>> {
+        self.tell(Method::POST, &at(id, "/snapshots"), new).await
     }
 
     /// A page of the snapshots of a sandbox, the newest first.
@@ -147,8 +181,13 @@ impl Client {
     }
 
     /// Makes a sandbox's files what they were.
-    pub async fn roll_back(&self, id: Uuid, snapshot: Uuid) -> Result<ServerReply<RolledBack>> {
-        self.ask(Method::POST, &one(id, snapshot, "/rollback")).await
+    pub async fn roll_back(
+        &self,
+        id: Uuid,
+        snapshot: Uuid,
+        how: Rollback,
+    ) -> Result<ServerReply<RolledBack>> {
+        self.tell(Method::POST, &one(id, snapshot, "/rollback"), &how).await
     }
 
     /// Makes a sandbox of another one, or of a snapshot of it.

@@ -30,8 +30,8 @@ use files::{FileContainer, FileContainers, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::{Patch, no_disk};
 pub(crate) use registry::SandboxRegistry;
-use rollback::RolledBackContainers;
-pub(crate) use rollback::{Rollback, rolled_back};
+use rollback::EndedByRollback;
+pub(crate) use rollback::{KernelRollback, Rollback, rolled_back};
 use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -72,8 +72,8 @@ enum SandboxRequest {
     Step(Step, oneshot::Sender<Result<SandboxRecord>>),
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
     /// The record, if its state allows an operation that is carried out beside the actor.
-    Judge(Operation, oneshot::Sender<Result<SandboxRecord>>),
-    RollBack(Box<Rollback>, oneshot::Sender<Result<(SandboxRecord, SnapshotRecord)>>),
+    CheckState(Operation, oneshot::Sender<Result<SandboxRecord>>),
+    RollBack(Box<Rollback>, oneshot::Sender<Result<(SandboxRecord, Option<SnapshotRecord>)>>),
 }
 
 /// A container of the pool for a sandbox that was just recorded with it.
@@ -103,7 +103,7 @@ struct Shared {
     egress_sessions: Arc<EgressSessions>,
     activity_tracker: Arc<ActivityTracker>,
     file_containers: FileContainers,
-    rolled_back: RolledBackContainers,
+    rolled_back: EndedByRollback,
 }
 
 struct SandboxActor {
@@ -214,7 +214,7 @@ impl SandboxActor {
             SandboxRequest::Destroy(reply) => _ = reply.send(self.destroy(None).await),
             SandboxRequest::Step(step, reply) => _ = reply.send(self.step(step).await),
             SandboxRequest::Patch(patch, reply) => _ = reply.send(self.patch(*patch).await),
-            SandboxRequest::Judge(operation, reply) => _ = reply.send(self.judge(operation).await),
+            SandboxRequest::CheckState(operation, reply) => _ = reply.send(self.check_state(operation).await),
             SandboxRequest::RollBack(rollback, reply) => _ = reply.send(self.roll_back(*rollback).await),
         }
     }
@@ -225,7 +225,7 @@ impl SandboxActor {
     }
 
     /// The record, if its state allows the operation.
-    async fn judge(&self, operation: Operation) -> Result<SandboxRecord> {
+    async fn check_state(&self, operation: Operation) -> Result<SandboxRecord> {
         let record = self.whole_record().await?;
         must_allow(operation.states(), &record)?;
         Ok(record)

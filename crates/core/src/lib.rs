@@ -89,7 +89,7 @@ pub use sandboxes::{
     PatchSandbox, Sandboxes,
 };
 pub use settings::CoreSettings;
-pub use snapshots::{RolledBack, Snapshots};
+pub use snapshots::{NewSnapshot, RollbackOptions, RolledBack, Snapshots};
 pub use transfer::{Export, Imported, Transfers};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, UsageSample, UsageTotals};
 pub use vault::{Environment, Vault};
@@ -218,6 +218,7 @@ impl Core {
             live_settings: live_settings.clone(),
             registry: registry.clone(),
             changes: changes.clone(),
+            managers: managers.clone(),
             turns: Arc::default(),
             diffs: Arc::default(),
         };

@@ -2,7 +2,7 @@
 //! and snapshots of a session's files.
 
 use crate::tools::tool;
-use atoll_core::{Core, ExecCommand, ExecUpdate};
+use atoll_core::{Core, ExecCommand, ExecUpdate, NewSnapshot, RollbackOptions};
 use atoll_tool_sessions::{
     Hints, Sessions, ToolCaller, ToolReply,
     tools::check::{Checked, InputProblem, parse},
@@ -88,6 +88,9 @@ struct CreateSnapshot {
     session_id: String,
     /// What to call it.
     label: Option<String>,
+    /// Whether the variables of the session's Python code are kept too; false where left out.
+    #[serde(default)]
+    kernels: bool,
 }
 
 /// What list_snapshots wants.
@@ -104,11 +107,14 @@ struct RollBack {
     session_id: String,
     /// The snapshot, as create_snapshot or list_snapshots returned it.
     snapshot_id: String,
+    /// Whether the variables that were kept with the snapshot come back too; false where left out, and variables are lost.
+    #[serde(default)]
+    kernels: bool,
 }
 
 /// A session's files as they were.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Kept {
+struct SnapshotInfo {
     /// What roll_back wants.
     snapshot_id: String,
     label: Option<String>,
@@ -116,38 +122,41 @@ struct Kept {
     kind: String,
     /// When it was made, in milliseconds since 1970.
     created_at: i64,
+    /// Whether it has variables too, and not files alone.
+    kernels: bool,
 }
 
-impl From<SnapshotRecord> for Kept {
+impl From<SnapshotRecord> for SnapshotInfo {
     fn from(record: SnapshotRecord) -> Self {
-        let SnapshotRecord { id, label, kind, created_at, .. } = record;
-        Self { snapshot_id: id.to_string(), label, kind: kind.as_str().to_owned(), created_at }
+        let SnapshotRecord { id, label, kind, created_at, kernels, .. } = record;
+        let (snapshot_id, kernels) = (id.to_string(), kernels.is_some());
+        Self { snapshot_id, label, kind: kind.as_str().to_owned(), created_at, kernels }
     }
 }
 
 /// A snapshot that was made.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Made {
+struct SnapshotReply {
     success: bool,
-    snapshot: Kept,
+    snapshot: SnapshotInfo,
 }
 
 /// The snapshots of a session.
 #[derive(Debug, Serialize, JsonSchema)]
-struct AllKept {
+struct SnapshotList {
     success: bool,
     /// The newest first, 50 at most.
-    snapshots: Vec<Kept>,
+    snapshots: Vec<SnapshotInfo>,
     /// How many there are.
     total: u64,
 }
 
 /// A session that was rolled back.
 #[derive(Debug, Serialize, JsonSchema)]
-struct BackThen {
+struct RollbackReply {
     success: bool,
     /// The snapshot of the files as they were before.
-    before: Kept,
+    before: Option<SnapshotInfo>,
 }
 
 /// The most snapshots in one answer.
@@ -267,18 +276,18 @@ pub(crate) fn tools() -> Vec<Tool> {
     let kill = "Ends a background command with everything that it started.";
     let preview = "Makes an address by which a browser reaches a port of the session, such as that of a web server \
                    started with start_command. Anyone who has the address may open it, until it expires.";
-    let keep = "Keeps the files of a session as they are, so that roll_back can return to them. Variables of running code \
-                are not kept.";
+    let keep = "Keeps the files of a session as they are, so that roll_back can return to them. Variables of Python code are \
+                kept too with `kernels`, until the session's container ends.";
     let kept = "Lists the snapshots of a session, the newest first.";
     let back = "Makes the files of a session what they were at a snapshot. Commands and code that run end, and variables are \
-                lost. The files as they were before are kept in a snapshot, which the answer names.";
+                lost, unless they were kept with the snapshot and `kernels` is true. The files as they were before are kept in a snapshot, which the answer names.";
     vec![
         tool(
             ExtraTool::CreateSnapshot.as_str(),
             "Keep the files as they are",
             keep,
             schema::<CreateSnapshot>(),
-            schema::<Made>(),
+            schema::<SnapshotReply>(),
             plain,
         ),
         tool(
@@ -286,7 +295,7 @@ pub(crate) fn tools() -> Vec<Tool> {
             "List kept files",
             kept,
             schema::<ListSnapshots>(),
-            schema::<AllKept>(),
+            schema::<SnapshotList>(),
             looks,
         ),
         tool(
@@ -294,7 +303,7 @@ pub(crate) fn tools() -> Vec<Tool> {
             "Return to kept files",
             back,
             schema::<RollBack>(),
-            schema::<BackThen>(),
+            schema::<RollbackReply>(),
             ends,
         ),
         tool(
@@ -425,10 +434,11 @@ impl Extra {
         who: &ToolCaller,
         arguments: Value,
     ) -> Result<ToolReply, Vec<InputProblem>> {
-        let CreateSnapshot { session_id, label } = parse(arguments)?;
+        let CreateSnapshot { session_id, label, kernels } = parse(arguments)?;
+        let new = NewSnapshot { label, kernels };
         let work = |sandbox| async move {
-            let made = self.core.snapshots.create(&who.caller, sandbox, label).await?;
-            json_of(&Made { success: true, snapshot: made.into() })
+            let made = self.core.snapshots.create(&who.caller, sandbox, new).await?;
+            json_of(&SnapshotReply { success: true, snapshot: made.into() })
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
@@ -442,20 +452,21 @@ impl Extra {
         let work = |sandbox| async move {
             let query = SnapshotQuery { sandbox, offset: 0, limit: MOST_SNAPSHOTS };
             let page = self.core.snapshots.list(&who.caller, query).await?;
-            let snapshots = page.items.into_iter().map(Kept::from).collect();
-            json_of(&AllKept { success: true, snapshots, total: page.total })
+            let snapshots = page.items.into_iter().map(SnapshotInfo::from).collect();
+            json_of(&SnapshotList { success: true, snapshots, total: page.total })
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }
 
     async fn roll_back(&self, who: &ToolCaller, arguments: Value) -> Result<ToolReply, Vec<InputProblem>> {
-        let RollBack { session_id, snapshot_id } = parse(arguments)?;
+        let RollBack { session_id, snapshot_id, kernels } = parse(arguments)?;
+        let options = RollbackOptions { kernels, ..RollbackOptions::default() };
         let work = |sandbox| async move {
             let missing =
                 || Error::new(ErrorCode::NotFound, "there is no snapshot with this id in this session");
             let to: SnapshotId = snapshot_id.parse().map_err(|_| missing())?;
-            let rolled = self.core.snapshots.roll_back(&who.caller, sandbox, to).await?;
-            json_of(&BackThen { success: true, before: rolled.before.into() })
+            let rolled = self.core.snapshots.roll_back(&who.caller, sandbox, to, options).await?;
+            json_of(&RollbackReply { success: true, before: rolled.before.map(SnapshotInfo::from) })
         };
         Ok(self.sessions.beyond(who, &session_id, work).await)
     }

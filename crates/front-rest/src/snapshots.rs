@@ -6,11 +6,11 @@ use crate::{
     sandboxes::PAGES,
     shapes::{ChangedFile, Labels, Sandbox, Variables, auto_snapshot},
 };
-use atoll_core::{ForkSandbox, RolledBack};
+use atoll_core::{ForkSandbox, NewSnapshot, RollbackOptions, RolledBack};
 use atoll_http::{Busy, Failure, Repeat, Who, once};
 use atoll_types::{
-    AutoSnapshot, Error, SnapshotId, SnapshotPage, SnapshotQuery, SnapshotRecord, files::Changed,
-    time::rfc3339,
+    AutoSnapshot, Error, KernelCheckpoint, SnapshotId, SnapshotPage, SnapshotQuery, SnapshotRecord,
+    files::Changed, time::rfc3339,
 };
 use axum::{
     Json,
@@ -18,7 +18,6 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -41,6 +40,22 @@ pub(crate) struct SnapshotItem {
     created_at: String,
     /// What the sandbox's files held then.
     size_bytes: u64,
+    /// The kernels whose variables were kept with it, each with its checkpoint; empty where it has files alone.
+    kernels: Vec<SnapshotKernel>,
+}
+
+/// A kernel whose variables were kept with a snapshot.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SnapshotKernel {
+    kernel_id: Uuid,
+    checkpoint_id: Uuid,
+}
+
+impl From<KernelCheckpoint> for SnapshotKernel {
+    fn from(one: KernelCheckpoint) -> Self {
+        let KernelCheckpoint { kernel, checkpoint } = one;
+        Self { kernel_id: kernel.uuid(), checkpoint_id: checkpoint.uuid() }
+    }
 }
 
 impl From<SnapshotRecord> for SnapshotItem {
@@ -54,6 +69,7 @@ impl From<SnapshotRecord> for SnapshotItem {
             made_before,
             created_at,
             size_bytes,
+            kernels,
             ready: _,
         } = record;
         Self {
@@ -64,6 +80,7 @@ impl From<SnapshotRecord> for SnapshotItem {
             made_before,
             created_at: rfc3339(created_at),
             size_bytes,
+            kernels: kernels.into_iter().flat_map(|all| all.checkpoints).map(Into::into).collect(),
         }
     }
 }
@@ -73,9 +90,11 @@ impl From<SnapshotRecord> for SnapshotItem {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SnapshotBody {
     label: Option<String>,
+    /// Whether the variables of the sandbox's Python kernels are kept at the same moment.
+    kernels: bool,
 }
 
-/// Makes a snapshot of a sandbox's files, whether it runs or not.
+/// Makes a snapshot of a sandbox's files, whether it runs or not; with `kernels`, also of the variables of its Python kernels.
 #[utoipa::path(post, operation_id = "snapshots_create", path = "/api/v1/sandboxes/{id}/snapshots", tag = "snapshots",
     params(("id" = uuid::Uuid, Path)), request_body = SnapshotBody,
     responses((status = 201, body = SnapshotItem), (status = 403, description = "The sandbox has as many as it may have"),
@@ -88,11 +107,11 @@ pub(crate) async fn create(
     Raw(body): Raw,
 ) -> Result<Response, Failure> {
     let sandbox = sandbox_id(&id)?;
-    let SnapshotBody { label } = json(&body)?;
+    let SnapshotBody { label, kernels } = json(&body)?;
     let repeat = Repeat::of(&headers, &format!("snapshot {sandbox}"), &body)?;
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
-        let made = core.snapshots.create(&asker, sandbox, label).await?;
+        let made = core.snapshots.create(&asker, sandbox, NewSnapshot { label, kernels }).await?;
         Ok((StatusCode::CREATED, SnapshotItem::from(made)))
     };
     once(&app.core, &caller, repeat, Busy::Refuse, work).await
@@ -231,28 +250,51 @@ pub(crate) async fn diff(
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RolledBackItem {
     sandbox: Sandbox,
-    /// The snapshot of the files as they were before.
-    before: SnapshotItem,
+    /// The snapshot of the files as they were before; null where none was to be made.
+    before: Option<SnapshotItem>,
+}
+
+/// How to roll back.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RollbackBody {
+    /// Whether the kernels that were kept with the snapshot become what they were too. The container stays then.
+    kernels: bool,
+    /// Whether the files as they were before are kept in a snapshot.
+    keep_before: bool,
+}
+
+impl Default for RollbackBody {
+    fn default() -> Self {
+        let RollbackOptions { kernels, keep_before } = RollbackOptions::default();
+        Self { kernels, keep_before }
+    }
 }
 
 /// Makes a sandbox's files what they were. Commands, terminals and kernels that run end with the code `rolled_back`; a
-/// sandbox that runs gets a new container, a stopped one stays stopped. The files as they were before are kept in a
-/// snapshot of the kind `before_rollback`.
+/// sandbox that runs gets a new container, unless kernels are rolled back too, and a stopped one stays stopped. The files
+/// as they were before are kept in a snapshot of the kind `before_rollback`, unless `keep_before` is false.
 #[utoipa::path(post, operation_id = "snapshots_rollback", path = "/api/v1/sandboxes/{id}/snapshots/{sid}/rollback", tag = "snapshots",
-    params(("id" = uuid::Uuid, Path), ("sid" = uuid::Uuid, Path)),
-    responses((status = 200, body = RolledBackItem), (status = 404), (status = 409)))]
+    params(("id" = uuid::Uuid, Path), ("sid" = uuid::Uuid, Path)), request_body = RollbackBody,
+    responses((status = 200, body = RolledBackItem), (status = 404),
+        (status = 409, description = "Being made or destroyed, or the kernels of the snapshot have ended"), (status = 422)))]
 pub(crate) async fn rollback(
     State(app): State<App>,
     Who(caller): Who,
     Path((id, sid)): Ids,
     headers: HeaderMap,
+    Raw(body): Raw,
 ) -> Result<Response, Failure> {
     let (sandbox, snapshot) = (sandbox_id(&id)?, snapshot_id(&sid)?);
-    let repeat = Repeat::of(&headers, &format!("rollback {sandbox} {snapshot}"), &Bytes::new())?;
+    let RollbackBody { kernels, keep_before } = json(&body)?;
+    let options = RollbackOptions { kernels, keep_before };
+    let repeat = Repeat::of(&headers, &format!("rollback {sandbox} {snapshot}"), &body)?;
     let (core, asker) = (app.core.clone(), caller.clone());
     let work = async move {
-        let RolledBack { record, before } = core.snapshots.roll_back(&asker, sandbox, snapshot).await?;
-        Ok((StatusCode::OK, RolledBackItem { sandbox: record.into(), before: before.into() }))
+        let RolledBack { record, before } =
+            core.snapshots.roll_back(&asker, sandbox, snapshot, options).await?;
+        let (sandbox, before) = (record.into(), before.map(SnapshotItem::from));
+        Ok((StatusCode::OK, RolledBackItem { sandbox, before }))
     };
     once(&app.core, &caller, repeat, Busy::Refuse, work).await
 }

@@ -87,6 +87,9 @@ pub enum Request {
     DeleteSnapshot(SnapshotRequest),
     /// Makes a volume what it was; refused while a container uses it. [`LauncherReply::Done`].
     Rollback(SnapshotRequest),
+    /// Makes the volume of a container what it was, file by file, while the container is frozen and stays. Where that fails
+    /// half-way the container stays frozen, to be destroyed. [`LauncherReply::Done`].
+    RollbackInPlace(SnapshotRequest),
     /// Makes a volume of a snapshot, or of a volume as it is now. [`LauncherReply::Done`].
     Fork(ForkRequest),
     /// What changed from a snapshot to another, or to the volume as it is now. [`LauncherReply::Diff`].
@@ -108,6 +111,7 @@ impl Request {
             | Self::ListSnapshots(_)
             | Self::DeleteSnapshot(_)
             | Self::Rollback(_)
+            | Self::RollbackInPlace(_)
             | Self::Fork(_)
             | Self::Diff(_)
             | Self::PutVolume(..)

@@ -20,9 +20,10 @@ pub(crate) fn half_made(context: &Context) {
     for container in record::containers(context) {
         let running = record::load(context, container).is_some_and(|r| r.pid > 0);
         if running {
-            if let Err(error) =
+            let thawed = ops::complete_rollback(context, container).and_then(|()| {
                 ops::thaw_abandoned(context, container, record::try_lock_copying(context, container))
-            {
+            });
+            if let Err(error) = thawed {
                 tracing::error!(%container, %error, "a container stays frozen");
             }
             continue;

@@ -148,6 +148,9 @@ fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
         Request::ListSnapshots(volume) => ops::list_snapshots(context, volume).map(LauncherReply::Snapshots),
         Request::DeleteSnapshot(asked) => ops::delete_snapshot(context, asked).map(|()| LauncherReply::Done),
         Request::Rollback(asked) => ops::rollback(context, asked).map(|()| LauncherReply::Done),
+        Request::RollbackInPlace(asked) => {
+            ops::rollback_in_place(context, asked).map(|()| LauncherReply::Done)
+        }
         Request::Fork(asked) => ops::fork(context, asked).map(|()| LauncherReply::Done),
         Request::Diff(asked) => ops::diff(context, asked),
         Request::Report => ops::report(context).map(LauncherReply::Report),

@@ -81,6 +81,7 @@ impl LauncherClient {
             Request::Snapshot(_)
             | Request::DeleteSnapshot(_)
             | Request::Rollback(_)
+            | Request::RollbackInPlace(_)
             | Request::Fork(_)
             | Request::Diff(_) => COPY_PATIENCE,
             _ => *self.patience.get().unwrap_or(&PATIENCE),

@@ -40,6 +40,11 @@ impl Snapshots for NativeProvider {
         self.launcher.ask(Request::Rollback(asked)).await.map(|_| ())
     }
 
+    async fn roll_back_in_place(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {
+        let asked = SnapshotRequest { volume, snapshot: to };
+        self.launcher.ask(Request::RollbackInPlace(asked)).await.map(|_| ())
+    }
+
     async fn fork(
         &self,
         from: VolumeId,

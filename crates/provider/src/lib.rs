@@ -317,6 +317,10 @@ pub trait Snapshots: Send + Sync {
     /// Makes a volume what it was, whole or not at all. Its limit and its snapshots stay. A conflict while a container
     /// uses it.
     async fn roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()>;
+    /// Makes the volume of a container what it was while the container stays, and none of its processes runs: what they have
+    /// open of files that both states have is then what it was. [`atoll_types::ErrorCode::Unsupported`] where this container
+    /// cannot stay. Where it fails half-way no process of the container runs again, and the caller destroys it.
+    async fn roll_back_in_place(&self, volume: VolumeId, to: SnapshotId) -> Result<()>;
     /// Makes a volume of a snapshot, or of a volume as it is now, with a limit of its own. What it shares counts as
     /// used; a conflict of `disk_bytes` where that is more than the limit.
     async fn fork(

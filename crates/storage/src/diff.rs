@@ -56,7 +56,7 @@ struct Diff {
 pub(crate) fn diff(old: &Path, new: &Path, oldest: u64) -> Result<Changed> {
     let open = |path: &Path| open_dir(path).map_err(failed("open the volume"));
     let mut diff = Diff {
-        certain_before: i64::try_from(oldest).unwrap_or(i64::MAX).saturating_sub(TICK_MS),
+        certain_before: certain_before(oldest),
         changed: Changed::default(),
         names: 0,
         path_bytes: 0,
@@ -147,16 +147,12 @@ impl Diff {
     }
 
     fn same(&mut self, level: &Level, name: &CStr, old: &Stat, new: &Stat) -> bool {
-        let shape = |s: &Stat| (s.st_mode, s.st_uid, s.st_gid, s.st_size, s.st_rdev);
         let written = |s: &Stat| (s.st_mtime, s.st_mtime_nsec);
-        let changed = |s: &Stat| (s.st_ino, s.st_ctime, s.st_ctime_nsec);
         let (Some(at_old), Some(at_new)) = (&level.old, &level.new) else { return false };
-        let changed_ms =
-            new.st_ctime.saturating_mul(1000).saturating_add((new.st_ctime_nsec / 1_000_000) as i64);
         if shape(old) != shape(new) {
             return false;
         }
-        if changed(old) == changed(new) && written(old) == written(new) && changed_ms < self.certain_before {
+        if untouched(old, new, self.certain_before) {
             return true;
         }
         match FileType::from_raw_mode(new.st_mode) {
@@ -166,7 +162,7 @@ impl Diff {
             }
             FileType::RegularFile => {
                 let (old, new) = (open(at_old, name, OFlags::NONBLOCK), open(at_new, name, OFlags::NONBLOCK));
-                old.zip(new).is_some_and(|(old, new)| self.same_content(&old, &new).unwrap_or(false))
+                old.zip(new).is_some_and(|(old, new)| self.compare(&old, &new).unwrap_or(false))
             }
             FileType::Symlink => {
                 readlinkat(at_old, name, Vec::new()).ok() == readlinkat(at_new, name, Vec::new()).ok()
@@ -176,29 +172,56 @@ impl Diff {
         }
     }
 
-    fn same_content(&mut self, old: &OwnedFd, new: &OwnedFd) -> rustix::io::Result<bool> {
+    fn compare(&mut self, old: &OwnedFd, new: &OwnedFd) -> rustix::io::Result<bool> {
         for file in [old, new] {
             if !FileType::from_raw_mode(fstat(file)?.st_mode).is_file() {
                 return Ok(false);
             }
         }
-        let (mut left, mut right) = (vec![0; 128 << 10], vec![0; 128 << 10]);
-        let mut at = 0;
-        loop {
-            let (a, b) = (fill(old, &mut left, at)?, fill(new, &mut right, at)?);
-            if left[..a] != right[..b] {
-                return Ok(false);
-            }
-            if a == 0 {
-                return Ok(true);
-            }
-            at += a as u64;
-            self.content += a as u64;
-            if self.content > MOST_CONTENT {
-                self.changed.truncated = true;
-                return Ok(true);
-            }
+        same_content(old, new, |bytes| {
+            self.content += bytes;
+            self.changed.truncated |= self.content > MOST_CONTENT;
+            self.content <= MOST_CONTENT
+        })
+    }
+}
+
+/// What of a file can differ without its content.
+fn shape(stat: &Stat) -> (u32, u32, u32, i64, u64) {
+    (stat.st_mode, stat.st_uid, stat.st_gid, stat.st_size, stat.st_rdev)
+}
+
+/// When the older of two trees was made, less what its clock may have missed.
+pub(crate) fn certain_before(made_unix_ms: u64) -> i64 {
+    i64::try_from(made_unix_ms).unwrap_or(i64::MAX).saturating_sub(TICK_MS)
+}
+
+/// Whether a file of two trees is the same by its inode, shape and times alone, and was last changed early enough for these
+/// to say so.
+pub(crate) fn untouched(old: &Stat, new: &Stat, certain_before: i64) -> bool {
+    let times = |s: &Stat| (s.st_ino, s.st_ctime, s.st_ctime_nsec, s.st_mtime, s.st_mtime_nsec);
+    let changed_ms = new.st_ctime.saturating_mul(1000).saturating_add((new.st_ctime_nsec / 1_000_000) as i64);
+    shape(old) == shape(new) && times(old) == times(new) && changed_ms < certain_before
+}
+
+/// Whether two files hold the same; also where `go_on`, which is called with the length of each piece, ends the
+/// comparison.
+pub(crate) fn same_content(
+    old: &OwnedFd,
+    new: &OwnedFd,
+    mut go_on: impl FnMut(u64) -> bool,
+) -> rustix::io::Result<bool> {
+    let (mut left, mut right) = (vec![0; 128 << 10], vec![0; 128 << 10]);
+    let mut at = 0;
+    loop {
+        let (a, b) = (fill(old, &mut left, at)?, fill(new, &mut right, at)?);
+        if left[..a] != right[..b] {
+            return Ok(false);
         }
+        if a == 0 || !go_on(a as u64) {
+            return Ok(true);
+        }
+        at += a as u64;
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{Origin, Tree, TreeKind};
 use atoll_types::{Result, Snapshot, VolumeId};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// New trees are refused below a twentieth of the capacity, and never above this.
 const MOST_LOW: u64 = 4 << 30;
@@ -57,6 +57,8 @@ pub(crate) trait Driver: SnapshotDriver + Send + Sync {
     fn reflink(&self) -> bool;
     fn notes(&self) -> Vec<String>;
 
+    /// The folder that has the trees' folders.
+    fn root(&self) -> &Path;
     fn path(&self, tree: Tree) -> PathBuf;
     fn list(&self, kind: TreeKind) -> Result<Vec<Tree>>;
     /// The limit of a tree, `None` where there is no such tree.

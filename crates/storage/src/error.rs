@@ -2,6 +2,7 @@
 //! own message. Never a path.
 
 use atoll_types::{Error, ErrorCode};
+use rustix::io::Errno;
 use std::io;
 
 /// Turns a system error into ours; `doing` completes "could not …".
@@ -15,6 +16,14 @@ pub(crate) fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) 
             _ => ErrorCode::Internal,
         };
         Error::new(code, format!("could not {doing}: {cause}"))
+    }
+}
+
+/// The same of a copy of a whole tree.
+pub(crate) fn copy_failed(cause: Errno) -> Error {
+    match cause {
+        Errno::NAMETOOLONG => unsupported("folders nested deeper than 200 cannot be copied"),
+        cause => failed("copy the volume")(cause),
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod btrfs;
 mod config;
+mod copy;
 mod diff;
 mod dir;
 mod disk;
@@ -17,7 +18,9 @@ pub mod image;
 mod lock;
 mod open;
 mod pool;
+mod remove;
 mod report;
+mod rollback;
 mod snapshots;
 mod storage;
 mod tree;

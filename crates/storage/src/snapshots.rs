@@ -20,8 +20,16 @@ use std::collections::HashSet;
 const MOST: usize = 1000;
 
 impl Storage {
-    /// Holds a volume for a change of its snapshots or of itself, and waits for other holders.
+    /// Holds a volume for a change of its snapshots or of itself, and waits for other holders. A rollback in place that a
+    /// killed process left is completed first.
     pub fn hold(&self, volume: VolumeId) -> Result<HeldVolume> {
+        let held = self.hold_unfinished(volume)?;
+        self.complete_rollback(&held)?;
+        Ok(held)
+    }
+
+    /// The same, and leaves such a rollback as it is: what the volume holds is to be replaced.
+    pub fn hold_unfinished(&self, volume: VolumeId) -> Result<HeldVolume> {
         self.lock_volume(volume, FlockOperation::LockExclusive)?.ok_or_else(no_tree)
     }
 
@@ -30,8 +38,14 @@ impl Storage {
         self.lock_volume(volume, FlockOperation::LockShared)?.ok_or_else(no_tree)
     }
 
-    /// Waits until no process holds the volume, if there is one.
+    /// Waits until no process holds the volume, if there is one, and completes a rollback in place.
     pub fn wait_for(&self, volume: VolumeId) -> Result<()> {
+        if self.unfinished_rollback(volume)?.is_some() {
+            return match self.hold(volume) {
+                Err(error) if error.code == ErrorCode::NotFound => Ok(()),
+                held => held.map(drop),
+            };
+        }
         self.lock_volume(volume, FlockOperation::LockShared).map(drop)
     }
 
@@ -90,7 +104,8 @@ impl Storage {
         if !self.driver.reflink() {
             let _fits = self.fits(snapshot.size_bytes, 0)?;
         }
-        self.driver.rollback(&snapshot)
+        self.driver.rollback(&snapshot)?;
+        self.end_rollback(held.volume)
     }
 
     /// Makes a volume of a snapshot, or of a volume as it is now. It begins with what it shares counted as used, and
@@ -154,10 +169,11 @@ impl Storage {
         let volumes: HashSet<Tree> = self.driver.list(TreeKind::Volume)?.into_iter().collect();
         let snapshots = self.driver.snapshots()?;
         let orphans = snapshots.iter().filter(|one| !volumes.contains(&Tree::Volume(one.volume)));
-        orphans.into_iter().try_for_each(|orphan| self.driver.delete_snapshot(orphan))
+        orphans.into_iter().try_for_each(|orphan| self.driver.delete_snapshot(orphan))?;
+        self.forget_rollbacks(&volumes)
     }
 
-    fn find(&self, volume: VolumeId, id: SnapshotId) -> Result<Snapshot> {
+    pub(crate) fn find(&self, volume: VolumeId, id: SnapshotId) -> Result<Snapshot> {
         self.snapshots(volume)?.into_iter().find(|snapshot| snapshot.id == id).ok_or_else(no_snapshot)
     }
 

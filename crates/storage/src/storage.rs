@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const SMALLEST: u64 = 1 << 20;
 pub(crate) const LARGEST: u64 = 1 << 50;
 /// What a start may write to a tree whose limit is reached: folders, and those of an overlay.
-const START_BYTES: u64 = 8 << 20;
+pub(crate) const START_BYTES: u64 = 8 << 20;
 
 /// Trees on this machine.
 pub struct Storage {
@@ -99,7 +99,8 @@ impl Storage {
         self.driver.remove(tree)?;
         // After the volume, so that none is lost while the volume stays; the next open deletes what is left.
         let Tree::Volume(volume) = tree else { return Ok(()) };
-        self.snapshots(volume)?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))
+        self.snapshots(volume)?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))?;
+        self.end_rollback(volume)
     }
 
     /// Changes the limit of a tree; never below what it holds.

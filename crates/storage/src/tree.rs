@@ -8,8 +8,11 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// Where what is being made is, and what waits to be freed.
 pub(crate) const NEW: &str = "new";
 pub(crate) const TRASH: &str = "trash";
+/// Where it is written down which volumes are being made what they were in place.
+pub(crate) const ROLLBACKS: &str = "rollbacks";
 /// Every folder of a driver's root.
-pub(crate) const FOLDERS: [&str; 7] = ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, NEW, TRASH];
+pub(crate) const FOLDERS: [&str; 8] =
+    ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, ROLLBACKS, NEW, TRASH];
 /// Folders nested deeper than this are not walked, compared or copied: each level has a descriptor open or two.
 pub(crate) const DEEPEST: usize = 200;
 

@@ -5,6 +5,7 @@
 mod dir;
 mod fixture;
 mod image;
+mod in_place;
 mod limits;
 mod native;
 mod parallel;

@@ -28,7 +28,7 @@ fn on_both(test: impl Fn(&Fixture, &Storage)) {
 }
 
 /// The same also where the data folder is on btrfs: subvolumes of that, and plain folders that can share blocks.
-fn on_all(test: impl Fn(&Fixture, &Storage)) {
+pub(crate) fn on_all(test: impl Fn(&Fixture, &Storage)) {
     on_both(&test);
     for driver in [DriverChoice::Btrfs, DriverChoice::Dir] {
         let fixture = Fixture::on("btrfs", 1024 * MIB);
@@ -49,12 +49,12 @@ fn close(fixture: &Fixture, storage: Storage) {
     storage.close().unwrap();
 }
 
-fn volume(storage: &Storage, limit: u64) -> (VolumeId, PathBuf) {
+pub(crate) fn volume(storage: &Storage, limit: u64) -> (VolumeId, PathBuf) {
     let id = VolumeId::random();
     (id, storage.create(Tree::Volume(id), limit).unwrap())
 }
 
-fn snapshot(storage: &Storage, volume: VolumeId) -> Snapshot {
+pub(crate) fn snapshot(storage: &Storage, volume: VolumeId) -> Snapshot {
     storage.snapshot(&storage.hold(volume).unwrap(), SnapshotId::random()).unwrap()
 }
 
@@ -86,7 +86,7 @@ fn eventually(what: &str, storage: &Storage, holds: impl Fn() -> bool) {
     }
 }
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap()
 }
 

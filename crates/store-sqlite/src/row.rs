@@ -115,6 +115,10 @@ pub(crate) fn snapshot(row: &SqliteRow) -> Result<SnapshotRecord> {
         made_before: get(row, "made_before")?,
         created_at: get(row, "created_at")?,
         size_bytes: count(row, "size")?,
+        kernels: get::<Option<String>>(row, "kernels")?
+            .map(|text| serde_json::from_str(&text))
+            .transpose()
+            .map_err(|_| damaged("kernels"))?,
         ready: get(row, "ready")?,
     })
 }

@@ -16,11 +16,23 @@ const SNAPSHOT: &str = "SELECT snapshots.*, sandboxes.id AS sandbox_id, sandboxe
      JOIN sandboxes ON sandboxes.seq = snapshots.sandbox ";
 
 async fn insert(conn: &mut SqliteConnection, record: SnapshotRecord) -> Result<()> {
-    let SnapshotRecord { id, sandbox, owner: _, kind, label, made_before, created_at, size_bytes, ready } =
-        record;
+    let SnapshotRecord {
+        id,
+        sandbox,
+        owner: _,
+        kind,
+        label,
+        made_before,
+        created_at,
+        size_bytes,
+        kernels,
+        ready,
+    } = record;
+    let kernels = kernels.as_ref().map(serde_json::to_string).transpose();
+    let kernels = kernels.map_err(|e| StoreError::Corrupt(e.to_string(), None))?;
     let inserted = sqlx::query(
-        "INSERT INTO snapshots (id, sandbox, kind, label, made_before, created_at, size, ready) \
-         SELECT ?, seq, ?, ?, ?, ?, ?, ? FROM sandboxes WHERE id = ? AND status <> 'destroyed'",
+        "INSERT INTO snapshots (id, sandbox, kind, label, made_before, created_at, size, kernels, ready) \
+         SELECT ?, seq, ?, ?, ?, ?, ?, ?, ? FROM sandboxes WHERE id = ? AND status <> 'destroyed'",
     )
     .bind(&id.uuid().as_bytes()[..])
     .bind(kind.as_str())
@@ -28,6 +40,7 @@ async fn insert(conn: &mut SqliteConnection, record: SnapshotRecord) -> Result<(
     .bind(made_before)
     .bind(created_at)
     .bind(number(size_bytes))
+    .bind(kernels)
     .bind(ready)
     .bind(&sandbox.uuid().as_bytes()[..])
     .execute(conn)

@@ -33,7 +33,7 @@ pub trait Snapshots: Send + Sync {
     ) -> Result<SnapshotRecord>;
     /// Removes a record; false when there was none.
     async fn remove_snapshot(&self, sandbox: SandboxId, id: SnapshotId) -> Result<bool>;
-    /// Snapshots that retention may remove ([`SnapshotRecord::is_thinned`]) and that were made at this time or before,
+    /// Snapshots that retention may remove ([`SnapshotRecord::is_prunable`]) and that were made at this time or before,
     /// the oldest first and no more than this many.
     async fn old_snapshots(&self, before: Millis, most: u32) -> Result<Vec<SnapshotRecord>>;
 }

@@ -67,7 +67,10 @@ pub use refusal::Refusal;
 pub use reply::{REPLY_BYTES, ReplyState, StoredReply, Ticket};
 pub use sandbox::{SandboxRecord, Status};
 pub use sealed::Sealed;
-pub use snapshot::{AutoSnapshot, Snapshot, SnapshotKind, SnapshotPage, SnapshotQuery, SnapshotRecord};
+pub use snapshot::{
+    AutoSnapshot, KernelCheckpoint, Snapshot, SnapshotKernels, SnapshotKind, SnapshotPage, SnapshotQuery,
+    SnapshotRecord,
+};
 pub use tier::{Ceiling, Network, Tier, TierError, Tiers};
 pub use usage::Usage;
 

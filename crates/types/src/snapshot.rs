@@ -1,6 +1,6 @@
 //! What is known of a snapshot: by the storage that holds it, and by the control plane that records it.
 
-use crate::{Millis, SandboxId, SnapshotId, VolumeId, names};
+use crate::{CheckpointId, ContainerId, KernelId, Millis, SandboxId, SnapshotId, VolumeId, names};
 use serde::{Deserialize, Serialize};
 
 /// A volume as it was. It lives no longer than its volume.
@@ -42,6 +42,23 @@ names!(
     }
 );
 
+/// Kernels whose variables were kept together with the files of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotKernels {
+    /// The checkpoints are processes in this container, and end with it.
+    pub container: ContainerId,
+    /// One of each kernel.
+    pub checkpoints: Vec<KernelCheckpoint>,
+}
+
+/// A checkpoint of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct KernelCheckpoint {
+    pub kernel: KernelId,
+    pub checkpoint: CheckpointId,
+}
+
 /// A snapshot as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -56,6 +73,8 @@ pub struct SnapshotRecord {
     pub made_before: Option<String>,
     pub created_at: Millis,
     pub size_bytes: u64,
+    /// The kernels whose variables were kept at the same moment.
+    pub kernels: Option<SnapshotKernels>,
     /// Whether it is there: the record is written before the snapshot is made.
     pub ready: bool,
 }
@@ -63,7 +82,7 @@ pub struct SnapshotRecord {
 impl SnapshotRecord {
     /// Whether retention may remove it: no request made it, and no label keeps it.
     #[must_use]
-    pub fn is_thinned(&self) -> bool {
+    pub fn is_prunable(&self) -> bool {
         self.kind != SnapshotKind::Manual && self.label.is_none()
     }
 }

@@ -209,6 +209,13 @@ impl Snapshots for Broken<'_> {
         }
     }
 
+    async fn roll_back_in_place(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {
+        match self.fault {
+            Fault::RollsNothingBack => Ok(()),
+            _ => self.inner.snapshots().unwrap().roll_back_in_place(volume, to).await,
+        }
+    }
+
     async fn fork(
         &self,
         from: VolumeId,

@@ -25,7 +25,7 @@ pub(crate) enum SnapshotCommand {
     /// Labels a snapshot, so that it is not removed by itself
     Label(SnapshotLabel),
     /// Makes a sandbox's files what they were; what runs in it ends
-    Rollback(SnapshotOne),
+    Rollback(SnapshotRollback),
     /// Lists the files that differ between a snapshot and another, or now
     Diff(SnapshotDiffOptions),
     /// Deletes snapshots
@@ -39,7 +39,7 @@ impl SnapshotOptions {
             SnapshotCommand::Create(SnapshotCreate { server, .. })
             | SnapshotCommand::Ls(SnapshotLs { server, .. })
             | SnapshotCommand::Label(SnapshotLabel { server, .. })
-            | SnapshotCommand::Rollback(SnapshotOne { server, .. })
+            | SnapshotCommand::Rollback(SnapshotRollback { server, .. })
             | SnapshotCommand::Diff(SnapshotDiffOptions { server, .. })
             | SnapshotCommand::Rm(SnapshotRm { server, .. }) => server.json,
         }
@@ -55,6 +55,9 @@ pub(crate) struct SnapshotCreate {
     /// What to call it
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
+    /// Keep the variables of its Python kernels too
+    #[arg(short, long)]
+    pub(crate) kernels: bool,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -87,13 +90,19 @@ pub(crate) struct SnapshotLabel {
 
 /// `snapshot rollback`.
 #[derive(Debug, Args)]
-pub(crate) struct SnapshotOne {
+pub(crate) struct SnapshotRollback {
     /// A sandbox: an id, the start of one, or a session key
     #[arg(value_name = "ID")]
     pub(crate) id: String,
     /// A snapshot: an id, the start of one, or a label
     #[arg(value_name = "SNAPSHOT")]
     pub(crate) snapshot: String,
+    /// Make the kernels that were kept with it what they were too; the container stays
+    #[arg(short, long)]
+    pub(crate) kernels: bool,
+    /// Do not keep the files as they are now
+    #[arg(long)]
+    pub(crate) no_before: bool,
     #[command(flatten)]
     pub(crate) server: Server,
 }

@@ -4,10 +4,10 @@ pub(crate) mod args;
 
 use crate::{Failure, pairs, resolve, table, terminal, when};
 use args::{
-    Fork, SnapshotCommand, SnapshotCreate, SnapshotDiffOptions, SnapshotLabel, SnapshotLs, SnapshotOne,
-    SnapshotOptions, SnapshotRm,
+    Fork, SnapshotCommand, SnapshotCreate, SnapshotDiffOptions, SnapshotLabel, SnapshotLs, SnapshotOptions,
+    SnapshotRm, SnapshotRollback,
 };
-use atoll_client::{Client, ForkSandbox, Snapshot, Uuid};
+use atoll_client::{Client, ForkSandbox, NewSnapshot, Rollback, Snapshot, Uuid};
 use std::time::Duration;
 
 /// Snapshots that are asked for at a time.
@@ -39,11 +39,11 @@ pub(crate) async fn all(client: &Client, sandbox: Uuid) -> Result<Vec<Snapshot>,
 }
 
 async fn create(options: SnapshotCreate) -> Result<u8, Failure> {
-    let SnapshotCreate { id, label, server } = options;
+    let SnapshotCreate { id, label, kernels, server } = options;
     let client = server.client()?;
     let sandbox = resolve::sandbox(&client, &id).await?;
-    let made =
-        client.create_snapshot(sandbox, label.as_deref()).await.map_err(|e| Failure::from(e).about(&id))?;
+    let new = NewSnapshot { label, kernels };
+    let made = client.create_snapshot(sandbox, &new).await.map_err(|e| Failure::from(e).about(&id))?;
     if server.json {
         terminal::print_json(&made.json)?;
     } else {
@@ -96,19 +96,22 @@ async fn label(options: SnapshotLabel) -> Result<u8, Failure> {
     Ok(0)
 }
 
-async fn rollback(options: SnapshotOne) -> Result<u8, Failure> {
-    let SnapshotOne { id, snapshot, server } = options;
+async fn rollback(options: SnapshotRollback) -> Result<u8, Failure> {
+    let SnapshotRollback { id, snapshot, kernels, no_before, server } = options;
     let client = server.client()?;
     let sandbox = resolve::sandbox(&client, &id).await?;
     let to = resolve::snapshot(&client, sandbox, &snapshot).await?;
-    let rolled = client.roll_back(sandbox, to).await.map_err(|e| Failure::from(e).about(&snapshot))?;
+    let how = Rollback { kernels, keep_before: no_before.then_some(false) };
+    let rolled = client.roll_back(sandbox, to, how).await.map_err(|e| Failure::from(e).about(&snapshot))?;
     if server.json {
         terminal::print_json(&rolled.json)?;
         return Ok(0);
     }
     terminal::print(&format!("{}\n", resolve::short(rolled.sandbox.id)))?;
-    let before = resolve::short(rolled.before.id);
-    terminal::note(&format!("the files as they were before are in the snapshot {before}"));
+    if let Some(before) = &rolled.before {
+        let before = resolve::short(before.id);
+        terminal::note(&format!("the files as they were before are in the snapshot {before}"));
+    }
     Ok(0)
 }
 

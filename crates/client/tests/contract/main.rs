@@ -14,10 +14,10 @@ use atoll_client::{
     Drained, EgressDecision, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem,
     EventList, Exec, ExecFailure, ExecRequest, ExecResult, FileHistory, FileHistoryEntry, FileItem,
     Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Imported, IssuedKey,
-    Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, OpenTerminal, PatchPool,
-    PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, RolledBack, RunCode, Sandbox,
-    SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid,
-    Volume, WatchEvent,
+    Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, NewSnapshot, OpenTerminal,
+    PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, Rollback, RolledBack,
+    RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked,
+    Usage, Uuid, Volume, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -319,15 +319,16 @@ async fn sandboxes(client: &Client) {
     client.stop(id).await.unwrap();
     client.pause(id).await.unwrap();
     client.resume(id).await.unwrap();
-    client.create_snapshot(id, Some("a")).await.unwrap();
-    client.create_snapshot(id, None).await.unwrap();
+    client.create_snapshot(id, &NewSnapshot { label: some("a"), kernels: true }).await.unwrap();
+    client.create_snapshot(id, &NewSnapshot::default()).await.unwrap();
     client.list_snapshots(id, 1, 5).await.unwrap();
     client.get_snapshot(id, id).await.unwrap();
     client.label_snapshot(id, id, Some("b")).await.unwrap();
     client.label_snapshot(id, id, None).await.unwrap();
     client.diff_snapshot(id, id, Some(id)).await.unwrap();
     client.diff_snapshot(id, id, None).await.unwrap();
-    client.roll_back(id, id).await.unwrap();
+    client.roll_back(id, id, Rollback::default()).await.unwrap();
+    client.roll_back(id, id, Rollback { kernels: true, keep_before: Some(false) }).await.unwrap();
     client.delete_snapshot(id, id).await.unwrap();
     let fork = ForkSandbox {
         snapshot: Some(id),

@@ -1,7 +1,7 @@
 //! The callers' side: finds or starts the actor of a sandbox, and sends it requests.
 
 use super::{
-    ExportCopy, FileContainers, Patch, PoolClaim, Rollback, RolledBackContainers, RunOutcome, SandboxActor,
+    EndedByRollback, ExportCopy, FileContainers, Patch, PoolClaim, Rollback, RunOutcome, SandboxActor,
     SandboxRequest, Shared, Step, rolled_back,
 };
 use crate::{
@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
 
 /// Requests that may wait in one actor's queue.
 const QUEUE: usize = 256;
@@ -53,7 +54,7 @@ impl SandboxRegistry {
             pool,
             activity_tracker,
             file_containers,
-            rolled_back: RolledBackContainers::default(),
+            rolled_back: EndedByRollback::default(),
         });
         Self { shared, open: Arc::default() }
     }
@@ -113,7 +114,7 @@ impl SandboxRegistry {
         during: &str,
         error: Error,
     ) -> Error {
-        if self.was_rolled_back(container) {
+        if error.code == ErrorCode::RolledBack || self.was_rolled_back(container.uuid()) {
             return rolled_back();
         }
         // The files of a stopped sandbox are in a container of their own, whose end has reasons of its own.
@@ -177,22 +178,22 @@ impl SandboxRegistry {
     }
 
     /// The record of a sandbox, if its state allows an operation that is carried out beside its actor.
-    pub(crate) async fn judged(&self, id: SandboxId, operation: Operation) -> Result<SandboxRecord> {
-        self.ask(id, |reply| SandboxRequest::Judge(operation, reply)).await
+    pub(crate) async fn check_state(&self, id: SandboxId, operation: Operation) -> Result<SandboxRecord> {
+        self.ask(id, |reply| SandboxRequest::CheckState(operation, reply)).await
     }
 
-    /// Rolls a sandbox back; returns the record of the snapshot that was made before.
+    /// Rolls a sandbox back; returns the record of the snapshot that was made before, if one was to be.
     pub(crate) async fn roll_back(
         &self,
         id: SandboxId,
         rollback: Rollback,
-    ) -> Result<(SandboxRecord, SnapshotRecord)> {
+    ) -> Result<(SandboxRecord, Option<SnapshotRecord>)> {
         self.ask(id, |reply| SandboxRequest::RollBack(Box::new(rollback), reply)).await
     }
 
-    /// Whether a rollback ended this container.
-    pub(crate) fn was_rolled_back(&self, container: ContainerId) -> bool {
-        self.shared.rolled_back.has(container)
+    /// Whether a rollback ended the container, the command or the cell with this id.
+    pub(crate) fn was_rolled_back(&self, id: Uuid) -> bool {
+        self.shared.rolled_back.has(id)
     }
 
     /// Changes a sandbox's egress policy, whether it runs or not.

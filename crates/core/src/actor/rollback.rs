@@ -3,79 +3,141 @@
 //!
 //! The record says `provisioning` while there is no container: a server that dies in between leaves a sandbox that the
 //! next one calls stopped, or paused where it died before the container's end, whose volume is what it was before or what it was rolled back to, and never something between.
+//!
+//! With kernels the container stays: commands and other kernels end, the kernels become what they were, and the provider
+//! makes the files what they were in place. Where that fails the files are rolled back as without kernels, which end.
 
 use super::{SandboxActor, claim::is_taken, must_allow};
-use crate::snapshots::{make, snapshots_for};
-use atoll_provider::Container;
+use crate::{
+    kernels::{KernelManagers, kernels_gone, manager_exec},
+    snapshots::{make, snapshots_for},
+};
+use atoll_provider::{Container, Provider};
 use atoll_store::{ActivityKind, Change, SandboxRecord, Status, StatusChange};
 use atoll_types::{
-    ContainerId, Error, ErrorCode, LegalStates, Operation, Result, SnapshotId, SnapshotRecord,
+    Error, ErrorCode, ExecId, LegalStates, Operation, Result, SnapshotId, SnapshotKernels, SnapshotRecord,
 };
+use futures_util::future::try_join_all;
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
+use uuid::Uuid;
 
-/// A rollback, and the record of the snapshot that is made before.
+/// A rollback.
 pub(crate) struct Rollback {
     pub(crate) to: SnapshotId,
-    pub(crate) before: SnapshotRecord,
+    /// The record of the snapshot that is made before, if one is.
+    pub(crate) before: Option<SnapshotRecord>,
+    /// The kernels that are rolled back too.
+    pub(crate) kernels: Option<KernelRollback>,
+}
+
+/// Kernels that become what they were together with the files.
+pub(crate) struct KernelRollback {
+    pub(crate) managers: Arc<KernelManagers>,
+    pub(crate) kernels: SnapshotKernels,
 }
 
 /// The reason of a status that a rollback gives.
 const REASON: &str = "rolled_back";
 
-/// Containers that rollbacks ended, the latest: what ran in them is told why it ended.
+/// How long PID 1 may take to list the commands.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What rollbacks ended, the latest: containers, and commands and cells in them. What waits for their end is told why.
 #[derive(Default)]
-pub(super) struct RolledBackContainers(Mutex<VecDeque<ContainerId>>);
+pub(super) struct EndedByRollback(Mutex<(VecDeque<Uuid>, HashSet<Uuid>)>);
 
-/// How many of them are remembered: what ran in one learns of its end at once.
-const REMEMBERED: usize = 1024;
+/// How many of them are remembered.
+const REMEMBERED: usize = 16 << 10;
 
-impl RolledBackContainers {
-    fn add(&self, container: ContainerId) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push_back(container);
-        if all.len() > REMEMBERED {
-            all.pop_front();
+impl EndedByRollback {
+    fn add(&self, id: Uuid) {
+        let (order, all) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.insert(id) {
+            order.push_back(id);
+        }
+        if order.len() > REMEMBERED
+            && let Some(oldest) = order.pop_front()
+        {
+            all.remove(&oldest);
         }
     }
 
-    pub(super) fn has(&self, container: ContainerId) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&container)
+    pub(super) fn has(&self, id: Uuid) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1.contains(&id)
     }
 }
 
 impl SandboxActor {
-    pub(super) async fn roll_back(&mut self, rollback: Rollback) -> Result<(SandboxRecord, SnapshotRecord)> {
-        let Rollback { to, before } = rollback;
+    pub(super) async fn roll_back(
+        &mut self,
+        rollback: Rollback,
+    ) -> Result<(SandboxRecord, Option<SnapshotRecord>)> {
+        let Rollback { to, before, kernels } = rollback;
         let record = self.whole_record().await?;
         must_allow(Operation::SnapshotRollback.states(), &record)?;
         let provider = Arc::clone(self.provider(&record)?);
-        let power = snapshots_for(&*provider, &record.profile)?;
+        snapshots_for(&*provider, &record.profile)?;
+        if let Some(kernels) = kernels {
+            return self.roll_back_with_kernels(&record, &*provider, to, before, kernels).await;
+        }
         // A file request that is under way would write on after the snapshot.
         self.end_files().await?;
+        let running = self.known_execs(&record).await;
         let frozen = self.freeze(&record).await?;
-        let before = match make(&*self.shared.store, &*provider, &record, before).await {
+        let before = match self.make_before(&record, &*provider, before).await {
             Ok(before) => before,
             Err(error) => {
                 // Where it stays frozen, the next request that needs it resumes it.
                 if let Some(power) = frozen.as_ref().and_then(|container| container.pause()) {
                     let _ = power.resume().await;
                 }
-                return Err(match error.code {
-                    ErrorCode::DiskFull => no_room_before(),
-                    _ => error,
-                });
+                return Err(error);
             }
         };
+        running.into_iter().for_each(|exec| self.shared.rolled_back.add(exec.uuid()));
+        Ok((self.exchange(&*provider, to).await?, before))
+    }
+
+    /// The commands that run, as far as PID 1 says so soon: the next container knows none of them.
+    async fn known_execs(&mut self, record: &SandboxRecord) -> Vec<ExecId> {
+        if !LegalStates::Running.allow(record.status) {
+            return Vec::new();
+        }
+        let container = match self.attached().await {
+            Ok(container) if !self.paused => container,
+            _ => return Vec::new(),
+        };
+        let listed = tokio::time::timeout(PATIENCE, running_execs(&container)).await;
+        listed.unwrap_or(Ok(Vec::new())).unwrap_or_default()
+    }
+
+    async fn make_before(
+        &self,
+        record: &SandboxRecord,
+        provider: &dyn Provider,
+        before: Option<SnapshotRecord>,
+    ) -> Result<Option<SnapshotRecord>> {
+        let Some(before) = before else { return Ok(None) };
+        match make(&*self.shared.store, provider, record, before).await {
+            Err(error) if error.code == ErrorCode::DiskFull => Err(no_room_before()),
+            made => made.map(Some),
+        }
+    }
+
+    /// Ends the container, exchanges the volume, and starts another container where there was one.
+    async fn exchange(&mut self, provider: &dyn Provider, to: SnapshotId) -> Result<SandboxRecord> {
         let record = self.record().await?;
+        let power = snapshots_for(provider, &record.profile)?;
         let lives = LegalStates::Running.allow(record.status);
         if let Some(container) = record.container {
-            self.shared.rolled_back.add(container);
+            self.shared.rolled_back.add(container.uuid());
         }
         self.end_container(&record).await?;
-        let record = if lives { self.rolls_back(&record).await? } else { record };
+        let record = if lives { self.record_rollback(&record).await? } else { record };
         let mut rolled = power.roll_back(record.volume, to).await;
         if rolled.as_ref().is_err_and(is_taken) {
             rolled = match self.free_volume(&record).await {
@@ -85,7 +147,55 @@ impl SandboxActor {
         }
         // Where the exchange failed the volume is what it was before, and the sandbox runs again with that.
         let record = if lives { self.start_again().await? } else { record };
-        rolled.map(|()| (record, before))
+        rolled.map(|()| record)
+    }
+
+    /// Rolls files and kernels back together, in the container in which the kernels were kept.
+    async fn roll_back_with_kernels(
+        &mut self,
+        record: &SandboxRecord,
+        provider: &dyn Provider,
+        to: SnapshotId,
+        before: Option<SnapshotRecord>,
+        rollback: KernelRollback,
+    ) -> Result<(SandboxRecord, Option<SnapshotRecord>)> {
+        let KernelRollback { managers, kernels } = rollback;
+        if record.container != Some(kernels.container) {
+            return Err(kernels_gone());
+        }
+        let container = self.container("a rollback").await?;
+        let held = managers.hold(&container).await?.ok_or_else(kernels_gone)?;
+        held.check(&kernels.checkpoints).await?;
+        let before = self.make_before(record, provider, before).await?;
+        let rolled = async {
+            self.end_execs(&container).await?;
+            held.cells().into_iter().for_each(|cell| self.shared.rolled_back.add(cell.uuid()));
+            held.roll_back(&kernels.checkpoints).await?;
+            snapshots_for(provider, &record.profile)?.roll_back_in_place(record.volume, to).await?;
+            // A request that had the container before this one may have begun another.
+            self.end_execs(&container).await
+        };
+        match rolled.await {
+            Ok(()) => Ok((self.record().await?, before)),
+            Err(error) => {
+                drop(held);
+                self.exchange(provider, to).await?;
+                let message =
+                    "the files were rolled back, but not the kernels, which ended with their container";
+                Err(Error::new(ErrorCode::KernelDied, format!("{message}: {}", error.message)))
+            }
+        }
+    }
+
+    /// Ends every command but the kernel manager, and all that they started.
+    async fn end_execs(&self, container: &Arc<dyn Container>) -> Result<()> {
+        let running = running_execs(container).await?;
+        running.iter().for_each(|exec| self.shared.rolled_back.add(exec.uuid()));
+        let kill = async |exec| match container.guest().kill(exec).await {
+            Err(error) if error.code != ErrorCode::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        try_join_all(running.into_iter().map(kill)).await.map(drop)
     }
 
     /// Freezes the processes of a sandbox that runs, where the provider can. Returns its container unless it was paused
@@ -116,7 +226,8 @@ impl SandboxActor {
         }
     }
 
-    async fn rolls_back(&self, record: &SandboxRecord) -> Result<SandboxRecord> {
+    /// Records that there is no container because of a rollback.
+    async fn record_rollback(&self, record: &SandboxRecord) -> Result<SandboxRecord> {
         let change = Change {
             status: Some(StatusChange::new(Status::Provisioning, Some(REASON.to_owned()))),
             container: Some(None),
@@ -140,6 +251,12 @@ impl SandboxActor {
             }
         }
     }
+}
+
+/// Every command that runs, but the kernel manager.
+async fn running_execs(container: &Arc<dyn Container>) -> Result<Vec<ExecId>> {
+    let all = container.guest().list_execs().await?.into_iter().filter(|report| !report.ended);
+    Ok(all.map(|report| report.id).filter(|exec| *exec != manager_exec(container.id())).collect())
 }
 
 fn no_room_before() -> Error {

@@ -2,6 +2,7 @@
 
 use crate::{
     Caller, Execs,
+    actor::rolled_back,
     operation::{AuditedOperation, OperationSpec},
 };
 use atoll_provider::{Container, ExecReport};
@@ -32,7 +33,14 @@ impl Execs {
 
     /// How a command is.
     pub async fn get(&self, caller: &Caller, sandbox: SandboxId, exec: ExecId) -> Result<ExecReport> {
-        self.looked_at(caller, sandbox).await?.guest().get_exec(exec).await
+        let report = self.looked_at(caller, sandbox).await?.guest().get_exec(exec).await;
+        self.unless_rolled_back(exec, report)
+    }
+
+    /// What a container answered about a command, unless a rollback ended that: the container may be another one by now, which
+    /// does not know the command.
+    pub(super) fn unless_rolled_back<T>(&self, exec: ExecId, answer: Result<T>) -> Result<T> {
+        if self.registry.was_rolled_back(exec.uuid()) { Err(rolled_back()) } else { answer }
     }
 
     /// Gives a command input, and where asked its end. A body that breaks off ends nothing: what came is

@@ -4,7 +4,11 @@ use super::{
     output_channel::{OutputReceiver, Piece, Received},
     task::{ExecEnd, ExecTask},
 };
-use crate::{Caller, Execs, actor::SandboxRegistry, kill_on_drop::KillOnDrop};
+use crate::{
+    Caller, Execs,
+    actor::{SandboxRegistry, rolled_back},
+    kill_on_drop::KillOnDrop,
+};
 use atoll_provider::{Changed, ExecEvent, ExecReport, OutputStream};
 use atoll_store::SandboxId;
 use atoll_types::{ContainerId, Error, ErrorCode, ExecId, Result};
@@ -74,6 +78,10 @@ impl ExecFollow {
                 Received::Piece(Piece { stream, offset, data }) => {
                     return Ok(Some(ExecUpdate::Output { stream, offset, data }));
                 }
+                Received::End(_) if matches!(&self.source, Some((registry, ..)) if registry.was_rolled_back(self.report.id.uuid())) =>
+                {
+                    return Err(rolled_back());
+                }
                 Received::End(report) => self.ending = Some(report),
                 Received::Over => return Ok(None),
             }
@@ -87,6 +95,7 @@ impl ExecFollow {
         let read = self.ending.take().flatten();
         let (report, changed) = match (told, read) {
             (Some(Ok(ExecEnd { report, changed })), _) => (report, changed),
+            (Some(Err(error)), _) if error.code == ErrorCode::RolledBack => return Err(error),
             // The command ended, though its task could not see how.
             (_, Some(report)) => (report, None),
             (Some(Err(error)), None) => return Err(error),
@@ -116,7 +125,8 @@ impl Execs {
         self.operations.visible(caller, sandbox).await?;
         let container = self.registry.container(sandbox, "a look at a command's output").await?;
         let begun = async {
-            let mut events = container.guest().attach(exec, from, follow).await?;
+            let attached = container.guest().attach(exec, from, follow).await;
+            let mut events = self.unless_rolled_back(exec, attached)?;
             let first = events.next().await?;
             Ok::<_, Error>((events, first))
         };

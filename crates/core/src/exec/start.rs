@@ -125,7 +125,7 @@ impl Execs {
     ) -> Result<Begun> {
         let Started { report, events, kill_on_drop } = match prepared.start(id).await {
             Ok(started) => started,
-            Err(_) if self.registry.was_rolled_back(prepared.container.inner().id()) => {
+            Err(_) if self.registry.was_rolled_back(prepared.container.inner().id().uuid()) => {
                 return audited.done(Err(rolled_back())).await;
             }
             Err(error) => return audited.done(Err(error)).await,

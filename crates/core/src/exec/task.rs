@@ -13,7 +13,7 @@
 use super::output_channel::{OutputSender, Piece};
 use crate::{
     Execs,
-    actor::SandboxRegistry,
+    actor::{SandboxRegistry, rolled_back},
     execution::{EndSignal, Ended, Execution},
 };
 use atoll_provider::{Changed, ExecEvent, ExecReport, ExecStream, State};
@@ -184,6 +184,9 @@ async fn run(
     let (sandbox, id) = entry.key;
     let read = read_to_end(&mut execution, id, events, &mut output).await;
     drop(output);
+    // The container may have stayed, and then has a report.
+    let read = read
+        .and_then(|report| if registry.was_rolled_back(id.uuid()) { Err(rolled_back()) } else { Ok(report) });
     let cancelled = entry.task.cancelled.load(Ordering::Relaxed);
     let end = match read {
         Ok(report) => {

@@ -2,7 +2,11 @@
 //! the output, so lines are bounded, parsed strictly and counted.
 
 use super::explained;
-use crate::{Files, actor::SandboxRegistry, kill_on_drop::KillOnDrop};
+use crate::{
+    Files,
+    actor::{SandboxRegistry, rolled_back},
+    kill_on_drop::KillOnDrop,
+};
 use atoll_provider::{Command, Container, ExecEvent, ExecReport, ExecStream, FEATURE_TOOLS, OutputStream};
 use atoll_store::SandboxId;
 use atoll_types::{ContainerId, Error, ErrorCode, ExecId, Result};
@@ -91,6 +95,7 @@ impl Tool {
     /// The next output; none when it has ended well.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>> {
         match (self.read().await, &self.stoppable) {
+            (Err(_), Some((registry, ..))) if registry.was_rolled_back(self.id.uuid()) => Err(rolled_back()),
             (read, Some((registry, sandbox, container))) => {
                 explained(registry, *sandbox, *container, read).await
             }

@@ -164,8 +164,9 @@ impl Kernels {
             let ended = there.cell.ended().await;
             drop(entered);
             let outcome = match ended {
+                Ok(_) if registry.was_rolled_back(there.cell.id.uuid()) => Err(rolled_back()),
                 // The kernel's own death, where it is reported, is of the same cause.
-                Ok(report) if report.death.is_some() && registry.was_rolled_back(container_id) => {
+                Ok(report) if report.death.is_some() && registry.was_rolled_back(container_id.uuid()) => {
                     Err(rolled_back())
                 }
                 Ok(report) => Ok(settled(Arc::unwrap_or_clone(report), &link, anew).await),

@@ -72,6 +72,9 @@ pub(crate) struct Link {
     talk: Mutex<Talk>,
     /// Held by the request that starts a dead kernel anew.
     pub(super) reviving: tokio::sync::Mutex<()>,
+    /// Shared by each request that sends a cell, until the kernel manager has it; held alone while kernels and files are
+    /// kept or rolled back together.
+    pub(super) sending: Arc<tokio::sync::RwLock<()>>,
     /// Held by the request that looks whether a cell is known, and sends it if it is not.
     pub(super) repeating: tokio::sync::Mutex<()>,
 }
@@ -143,6 +146,7 @@ impl Link {
             talk: Mutex::new(talk),
             reviving: Default::default(),
             repeating: Default::default(),
+            sending: Default::default(),
         });
         tokio::spawn(write(Arc::clone(&link), queue));
         let listener = Listener { link: Arc::clone(&link), container: Arc::clone(container), next: from };
@@ -200,6 +204,11 @@ impl Link {
         let cell = Arc::new(Cell::new(id));
         talk.cells.insert(id, (kernel, Arc::clone(&cell)));
         Ok((cell, false))
+    }
+
+    /// The cells that are followed, because they have not ended.
+    pub(super) fn cells(&self) -> Vec<CellId> {
+        self.talk().cells.keys().copied().collect()
     }
 
     /// Follows this cell no longer.

@@ -11,6 +11,7 @@ mod cell;
 mod control;
 mod execute;
 mod follow;
+mod held;
 mod install;
 mod link;
 mod managers;
@@ -23,7 +24,8 @@ mod wire;
 
 pub(crate) use execute::CellTasks;
 pub use follow::CellFollow;
-pub(crate) use managers::KernelManagers;
+pub(crate) use held::kernels_gone;
+pub(crate) use managers::{KernelManagers, manager_exec};
 pub(crate) use packages::check as check_packages;
 pub use request::{
     CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,

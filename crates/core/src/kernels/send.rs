@@ -144,6 +144,7 @@ async fn send(link: &Link, execute: Execute) -> Result<(Arc<Cell>, bool)> {
         return Ok((cell, true));
     }
     let forget = Forget { link, cell: Some(id) };
+    let _sending = link.sending.read().await;
     match link.ask(RequestKind::Execute(execute)).await? {
         Answer::Queued { joined } => {
             forget.keep();

@@ -135,7 +135,7 @@ impl Lifecycle {
         told("stopped sandboxes", self.end_retention(&look).await);
         told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);
-        told("old snapshots", self.thin_snapshots(&look).await);
+        told("old snapshots", self.prune_snapshots(&look).await);
         told("keys", self.close_keys(&look).await);
         told("orphans", self.collect_orphans(&look, unowned).await);
     }

@@ -66,9 +66,9 @@ impl Lifecycle {
     }
 
     /// Removes snapshots that no request made and that are old.
-    pub(super) async fn thin_snapshots(&self, look: &Look<'_>) -> Result<()> {
+    pub(super) async fn prune_snapshots(&self, look: &Look<'_>) -> Result<()> {
         match period(look.runtime_settings.snapshots_automatic_retention_seconds) {
-            Some(kept) if look.settled() => self.snapshots.thin_old(look.clock.before(kept)).await,
+            Some(kept) if look.settled() => self.snapshots.prune_old(look.clock.before(kept)).await,
             _ => Ok(()),
         }
     }

@@ -77,7 +77,7 @@ impl Sandboxes {
         request: ForkSandbox,
     ) -> Result<SandboxRecord> {
         let source = audited.record()?.id;
-        let source = self.registry.judged(source, Operation::SandboxFork).await?;
+        let source = self.registry.check_state(source, Operation::SandboxFork).await?;
         snapshots_for(&**self.providers.of(&source)?, &source.profile)?;
         let snapshot = request.snapshot;
         if let Some(snapshot) = snapshot {

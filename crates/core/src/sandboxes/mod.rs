@@ -1,5 +1,5 @@
 //! Sandboxes: making, starting, changing, listing and ending them. Requests are validated and admitted here;
-//! the sandbox's actor ([`crate::actor`]) judges its state and carries them out.
+//! the sandbox's actor ([`crate::actor`]) checks its state and carries them out.
 
 mod bulk;
 mod create;

@@ -4,22 +4,23 @@
 //! The record of a snapshot is written before the provider makes it and again after ([`make`]), and it is removed after
 //! the provider deleted it. So a server that dies in between leaves a difference that [`repair`] closes.
 //!
-//! Changes of one sandbox's snapshots are made one at a time ([`Snapshots::turn`]). The sandbox's actor judges its state,
+//! Changes of one sandbox's snapshots are made one at a time ([`Snapshots::turn`]). The sandbox's actor checks its state,
 //! and only a rollback is carried out by it: a snapshot may take as long as a copy of all files, and commands must not
 //! wait for that.
 
 mod make;
+mod prune;
 mod repair;
-mod thin;
 
 pub(crate) use make::{make, snapshots_for};
 
 use crate::{
     Caller, Providers,
-    actor::{Rollback, SandboxRegistry},
+    actor::{KernelRollback, Rollback, SandboxRegistry},
     admission::{Turn, Turns},
     bounds::SNAPSHOT_LABEL,
-    changes::FileChanges,
+    changes::{FileChanges, acknowledge_changes},
+    kernels::KernelManagers,
     operation::{AuditedOperation, OperationSpec, Operations},
     run_to_end::run_to_end,
     runtime_settings::LiveSettings,
@@ -28,8 +29,9 @@ use crate::{
 use atoll_provider::{Changed, Provider};
 use atoll_store::{NewEvent, SandboxId, SandboxRecord, Store};
 use atoll_types::{
-    AutoSnapshot, Error, ErrorCode, Operation, Profile, Result, SnapshotId, SnapshotKind, SnapshotPage,
-    SnapshotQuery, SnapshotRecord, attachment::kept_folder, files::FileChange, time::now_ms,
+    AutoSnapshot, Error, ErrorCode, Operation, Profile, Result, RootMode, SnapshotId, SnapshotKernels,
+    SnapshotKind, SnapshotPage, SnapshotQuery, SnapshotRecord, Status, attachment::kept_folder,
+    files::FileChange, time::now_ms,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, time::Instant};
@@ -58,8 +60,33 @@ pub struct Snapshots {
     pub(crate) live_settings: Arc<LiveSettings>,
     pub(crate) registry: Arc<SandboxRegistry>,
     pub(crate) changes: Arc<FileChanges>,
+    pub(crate) managers: Arc<KernelManagers>,
     pub(crate) turns: Arc<Turns>,
     pub(crate) diffs: Arc<Diffs>,
+}
+
+/// A new snapshot.
+#[derive(Debug, Clone, Default)]
+pub struct NewSnapshot {
+    /// For people.
+    pub label: Option<String>,
+    /// Whether the variables of the sandbox's Python kernels are kept at the same moment.
+    pub kernels: bool,
+}
+
+/// How a rollback is made.
+#[derive(Debug, Clone, Copy)]
+pub struct RollbackOptions {
+    /// Whether the kernels that were kept with the snapshot become what they were; their container stays then.
+    pub kernels: bool,
+    /// Whether the files as they were before are kept in a snapshot.
+    pub keep_before: bool,
+}
+
+impl Default for RollbackOptions {
+    fn default() -> Self {
+        Self { kernels: false, keep_before: true }
+    }
 }
 
 /// The result of a rollback.
@@ -67,8 +94,8 @@ pub struct Snapshots {
 pub struct RolledBack {
     /// The sandbox afterwards.
     pub record: SandboxRecord,
-    /// The snapshot that was made before.
-    pub before: SnapshotRecord,
+    /// The snapshot that was made before, unless none was to be.
+    pub before: Option<SnapshotRecord>,
 }
 
 /// The error where a sandbox has no such snapshot.
@@ -98,18 +125,22 @@ impl Snapshots {
         &self,
         caller: &Caller,
         sandbox: SandboxId,
-        label: Option<String>,
+        asked: NewSnapshot,
     ) -> Result<SnapshotRecord> {
         let id = SnapshotId::random();
-        let what = OperationSpec::to(Operation::SnapshotCreate, sandbox)
+        let NewSnapshot { label, kernels } = asked;
+        let mut what = OperationSpec::to(Operation::SnapshotCreate, sandbox)
             .with(label.clone().unwrap_or_default())
             .and("snapshot_id", id);
+        if kernels {
+            what = what.and("kernels", true);
+        }
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
             let record = audited.record()?;
             check_label(label.as_deref())?;
             let new = SnapshotRecord { label, ..new_record(record, id, SnapshotKind::Manual, None) };
-            self.to_its_end(|snapshots| async move { snapshots.make(new).await }).await
+            self.to_its_end(move |snapshots| async move { snapshots.make(new, kernels).await }).await
         }
         .await;
         note(&mut audited, &result, "snapshot.created");
@@ -133,7 +164,7 @@ impl Snapshots {
             .and("reason", format!("{when} {before}"));
         let mut audited = self.operations.audited(&caller, what).await?;
         let new = new_record(record, id, SnapshotKind::Automatic, Some(before));
-        let result = self.to_its_end(|snapshots| async move { snapshots.make(new).await }).await;
+        let result = self.to_its_end(|snapshots| async move { snapshots.make(new, false).await }).await;
         note(&mut audited, &result, "snapshot.created");
         let refused = |error: Error| {
             error.context(format!("auto_snapshot is {when}, and the snapshot before this cannot be made"))
@@ -188,7 +219,7 @@ impl Snapshots {
             audited.record()?;
             self.to_its_end(move |snapshots| async move {
                 let _turn = snapshots.turn(sandbox).await?;
-                let record = snapshots.registry.judged(sandbox, Operation::SnapshotDelete).await?;
+                let record = snapshots.registry.check_state(sandbox, Operation::SnapshotDelete).await?;
                 let found = snapshots.find(sandbox, id).await?;
                 snapshots.remove(&record, &found).await?;
                 Ok(found)
@@ -230,7 +261,7 @@ impl Snapshots {
         let _turn = self.turns.take(&format!("diff {sandbox}"), deadline, late).await?;
         let permit = tokio::time::timeout_at(deadline, self.diffs.0.acquire()).await;
         let _permit = permit.map_err(|_| late())?.map_err(|_| late())?;
-        let record = self.registry.judged(sandbox, Operation::SnapshotDiff).await?;
+        let record = self.registry.check_state(sandbox, Operation::SnapshotDiff).await?;
         for id in [Some(from), to].into_iter().flatten() {
             self.find(sandbox, id).await?;
         }
@@ -240,17 +271,36 @@ impl Snapshots {
     }
 
     /// Makes a sandbox's files what they were. What runs in it ends with the code `rolled_back`; where its container
-    /// lived, another one is started. The files as they were before are kept in a snapshot.
-    pub async fn roll_back(&self, caller: &Caller, sandbox: SandboxId, to: SnapshotId) -> Result<RolledBack> {
-        let what = OperationSpec::to(Operation::SnapshotRollback, sandbox).and("snapshot_id", to);
+    /// lived, another one is started, unless kernels are rolled back too. The files as they were before are kept in a
+    /// snapshot, unless the caller wants none.
+    pub async fn roll_back(
+        &self,
+        caller: &Caller,
+        sandbox: SandboxId,
+        to: SnapshotId,
+        options: RollbackOptions,
+    ) -> Result<RolledBack> {
+        let RollbackOptions { kernels, keep_before } = options;
+        let mut what = OperationSpec::to(Operation::SnapshotRollback, sandbox).and("snapshot_id", to);
+        if kernels {
+            what = what.and("kernels", true);
+        }
+        if !keep_before {
+            what = what.and("keep_before", false);
+        }
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
             audited.record()?;
-            self.to_its_end(move |snapshots| async move { snapshots.roll_back_to(sandbox, to).await }).await
+            self.to_its_end(
+                move |snapshots| async move { snapshots.roll_back_to(sandbox, to, options).await },
+            )
+            .await
         }
         .await;
         if let Ok(RolledBack { record, before }) = &result {
-            audited.add_event(event(record, "snapshot.created", Some("before_rollback"), before.id));
+            if let Some(before) = before {
+                audited.add_event(event(record, "snapshot.created", Some("before_rollback"), before.id));
+            }
             audited.add_event(event(record, "rolled_back", None, to));
             // Any file may be another one now; the difference of the two snapshots says which.
             audited.changed(&Changed { files: Vec::new(), truncated: true });
@@ -258,24 +308,82 @@ impl Snapshots {
         audited.done(result).await
     }
 
-    async fn roll_back_to(&self, sandbox: SandboxId, to: SnapshotId) -> Result<RolledBack> {
+    async fn roll_back_to(
+        &self,
+        sandbox: SandboxId,
+        to: SnapshotId,
+        options: RollbackOptions,
+    ) -> Result<RolledBack> {
         let _turn = self.turn(sandbox).await?;
-        let record = self.registry.judged(sandbox, Operation::SnapshotRollback).await?;
-        self.find(sandbox, to).await?;
-        let before =
-            new_record(&record, SnapshotId::random(), SnapshotKind::BeforeRollback, Some(to.to_string()));
-        self.make_room(&record, &before, Some(to)).await?;
-        let rolled = self.registry.roll_back(sandbox, Rollback { to, before }).await;
+        let record = self.registry.check_state(sandbox, Operation::SnapshotRollback).await?;
+        let found = self.find(sandbox, to).await?;
+        let kernels = match (options.kernels, found.kernels) {
+            (false, _) => None,
+            (true, Some(kernels)) => Some(KernelRollback { managers: Arc::clone(&self.managers), kernels }),
+            (true, None) => {
+                let message = "the snapshot was made without kernels; its files alone can be rolled back";
+                return Err(Error::new(ErrorCode::Conflict, message).at("kernels"));
+            }
+        };
+        let mut before = None;
+        if options.keep_before {
+            let made_before = Some(to.to_string());
+            let new = new_record(&record, SnapshotId::random(), SnapshotKind::BeforeRollback, made_before);
+            self.make_room(&record, &new, Some(to)).await?;
+            before = Some(new);
+        }
+        let stays = kernels.is_some();
+        let rolled = self.registry.roll_back(sandbox, Rollback { to, before, kernels }).await;
+        // What the rollback itself changed is no command's.
+        if stays
+            && rolled.is_ok()
+            && let Ok(container) = self.registry.awake(sandbox).await
+            && let Some(report) = self.changes.take(sandbox, &container).await
+        {
+            acknowledge_changes(&container, report.sequence);
+        }
         self.changes.forget(sandbox);
         rolled.map(|(record, before)| RolledBack { record, before })
     }
 
     /// Makes a snapshot whose record is not written yet.
-    async fn make(&self, new: SnapshotRecord) -> Result<SnapshotRecord> {
+    async fn make(&self, new: SnapshotRecord, kernels: bool) -> Result<SnapshotRecord> {
         let _turn = self.turn(new.sandbox).await?;
-        let record = self.registry.judged(new.sandbox, Operation::SnapshotCreate).await?;
+        let record = self.registry.check_state(new.sandbox, Operation::SnapshotCreate).await?;
         self.make_room(&record, &new, None).await?;
+        if kernels {
+            return self.make_with_kernels(&record, new).await;
+        }
         make(&*self.store, self.provider(&record)?, &record, new).await
+    }
+
+    /// Makes one together with checkpoints of the sandbox's Python kernels. The kernels are sent no cell between the first
+    /// checkpoint and the snapshot, so that variables and files are of one moment.
+    async fn make_with_kernels(&self, record: &SandboxRecord, new: SnapshotRecord) -> Result<SnapshotRecord> {
+        if record.profile.root == RootMode::Writable {
+            let name = &record.profile.name;
+            let message = format!(
+                "a sandbox with the profile {name} has a writable root, which is not rolled back with kernels"
+            );
+            return Err(Error::new(ErrorCode::Unsupported, message).at("kernels"));
+        }
+        let none = || {
+            let message = "the sandbox has no Python kernel whose variables could be kept";
+            Error::new(ErrorCode::Conflict, message).at("kernels")
+        };
+        let container = self.registry.acquire(record.id, "a snapshot with its kernels").await?;
+        let held = self.managers.hold(container.inner()).await?.ok_or_else(none)?;
+        let checkpoints = held.checkpoint(&format!("snapshot {}", new.id.uuid())).await?;
+        if checkpoints.is_empty() {
+            return Err(none());
+        }
+        let kernels = SnapshotKernels { container: container.inner().id(), checkpoints: checkpoints.clone() };
+        let new = SnapshotRecord { kernels: Some(kernels), ..new };
+        let made = make(&*self.store, self.provider(record)?, record, new).await;
+        if made.is_err() {
+            held.drop_checkpoints(&checkpoints).await;
+        }
+        made
     }
 
     /// Deletes a snapshot and its record. The sandbox's turn is held.
@@ -283,6 +391,17 @@ impl Snapshots {
         let power = snapshots_for(self.provider(record)?, &record.profile)?;
         power.delete_snapshot(record.volume, snapshot.id).await?;
         self.store.remove_snapshot(record.id, snapshot.id).await?;
+        if let Some(kernels) = snapshot.kernels.clone()
+            && record.status == Status::Ready
+            && record.container == Some(kernels.container)
+        {
+            // The sandbox may be paused by now, and its checkpoints go when it is resumed.
+            let (snapshots, sandbox) = (self.clone(), record.id);
+            tokio::spawn(async move {
+                let container = snapshots.registry.awake(sandbox).await?;
+                snapshots.managers.drop_checkpoints(&container, &kernels.checkpoints).await
+            });
+        }
         Ok(())
     }
 
@@ -376,6 +495,7 @@ fn new_record(
         made_before,
         created_at: now_ms(),
         size_bytes: 0,
+        kernels: None,
         ready: false,
     }
 }

@@ -38,7 +38,7 @@ impl Snapshots {
             return Ok(());
         }
         let _turn = self.turn(record.id).await?;
-        let record = self.registry.judged(record.id, Operation::SnapshotDelete).await?;
+        let record = self.registry.check_state(record.id, Operation::SnapshotDelete).await?;
         self.close_difference(&record).await
     }
 

@@ -75,7 +75,7 @@ impl Transfers {
             self.operations.audited(caller, OperationSpec::to(Operation::SandboxExport, id)).await?;
         let opened = async {
             audited.record()?;
-            let record = self.registry.judged(id, Operation::SandboxExport).await?;
+            let record = self.registry.check_state(id, Operation::SandboxExport).await?;
             let manifest = Manifest::of(&record, self.operations.environment_of(&record)?)?;
             let json = serde_json::to_vec_pretty(&manifest).map_err(|e| Error::internal(e.to_string()))?;
             let until = Instant::now() + LONGEST_EXPORT;

@@ -17,8 +17,10 @@ pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use egress_sockets::egress_sockets;
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::{claim, current, set_limits};
-pub(crate) use pause::{pause, reclaim, thaw_abandoned, unpause};
+pub(crate) use pause::{complete_rollback, pause, reclaim, thaw_abandoned, unpause};
 pub(crate) use ports::{ports, sockets};
-pub(crate) use snapshots::{delete_snapshot, diff, fork, list_snapshots, rollback, snapshot};
+pub(crate) use snapshots::{
+    delete_snapshot, diff, fork, list_snapshots, rollback, rollback_in_place, snapshot,
+};
 pub(crate) use usage::{usage, usages};
 pub(crate) use volumes::{inspect_volume, list_volumes, put_volume, remove_volume, resize_volume};

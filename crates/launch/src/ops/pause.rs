@@ -9,6 +9,7 @@ use std::fs;
 
 /// Pauses the container; answers when all of its processes are frozen. On failure it is thawed.
 pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
+    complete_rollback(context, container)?;
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
     thaw_abandoned(context, container, record::lock_copying(context, container))?;
@@ -17,6 +18,18 @@ pub(crate) fn pause(context: &Context, container: ContainerId) -> Result<()> {
         stop_clock(context, container);
     }
     freezer.freeze(&cgroup)
+}
+
+/// Completes a rollback in place that a killed worker left: the container was frozen for it, and its files are between two
+/// states. Before any lock of the container, which the worker that rolls back takes after the volume.
+pub(crate) fn complete_rollback(context: &Context, container: ContainerId) -> Result<()> {
+    let volume = record::load(context, container).and_then(|record| record.volume);
+    match volume {
+        Some(volume) if context.storage.unfinished_rollback(volume)?.is_some() => {
+            context.storage.hold(volume).map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Before a freeze, so that after a crash in between timeouts leave out too much time rather than too little.
@@ -67,6 +80,11 @@ impl<'a> Frozen<'a> {
         result?;
         Ok(frozen)
     }
+
+    /// Leaves it frozen.
+    pub(super) fn stay(mut self) {
+        self.freezer = None;
+    }
 }
 
 impl Drop for Frozen<'_> {
@@ -103,6 +121,7 @@ fn thaw(context: &Context, container: ContainerId, freezer: &Freezer) -> Result<
 
 /// Unpauses the container; succeeds when it is not paused.
 pub(crate) fn unpause(context: &Context, container: ContainerId) -> Result<()> {
+    complete_rollback(context, container)?;
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
     let freezer = freezer_of(context, container)?;
     let cgroup = context.cgroup(container);

@@ -9,7 +9,7 @@ use super::{
 use crate::context::Context;
 use atoll_launch_proto::{DiffRequest, ForkRequest, LauncherReply, SnapshotRequest};
 use atoll_storage::{DriverKind, HeldVolume};
-use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId, files::Changed};
+use atoll_types::{Error, ErrorCode, Result, RootMode, Snapshot, VolumeId, files::Changed};
 
 /// Makes a snapshot of a volume, or finds it.
 pub(crate) fn snapshot(context: &Context, asked: SnapshotRequest) -> Result<Snapshot> {
@@ -33,9 +33,28 @@ pub(crate) fn delete_snapshot(context: &Context, asked: SnapshotRequest) -> Resu
 
 /// Makes a volume that no container uses what it was.
 pub(crate) fn rollback(context: &Context, asked: SnapshotRequest) -> Result<()> {
-    let held = context.storage.hold(asked.volume)?;
+    let held = context.storage.hold_unfinished(asked.volume)?;
     refuse_used(context, asked.volume)?;
     context.storage.rollback(&held, asked.snapshot)
+}
+
+/// Makes the volume of a container what it was while the container stays, frozen. Where that fails the container stays
+/// frozen: its files are between two states, and its owner ends it.
+pub(crate) fn rollback_in_place(context: &Context, asked: SnapshotRequest) -> Result<()> {
+    let held = context.storage.hold(asked.volume)?;
+    let record = user(context, asked.volume).filter(|record| record.pid > 0);
+    let record = record.ok_or_else(|| Error::new(ErrorCode::NotRunning, "no container has the volume"))?;
+    if record.profile.root == RootMode::Writable {
+        let message =
+            "the kernel does not let the files below a writable root be changed while it is mounted";
+        return Err(Error::new(ErrorCode::Unsupported, message));
+    }
+    let frozen = Frozen::new(context, record.container)?;
+    let rolled = context.storage.rollback_in_place(&held, asked.snapshot);
+    if !context.storage.unfinished_rollback(asked.volume).is_ok_and(|unfinished| unfinished.is_none()) {
+        frozen.stay();
+    }
+    rolled
 }
 
 /// Makes a volume of a snapshot, or of a volume as it is now.

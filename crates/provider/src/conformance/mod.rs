@@ -63,6 +63,7 @@ checks![
     snapshots::a_snapshot_is_of_one_moment_and_a_rollback_brings_it_back,
     snapshots::a_fork_goes_its_own_way,
     snapshots::a_diff_names_what_changed,
+    snapshots::a_rollback_in_place_keeps_the_container,
     snapshots::what_is_in_use_is_not_rolled_back_and_what_is_not_there_is_said,
     work::exit_codes_signals_and_outputs_are_the_commands,
     work::a_timeout_ends_the_whole_tree,

@@ -185,6 +185,31 @@ pub(super) async fn what_is_in_use_is_not_rolled_back_and_what_is_not_there_is_s
     power.delete_snapshot(volume, unknown).await.map_err(failed("delete"))
 }
 
+/// Processes stay, and what they have open of files that both states have is what it was.
+pub(super) async fn a_rollback_in_place_keeps_the_container(provider: &dyn Provider) -> Outcome {
+    let Some((volumes, power)) = powers(provider) else { return Ok(()) };
+    let volume = VolumeId::random();
+    let result = with(provider, on(volume), async |container| {
+        let begin = "cd /workspace; mkdir d; echo one > d/a; echo one > b; echo gone > gone; \
+                     setsid sh -c 'cd d; exec 3<../b; touch /tmp/begun; until [ -e /tmp/go ]; do sleep 0.01; done; \
+                     { cat a; cat <&3; } > /tmp/new; mv /tmp/new /tmp/seen' >/dev/null 2>&1 & \
+                     until [ -e /tmp/begun ]; do sleep 0.01; done";
+        says(&container, begin).await?;
+        let id = snapshot(power, volume).await?;
+        says(&container, "cd /workspace; echo two! > d/a; echo two! > b; rm gone; mkdir e; echo x > e/x").await?;
+        match power.roll_back_in_place(volume, id).await {
+            Err(error) if error.code == ErrorCode::Unsupported => return Ok(()),
+            rolled => rolled.map_err(failed("rollback in place"))?,
+        }
+        let seen = "touch /tmp/go; until [ -e /tmp/seen ]; do sleep 0.01; done; cat /tmp/seen; ls /workspace";
+        same("what it sees", says(&container, seen).await?, "one\none\nb\nd\ngone".into())
+    })
+    .await;
+    let unused = power.roll_back_in_place(volume, SnapshotId::random()).await.err().map(|e| e.code);
+    remove(volumes, power, &[volume], result).await?;
+    same("without a container", unused, Some(ErrorCode::NotRunning))
+}
+
 async fn refused(power: &dyn Snapshots, container: &Arc<dyn Container>, volume: VolumeId) -> Outcome {
     says(container, "echo one > /workspace/a").await?;
     let made = snapshot(power, volume).await?;

@@ -21,7 +21,7 @@ use rustix::fs::{Mode, fchmod, fstatvfs, renameat};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -232,6 +232,10 @@ impl Driver for Btrfs {
 
     fn quota(&self) -> QuotaKind {
         self.quota.kind
+    }
+
+    fn root(&self) -> &Path {
+        &self.root
     }
 
     fn reflink(&self) -> bool {

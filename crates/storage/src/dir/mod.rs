@@ -7,13 +7,13 @@
 //! such an entry too: a copy. Snapshots and forks are copied outside their place, in a folder that their process holds,
 //! and renamed into it; a rollback exchanges two entries.
 
-mod copy;
-mod remove;
 mod walk;
 
+use crate::copy;
 use crate::disk::{Disk, folders, hold_new, is_being_made, names, open_dir, open_dir_at, private_dir};
 use crate::driver::{Driver, Room, RoomAccuracy, SnapshotDriver, low};
-use crate::error::{failed, no_tree, unsupported};
+use crate::error::{copy_failed, failed, no_tree, unsupported};
+use crate::remove;
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{FOLDERS, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_named, snapshot_place};
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
@@ -123,6 +123,10 @@ impl Driver for Dir {
 
     fn reflink(&self) -> bool {
         self.reflink
+    }
+
+    fn root(&self) -> &Path {
+        &self.root
     }
 
     fn notes(&self) -> Vec<String> {
@@ -277,10 +281,7 @@ fn fill(entry: &Path, from: &Path, limit: u64) -> Result<()> {
     fs::create_dir(&inside).map_err(failed("copy the volume"))?;
     fs::write(entry.join("limit"), limit.to_string()).map_err(failed("write down the limit"))?;
     let copied = open_dir(from).and_then(|from| copy::copy(from, &open_dir(&inside)?));
-    copied.map_err(|cause| match cause {
-        Errno::NAMETOOLONG => unsupported("folders nested deeper than 200 cannot be copied"),
-        cause => failed("copy the volume")(cause),
-    })
+    copied.map_err(copy_failed)
 }
 
 fn can_reflink(folder: &Path) -> bool {

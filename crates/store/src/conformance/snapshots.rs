@@ -2,7 +2,10 @@
 
 use super::{NOW, Outcome, Shared, add, clashes, ensure, same, sandbox};
 use crate::{Change, Clash, SandboxId, Status, StoreError, Thing};
-use atoll_types::{Millis, SandboxRecord, SnapshotId, SnapshotKind, SnapshotQuery, SnapshotRecord};
+use atoll_types::{
+    CheckpointId, ContainerId, KernelCheckpoint, KernelId, Millis, SandboxRecord, SnapshotId,
+    SnapshotKernels, SnapshotKind, SnapshotQuery, SnapshotRecord,
+};
 
 fn record(of: &SandboxRecord, kind: SnapshotKind, created_at: Millis) -> SnapshotRecord {
     SnapshotRecord {
@@ -14,6 +17,7 @@ fn record(of: &SandboxRecord, kind: SnapshotKind, created_at: Millis) -> Snapsho
         made_before: None,
         created_at,
         size_bytes: 0,
+        kernels: None,
         ready: false,
     }
 }
@@ -39,6 +43,13 @@ pub(super) async fn a_snapshot_is_listed_once_it_is_there(store: Shared) -> Outc
     let first = SnapshotRecord {
         label: label.clone(),
         made_before: Some("x".into()),
+        kernels: Some(SnapshotKernels {
+            container: ContainerId::random(),
+            checkpoints: vec![KernelCheckpoint {
+                kernel: KernelId::random(),
+                checkpoint: CheckpointId::random(),
+            }],
+        }),
         ..record(&of, SnapshotKind::Automatic, NOW)
     };
     store.insert_snapshot(first.clone()).await?;

@@ -2,6 +2,7 @@
 
 mod automatic;
 mod forks;
+mod kernels;
 mod killed;
 mod rollbacks;
 

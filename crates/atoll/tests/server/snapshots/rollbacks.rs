@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::thread;
 
 /// A request that waits for its answer, in a thread of its own.
-fn asked(server: &Server, path: String, body: Value) -> thread::JoinHandle<(u16, Value)> {
+pub(super) fn asked(server: &Server, path: String, body: Value) -> thread::JoinHandle<(u16, Value)> {
     let address = server.address;
     thread::spawn(move || {
         let authorization = format!("Bearer {KEY}");

@@ -25,11 +25,11 @@ impl Snapshots {
         let settings = self.live_settings.now();
         let (most, most_automatic) =
             (settings.snapshots_max as usize, settings.snapshots_automatic_max as usize);
-        let thinned: Vec<&SnapshotRecord> = all.iter().filter(|one| one.is_thinned()).collect();
+        let prunable: Vec<&SnapshotRecord> = all.iter().filter(|one| one.is_prunable()).collect();
         let automatic = new.kind != SnapshotKind::Manual;
-        let too_many = if automatic { (thinned.len() + 1).saturating_sub(most_automatic) } else { 0 };
+        let too_many = if automatic { (prunable.len() + 1).saturating_sub(most_automatic) } else { 0 };
         let removed = too_many.max((all.len() + 1).saturating_sub(most));
-        let may_go: Vec<_> = thinned.into_iter().filter(|one| Some(one.id) != keep).take(removed).collect();
+        let may_go: Vec<_> = prunable.into_iter().filter(|one| Some(one.id) != keep).take(removed).collect();
         if all.len() - may_go.len() >= most {
             let message =
                 format!("the sandbox has {} snapshots and may have {most}; delete one first", all.len());
@@ -40,13 +40,13 @@ impl Snapshots {
                 .fact("when", "when one of them is deleted"));
         }
         for snapshot in may_go {
-            self.thin(record, snapshot, "newer ones need its place").await?;
+            self.prune(record, snapshot, "newer ones need its place").await?;
         }
         Ok(())
     }
 
     /// Removes a snapshot that no caller asked to remove, as an operation that says why.
-    async fn thin(&self, record: &SandboxRecord, snapshot: &SnapshotRecord, reason: &str) -> Result<()> {
+    async fn prune(&self, record: &SandboxRecord, snapshot: &SnapshotRecord, reason: &str) -> Result<()> {
         let caller = Caller::lifecycle(&record.owner, &record.owner_name);
         let what = OperationSpec::to(Operation::SnapshotDelete, record.id)
             .and("snapshot_id", snapshot.id)
@@ -60,15 +60,15 @@ impl Snapshots {
     }
 
     /// Removes those that no request made and that are older than this.
-    pub(crate) async fn thin_old(&self, before: Millis) -> Result<()> {
+    pub(crate) async fn prune_old(&self, before: Millis) -> Result<()> {
         for snapshot in self.store.old_snapshots(before, MOST).await? {
-            let thinned = async {
+            let pruned = async {
                 let _turn = self.turn(snapshot.sandbox).await?;
-                let record = self.registry.judged(snapshot.sandbox, Operation::SnapshotDelete).await?;
+                let record = self.registry.check_state(snapshot.sandbox, Operation::SnapshotDelete).await?;
                 // A label may have been given to it meanwhile.
                 match self.store.snapshot(snapshot.sandbox, snapshot.id).await? {
-                    Some(snapshot) if snapshot.is_thinned() => {
-                        self.thin(
+                    Some(snapshot) if snapshot.is_prunable() => {
+                        self.prune(
                             &record,
                             &snapshot,
                             "it is older than snapshots.automatic_retention_seconds",
@@ -78,7 +78,7 @@ impl Snapshots {
                     _ => Ok(()),
                 }
             };
-            if let Err(error) = thinned.await {
+            if let Err(error) = pruned.await {
                 tracing::warn!(snapshot = %snapshot.id, %error, "an old snapshot cannot be removed");
             }
         }

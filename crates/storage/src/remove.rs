@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use uuid::Uuid;
 
 /// Removes everything in a directory.
-pub(super) fn empty(trash: &OwnedFd) -> Result<()> {
+pub(crate) fn empty(trash: &OwnedFd) -> Result<()> {
     loop {
         let mut found = false;
         for entry in Dir::read_from(trash)? {
