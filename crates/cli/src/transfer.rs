@@ -3,10 +3,12 @@
 use crate::{
     Failure,
     args::{Export, Import},
-    copy::{pieces, receive, receive_file},
+    copy::{pieces, receive},
     progress, resolve,
     terminal::{note, print, print_json},
 };
+use atoll_client::Download;
+use indicatif::ProgressBar;
 use std::{
     io::{self, IsTerminal},
     path::Path,
@@ -23,16 +25,41 @@ pub(crate) async fn export(options: Export) -> Result<u8, Failure> {
     if to_stdout && io::stdout().is_terminal() {
         return Err(Failure::usage("output", "an archive is no text for a terminal; use -o FILE, or a pipe"));
     }
+    if !to_stdout && tokio::fs::symlink_metadata(&output).await.is_ok() {
+        return Err(there_already(&output));
+    }
     let client = server.client()?;
     let sandbox = resolve::sandbox(&client, &id).await?;
     let archive = client.export(sandbox).await.map_err(|e| Failure::from(e).about(&id))?;
     let bar = progress::bar(&id, None, server.json);
     let result = match to_stdout {
         true => receive(archive, &mut tokio::io::stdout(), &bar, Failure::output).await,
-        false => receive_file(archive, &output, &bar).await,
+        false => receive_new_file(archive, &output, &bar).await,
     };
     bar.finish_and_clear();
     result.map(|()| 0)
+}
+
+/// An archive may be all that is left of a sandbox, so no file is written over.
+fn there_already(path: &Path) -> Failure {
+    Failure::file(
+        path,
+        &io::Error::new(io::ErrorKind::AlreadyExists, "it exists, and an export writes over no file"),
+    )
+}
+
+/// Writes a new file, which is removed again where it does not become whole.
+async fn receive_new_file(archive: Download, to: &Path, bar: &ProgressBar) -> Result<(), Failure> {
+    let failed = |e: io::Error| match e.kind() {
+        io::ErrorKind::AlreadyExists => there_already(to),
+        _ => Failure::file(to, &e),
+    };
+    let mut file = File::options().write(true).create_new(true).open(to).await.map_err(failed)?;
+    let received = receive(archive, &mut file, bar, failed).await;
+    if received.is_err() {
+        let _ = tokio::fs::remove_file(to).await;
+    }
+    received
 }
 
 pub(crate) async fn import(options: Import) -> Result<u8, Failure> {

@@ -3,14 +3,14 @@
 use crate::{App, files::steady, parse::sandbox_id, shapes::Sandbox};
 use atoll_core::{Created, Export, Imported};
 use atoll_guest_tools::Unpacked;
-use atoll_http::{Failure, Who};
+use atoll_http::{Busy, Failure, Repeat, Who, once};
 use axum::{
-    Json,
     body::Body,
     extract::{Path, State},
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 use futures_util::Stream;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -74,10 +74,18 @@ pub(crate) struct ImportResult {
 pub(crate) async fn import(
     State(app): State<App>,
     Who(caller): Who,
+    headers: HeaderMap,
     body: Body,
-) -> Result<(StatusCode, Json<ImportResult>), Failure> {
-    let imported = app.core.transfers.import(&caller, steady(body)).await?;
-    let Imported { record, unpacked: Unpacked { files, bytes }, missing_secrets } = imported;
-    let sandbox = Sandbox::created(Created { record, new: true, stderr: String::new() });
-    Ok((StatusCode::CREATED, Json(ImportResult { sandbox, files, bytes, missing_secrets })))
+) -> Result<Response, Failure> {
+    // An archive is not read twice, so its length stands for it.
+    let length = headers.get(header::CONTENT_LENGTH).map(|length| Bytes::copy_from_slice(length.as_bytes()));
+    let repeat = Repeat::of(&headers, "import", &length.unwrap_or_default())?;
+    let (core, asker) = (app.core.clone(), caller.clone());
+    let work = async move {
+        let imported = core.transfers.import(&asker, steady(body)).await?;
+        let Imported { record, unpacked: Unpacked { files, bytes }, missing_secrets } = imported;
+        let sandbox = Sandbox::created(Created { record, new: true, stderr: String::new() });
+        Ok((StatusCode::CREATED, ImportResult { sandbox, files, bytes, missing_secrets }))
+    };
+    once(&app.core, &caller, repeat, Busy::Refuse, work).await
 }

@@ -128,6 +128,8 @@ fn an_archive_that_is_not_whole_leaves_nothing() {
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
         ("nothing", Vec::new(), "broke off"),
         ("no archive", vec![b'x'; 4096], "not a tar archive"),
+        ("no archive, and short", b"{\"image\": \"host\"}".to_vec(), "no archive of a sandbox"),
+        ("no archive, of some blocks", vec![b'x'; 1024], "no archive of a sandbox"),
         ("a file changed", changed(at(b"xxxxxxxx") + 4), "digest"),
         ("a name changed", changed(at(b"workspace/big") + 11), "archive"),
         ("the digest changed", changed(archive.len() - 1024 - 512), "changed on the way"),
@@ -359,8 +361,13 @@ fn the_command_line_exports_and_imports() {
     assert!(code == Some(0) && err.contains("HIDDEN") && !err.contains("hidden-4711"), "{err}");
     let copy = format!("{ID}/{}", out.trim());
     assert_eq!(server.says(&copy, "cat src/a ~/.token"), "one\nsecret");
-    let (code, _, err) = server.atoll(&["export", "nothing", "-o", file]);
+    let (code, _, err) = server.atoll(&["export", "nothing", "-o", &format!("{file}.2")]);
     assert!(code == Some(1) && !err.is_empty());
+    // What is there may be all that is left of a sandbox.
+    let before = std::fs::read(file).unwrap();
+    let (code, _, err) = server.atoll(&["export", id, "-o", file]);
+    assert!(code != Some(0) && err.contains("writes over no file"), "{err}");
+    assert_eq!(std::fs::read(file).unwrap(), before);
     let (code, _, err) = server.atoll(&["import", "/dev/null"]);
     assert!(code == Some(1) && err.contains("broke off"), "{err}");
     // From one server to another through a pipe.
@@ -374,6 +381,20 @@ fn the_command_line_exports_and_imports() {
     assert!(ran.status.success(), "{ran:?}");
     let json: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(json["missing_secrets"], json!(["HIDDEN"]));
+}
+
+#[test]
+fn a_repeated_import_makes_one_sandbox() {
+    let server = Server::start();
+    let sandbox = server.create(r#"{"disk_mb":64}"#);
+    let archive = export(&server, &sandbox);
+    let authorization = format!("Bearer {KEY}");
+    let headers = [("Authorization", authorization.as_str()), ("Idempotency-Key", "k")];
+    let ask = || http::request(server.address, "POST", &format!("{ID}/import"), &headers, &archive).unwrap();
+    let (first, again) = (ask(), ask());
+    assert_eq!((first.status, again.status), (201, 201), "{again:?}");
+    assert_eq!(first.json()["sandbox"]["id"], again.json()["sandbox"]["id"]);
+    assert_eq!(alive(&server), 2);
 }
 
 /// Writes the same number to two files, far apart in an archive, again and again with a rename each.

@@ -48,15 +48,35 @@ fn cut_off(error: Error) -> Error {
     Error::invalid("body", format!("the archive broke off: {}", error.message))
 }
 
+/// Whether the first block of a body, or as much of it as came, is that of an archive.
+fn may_be_archive(first: &[u8]) -> bool {
+    match first.first_chunk::<BLOCK>() {
+        Some(block) => small_file_length(block, manifest::NAME, manifest::LONGEST).is_ok(),
+        None => manifest::NAME.as_bytes().starts_with(&first[..first.len().min(manifest::NAME.len())]),
+    }
+}
+
+/// The error of a body that is something else.
+fn no_archive() -> Error {
+    Error::invalid(
+        "body",
+        format!("this is no archive of a sandbox: it does not begin with {}", manifest::NAME),
+    )
+}
+
 /// The beginning of an archive: its manifest, and what was read beyond.
 async fn read_manifest(body: &mut Body, checked: &mut DigestCheck) -> Result<(Manifest, BytesMut)> {
     let broke_off = || Error::invalid("body", "the archive broke off before its files");
-    let mut read = BytesMut::new();
+    let (mut read, mut first) = (BytesMut::new(), Vec::new());
     let mut needed = BLOCK;
     let mut size = None;
     loop {
         while read.len() < needed {
-            let piece = body.next().await.ok_or_else(broke_off)?.map_err(cut_off)?;
+            let Some(piece) = body.next().await else {
+                return Err(if may_be_archive(&first) { broke_off() } else { no_archive() });
+            };
+            let piece = piece.map_err(cut_off)?;
+            first.extend_from_slice(&piece[..piece.len().min(BLOCK - first.len())]);
             read.extend_from_slice(&checked.push(&piece));
         }
         if let Some(size) = size {
