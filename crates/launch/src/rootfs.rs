@@ -123,6 +123,19 @@ fn walk(root: &OwnedFd, path: &str, kind: OFlags) -> rustix::io::Result<OwnedFd>
     openat2(root, path, OFlags::PATH | OFlags::CLOEXEC | kind, Mode::empty(), resolve)
 }
 
+/// Why a path below the root cannot be opened, as a sentence that names it.
+fn reason(path: &str, cause: Errno) -> String {
+    let path = path.trim_start_matches('.');
+    match cause {
+        Errno::LOOP => format!(
+            "{path} in the sandbox's root is a symbolic link, or lies behind one, and none is followed"
+        ),
+        Errno::NOTDIR => format!("{path} in the sandbox's root is no folder"),
+        Errno::NOENT => format!("{path} is not in the sandbox's root"),
+        cause => format!("{path} in the sandbox's root: {cause}"),
+    }
+}
+
 /// Opens a folder below the root to attach to, making the folders that are missing. The root may hold
 /// what a sandbox left there, so no symbolic link is followed, in any part of the path. A folder that is made belongs to
 /// the owner of the one above: ids of the machine's root are none on a mount that maps ids.
@@ -136,8 +149,7 @@ pub(crate) fn spot(root: &OwnedFd, path: &str, kind: OFlags) -> Result<OwnedFd> 
     let mut so_far = String::from(".");
     for part in path.split('/').filter(|p| !p.is_empty()) {
         let parent = walk(root, &so_far, OFlags::DIRECTORY).map_err(|e| {
-            let message = format!("/{path} cannot be mounted on: {so_far} in the sandbox's root: {e}");
-            Error::new(ErrorCode::Conflict, message)
+            Error::new(ErrorCode::Conflict, format!("/{path} cannot be mounted on: {}", reason(&so_far, e)))
         })?;
         let owner = fstat(&parent).map_err(|e| fault("look at a place in the root")(e.into()))?.st_uid;
         let made = sys::with_file_ids(owner, || Ok(mkdirat(&parent, part, Mode::from_raw_mode(0o755))?));
@@ -148,7 +160,7 @@ pub(crate) fn spot(root: &OwnedFd, path: &str, kind: OFlags) -> Result<OwnedFd> 
         so_far = format!("{so_far}/{part}");
     }
     walk(root, &so_far, kind).map_err(|e| {
-        Error::new(ErrorCode::Conflict, format!("the sandbox's root has no folder /{path} to mount on: {e}"))
+        Error::new(ErrorCode::Conflict, format!("/{path} cannot be mounted on: {}", reason(&so_far, e)))
     })
 }
 

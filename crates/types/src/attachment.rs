@@ -195,7 +195,9 @@ pub(crate) fn check(volumes: &[VolumeMount], rules: &PathRules, own: &OwnFolders
     }
     taken.sort_unstable();
     if let Some(pair) = taken.windows(2).find(|pair| pair[0] == pair[1]) {
-        return fail(FILESYSTEM, format!("{} is named twice", pair[0]));
+        let volumes = volumes.iter().filter(|mount| mount.path == *pair[0]).count();
+        let field = if volumes > 1 { VOLUMES } else { FILESYSTEM };
+        return fail(field, format!("{} is named twice", pair[0]));
     }
     for blocked in &rules.blocked {
         let inside = |path: &&&str| **path != blocked && Path::new(path).starts_with(blocked);
@@ -256,9 +258,8 @@ mod tests {
         ] {
             assert_eq!(at("default", &[path]).unwrap_err().field.as_deref(), Some("volumes"), "{path:?}");
         }
-        assert!(
-            at("default", &["/data", "/data/inner"]).is_ok() && at("default", &["/data", "/data"]).is_err()
-        );
+        assert!(at("default", &["/data", "/data/inner"]).is_ok());
+        assert_eq!(at("default", &["/data", "/data"]).unwrap_err().field.as_deref(), Some("volumes"));
         assert!(at("tools", &["/data"]).is_ok() && at("tools", &["/workspace/x"]).is_err());
         assert!(at("root", &["/root"]).is_err() && at("root", &["/home"]).is_ok());
         let many: Vec<String> = (0..=MOST_VOLUMES).map(|n| format!("/v/{n}")).collect();

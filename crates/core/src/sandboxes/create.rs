@@ -277,20 +277,11 @@ impl Sandboxes {
             }
             None => new.profile.validate()?,
         }
-        let attachments = new.profile.has_attachments().then(|| new.profile.clone());
         let mut created = self.make_and_start(caller, new).await?;
         if let Some(asked) = profile.filter(|name| *name != created.record.profile.name) {
             let (id, is) = (created.record.id.uuid(), &created.record.profile.name);
             let message = format!("the sandbox {id} of this session key has the profile {is}, not {asked}");
             return Err(Error::new(ErrorCode::Conflict, message).at("profile"));
-        }
-        let differs = |asked: &Profile| {
-            let Profile { volumes, paths, .. } = &created.record.profile;
-            (volumes, paths) != (&asked.volumes, &asked.paths)
-        };
-        if attachments.as_ref().is_some_and(differs) {
-            let message = "the sandbox of this session key has other volumes or path rules";
-            return Err(Error::new(ErrorCode::Conflict, message).at("volumes"));
         }
         if created.new {
             created.stderr = self.kernels.install_all(caller, created.record.id, dependencies).await;

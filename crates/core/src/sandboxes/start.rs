@@ -11,7 +11,7 @@ use crate::{
     vault::Environment,
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
-use atoll_types::{Error, ErrorCode, Limits, Result};
+use atoll_types::{Error, ErrorCode, Limits, Profile, Result};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
@@ -23,6 +23,15 @@ pub(super) enum CreateOutcome {
     New(Box<SandboxRecord>),
     /// Another request made it.
     Existing(SandboxId),
+}
+
+/// Refuses where the sandbox of a session key has other volumes or path rules than a create asks for.
+fn same_attachments(there: &Profile, asked: &Profile) -> Result<()> {
+    if !asked.has_attachments() || (&there.volumes, &there.paths) == (&asked.volumes, &asked.paths) {
+        return Ok(());
+    }
+    let message = "the sandbox of this session key has other volumes or path rules";
+    Err(Error::new(ErrorCode::Conflict, message).at("volumes"))
 }
 
 impl Sandboxes {
@@ -37,6 +46,8 @@ impl Sandboxes {
         {
             if there.destroyed_at.is_none() {
                 drop(turn);
+                // Before it is started: the caller would not get what it asks for.
+                same_attachments(&there.profile, &new.profile)?;
                 return self.start_existing(caller, there.id).await;
             }
             // Its destruction was begun and failed: it has to be finished before there can be another.
@@ -50,7 +61,7 @@ impl Sandboxes {
             reservation.wait(need, deadline).await?;
         }
         // From here on it completes, whether the caller waits for it or not.
-        let sandboxes = self.clone();
+        let (sandboxes, asked) = (self.clone(), new.profile.clone());
         let made = run_to_end("the create of the sandbox", async move {
             let made = sandboxes.make(new, reservation, warm).await;
             drop((turn, request_in_flight));
@@ -58,7 +69,11 @@ impl Sandboxes {
         });
         match made.await? {
             CreateOutcome::New(record) => Ok(Created { record: *record, new: true, stderr: String::new() }),
-            CreateOutcome::Existing(id) => self.start_existing(caller, id).await,
+            CreateOutcome::Existing(id) => {
+                let created = self.start_existing(caller, id).await?;
+                same_attachments(&created.record.profile, &asked)?;
+                Ok(created)
+            }
         }
     }
 
