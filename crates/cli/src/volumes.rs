@@ -4,6 +4,9 @@ use crate::{Failure, list::mebibytes, server::Server, size, table, terminal, whe
 use atoll_client::{AttachedVolume, CreateVolume, Volume};
 use clap::{Args, Subcommand};
 
+/// Volumes that are asked for at a time.
+const PAGE: u32 = 200;
+
 /// `volume`.
 #[derive(Debug, Args)]
 pub struct VolumeOptions {
@@ -49,6 +52,9 @@ pub(crate) struct Ls {
 pub(crate) struct One {
     /// The volume
     pub(crate) name: String,
+    /// The owner of it; for admins
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -60,6 +66,9 @@ pub(crate) struct Resize {
     /// What it may hold, such as 1g
     #[arg(value_name = "SIZE", value_parser = size::bytes)]
     pub(crate) disk: u64,
+    /// The owner of it; for admins
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -69,6 +78,9 @@ pub(crate) struct Several {
     /// The volumes
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
+    /// The owner of it; for admins
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -139,25 +151,38 @@ pub(crate) async fn run(command: VolumeCommand) -> Result<u8, Failure> {
             (made.json, text, server)
         }
         VolumeCommand::Ls(Ls { owner, server }) => {
-            let all = server.client()?.list_volumes(owner.as_deref()).await?;
-            let text = listed(&all);
-            (all.json, text, server)
+            let client = server.client()?;
+            let mut first = client.list_volumes(owner.as_deref(), 1, PAGE).await?;
+            let mut all = std::mem::take(&mut first.value.items);
+            for page in 2.. {
+                if server.json || all.len() as u64 >= first.total {
+                    break;
+                }
+                let more = client.list_volumes(owner.as_deref(), page, PAGE).await?.value.items;
+                if more.is_empty() {
+                    break;
+                }
+                all.extend(more);
+            }
+            (first.json, listed(&all), server)
         }
-        VolumeCommand::Inspect(One { name, server }) => {
-            let one = server.client()?.volume(&name).await?;
+        VolumeCommand::Inspect(One { name, owner, server }) => {
+            let one = server.client()?.volume(&name, owner.as_deref()).await?;
             let text = shown(&one);
             (one.json, text, server)
         }
-        VolumeCommand::Resize(Resize { name, disk, server }) => {
-            let resized = server.client()?.resize_volume(&name, disk.div_ceil(1 << 20)).await?;
+        VolumeCommand::Resize(Resize { name, disk, owner, server }) => {
+            let client = server.client()?;
+            let resized = client.resize_volume(&name, owner.as_deref(), disk.div_ceil(1 << 20)).await?;
             let text = format!("{}\n", mebibytes(resized.disk_mb));
             (resized.json, text, server)
         }
-        VolumeCommand::Rm(Several { names, server }) => {
+        VolumeCommand::Rm(Several { names, owner, server }) => {
             let client = server.client()?;
             let mut worst = 0;
             for name in &names {
-                match client.delete_volume(name).await.map_err(|e| Failure::from(e).about(name)) {
+                let deleted = client.delete_volume(name, owner.as_deref()).await;
+                match deleted.map_err(|e| Failure::from(e).about(name)) {
                     Ok(_) => terminal::print(&format!("{}\n", terminal::plain(name)))?,
                     Err(failure) => {
                         worst = worst.max(failure.report(server.json));

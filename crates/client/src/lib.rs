@@ -66,4 +66,4 @@ pub use tokio_tungstenite::tungstenite;
 pub use transfer::Imported;
 pub use usage::{Metrics, Usage};
 pub use uuid::Uuid;
-pub use volumes::{AttachedVolume, CreateVolume, Filesystem, Volume};
+pub use volumes::{AttachedVolume, CreateVolume, Filesystem, Volume, VolumePage};

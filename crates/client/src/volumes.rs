@@ -63,6 +63,14 @@ pub struct Filesystem {
     pub blocked: Vec<String>,
 }
 
+/// One page of volumes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[allow(missing_docs)]
+pub struct VolumePage {
+    pub items: Vec<Volume>,
+    pub total: u64,
+}
+
 impl Filesystem {
     /// Whether no path has a rule.
     #[must_use]
@@ -71,8 +79,10 @@ impl Filesystem {
     }
 }
 
-fn at(name: &str) -> String {
-    format!("{ROOT}/{}", encode::path(name))
+/// One volume; of another owner with an admin key.
+fn at(name: &str, owner: Option<&str>) -> String {
+    let query = encode::query(&[("owner", owner.map(str::to_owned))]);
+    format!("{ROOT}/{}{query}", encode::path(name))
 }
 
 impl Client {
@@ -81,24 +91,38 @@ impl Client {
         self.tell(Method::POST, ROOT, new).await
     }
 
-    /// Lists volumes; of another owner with an admin key.
-    pub async fn list_volumes(&self, owner: Option<&str>) -> Result<ServerReply<Vec<Volume>>> {
-        let query = encode::query(&[("owner", owner.map(str::to_owned))]);
+    /// A page of volumes by name; of another owner with an admin key.
+    pub async fn list_volumes(
+        &self,
+        owner: Option<&str>,
+        page: u64,
+        page_size: u32,
+    ) -> Result<ServerReply<VolumePage>> {
+        let query = encode::query(&[
+            ("owner", owner.map(str::to_owned)),
+            ("page", Some(page.to_string())),
+            ("page_size", Some(page_size.to_string())),
+        ]);
         self.ask(Method::GET, &format!("{ROOT}{query}")).await
     }
 
     /// One volume.
-    pub async fn volume(&self, name: &str) -> Result<ServerReply<Volume>> {
-        self.ask(Method::GET, &at(name)).await
+    pub async fn volume(&self, name: &str, owner: Option<&str>) -> Result<ServerReply<Volume>> {
+        self.ask(Method::GET, &at(name, owner)).await
     }
 
     /// Gives a volume another limit.
-    pub async fn resize_volume(&self, name: &str, disk_mb: u64) -> Result<ServerReply<Volume>> {
-        self.tell(Method::PATCH, &at(name), &serde_json::json!({ "disk_mb": disk_mb })).await
+    pub async fn resize_volume(
+        &self,
+        name: &str,
+        owner: Option<&str>,
+        disk_mb: u64,
+    ) -> Result<ServerReply<Volume>> {
+        self.tell(Method::PATCH, &at(name, owner), &serde_json::json!({ "disk_mb": disk_mb })).await
     }
 
     /// Deletes a volume with all that it holds.
-    pub async fn delete_volume(&self, name: &str) -> Result<()> {
-        self.send(Method::DELETE, &at(name), None, empty()).await.map(drop)
+    pub async fn delete_volume(&self, name: &str, owner: Option<&str>) -> Result<()> {
+        self.send(Method::DELETE, &at(name, owner), None, empty()).await.map(drop)
     }
 }

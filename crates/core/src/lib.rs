@@ -86,7 +86,7 @@ pub use runtime_settings::{
 };
 pub use sandboxes::{
     BulkAction, BulkOutcome, BulkTarget, CreateSandbox, Created, ExtensionOperation, ForkSandbox,
-    PatchSandbox, Sandboxes,
+    LARGEST_PAGE, PatchSandbox, Sandboxes,
 };
 pub use settings::CoreSettings;
 pub use snapshots::{NewSnapshot, RollbackOptions, RolledBack, Snapshots};

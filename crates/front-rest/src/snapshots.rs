@@ -97,7 +97,7 @@ pub(crate) struct SnapshotBody {
 /// Makes a snapshot of a sandbox's files, whether it runs or not; with `kernels`, also of the variables of its Python kernels.
 #[utoipa::path(post, operation_id = "snapshots_create", path = "/api/v1/sandboxes/{id}/snapshots", tag = "snapshots",
     params(("id" = uuid::Uuid, Path)), request_body = SnapshotBody,
-    responses((status = 201, body = SnapshotItem), (status = 403, description = "The sandbox has as many as it may have"),
+    responses((status = 201, body = SnapshotItem), (status = 429, description = "The sandbox has as many as it may have"),
         (status = 404), (status = 409, description = "Being made or destroyed")))]
 pub(crate) async fn create(
     State(app): State<App>,

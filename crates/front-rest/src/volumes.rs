@@ -3,10 +3,11 @@
 use crate::{
     App,
     parse::{Params, Raw, required_json},
+    sandboxes::PAGES,
 };
-use atoll_core::{AttachVolume, NewVolume, VolumeView};
+use atoll_core::{AttachVolume, LARGEST_PAGE, NewVolume, VolumeView};
 use atoll_http::{Busy, Failure, Repeat, Who, once};
-use atoll_types::{PathRules, VolumeMount, VolumeRecord, time::rfc3339};
+use atoll_types::{Error, PathRules, VolumeMount, VolumeRecord, time::rfc3339};
 use axum::{
     Json,
     extract::{Path, State},
@@ -181,16 +182,46 @@ pub(crate) async fn create(
     once(&app.core, &caller, repeat, Busy::Refuse, work).await
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct VolumeParams {
+    /// An owner's name or id. Only an admin sees others' volumes.
+    owner: Option<String>,
+    page: Option<u64>,
+    page_size: Option<u32>,
+}
+
+/// One page of volumes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct VolumeList {
+    items: Vec<Volume>,
+    total: u64,
+    page: u64,
+    page_size: u32,
+}
+
 /// Lists volumes by name: yours, or with an admin key those of all owners.
-#[utoipa::path(get, path = "/api/v1/volumes", tag = "volumes", params(OwnerParams),
-    responses((status = 200, body = Vec<Volume>), (status = 404)))]
+#[utoipa::path(get, path = "/api/v1/volumes", tag = "volumes", params(VolumeParams),
+    responses((status = 200, body = VolumeList), (status = 404), (status = 422)))]
 pub(crate) async fn list(
     State(app): State<App>,
     Who(caller): Who,
-    Params(params): Params<OwnerParams>,
-) -> JsonResult<Vec<Volume>> {
+    Params(params): Params<VolumeParams>,
+) -> JsonResult<VolumeList> {
+    let (page, page_size) = (params.page.unwrap_or(1), params.page_size.unwrap_or(20));
+    if !PAGES.contains(&page) {
+        return Err(Failure::in_query(Error::invalid("page", "page starts at 1")));
+    }
+    if !(1..=LARGEST_PAGE).contains(&page_size) {
+        let message = format!("page_size must be between 1 and {LARGEST_PAGE}");
+        return Err(Failure::in_query(Error::invalid("page_size", message)));
+    }
     let all = app.core.volumes.list(&caller, params.owner.as_deref()).await?;
-    Ok(Json(all.into_iter().map(Volume::from).collect()))
+    let (total, before) = (all.len() as u64, (page - 1).saturating_mul(u64::from(page_size)));
+    let rest = all.into_iter().skip(usize::try_from(before).unwrap_or(usize::MAX));
+    let items = rest.take(page_size as usize).map(Volume::from).collect();
+    Ok(Json(VolumeList { items, total, page, page_size }))
 }
 
 /// One volume.

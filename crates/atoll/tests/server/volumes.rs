@@ -22,7 +22,7 @@ fn volume(server: &Server, name: &str, disk_mb: u64) {
 
 fn names(server: &Server) -> Vec<String> {
     let all = server.ask("GET", "/api/v1/volumes", "").json();
-    all.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    all["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
 
 /// How many volumes the launcher has, of sandboxes or not.
@@ -134,7 +134,7 @@ fn an_owners_volumes_are_hidden_from_others() {
         let answer = server.ask_as(&bob, method, path, body);
         assert_eq!(answer.status, 404, "{method} {path}: {answer:?}");
     }
-    assert_eq!(server.ask_as(&bob, "GET", "/api/v1/volumes", "").json(), json!([]));
+    assert_eq!(server.ask_as(&bob, "GET", "/api/v1/volumes", "").json()["items"], json!([]));
     // The same name and the same tenant are each owner's own.
     let own = server.ask_as(&bob, "POST", "/api/v1/volumes", r#"{"name":"data","disk_mb":32}"#);
     assert_eq!(own.status, 201, "{own:?}");
@@ -149,13 +149,12 @@ fn an_owners_volumes_are_hidden_from_others() {
     assert_eq!((tenant(&ann, "ann").as_str(), tenant(&bob, "bob").as_str()), ("", ""));
     assert_eq!((tenant(&ann, "x").as_str(), tenant(&bob, "y").as_str()), ("ann", "bob"));
     let all = server.ask_as(&ann, "GET", "/api/v1/volumes", "").json();
-    let tenants: Vec<&Value> = all.as_array().unwrap().iter().map(|one| &one["tenant_id"]).collect();
+    let tenants: Vec<&Value> = all["items"].as_array().unwrap().iter().map(|one| &one["tenant_id"]).collect();
     assert_eq!(tenants, [&Value::Null, &json!("t")], "{all}");
-    assert_eq!(
-        server.ask("GET", "/api/v1/volumes", "").json().as_array().unwrap().len(),
-        4,
-        "an admin sees all"
-    );
+    assert_eq!(server.ask("GET", "/api/v1/volumes", "").json()["total"], 4, "an admin sees all");
+    let page = server.ask("GET", "/api/v1/volumes?page=2&page_size=3", "").json();
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["total"]), (1, &json!(4)), "{page}");
+    assert_eq!(server.ask("GET", "/api/v1/volumes?page_size=0", "").status, 422);
     assert_eq!(server.ask("DELETE", "/api/v1/volumes/data?owner=ann", "").status, 204);
 }
 
@@ -176,7 +175,7 @@ fn volumes_count_towards_tier_plan_and_machine() {
     assert_eq!(make("a", 100).status, 201);
     assert_eq!(limit(&make("b", 201)), (403, Some("disk_mb".into())));
     assert_eq!(make("b", 100).status, 201);
-    assert_eq!(limit(&make("c", 10)), (403, Some("volumes".into())));
+    assert_eq!(limit(&make("c", 10)), (429, Some("volumes".into())));
     // The disks of sandboxes and volumes are one sum.
     assert_eq!(
         limit(&ask("POST", "/api/v1/sandboxes", json!({"disk_mb": 101}))),
@@ -295,6 +294,11 @@ fn path_rules_are_asked_for_in_a_create() {
     server.create(keyed);
     let other = server.ask("POST", "/api/v1/sandboxes", &keyed.replace("read_only", "blocked"));
     assert_eq!(other.status, 409, "{other:?}");
+    // One that is stopped is not started for that.
+    let kept = server.create(keyed);
+    assert_eq!(server.ask("POST", &format!("{kept}/stop"), "").status, 200);
+    let other = server.ask("POST", "/api/v1/sandboxes", &keyed.replace("read_only", "blocked"));
+    assert_eq!((other.status, &server.ask("GET", &kept, "").json()["status"]), (409, &json!("stopped")));
     for (body, field) in [
         (r#"{"filesystem":{"read_only":["/proc"]}}"#, "filesystem"),
         (r#"{"filesystem":{"blocked":["/workspace"]}}"#, "filesystem"),

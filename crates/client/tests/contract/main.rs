@@ -254,11 +254,11 @@ fn attached() -> AttachedVolume {
 async fn volumes(client: &Client) {
     client.create_volume(&CreateVolume { name: "data".into(), disk_mb: Some(64) }).await.unwrap();
     client.create_volume(&CreateVolume { name: "data".into(), disk_mb: None }).await.unwrap();
-    client.list_volumes(Some("ann")).await.unwrap();
-    client.list_volumes(None).await.unwrap();
-    client.volume("data").await.unwrap();
-    client.resize_volume("data", 128).await.unwrap();
-    client.delete_volume("data").await.unwrap();
+    client.list_volumes(Some("ann"), 1, 5).await.unwrap();
+    client.list_volumes(None, 2, 200).await.unwrap();
+    client.volume("data", None).await.unwrap();
+    client.resize_volume("data", Some("ann"), 128).await.unwrap();
+    client.delete_volume("data", Some("ann")).await.unwrap();
 }
 
 /// Asks for sandboxes in every way.

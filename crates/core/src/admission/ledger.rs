@@ -67,7 +67,7 @@ impl Tally {
         if self.volumes >= quota.volumes {
             let message =
                 format!("you have {} volumes and may have {}; delete one first", self.volumes, quota.volumes);
-            return Err(over(ErrorCode::PermissionDenied, "volumes", message, quota)
+            return Err(over(ErrorCode::LimitExceeded, "volumes", message, quota)
                 .fact("used", self.volumes)
                 .fact("allowed", quota.volumes)
                 .fact("when", "when one of them is deleted"));

@@ -33,7 +33,7 @@ impl Snapshots {
         if all.len() - may_go.len() >= most {
             let message =
                 format!("the sandbox has {} snapshots and may have {most}; delete one first", all.len());
-            return Err(Error::new(ErrorCode::PermissionDenied, message)
+            return Err(Error::new(ErrorCode::LimitExceeded, message)
                 .fact("limit", "snapshots")
                 .fact("used", all.len())
                 .fact("allowed", most)
