@@ -117,7 +117,19 @@ impl Diff {
         let size = new.as_ref().map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
         let below =
             |folder: &Option<OwnedFd>| folder.as_ref().and_then(|at| open(at, name, OFlags::DIRECTORY));
+        // A whiteout hides what the image has at its path: the file is deleted.
+        let (old_hides, new_hides) =
+            (old.as_ref().is_some_and(is_whiteout), new.as_ref().is_some_and(is_whiteout));
         match (old, new) {
+            _ if old_hides && new_hides => [None, None],
+            _ if new_hides && !old_dir => {
+                self.add(path, FileAction::Deleted, 0);
+                [None, None]
+            }
+            _ if old_hides && !new_dir => {
+                self.add(path, FileAction::Created, size);
+                [None, None]
+            }
             (Some(old), Some(new)) if !old_dir && !new_dir => {
                 if !self.same(level, name, &old, &new) {
                     self.add(path, FileAction::Modified, size);
@@ -130,10 +142,10 @@ impl Diff {
             (old, new) => {
                 let gone = old_dir.then(|| self.level(below(&level.old), None, format!("{path}/")));
                 let come = new_dir.then(|| self.level(None, below(&level.new), format!("{path}/")));
-                if old.is_some() && !old_dir {
+                if old.is_some() && !old_dir && !old_hides {
                     self.add(path.clone(), FileAction::Deleted, 0);
                 }
-                if new.is_some() && !new_dir {
+                if new.is_some() && !new_dir && !new_hides {
                     self.add(path, FileAction::Created, size);
                 }
                 [gone, come]
@@ -184,6 +196,11 @@ impl Diff {
             self.content <= MOST_CONTENT
         })
     }
+}
+
+/// Whether this is what an overlay has in the place of a file that it hides.
+fn is_whiteout(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0
 }
 
 /// What of a file can differ without its content.
