@@ -114,3 +114,48 @@ async fn a_start_and_a_rollback_at_once_lose_no_write() {
     assert!(both[1] > 0, "{both:?}");
     volumes(&instance).remove_volume(volume).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_worker_killed_while_it_rolls_back_in_place_leaves_files_of_one_state() {
+    for driver in ["dir", "btrfs"] {
+        let instance = Instance::start_with(&["--storage", driver]).await;
+        let volume = VolumeId::random();
+        let c = instance.provider.create(on(volume)).await.unwrap();
+        let fill = |what: &str| {
+            format!(
+                "cd /workspace; for i in $(seq 3000); do echo {what}{what}{what}{what} > $i; done; cat [0-9]* | sort -u"
+            )
+        };
+        assert_eq!(says(&c, &fill("a")).await, "aaaa");
+        let to = SnapshotId::random();
+        snapshots(&instance).create_snapshot(volume, to).await.unwrap();
+        let launcher = instance.launcher_pids()[1];
+        let marker = instance.layout.run().join("c").join(c.id().to_string()).join("copying");
+        let mut interrupted = 0;
+        for round in 0..6_u64 {
+            assert_eq!(says(&c, &fill("bb")).await, "bbbbbbbb");
+            let (rolled, ()) = tokio::join!(snapshots(&instance).roll_back_in_place(volume, to), async {
+                while !marker.exists() {
+                    tokio::time::sleep(Duration::from_micros(200)).await;
+                }
+                tokio::time::sleep(Duration::from_millis(3 * round)).await;
+                for worker in workers(launcher) {
+                    let _ = process::Command::new("kill").args(["-KILL", &worker.to_string()]).status();
+                }
+            });
+            interrupted += usize::from(rolled.is_err());
+            eventually("it is thawed", || !marker.exists());
+            // The worker may have been killed before it began, and what it began is complete when anything runs again.
+            let seen = says(&c, "cat /workspace/[0-9]* | sort -u; ls /workspace | wc -l").await;
+            assert!(
+                matches!(seen.as_str(), "aaaa\n3000" | "bbbbbbbb\n3000"),
+                "{driver}, round {round}: {seen}"
+            );
+        }
+        assert!(interrupted > 0, "{driver}: no worker was hit");
+        snapshots(&instance).roll_back_in_place(volume, to).await.unwrap();
+        assert_eq!(snapshots(&instance).diff(volume, to, None).await.unwrap().files, vec![]);
+        instance.provider.destroy(c.id()).await.unwrap();
+        volumes(&instance).remove_volume(volume).await.unwrap();
+    }
+}

@@ -1,6 +1,7 @@
 //! Snapshots, rollbacks and forks by the API, on both storage drivers.
 
 mod automatic;
+mod database;
 mod forks;
 mod kernels;
 mod killed;
@@ -149,8 +150,8 @@ fn a_sandbox_has_its_share_of_snapshots_and_no_more() {
     keep(&server, &sandbox, "b");
     let last = keep(&server, &sandbox, "c");
     assert_eq!(kinds(listed(&server, &sandbox)), ["manual", "manual", "manual"]);
-    assert_eq!(refused(&server, "POST", &format!("{sandbox}/snapshots"), "{}", 403), "permission_denied");
-    assert_eq!(refused(&server, "POST", &format!("{first}/rollback"), "", 403), "permission_denied");
+    assert_eq!(refused(&server, "POST", &format!("{sandbox}/snapshots"), "{}", 429), "limit_exceeded");
+    assert_eq!(refused(&server, "POST", &format!("{first}/rollback"), "", 429), "limit_exceeded");
     assert_eq!(server.ask("DELETE", &last, "").status, 204);
     keep(&server, &sandbox, "d");
 }
@@ -199,6 +200,18 @@ fn files_in_memory_have_no_snapshots() {
     let answer = server.ask("POST", "/api/v1/sandboxes", body);
     let text = String::from_utf8_lossy(&answer.body);
     assert!(answer.status == 422 && text.contains("auto_snapshot") && text.contains("in memory"), "{text}");
+}
+
+#[test]
+fn a_file_of_the_image_that_is_removed_is_deleted_in_a_diff() {
+    for server in both(&[]) {
+        let sandbox = server.create(r#"{"profile":"root"}"#);
+        let first = keep(&server, &sandbox, "first");
+        assert_eq!(server.exec(&sandbox, "rm /etc/passwd")["exit_code"], 0);
+        let changed = server.ask("GET", &format!("{first}/diff"), "").json();
+        let wanted = json!([{ "path": "/etc/passwd", "action": "deleted", "size_bytes": 0 }]);
+        assert_eq!(changed["files"], wanted, "{changed}");
+    }
 }
 
 #[test]

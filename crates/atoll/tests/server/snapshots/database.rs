@@ -1,0 +1,52 @@
+//! A database under a write load: every snapshot by the API has it whole.
+
+use super::{both, keep, listed};
+use crate::engine::fixture::eventually;
+use serde_json::json;
+
+const WRITE: &str = "
+import sqlite3
+db = sqlite3.connect('/workspace/db', isolation_level=None)
+db.execute('pragma journal_mode = wal')
+db.execute('create table t (n integer primary key, pair integer, text text)')
+n = 0
+while True:
+    n += 1
+    db.execute('begin')
+    db.executemany('insert into t (pair, text) values (?, ?)', [(n, 'x' * 500)] * 20)
+    db.execute('delete from t where pair % 3 = 0')
+    db.execute('commit')
+";
+
+/// Whether the database is whole and no transaction is there by half.
+const CHECK: &str = "
+import sqlite3
+db = sqlite3.connect('/workspace/db')
+print(db.execute('pragma integrity_check').fetchall(), db.execute('select count(*) % 20 from t').fetchall(),
+      db.execute('select count(*) > 0 from t').fetchall())
+";
+
+#[test]
+fn a_database_that_is_written_to_is_whole_in_every_snapshot() {
+    for server in both(&[]) {
+        let sandbox = server.create("{}");
+        let write = json!({ "arguments": ["python3", "-c", WRITE], "background": true }).to_string();
+        let begun = server.ask("POST", &format!("{sandbox}/exec"), &write);
+        assert!(begun.status / 100 == 2, "{begun:?}");
+        let rows = "python3 -c \"import sqlite3; print(sqlite3.connect('db').execute('select max(pair) from t').fetchone()[0])\"";
+        eventually("it writes", || server.says(&sandbox, rows).parse().unwrap_or(0) > 5);
+        for number in 0..4 {
+            keep(&server, &sandbox, &number.to_string());
+        }
+        for snapshot in listed(&server, &sandbox) {
+            let body = json!({ "snapshot": snapshot["id"] }).to_string();
+            let fork = server.ask("POST", &format!("{sandbox}/fork"), &body);
+            assert_eq!(fork.status, 201, "{}", String::from_utf8_lossy(&fork.body));
+            let fork = format!("/api/v1/sandboxes/{}", fork.json()["id"].as_str().unwrap());
+            let check = json!({ "arguments": ["python3", "-c", CHECK] }).to_string();
+            let said = server.ask("POST", &format!("{fork}/exec"), &check).json();
+            assert_eq!(said["stdout"], "[('ok',)] [(0,)] [(1,)]\n", "{said}");
+            assert_eq!(server.ask("DELETE", &fork, "").status, 204);
+        }
+    }
+}
