@@ -11,6 +11,7 @@ use crate::{
     pool,
     server::Server,
     settings, size,
+    skills::SkillOptions,
     snapshots::args::{Fork, SnapshotOptions},
     volumes::{self, VolumeOptions},
 };
@@ -77,6 +78,8 @@ pub enum Remote {
     Preview(Preview),
     /// Connects ports of this machine with ports of a sandbox, until it is interrupted
     PortForward(PortForward),
+    /// Uploads, lists, installs and deletes skills: packages of instructions and files for agents
+    Skill(SkillOptions),
     /// Makes, lists, resizes and deletes volumes, which outlive sandboxes
     Volume(VolumeOptions),
     /// Shows what happened to sandboxes, and with -f what happens
@@ -122,6 +125,7 @@ impl Remote {
             | Self::Events(Events { server, .. }) => server.json,
             Self::Kernel(kernel) => kernel.json(),
             Self::Snapshot(snapshot) => snapshot.json(),
+            Self::Skill(skill) => skill.json(),
             Self::Volume(volume) => volume.json(),
             Self::Egress(egress) => egress.command.json(),
             Self::Settings(settings) => settings.json(),

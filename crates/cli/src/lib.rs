@@ -32,6 +32,7 @@ mod server;
 mod settings;
 mod shell;
 pub mod size;
+mod skills;
 mod snapshots;
 mod state;
 mod stats;
@@ -102,6 +103,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Fork(options) => snapshots::fork(options).await,
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
+        Remote::Skill(options) => skills::run(options.command).await,
         Remote::Volume(options) => volumes::run(options.command).await,
         Remote::Events(options) => events::run(options).await,
         Remote::Egress(options) => egress::run(options.command).await,

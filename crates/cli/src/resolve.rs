@@ -2,7 +2,9 @@
 //! error, so that `rm` never guesses.
 
 use crate::{Failure, snapshots, when};
-use atoll_client::{Checkpoint, Client, Exec, Kernel, Key, ListSandboxes, Sandbox, Snapshot, Uuid};
+use atoll_client::{
+    Checkpoint, Client, Exec, Kernel, Key, ListSandboxes, ListSkills, Sandbox, Skill, Snapshot, Uuid,
+};
 use atoll_types::{Error, ErrorCode};
 use std::collections::BTreeMap;
 
@@ -103,6 +105,27 @@ pub(crate) async fn sandbox(client: &Client, text: &str) -> Result<Uuid, Failure
         candidates.extend(gather(client, started).await?);
     }
     pick("sandbox", "atoll ls", text, candidates)
+}
+
+/// The skill that the text means.
+pub(crate) async fn skill(client: &Client, text: &str) -> Result<Uuid, Failure> {
+    if let Ok(id) = Uuid::try_parse(text) {
+        return Ok(id);
+    }
+    let mut candidates = Vec::new();
+    loop {
+        let offset = Some(candidates.len() as u64);
+        let query = ListSkills { offset, limit: Some(PAGE), ..ListSkills::default() };
+        let page = client.list_skills(&query).await?.value;
+        let empty = page.items.is_empty();
+        candidates.extend(page.items.into_iter().map(|skill| {
+            let Skill { id, name, user_name, .. } = skill;
+            Candidate { id, names: vec![name], about: format!("of {user_name}") }
+        }));
+        if empty || candidates.len() as u64 >= page.total {
+            return pick("skill", "atoll skill ls", text, candidates);
+        }
+    }
 }
 
 /// The snapshot that the text means, of those that the sandbox has.

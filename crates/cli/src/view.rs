@@ -32,6 +32,10 @@ fn network(s: &Sandbox) -> String {
     }
 }
 
+fn skills(s: &Sandbox) -> String {
+    s.skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>().join(" ")
+}
+
 fn volumes(s: &Sandbox) -> String {
     let one = |volume: &AttachedVolume| {
         format!("{}:{}{}", volume.name, volume.path, if volume.read_only { ":ro" } else { "" })
@@ -72,6 +76,7 @@ fn rendered(s: &Sandbox) -> String {
         ("Downloaded", Some(format!("{} bytes", s.bytes_downloaded))),
         ("Container", s.container_id.clone()),
         ("Volume", Some(s.volume_name.clone())),
+        ("Skills", (!s.skills.is_empty()).then(|| skills(s))),
         ("Volumes", (!s.volumes.is_empty()).then(|| volumes(s))),
         ("Read-only", paths(&s.filesystem.read_only)),
         ("Writable", paths(&s.filesystem.read_write)),

@@ -20,6 +20,7 @@ mod ports;
 mod reply;
 mod sandboxes;
 mod settings;
+mod skills;
 mod snapshots;
 mod sse;
 mod terminal;
@@ -57,6 +58,7 @@ pub use pool::{Drained, PatchPool, Pool, PoolFailure, PoolKey, PoolSize};
 pub use ports::{CreatePreviewToken, Forward, PreviewToken};
 pub use reply::ServerReply;
 pub use sandboxes::{Activity, CreateSandbox, ListSandboxes, PatchSandbox, Sandbox, SandboxPage};
+pub use skills::{ExtractionError, InstalledSkills, ListSkills, SandboxSkill, Skill, SkillPage};
 pub use snapshots::{
     DiffFile, ForkSandbox, NewSnapshot, Rollback, RolledBack, Snapshot, SnapshotDiff, SnapshotKernel,
     SnapshotPage,

@@ -1,7 +1,8 @@
 //! Sandboxes: creating, listing, changing, stopping, destroying.
 
 use crate::{
-    AttachedVolume, Client, EgressPolicy, Filesystem, Result, ServerReply, client::empty, encode::query,
+    AttachedVolume, Client, EgressPolicy, Filesystem, Result, SandboxSkill, ServerReply, client::empty,
+    encode::query,
 };
 use hyper::Method;
 use serde::{Deserialize, Serialize};
@@ -147,6 +148,9 @@ pub struct Sandbox {
     /// Paths with a rule.
     #[serde(default)]
     pub filesystem: Filesystem,
+    /// What was installed in it.
+    #[serde(default)]
+    pub skills: Vec<SandboxSkill>,
     /// After a create: the error output of its dependencies.
     #[serde(default)]
     pub stderr: Option<String>,

@@ -14,6 +14,10 @@ pub use crate::{
         MOST as MOST_PACKAGES, PLAIN as PLAIN_PACKAGE, VERSION as PACKAGE_VERSION, scoped as scoped_package,
     },
     sandboxes::{LARGEST_PAGE as SANDBOXES_PER_PAGE, MOST_AT_ONCE},
+    skills::{
+        LARGEST_PACKAGE, LONGEST_DESCRIPTION, LONGEST_SKILL_MD, MOST_INSTALLED_AT_ONCE, MOST_SKILL_BYTES,
+        MOST_SKILL_FILES,
+    },
 };
 pub use atoll_egress::policy::MOST_ENTRIES as MOST_EGRESS_ENTRIES;
 pub use atoll_guest_tools::{

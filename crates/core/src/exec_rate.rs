@@ -40,6 +40,8 @@ mod tests {
             concurrent: 0,
             sandboxes: 0,
             volumes: 0,
+            skills: 0,
+            skills_mb: 0,
             disk_mb: 0,
             execs_per_second,
             exec_burst,

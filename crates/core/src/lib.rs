@@ -40,6 +40,7 @@ mod run_to_end;
 mod runtime_settings;
 mod sandboxes;
 mod settings;
+mod skills;
 mod snapshots;
 mod transfer;
 mod usage;
@@ -89,6 +90,9 @@ pub use sandboxes::{
     LARGEST_PAGE, PatchSandbox, Sandboxes,
 };
 pub use settings::CoreSettings;
+pub use skills::{
+    ExtractionError, InstallOutcome, PackageDownload, SKILL_SEARCH, SKILLS_PER_PAGE, SkillFields, Skills,
+};
 pub use snapshots::{NewSnapshot, RollbackOptions, RolledBack, Snapshots};
 pub use transfer::{Export, Imported, Transfers};
 pub use usage::{KEPT as SAMPLES_KEPT, SandboxMetrics, UsageMeter, UsageNow, UsageSample, UsageTotals};
@@ -127,6 +131,7 @@ pub struct Subsystems {
     pub snapshots: Snapshots,
     pub transfers: Transfers,
     pub volumes: Volumes,
+    pub skills: Skills,
     pub ports: PortAccess,
     pub egress: EgressControl,
     pub audit: AuditTrail,
@@ -252,6 +257,13 @@ impl Core {
         };
         let files =
             Files { operations: operations.clone(), registry: registry.clone(), changes: changes.clone() };
+        let skills = Skills::new(
+            operations.clone(),
+            limits.clone(),
+            store.clone(),
+            files.clone(),
+            &settings.skills_dir,
+        );
         let volumes = Volumes {
             operations: operations.clone(),
             limits: limits.clone(),
@@ -309,6 +321,7 @@ impl Core {
             usage: usage.clone(),
             snapshots: snapshots.clone(),
             volumes: volumes.clone(),
+            skills: skills.clone(),
         };
         let ports = PortAccess {
             operations: operations.clone(),
@@ -339,6 +352,7 @@ impl Core {
             snapshots,
             transfers,
             volumes,
+            skills,
             ports,
             egress,
             audit,

@@ -65,6 +65,9 @@ impl Lifecycle {
         self.clear_pool(&pooled).await?;
         self.sandboxes.fill_admission().await?;
         self.volumes.repair().await?;
+        if let Err(error) = self.skills.repair().await {
+            tracing::warn!(%error, "packages that no skill has are not removed");
+        }
         // A later pass reads the disk where that fails now, and warns where little of it is left.
         let _ = self.read_disk().await;
         let count = alive.len() + paused.len();

@@ -2,7 +2,7 @@
 
 use crate::{Machine, Preset};
 use atoll_types::{Error, ErrorCode, Profile, Result, Tiers};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// What the operator decides for all sandboxes.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct CoreSettings {
     pub preset: Preset,
     /// What there is to give.
     pub machine: Machine,
+    /// Where packages of skills are kept; nothing else may be in it. Nowhere, where it is empty.
+    pub skills_dir: PathBuf,
 }
 
 /// Names that the published clients of the reference systems send, until better images exist.
@@ -41,6 +43,7 @@ impl Default for CoreSettings {
             tiers: Tiers::default(),
             preset: Preset::default(),
             machine: Machine::here(),
+            skills_dir: PathBuf::new(),
         }
     }
 }

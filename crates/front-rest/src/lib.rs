@@ -22,6 +22,7 @@ mod preview;
 mod sandboxes;
 mod settings;
 mod shapes;
+mod skills;
 mod snapshots;
 mod terminal;
 mod threads;
@@ -133,6 +134,11 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
         .routes(routes!(volumes::create, volumes::list))
         .routes(routes!(volumes::get, volumes::resize, volumes::delete))
+        .routes(routes!(skills::create, skills::list))
+        .routes(routes!(skills::upload))
+        .routes(routes!(skills::get, skills::update, skills::delete))
+        .routes(routes!(skills::package))
+        .routes(routes!(skills::install))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(admin::sandboxes))

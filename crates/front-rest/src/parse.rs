@@ -2,7 +2,7 @@
 //! caller's mistake and is answered with the field's name.
 
 use atoll_http::{Failure, LARGEST_BODY, read_body};
-use atoll_types::{Error, ErrorCode, ExecId, KeyId, OperationId, SandboxId, SnapshotId};
+use atoll_types::{Error, ErrorCode, ExecId, KeyId, OperationId, SandboxId, SkillId, SnapshotId};
 use axum::{
     extract::{FromRequest, FromRequestParts, Query, Request},
     http::request::Parts,
@@ -155,6 +155,12 @@ pub(crate) fn sandbox_id(text: &str) -> Result<SandboxId, Failure> {
 pub(crate) fn snapshot_id(text: &str) -> Result<SnapshotId, Failure> {
     let missing = || Error::new(ErrorCode::NotFound, "the sandbox has no snapshot with this id");
     Ok(SnapshotId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
+}
+
+/// The id of a skill, in either spelling of a UUID.
+pub(crate) fn skill_id(text: &str) -> Result<SkillId, Failure> {
+    let missing = || Error::new(ErrorCode::NotFound, "there is no skill with this id");
+    Ok(SkillId::from_uuid(Uuid::try_parse(text).map_err(|_| missing())?))
 }
 
 /// The id of a command, in either spelling of a UUID.

@@ -73,7 +73,11 @@ pub(crate) struct PlanItem {
     sandboxes: u32,
     /// Volumes of one owner that outlive sandboxes.
     volumes: u32,
-    /// What the disks of both may hold in all.
+    /// Skills of one owner.
+    skills: u32,
+    /// What the packages of its skills may have in all.
+    skills_mb: u64,
+    /// What the disks of sandboxes and volumes may hold in all.
     disk_mb: u64,
     execs_per_second: u32,
     exec_burst: u32,
@@ -278,6 +282,8 @@ impl From<SettingsView> for SettingsItem {
                 plan: PlanItem {
                     sandboxes: k.plan_sandboxes,
                     volumes: k.plan_volumes,
+                    skills: k.plan_skills,
+                    skills_mb: k.plan_skills_mb,
                     disk_mb: k.plan_disk_mb,
                     execs_per_second: k.plan_execs_per_second,
                     exec_burst: k.plan_exec_burst,

@@ -7,6 +7,7 @@ mod redacted;
 use crate::{
     egress::EgressPolicy,
     parse::seconds,
+    skills::SandboxSkill,
     volumes::{Attachment, Filesystem},
 };
 use atoll_core::{CreateSandbox, Created, Language, PatchSandbox, Policy};
@@ -272,7 +273,8 @@ pub(crate) struct Sandbox {
     volumes: Vec<Attachment>,
     /// Paths with a rule.
     filesystem: Filesystem,
-    skills: Vec<String>,
+    /// What was installed in it.
+    skills: Vec<SandboxSkill>,
     /// In the answer to a create: what went wrong with its dependencies.
     #[serde(skip_serializing_if = "Option::is_none")]
     stderr: Option<String>,
@@ -331,6 +333,7 @@ impl From<SandboxRecord> for Sandbox {
             auto_snapshot,
             labels,
             environment: _,
+            skills,
             created_at,
             last_activity_at,
             stopped_at,
@@ -373,7 +376,7 @@ impl From<SandboxRecord> for Sandbox {
             auto_snapshot: auto_snapshot.as_str(),
             volumes: profile.volumes.into_iter().map(Into::into).collect(),
             filesystem: profile.paths.into(),
-            skills: Vec::new(),
+            skills: skills.into_iter().map(Into::into).collect(),
             stderr: None,
         }
     }

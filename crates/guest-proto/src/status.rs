@@ -34,6 +34,10 @@ fn grpc_code(code: ErrorCode) -> Code {
         | ErrorCode::ExecFailed
         | ErrorCode::KernelDied
         | ErrorCode::RolledBack
+        | ErrorCode::SkillFileMissing
+        | ErrorCode::SkillFileAmbiguous
+        | ErrorCode::SkillMalformedFrontmatter
+        | ErrorCode::SkillFrontmatterMissingField
         | ErrorCode::VersionMismatch => Code::FailedPrecondition,
     }
 }

@@ -41,6 +41,7 @@ fn one(number: usize) -> NewSandbox {
         image: format!("image-{}", number % 10),
         session_key: Some(format!("session-{number}")),
         labels: BTreeMap::from([label("team", number % 20), label("number", number)]),
+        skills: Vec::new(),
         environment: Sealed(vec![number as u8; 300]),
         created_at: 1_800_000_000_000 + number as i64,
         ..sandbox()

@@ -21,6 +21,7 @@ mod migrate;
 mod row;
 mod sandbox;
 mod setting;
+mod skill;
 mod snapshot;
 mod tool;
 mod volume;

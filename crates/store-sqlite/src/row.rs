@@ -16,7 +16,7 @@ use uuid::Uuid;
 pub(crate) const SANDBOX: &str = "id, owner, status, image, session_key, created_at, last_activity_at, \
      exec_count, exec_total_ms, bytes_uploaded, bytes_downloaded, revision, container, volume, stopped_at, \
      destroyed_at, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, owner_name, status_reason, idle_pause, limits, labels, profile, \
-     environment, provider, auto_snapshot";
+     environment, provider, auto_snapshot, skills";
 
 pub(crate) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(
     row: &'r SqliteRow,
@@ -29,7 +29,7 @@ fn damaged(column: &'static str) -> StoreError {
     StoreError::Corrupt(format!("a {column} cannot be read"), None)
 }
 
-fn json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<T> {
+pub(crate) fn json<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> Result<T> {
     let text: &str = get(row, column)?;
     serde_json::from_str(text)
         .map_err(|e| StoreError::Corrupt(format!("a {column} cannot be read"), Some(e.into())))
@@ -93,6 +93,7 @@ pub(crate) fn sandbox(row: &SqliteRow) -> Result<SandboxRecord> {
         auto_snapshot: name(row, "auto_snapshot", AutoSnapshot::from_name)?,
         labels: json(row, "labels")?,
         environment: Sealed(get(row, "environment")?),
+        skills: json(row, "skills")?,
         created_at: get(row, "created_at")?,
         last_activity_at: get(row, "last_activity_at")?,
         stopped_at: get(row, "stopped_at")?,

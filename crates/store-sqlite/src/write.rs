@@ -12,15 +12,15 @@ pub(crate) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn json<T: Serialize>(value: &T) -> Result<String> {
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|e| StoreError::Internal("writing JSON", e.into()))
 }
 
 const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, idle_pause, image, profile, container, \
      volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
      last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
-     bytes_downloaded, revision, search, provider, auto_snapshot) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+     bytes_downloaded, revision, search, provider, auto_snapshot, skills) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
      ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
      DO NOTHING RETURNING seq";
 
@@ -29,7 +29,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
     #[rustfmt::skip] // One a line would be longer than the rest.
     let SandboxRecord {
         id, owner, owner_name, status, status_reason, idle_pause, image, provider, profile, container, volume, limits,
-        idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, auto_snapshot, labels, environment: Sealed(environment),
+        idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, auto_snapshot, labels, environment: Sealed(environment), skills,
         created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
         bytes_uploaded, bytes_downloaded, revision,
     } = record;
@@ -64,6 +64,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, record: &SandboxRecord) 
         .bind(search_text(record))
         .bind(provider.as_str())
         .bind(auto_snapshot.as_str())
+        .bind(json(skills)?)
         .fetch_optional(conn)
         .await
         .map_err(failed("adding a sandbox"))

@@ -114,6 +114,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::MixesTenants, "a_volume_is_its_owners_by_name_and_tenant"),
     (Fault::DeletesTheAttached, "an_attached_volume_is_not_deleted"),
     (Fault::AttachesAnything, "only_an_owners_own_volumes_are_attached"),
+    (Fault::CountsASkillPage, "skills_are_found_and_paged"),
+    (Fault::KeepsEveryPackage, "a_skill_is_its_owners_by_name"),
+    (Fault::KeepsLaterSkills, "a_sandbox_has_the_skills_that_were_installed"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -121,9 +121,9 @@ async fn a_pause_of_an_older_release_keeps_its_cause() {
     }
     store.close().await;
     let mut conn = other(&folder.file()).await;
-    tell(&mut conn, "DROP TABLE attachments; DROP TABLE volumes").await;
+    tell(&mut conn, "DROP TABLE attachments; DROP TABLE volumes; DROP TABLE skills").await;
     let older = "ALTER TABLE sandboxes DROP COLUMN idle_pause; DROP TABLE snapshots; DROP TABLE audit_files; \
-                 ALTER TABLE sandboxes DROP COLUMN auto_snapshot; PRAGMA user_version = 8";
+                 ALTER TABLE sandboxes DROP COLUMN auto_snapshot; ALTER TABLE sandboxes DROP COLUMN skills; PRAGMA user_version = 8";
     tell(&mut conn, older).await;
     conn.close().await.unwrap();
     let store = folder.open().await;

@@ -68,6 +68,8 @@ pub enum Thing {
     Snapshot,
     /// A volume.
     Volume,
+    /// A skill.
+    Skill,
 }
 
 /// The conflict of a write.
@@ -113,6 +115,7 @@ impl fmt::Display for Thing {
             Thing::Session => "session",
             Thing::Snapshot => "snapshot",
             Thing::Volume => "volume",
+            Thing::Skill => "skill",
         })
     }
 }

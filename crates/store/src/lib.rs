@@ -16,6 +16,7 @@ mod mcp;
 mod sandbox;
 mod search;
 mod setting;
+mod skill;
 mod snapshot;
 mod tool;
 mod volume;
@@ -47,6 +48,7 @@ pub use mcp::McpSessions;
 pub use sandbox::{Change, Inserted, NewSandbox, Sandboxes, StatusChange};
 pub use search::{Needle, search_text};
 pub use setting::Settings;
+pub use skill::Skills;
 pub use snapshot::Snapshots;
 pub use tool::{
     SessionLimits, SessionSlot, ToolExport, ToolSession, ToolSessionId, ToolSessionIdError, ToolSessions,
@@ -73,6 +75,7 @@ pub trait Store:
     + ToolSessions
     + McpSessions
     + Volumes
+    + Skills
 {
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;

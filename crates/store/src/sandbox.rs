@@ -4,8 +4,8 @@
 use crate::{Clash, Millis, Result, SandboxId, StoreError};
 use async_trait::async_trait;
 use atoll_types::{
-    Activity, AutoSnapshot, ContainerId, Limits, ListQuery, Page, Profile, ProviderName, SandboxRecord,
-    Sealed, Status, VolumeId,
+    Activity, AutoSnapshot, ContainerId, InstalledSkill, Limits, ListQuery, Page, Profile, ProviderName,
+    SandboxRecord, Sealed, Status, VolumeId,
 };
 use std::collections::BTreeMap;
 
@@ -48,6 +48,8 @@ pub struct NewSandbox {
     pub labels: BTreeMap<String, String>,
     /// The environment of its commands, encrypted.
     pub environment: Sealed,
+    /// The skills that its files have from the start: those of the sandbox that it is a fork of.
+    pub skills: Vec<InstalledSkill>,
     /// Now.
     pub created_at: Millis,
 }
@@ -181,6 +183,7 @@ impl From<NewSandbox> for SandboxRecord {
             auto_snapshot,
             labels,
             environment,
+            skills,
             created_at,
         } = new;
         Self {
@@ -204,6 +207,7 @@ impl From<NewSandbox> for SandboxRecord {
             auto_snapshot,
             labels,
             environment,
+            skills,
             created_at,
             last_activity_at: created_at,
             stopped_at: None,

@@ -215,6 +215,7 @@ mod tests {
             auto_snapshot: atoll_types::AutoSnapshot::Off,
             max_lifetime_seconds: None,
             labels: BTreeMap::new(),
+            skills: Vec::new(),
             environment: Sealed::default(),
             created_at: 0,
         })

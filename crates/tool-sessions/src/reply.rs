@@ -117,6 +117,10 @@ pub(crate) fn kind(code: ErrorCode) -> &'static str {
         ErrorCode::ContainerDied => "ContainerDied",
         ErrorCode::KernelDied => "KernelDied",
         ErrorCode::RolledBack => "RolledBack",
+        ErrorCode::SkillFileMissing
+        | ErrorCode::SkillFileAmbiguous
+        | ErrorCode::SkillMalformedFrontmatter
+        | ErrorCode::SkillFrontmatterMissingField => "InvalidSkill",
         ErrorCode::Unsupported => "Unsupported",
         ErrorCode::VersionMismatch => "VersionMismatch",
         ErrorCode::BadGateway => "BadGateway",

@@ -70,6 +70,18 @@ codes! {
     KernelDied = "kernel_died",
     /// The sandbox was rolled back to a snapshot meanwhile.
     RolledBack = "rolled_back",
+    /// A skill's package has no SKILL.md.
+    #[serde(rename = "skill-file-missing")]
+    SkillFileMissing = "skill-file-missing",
+    /// A skill's package has several SKILL.md.
+    #[serde(rename = "skill-file-ambiguous")]
+    SkillFileAmbiguous = "skill-file-ambiguous",
+    /// The front matter of a SKILL.md cannot be read.
+    #[serde(rename = "skill-malformed-frontmatter")]
+    SkillMalformedFrontmatter = "skill-malformed-frontmatter",
+    /// The front matter of a SKILL.md lacks a field.
+    #[serde(rename = "skill-frontmatter-missing-field")]
+    SkillFrontmatterMissingField = "skill-frontmatter-missing-field",
     /// This machine, provider or profile cannot do that.
     Unsupported = "unsupported",
     /// The two sides speak no common protocol version.

@@ -97,6 +97,10 @@ id!(
     SnapshotId
 );
 id!(
+    /// A skill: a package of instructions and files for agents.
+    SkillId
+);
+id!(
     /// One command. The caller chooses it, so that a start can be repeated safely.
     ExecId
 );

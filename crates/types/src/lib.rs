@@ -31,6 +31,7 @@ mod refusal;
 mod reply;
 mod sandbox;
 mod sealed;
+mod skill;
 mod snapshot;
 pub mod sse;
 pub mod text;
@@ -50,7 +51,7 @@ pub use exec::{
 pub use exit_code::ExitCode;
 pub use id::{
     CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, KernelId, KeyId, OperationId, SandboxId,
-    SnapshotId, VolumeId,
+    SkillId, SnapshotId, VolumeId,
 };
 pub use key::{ApiKey, KeyHash, Scope};
 pub use limits::Limits;
@@ -67,6 +68,10 @@ pub use refusal::Refusal;
 pub use reply::{REPLY_BYTES, ReplyState, StoredReply, Ticket};
 pub use sandbox::{SandboxRecord, Status};
 pub use sealed::Sealed;
+pub use skill::{
+    InstalledSkill, SKILL_NAME_PATTERN, SkillName, SkillNameError, SkillPage, SkillQuery, SkillRecord,
+    SkillSource,
+};
 pub use snapshot::{
     AutoSnapshot, KernelCheckpoint, Snapshot, SnapshotKernels, SnapshotKind, SnapshotPage, SnapshotQuery,
     SnapshotRecord,

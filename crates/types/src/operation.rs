@@ -206,6 +206,14 @@ operations! {
     VolumeResize = "volume.resize", Write, Server;
     /// A volume is deleted.
     VolumeDelete = "volume.delete", Write, Server;
+    /// A skill is made, from a text or from a package.
+    SkillCreate = "skill.create", Write, Server;
+    /// A skill's name, description or instructions change.
+    SkillUpdate = "skill.update", Write, Server;
+    /// A skill is deleted; what was installed of it stays.
+    SkillDelete = "skill.delete", Write, Server;
+    /// Skills are installed in a sandbox.
+    SkillInstall = "skill.install", Write, Sandbox(Stored);
     /// A sandbox gets another egress policy.
     EgressSet = "egress.set", Write, Sandbox(NotDestroyed);
     /// A token for the proxy over a network is issued.

@@ -1,7 +1,8 @@
 //! The record of a sandbox. Which status may follow which is the core's business.
 
 use crate::{
-    AutoSnapshot, ContainerId, Limits, Millis, Profile, ProviderName, SandboxId, Sealed, VolumeId, names,
+    AutoSnapshot, ContainerId, InstalledSkill, Limits, Millis, Profile, ProviderName, SandboxId, Sealed,
+    VolumeId, names,
 };
 use std::collections::BTreeMap;
 
@@ -51,6 +52,8 @@ pub struct SandboxRecord {
     pub auto_snapshot: AutoSnapshot,
     pub labels: BTreeMap<String, String>,
     pub environment: Sealed,
+    /// The skills that were installed in it, each name once. They change without a new revision.
+    pub skills: Vec<InstalledSkill>,
     pub created_at: Millis,
     pub last_activity_at: Millis,
     pub stopped_at: Option<Millis>,

@@ -4,7 +4,7 @@
 use super::{audit_head, claim, database, egress, folder, secret, secret_key};
 use crate::config::Config;
 use atoll_audit::{AuditKey, Ledger};
-use atoll_core::{Core, IssuedKey, Providers, Vault};
+use atoll_core::{Core, CoreSettings, IssuedKey, Providers, Vault};
 use atoll_provider::Provider;
 use atoll_store_sqlite::SqliteStore;
 use atoll_tool_sessions::{SessionSettings, Sessions};
@@ -82,8 +82,8 @@ impl Ground {
         let (presets, dialer) = (Arc::clone(&egress.presets), egress.engine.dialer());
         let vault = Vault::new(&secret);
         let providers = Providers::new(ProviderName::native(), provider);
-        let core =
-            Core::new(Arc::clone(&store) as _, providers, vault, config.core.clone(), ledger.clone(), egress);
+        let settings = CoreSettings { skills_dir: own.join("skills"), ..config.core.clone() };
+        let core = Core::new(Arc::clone(&store) as _, providers, vault, settings, ledger.clone(), egress);
         let alive = core.lifecycle.reconcile().await?;
         let settings = SessionSettings {
             server_url: config.tools.server_url.clone(),

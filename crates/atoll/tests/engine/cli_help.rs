@@ -43,6 +43,7 @@ fn the_help_is_as_it_was() {
         "find",
         "grep",
         "watch",
+        "skill",
         "snapshot",
         "fork",
         "preview",

@@ -69,6 +69,7 @@ fn verify(server: &Server) -> (Option<i32>, String) {
 fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Value, &'static str)> {
     let at = |below: &str| format!("{sandbox}{below}");
     let exec = "0".repeat(32);
+    let skill = "/api/v1/skills/00000000-0000-4000-8000-000000000000".to_owned();
     let of = |below: &str| at(&format!("/execs/{exec}{below}"));
     let kernel = |below: &str| at(&format!("/kernels/{exec}{below}"));
     let snapshot = |below: &str| at(&format!("/snapshots/{exec}{below}"));
@@ -107,6 +108,16 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (
             ("patch", "/api/v1/volumes/{name}"),
             ("/api/v1/volumes/data".into(), json!({"disk_mb":128}), "volume.resize"),
+        ),
+        (
+            ("post", "/api/v1/skills"),
+            ("/api/v1/skills".into(), json!({"name":"a","skill_md_content":"# a"}), "skill.create"),
+        ),
+        (("patch", "/api/v1/skills/{skill_id}"), (skill.clone(), json!({"description":"b"}), "skill.update")),
+        (("delete", "/api/v1/skills/{skill_id}"), (skill.clone(), Value::Null, "skill.delete")),
+        (
+            ("post", id!("/skills")),
+            (at("/skills"), json!({"skill_ids":["00000000-0000-4000-8000-000000000000"]}), "skill.install"),
         ),
         (("delete", "/api/v1/volumes/{name}"), ("/api/v1/volumes/data".into(), Value::Null, "volume.delete")),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
@@ -179,7 +190,9 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
 }
 
 /// Operations that change nothing though their method could, or whose row another test looks for.
-const ELSEWHERE: [(&str, &str); 5] = [
+const ELSEWHERE: [(&str, &str); 6] = [
+    // A form without a package is refused before it is one; `skills` uploads some.
+    ("post", "/api/v1/skills/upload"),
     ("post", "/api/v1/sandboxes/{id}/fs/find"),
     // `sessions::audited`.
     ("post", "/threads/{thread_id}/tools/{tool}"),

@@ -67,6 +67,9 @@ impl World {
         let snapshot = snapshot["id"].as_str().unwrap_or_else(|| panic!("{snapshot}")).to_owned();
         let made = server.ask_as(&ann, "POST", "/api/v1/volumes", r#"{"name":"of-ann","disk_mb":64}"#);
         assert_eq!(made.status, 201, "{made:?}");
+        let made = format!(r#"{{"name":"of-ann","skill_md_content":"{SECRET}"}}"#);
+        let skill = server.ask_as(&ann, "POST", "/api/v1/skills", &made).json();
+        let skill = skill["id"].as_str().unwrap_or_else(|| panic!("{skill}")).to_owned();
         let rows = server.ask_as(&ann, "GET", "/api/v1/audit", "").json();
         let row = rows["entries"][0]["operation_id"].as_str().unwrap().to_owned();
         let ids = vec![
@@ -82,6 +85,7 @@ impl World {
             ("sandbox", sandbox),
             ("key", ann_id),
             ("name", "of-ann".into()),
+            ("skill_id", skill),
         ];
         let keys = vec![
             ("none", None),
@@ -149,6 +153,9 @@ fn body(method: &str, path: &str) -> &'static str {
         "checkpoints" => r#"{"name":"made"}"#,
         "mkdir" => r#"{"path":"made"}"#,
         "preview-tokens" => r#"{"port":8000}"#,
+        "skills" if path.contains("{id}") => r#"{"skill_ids":["00000000-0000-4000-8000-000000000000"]}"#,
+        "skills" => r##"{"name":"made","skill_md_content":"# made"}"##,
+        "{skill_id}" => r#"{"description":"changed"}"#,
         "keys" | "volumes" => r#"{"name":"made"}"#,
         "{name}" => r#"{"disk_mb":128}"#,
         "bulk-stop" => r#"{"ids":[]}"#,

@@ -44,6 +44,7 @@ mod published_client;
 mod readme;
 mod sessions;
 mod shell;
+mod skills;
 mod snapshots;
 mod soak;
 mod socket;

@@ -4,9 +4,58 @@
 use super::fixture::{KEY, Server};
 use std::{path::Path, process::Command};
 
-const PROGRAM: &str = r#"
-import asyncio, sys
+const PROGRAM: &str = r##"
+import asyncio, io, sys, tempfile, zipfile
 from mcpgateway_sdk import MCPGateway
+from mcpgateway_sdk import exceptions
+
+def package(files):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return out.getvalue()
+
+async def skills(client, one):
+    box, skills = client.sandboxes, client.skills
+    text = "---\nname: data-analyzer\ndescription: Reads tables\n---\n# Read\n"
+    zipped = package({"data-analyzer/SKILL.md": text, "data-analyzer/run.py": "print('ran')"})
+    first = await skills.upload(content=zipped, filename="data-analyzer.zip")
+    assert (first.name, first.description, first.skill_md_content) == ("data-analyzer", "Reads tables", text), first
+    with tempfile.NamedTemporaryFile(suffix=".zip") as file:
+        file.write(package({"SKILL.md": text.replace("data-analyzer", "from-file")}))
+        file.flush()
+        second = await skills.upload(file_path=file.name)
+    made = await skills.create("written", "# Do it", description="Does it", skill_metadata={"license": "MIT"})
+    assert made.skill_metadata == {"license": "MIT"} and made.package_size_bytes > 0, made
+    assert [s.name for s in await skills.list()] == ["data-analyzer", "from-file", "written"]
+    assert [s.name for s in await skills.list(search="tables", source_type="upload", limit=1)] == ["data-analyzer"]
+    assert (await skills.get(made.id)).created_at is not None
+    changed = await skills.update(made.id, name="rewritten", skill_md_content="# Do more")
+    assert changed.name == "rewritten" and "# Do more" in changed.skill_md_content, changed
+    assert await skills.download_package(first.id) == zipped
+    done = await box.install_skills(one.id, [first.id, made.id, one.id])
+    assert done["installed"] == ["data-analyzer", "rewritten"] and done["not_found"] == [str(one.id)], done
+    assert (await box.exec(one.id, "python3 skills/data-analyzer/run.py")).stdout == "ran\n"
+    assert (await box.install_skills(one.id, [first.id]))["already_installed"] == ["data-analyzer"]
+    await box.acquire_or_create("thread-1", skill_ids=[second.id])
+    for files, error, detail in [
+        ({"x": "y"}, exceptions.SkillFileMissing, None),
+        ({"a/SKILL.md": text, "b/SKILL.md": text}, exceptions.SkillFileAmbiguous, ("found_paths", ["a/SKILL.md", "b/SKILL.md"])),
+        ({"SKILL.md": "---\na: [\n---\n"}, exceptions.SkillMalformedFrontmatter, None),
+        ({"SKILL.md": "---\na: b\n---\n"}, exceptions.SkillFrontmatterMissingField, ("missing_fields", ["name", "description"])),
+    ]:
+        try:
+            await skills.upload(content=package(files), filename="x.zip")
+            raise SystemExit(f"{files} was taken")
+        except error as e:
+            assert detail is None or getattr(e, detail[0]) == detail[1], vars(e)
+    await skills.delete(made.id)
+    try:
+        await skills.get(made.id)
+        raise SystemExit("it is deleted")
+    except exceptions.NotFoundError:
+        pass
 
 async def main():
     client = MCPGateway(url=sys.argv[1], api_key=sys.argv[2], check_version=False)
@@ -29,11 +78,12 @@ async def main():
     assert {s.id for s in await box.list()} == {one.id, same.id}
     assert len(await box.activity(one.id)) >= 5
     await box.update(one.id, idle_timeout_seconds=60)
+    await skills(client, one)
     await box.destroy(one.id)
     print("all of it")
 
 asyncio.run(main())
-"#;
+"##;
 
 /// A program of the Python folder that `make test` makes beside the build.
 fn python(program: &str) -> Command {
@@ -109,6 +159,11 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403",
 [[operations]]
 include-operation-id = ["sandboxes_create", "egress_put", "kernels_run", "kernels_start", "pool_patch"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+
+# What a package holds, and YAML.
+[[operations]]
+include-path-regex = "/api/v1/skills"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "413", "422", "429", "5xx"]
 
 # What an archive of a sandbox holds.
 [[operations]]

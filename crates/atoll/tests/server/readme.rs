@@ -95,6 +95,7 @@ documents! {
     every_line_about_mcp_works: "docs/mcp.md",
     every_line_about_previews_works: "docs/previews.md",
     every_line_about_security_works: "docs/security.md",
+    every_line_about_skills_works: "docs/skills.md",
     every_line_about_volumes_works: "docs/volumes.md",
 }
 

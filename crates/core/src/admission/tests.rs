@@ -36,6 +36,8 @@ fn quota(concurrent: u32, sandboxes: u32, disk_mb: u64) -> Quota {
         concurrent,
         sandboxes,
         volumes: 2,
+        skills: 100,
+        skills_mb: 500,
         disk_mb,
         execs_per_second: 1,
         exec_burst: 1,
@@ -72,6 +74,7 @@ fn record(limits: Limits, status: Status) -> SandboxRecord {
         session_key: None,
         auto_snapshot: atoll_types::AutoSnapshot::Off,
         labels: std::collections::BTreeMap::new(),
+        skills: Vec::new(),
         environment: atoll_store::Sealed::default(),
         created_at: 0,
     })

@@ -165,6 +165,7 @@ mod tests {
             session_key: None,
             auto_snapshot: atoll_types::AutoSnapshot::Off,
             labels: BTreeMap::new(),
+            skills: Vec::new(),
             environment: Sealed::default(),
             created_at: 0,
         };

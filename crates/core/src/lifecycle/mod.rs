@@ -18,7 +18,7 @@ pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 
 use crate::{
-    CoreSettings, Execs, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Snapshots, UsageMeter,
+    CoreSettings, Execs, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Skills, Snapshots, UsageMeter,
     Volumes,
     actor::{SandboxRegistry, Step},
     admission::Admission,
@@ -87,6 +87,7 @@ pub struct Lifecycle {
     pub(crate) usage: UsageMeter,
     pub(crate) snapshots: Snapshots,
     pub(crate) volumes: Volumes,
+    pub(crate) skills: Skills,
 }
 
 impl Lifecycle {

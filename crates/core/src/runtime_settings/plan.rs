@@ -35,6 +35,12 @@ pub struct Plan {
     /// Volumes that outlive sandboxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<u32>,
+    /// Skills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<u32>,
+    /// What the packages of skills may have in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills_mb: Option<u64>,
     /// What the disks of sandboxes and volumes may hold in all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
@@ -56,6 +62,8 @@ pub(crate) struct Quota {
     pub(crate) concurrent: u32,
     pub(crate) sandboxes: u32,
     pub(crate) volumes: u32,
+    pub(crate) skills: u32,
+    pub(crate) skills_mb: u64,
     pub(crate) disk_mb: u64,
     pub(crate) execs_per_second: u32,
     pub(crate) exec_burst: u32,
@@ -69,7 +77,8 @@ impl Plan {
         };
         let (count, rate) = (of(range_schema(&COUNT)), of(range_schema(&RATE)));
         let plan = json!({"type": "object", "additionalProperties": false, "properties": {
-            "max_per_user": count, "sandboxes": count, "volumes": count, "disk_mb": of(range_schema(&DISK_MB)),
+            "max_per_user": count, "sandboxes": count, "volumes": count, "skills": count,
+            "skills_mb": of(range_schema(&DISK_MB)), "disk_mb": of(range_schema(&DISK_MB)),
             "execs_per_second": rate, "exec_burst": rate,
         }});
         let name = json!({
@@ -103,10 +112,21 @@ impl Plan {
             if name == DEFAULT_PLAN {
                 return Err(format!("cannot name {DEFAULT_PLAN:?}, which is what everybody has"));
             }
-            let Self { max_per_user, sandboxes, volumes, disk_mb, execs_per_second, exec_burst } = plan;
-            let counts = [max_per_user, sandboxes, volumes].into_iter().flatten().all(|n| COUNT.contains(n));
+            let Self {
+                max_per_user,
+                sandboxes,
+                volumes,
+                skills,
+                skills_mb,
+                disk_mb,
+                execs_per_second,
+                exec_burst,
+            } = plan;
+            let counts = [max_per_user, sandboxes, volumes, skills].into_iter().flatten();
+            let counts = counts.into_iter().all(|n| COUNT.contains(n));
+            let sizes = [skills_mb, disk_mb].into_iter().flatten().all(|n| DISK_MB.contains(n));
             let rates = [execs_per_second, exec_burst].into_iter().flatten().all(|n| RATE.contains(n));
-            if !counts || !rates || disk_mb.is_some_and(|n| !DISK_MB.contains(&n)) {
+            if !counts || !rates || !sizes {
                 return Err(format!("has a figure in {name:?} that is too large, or a rate of zero"));
             }
         }
@@ -134,6 +154,8 @@ impl RuntimeSettings {
             concurrent: plan.max_per_user.unwrap_or(self.default_max_per_user),
             sandboxes: plan.sandboxes.unwrap_or(self.plan_sandboxes),
             volumes: plan.volumes.unwrap_or(self.plan_volumes),
+            skills: plan.skills.unwrap_or(self.plan_skills),
+            skills_mb: plan.skills_mb.unwrap_or(self.plan_skills_mb),
             disk_mb: plan.disk_mb.unwrap_or(self.plan_disk_mb),
             execs_per_second: plan.execs_per_second.unwrap_or(self.plan_execs_per_second),
             exec_burst: plan.exec_burst.unwrap_or(self.plan_exec_burst),

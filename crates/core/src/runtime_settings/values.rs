@@ -130,6 +130,10 @@ runtime_settings! {
     "plan.sandboxes" plan_sandboxes: u32 = 100, within(0..=MILLION);
     /// Volumes that outlive sandboxes, by the default plan.
     "plan.volumes" plan_volumes: u32 = 100, within(0..=MILLION);
+    /// Skills, by the default plan.
+    "plan.skills" plan_skills: u32 = 100, within(0..=MILLION);
+    /// What the packages of skills may have in all, by the default plan.
+    "plan.skills_mb" plan_skills_mb: u64 = 500, within(0..=1 << 40);
     /// What the disks of sandboxes and volumes may hold in all, by the default plan.
     "plan.disk_mb" plan_disk_mb: u64 = 100 * 1024, within(0..=1 << 40);
     /// How often a command may be started, by the default plan.

@@ -365,6 +365,7 @@ impl Sandboxes {
             session_key,
             auto_snapshot,
             labels,
+            skills: Vec::new(),
             environment: self.vault.seal(&id.to_string(), &Environment::new(env_vars, secrets))?,
             created_at: now_ms(),
         })

@@ -80,10 +80,12 @@ impl Sandboxes {
         let source = self.registry.check_state(source, Operation::SandboxFork).await?;
         snapshots_for(&**self.providers.of(&source)?, &source.profile)?;
         let snapshot = request.snapshot;
-        if let Some(snapshot) = snapshot {
-            self.store.snapshot(source.id, snapshot).await?.ok_or_else(|| missing(snapshot))?;
-        }
-        let new = self.forked_record(caller, id, &source, request)?;
+        let time = match snapshot {
+            Some(id) => self.store.snapshot(source.id, id).await?.ok_or_else(|| missing(id))?.created_at,
+            None => now_ms(),
+        };
+        let mut new = self.forked_record(caller, id, &source, request)?;
+        new.skills.retain(|skill| skill.installed_at <= time);
         let _request_in_flight = self.pool.request();
         let quota = self.limits.quota(caller, &new.owner, &new.owner_name);
         let reservation = self.admission.place(id, &new.owner, new.limits.disk_bytes, quota.as_ref())?;
@@ -147,6 +149,7 @@ impl Sandboxes {
             session_key: None,
             auto_snapshot: auto_snapshot.unwrap_or(source.auto_snapshot),
             labels,
+            skills: source.skills.clone(),
             environment: {
                 let environment: Environment = self.changed_environment(source, env_vars, secrets)?;
                 self.vault.seal(&id.to_string(), &environment)?

@@ -317,6 +317,7 @@ impl Snapshots {
         let _turn = self.turn(sandbox).await?;
         let record = self.registry.check_state(sandbox, Operation::SnapshotRollback).await?;
         let found = self.find(sandbox, to).await?;
+        let time = found.created_at;
         let kernels = match (options.kernels, found.kernels) {
             (false, _) => None,
             (true, Some(kernels)) => Some(KernelRollback { managers: Arc::clone(&self.managers), kernels }),
@@ -343,7 +344,13 @@ impl Snapshots {
             acknowledge_changes(&container, report.sequence);
         }
         self.changes.forget(sandbox);
-        rolled.map(|(record, before)| RolledBack { record, before })
+        let (record, before) = rolled?;
+        // An install looks for the files too, so a list that is too long does no harm.
+        if let Err(error) = self.store.forget_skills_after(sandbox, time).await {
+            tracing::warn!(%sandbox, %error, "a sandbox lists skills that a rollback removed");
+        }
+        let skills = record.skills.into_iter().filter(|skill| skill.installed_at <= time).collect();
+        Ok(RolledBack { record: SandboxRecord { skills, ..record }, before })
     }
 
     /// Makes a snapshot whose record is not written yet.

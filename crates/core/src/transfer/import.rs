@@ -30,6 +30,9 @@ use std::{
     },
 };
 
+/// The most skills of an archive that are remembered.
+const MOST_SKILLS: usize = 1000;
+
 /// A sandbox that was imported.
 #[derive(Debug, Clone)]
 pub struct Imported {
@@ -167,6 +170,8 @@ impl Transfers {
         audited.allowed()?;
         let mut checked = DigestCheck::default();
         let (manifest, beyond) = read_manifest(&mut body, &mut checked).await?;
+        // As many as were ever in a sandbox; beyond that it is no archive of ours.
+        let skills: Vec<_> = manifest.sandbox.skills.iter().take(MOST_SKILLS).cloned().collect();
         let (request, missing_secrets) = manifest.request()?;
         let record = self.sandboxes.make_from(caller, id, request).await?;
         let fault = Fault::default();
@@ -183,10 +188,15 @@ impl Transfers {
             let unpacked = fault.map_or(unpacked, Err)?;
             // What was unpacked is no command's.
             self.sandboxes.changes.set_aside(id, &container, &["/workspace"]).await;
+            for skill in &skills {
+                self.operations.store.install_skill(id, skill.clone()).await?;
+            }
             Ok(unpacked)
         };
         match unpacked.await {
-            Ok(unpacked) => Ok(Imported { record, unpacked, missing_secrets }),
+            Ok(unpacked) => {
+                Ok(Imported { record: SandboxRecord { skills, ..record }, unpacked, missing_secrets })
+            }
             Err(error) => {
                 if let Err(left) = self.registry.destroy(id).await {
                     tracing::error!(sandbox = %id, error = %left, "a half imported sandbox is left");

@@ -5,7 +5,7 @@ use crate::{CreateSandbox, Environment};
 use atoll_egress::Policy;
 use atoll_store::SandboxRecord;
 use atoll_types::{
-    AutoSnapshot, Error, PathRules, Result,
+    AutoSnapshot, Error, InstalledSkill, PathRules, Result,
     time::{now_ms, rfc3339},
 };
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,9 @@ pub(super) struct ManifestSandbox {
     #[serde(default)]
     auto_snapshot: Option<String>,
     env_vars: BTreeMap<String, String>,
+    /// Absent where an older release wrote it: none.
+    #[serde(default)]
+    pub(super) skills: Vec<InstalledSkill>,
     /// The names of variables whose values are secret and not here.
     pub(super) secrets: Vec<String>,
 }
@@ -74,6 +77,7 @@ impl Manifest {
             labels: record.labels.clone(),
             auto_snapshot: Some(record.auto_snapshot.as_str().to_owned()),
             env_vars: variables.into_iter().filter(|(name, _)| !secret.contains(name)).collect(),
+            skills: record.skills.clone(),
             secrets: secret.into_iter().collect(),
         };
         Ok(Self {
@@ -123,6 +127,7 @@ impl Manifest {
             labels,
             auto_snapshot,
             env_vars,
+            skills: _,
             secrets,
         } = self.sandbox;
         let auto_snapshot = auto_snapshot.map_or(Ok(AutoSnapshot::default()), |name| {

@@ -5,10 +5,12 @@ use super::sets::status_names;
 use crate::{audit::trail::OLDEST_DAYS, exec::signals, keys, sandboxes, settings, threads::MOST_FILES};
 use atoll_core::{
     EgressEntry, FILES_PER_PAGE, Language, MAX_BACKGROUND_SECONDS, MAX_CELL_SECONDS, MAX_TIMEOUT_SECONDS,
-    PoolSize, SAMPLES_KEPT, bounds,
+    PoolSize, SAMPLES_KEPT, SKILL_SEARCH, SKILLS_PER_PAGE, bounds,
 };
 use atoll_tool_sessions::ThreadId;
-use atoll_types::{ID_PATTERN, LONGEST_USER, TerminalSize, USER_PATTERN, text::TextRule};
+use atoll_types::{
+    ID_PATTERN, LONGEST_USER, SKILL_NAME_PATTERN, SkillName, TerminalSize, USER_PATTERN, text::TextRule,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::ops::RangeInclusive;
@@ -103,6 +105,18 @@ fn places() -> Value {
 
 fn volume_name() -> Value {
     json!({"maxLength": 64, "pattern": "^[a-z0-9][a-z0-9._-]*$"})
+}
+
+fn skill_name() -> Value {
+    json!({"minLength": 1, "maxLength": SkillName::LONGEST, "pattern": SKILL_NAME_PATTERN})
+}
+
+fn skill_description() -> Value {
+    json!({"minLength": 1, "maxLength": bounds::LONGEST_DESCRIPTION})
+}
+
+fn skill_md() -> Value {
+    json!({"maxLength": bounds::LONGEST_SKILL_MD})
 }
 
 /// A glob or a regular expression.
@@ -323,6 +337,11 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("PatchBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
     ("PatchBody", "/properties/idle_timeout_seconds", idle),
     ("PatchBody", "/properties/memory_mb", || range(&bounds::MEMORY_MB)),
+    (
+        "InstallBody",
+        "/properties/skill_ids",
+        || json!({"minItems": 1, "maxItems": bounds::MOST_INSTALLED_AT_ONCE}),
+    ),
     ("PatchBody", "/properties/volumes", || json!({"maxItems": bounds::MOST_VOLUMES})),
     ("PoolBody", "/properties/images", || {
         let size = json!({"$ref": "#/components/schemas/SizeBody"});
@@ -356,6 +375,12 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("Variables", "", || {
         map(bounds::MOST_VARIABLES, text(&bounds::VARIABLE_NAME), text(&bounds::VARIABLE_VALUE))
     }),
+    ("SkillBody", "/properties/description", skill_description),
+    ("SkillBody", "/properties/name", skill_name),
+    ("SkillBody", "/properties/skill_md_content", skill_md),
+    ("SkillChange", "/properties/description", skill_description),
+    ("SkillChange", "/properties/name", skill_name),
+    ("SkillChange", "/properties/skill_md_content", skill_md),
     ("VolumeBody", "/properties/disk_mb", || range(&bounds::DISK_MB)),
     ("VolumeBody", "/properties/name", volume_name),
 ];
@@ -403,6 +428,8 @@ const PARAMETERS: &[(&str, &str, Facts)] = &[
     ("sandboxes_list", "status", statuses),
     ("sandboxes_metrics", "limit", || range(&(0..=SAMPLES_KEPT))),
     ("sandboxes_metrics", "since", moment),
+    ("skills_list", "limit", || up_to(SKILLS_PER_PAGE)),
+    ("skills_list", "search", || text(&SKILL_SEARCH)),
     ("snapshots_diff", "to", || json!({"pattern": "^(?:now|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$"})),
     ("snapshots_list", "page", || range(&sandboxes::PAGES)),
     ("snapshots_list", "page_size", || up_to(bounds::SANDBOXES_PER_PAGE)),

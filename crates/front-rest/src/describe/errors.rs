@@ -89,7 +89,7 @@ impl Kind<'_> {
     /// Whether it works on the files of a sandbox, or starts something inside.
     fn writes(&self) -> bool {
         let last = self.path.strip_prefix("/api/v1/sandboxes/{id}/").unwrap_or_default();
-        ["files", "fs", "exec", "run", "kernels", "dependencies", "terminal"]
+        ["files", "fs", "exec", "run", "kernels", "dependencies", "terminal", "skills"]
             .iter()
             .any(|part| last.starts_with(part))
     }
@@ -128,9 +128,17 @@ const STATUSES: &[(u16, Applies, &str)] = &[
     (507, |k| k.writes() || k.keeps(), "The sandbox's disk is full"),
 ];
 
-fn content(status: &str) -> Value {
-    let shape = if status == "422" { "ValidationError" } else { "Error" };
-    json!({"application/json": {"schema": {"$ref": format!("#/components/schemas/{shape}")}}})
+fn content(path: &str, status: &str) -> Value {
+    let shape = |shape: &str| json!({"$ref": format!("#/components/schemas/{shape}")});
+    let schema = match status {
+        // What is wrong with a package has a code of its own.
+        "422" if path.starts_with("/api/v1/skills") => {
+            json!({"anyOf": [shape("ValidationError"), shape("Error")]})
+        }
+        "422" => shape("ValidationError"),
+        _ => shape("Error"),
+    };
+    json!({"application/json": {"schema": schema}})
 }
 
 /// Adds the errors that an operation does not name itself, and the shape of all of them.
@@ -153,7 +161,7 @@ pub(super) fn add(path: &str, operation: &mut Value) {
             answer["description"] = known.unwrap_or("As asked").into();
         }
         if number >= 400 && answer.get("content").is_none() {
-            answer["content"] = content(status);
+            answer["content"] = content(path, status);
         }
         if number == 429 {
             let seconds = json!({"description": "Seconds to wait", "schema": {"type": "integer"}});

@@ -15,6 +15,7 @@ const TAGS: &[(&str, &str)] = &[
     ("snapshots", "A sandbox's files as they were: kept, compared, returned to, and made a sandbox of."),
     ("exec", "Commands and terminals."),
     ("files", "Files and folders of a sandbox."),
+    ("skills", "Packages of instructions and files for agents."),
     ("kernels", "Live interpreters that keep their variables, and packages for them."),
     ("preview", "Servers inside a sandbox, seen from outside."),
     ("egress", "What sandboxes may reach."),
@@ -109,7 +110,7 @@ fn name(operation: &mut Value) {
 }
 
 fn is_binary(media_type: &str) -> bool {
-    matches!(media_type, "application/octet-stream" | "application/x-tar")
+    matches!(media_type, "application/octet-stream" | "application/x-tar" | "application/zip")
 }
 
 fn binary(content: &mut Value) {

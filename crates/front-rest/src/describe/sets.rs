@@ -4,7 +4,8 @@
 use crate::shapes::status_name;
 use atoll_core::Language;
 use atoll_types::{
-    ActivityKind, AutoSnapshot, Profile, Scope, SnapshotKind, SortBy, Status, Tier, audit::Outcome,
+    ActivityKind, AutoSnapshot, Profile, Scope, SkillSource, SnapshotKind, SortBy, Status, Tier,
+    audit::Outcome,
 };
 use serde_json::{Map, Value, json};
 
@@ -44,6 +45,10 @@ fn auto_snapshots() -> Vec<&'static str> {
     AutoSnapshot::ALL.iter().map(|when| when.as_str()).collect()
 }
 
+fn skill_sources() -> Vec<&'static str> {
+    SkillSource::ALL.iter().map(|source| source.as_str()).collect()
+}
+
 fn entries() -> Vec<&'static str> {
     vec!["file", "directory", "symlink", "other"]
 }
@@ -78,6 +83,7 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("Sandbox", "status", status_names),
     ("SessionItem", "runtime", || vec!["python", "node", "r"]),
     ("SessionItem", "status", || vec!["starting", "running", "dead"]),
+    ("SkillItem", "source_type", skill_sources),
     ("SnapshotItem", "kind", || SnapshotKind::ALL.iter().map(|kind| kind.as_str()).collect()),
     ("StartBody", "language", languages),
     ("TierItem", "network", || vec!["none", "restricted", "full"]),
@@ -91,6 +97,7 @@ const PARAMETERS: &[(&str, &str, Names)] = &[
     ("audit_list", "outcome", outcomes),
     ("audit_summary", "outcome", outcomes),
     ("egress_log", "verdict", verdicts),
+    ("skills_list", "source_type", skill_sources),
     ("sandboxes_list", "sort_by", || SortBy::ALL.iter().map(|sort| sort.as_str()).collect()),
     ("sandboxes_list", "sort_order", || vec!["asc", "desc"]),
     ("admin_sandboxes", "sort_by", || SortBy::ALL.iter().map(|sort| sort.as_str()).collect()),
@@ -122,6 +129,9 @@ pub(super) fn close(schemas: &mut Map<String, Value>) {
                 property["format"] = "date-time".into();
             }
         }
+    }
+    if let Some(file) = schemas.get_mut("SkillUpload").and_then(|of| of["properties"].get_mut("file")) {
+        *file = json!({"type": "string", "format": "binary"});
     }
     // Files of a form are bytes.
     if let Some(files) = schemas.get_mut("UploadBody").and_then(|of| of["properties"].get_mut("files")) {

@@ -9,22 +9,45 @@ use tar::{EntryType, Header};
 /// The mark behind the last entry of an archive.
 pub const END_MARK: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 
+/// The longest name that a header has room for.
+const NAME: usize = 100;
+
+fn header(kind: EntryType, name: &[u8], mode: u32, mtime: u64, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(mtime);
+    header.set_size(size);
+    if let Some(fields) = header.as_gnu_mut() {
+        let length = name.len().min(NAME);
+        fields.name[..length].copy_from_slice(&name[..length]);
+    }
+    header.set_cksum();
+    header
+}
+
+/// What lies in front of a file's bytes in an archive; behind them the last block is filled up with zeroes. A name that
+/// is too long for a header goes before it, as GNU tar does it.
+#[must_use]
+pub fn file_head(name: &str, mode: u32, mtime: u64, size: u64) -> Vec<u8> {
+    let mut head = Vec::new();
+    if name.len() > NAME {
+        let length = name.len() as u64 + 1;
+        let long = header(EntryType::GNULongName, b"././@LongLink", 0o644, 0, length);
+        head.extend_from_slice(long.as_bytes());
+        head.extend_from_slice(name.as_bytes());
+        head.resize((head.len() + 1).next_multiple_of(BLOCK), 0);
+    }
+    head.extend_from_slice(header(EntryType::Regular, name.as_bytes(), mode, mtime, size).as_bytes());
+    head
+}
+
 /// A small file as an archive holds it. Of the same name and bytes it is always the same.
 #[must_use]
 pub fn small_file(name: &str, body: &[u8]) -> Vec<u8> {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(EntryType::Regular);
-    header.set_mode(0o644);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(0);
-    header.set_size(body.len() as u64);
-    if let Some(fields) = header.as_gnu_mut() {
-        let length = name.len().min(fields.name.len());
-        fields.name[..length].copy_from_slice(&name.as_bytes()[..length]);
-    }
-    header.set_cksum();
-    let mut entry = header.as_bytes().to_vec();
+    let mut entry = file_head(name, 0o644, 0, body.len() as u64);
     entry.extend_from_slice(body);
     entry.resize(entry.len().next_multiple_of(BLOCK), 0);
     entry

@@ -9,7 +9,7 @@ mod unpack;
 mod write;
 
 pub use folders::{MOST_ENTRIES, pack_folders, unpack_folders};
-pub use frame::{END_MARK, small_file, small_file_length};
+pub use frame::{END_MARK, file_head, small_file, small_file_length};
 pub use pack::pack;
 pub use unpack::{Links, unpack};
 

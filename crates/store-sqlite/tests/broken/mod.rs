@@ -3,6 +3,7 @@
 mod audit;
 mod rest;
 mod sandboxes;
+mod skills;
 mod snapshots;
 mod tools;
 mod volumes;
@@ -114,6 +115,9 @@ pub(crate) enum Fault {
     MixesTenants,
     DeletesTheAttached,
     AttachesAnything,
+    CountsASkillPage,
+    KeepsEveryPackage,
+    KeepsLaterSkills,
 }
 
 pub(crate) struct Broken {

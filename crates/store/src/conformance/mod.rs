@@ -15,6 +15,7 @@ mod model;
 mod model_audit;
 mod sandboxes;
 mod settings;
+mod skills;
 mod snapshots;
 mod tools;
 mod updates;
@@ -136,6 +137,9 @@ checks![
     tools::what_was_done_in_a_thread_never_moves_back,
     tools::exports_go_with_their_session,
     mcp::an_mcp_session_is_kept_until_it_is_removed_or_old,
+    skills::a_skill_is_its_owners_by_name,
+    skills::skills_are_found_and_paged,
+    skills::a_sandbox_has_the_skills_that_were_installed,
     volumes::a_volume_is_its_owners_by_name_and_tenant,
     volumes::an_attached_volume_is_not_deleted,
     volumes::only_an_owners_own_volumes_are_attached,
@@ -179,6 +183,7 @@ pub fn sandbox() -> NewSandbox {
         session_key: None,
         auto_snapshot: AutoSnapshot::Off,
         labels: BTreeMap::new(),
+        skills: Vec::new(),
         environment: Sealed::default(),
         created_at: NOW,
     }

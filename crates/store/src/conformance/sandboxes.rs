@@ -1,8 +1,8 @@
 //! Inserting and finding records.
 
 use super::{NOW, Outcome, Shared, add, clashes, crowd, ensure, read, same, sandbox};
-use crate::{Change, Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Status};
-use atoll_types::{AutoSnapshot, ContainerId, Limits, Profile};
+use crate::{Change, Clash, Inserted, NewSandbox, SandboxId, SandboxRecord, Sealed, Sha256, Status};
+use atoll_types::{AutoSnapshot, ContainerId, InstalledSkill, Limits, Profile, SkillId};
 
 pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome {
     let container = ContainerId::random();
@@ -22,6 +22,12 @@ pub(super) async fn a_record_comes_back_as_it_went_in(store: Shared) -> Outcome 
         auto_snapshot: AutoSnapshot::BeforeExec,
         labels: [("a".into(), String::new()), ("b.c/d".into(), "e=f".into())].into(),
         environment: Sealed((0..=255).collect()),
+        skills: vec![InstalledSkill {
+            id: SkillId::random(),
+            name: "a-1".parse().unwrap_or_else(|_| unreachable!("it is a name")),
+            digest: Sha256([7; 32]),
+            installed_at: -1,
+        }],
         created_at: -1,
         ..sandbox()
     };
