@@ -24,6 +24,7 @@ mod exec_rate;
 mod execution;
 mod files;
 mod idempotency;
+pub mod image_specs;
 mod kernels;
 mod keys;
 mod kill_on_drop;

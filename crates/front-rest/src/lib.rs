@@ -12,6 +12,7 @@ mod files;
 mod folders;
 mod forward;
 mod history;
+mod image_specs;
 mod kernels;
 mod keys;
 mod meta;
@@ -139,6 +140,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(skills::get, skills::update, skills::delete))
         .routes(routes!(skills::package))
         .routes(routes!(skills::install))
+        .routes(routes!(image_specs::package_catalogue))
+        .routes(routes!(image_specs::template_list))
         .routes(routes!(keys::create, keys::list))
         .routes(routes!(keys::revoke))
         .routes(routes!(admin::sandboxes))

@@ -12,18 +12,16 @@ use atoll_types::{
 use axum::{
     Json,
     body::Body,
-    extract::{
-        DefaultBodyLimit, FromRequest, Multipart, Path, Request, State,
-        multipart::{Field, MultipartError},
-    },
+    extract::{DefaultBodyLimit, FromRequest, Multipart, Path, Request, State, multipart::MultipartError},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
+use tokio::sync::mpsc;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -31,6 +29,8 @@ type JsonResult<T> = Result<Json<T>, Failure>;
 
 /// How long an upload may make no progress.
 const STILL: Duration = Duration::from_secs(60);
+/// Pieces of a package on their way.
+const AHEAD: usize = 4;
 
 /// A skill in a sandbox.
 #[derive(Debug, Serialize, ToSchema)]
@@ -233,36 +233,48 @@ pub(crate) async fn upload(
 ) -> Result<(StatusCode, Json<SkillItem>), Failure> {
     // The size of a package is bounded as it comes.
     DefaultBodyLimit::disable().apply(&mut request);
+    let (send, receive) = mpsc::channel(AHEAD);
+    // What is wrong with the form is told to the operation: the key is judged before it, and the refusal has its rows.
+    let reading = async move {
+        if let Err(error) = read_package(request, &send).await {
+            // Where the operation has ended, nothing is waiting for this.
+            let _ = send.send(Err(error)).await;
+        }
+    };
+    let body = stream::unfold(receive, |mut receive| async { Some((receive.recv().await?, receive)) });
+    let upload = app.core.skills.upload(&caller, params.replace.unwrap_or(false), body);
+    let ((), made) = tokio::join!(reading, upload);
+    let (record, text, new) = made?;
+    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(SkillItem::with((record, text)))))
+}
+
+type Pieces = mpsc::Sender<atoll_types::Result<Bytes>>;
+
+/// Passes on the part of a form that is the package.
+async fn read_package(request: Request, pieces: &Pieces) -> atoll_types::Result<()> {
     let expected = || Error::invalid("file", "expected multipart/form-data with a field `file`");
+    let late = |_| Error::invalid("file", "the upload made no progress for too long");
     let mut parts = Multipart::from_request(request, &()).await.map_err(|_| expected())?;
     loop {
-        let late = |_| Error::invalid("file", "the upload made no progress for too long");
         let field = tokio::time::timeout(STILL, parts.next_field()).await.map_err(late)?;
-        let field = field.map_err(|e| cut(&e))?.ok_or_else(expected)?;
+        let mut field = field.map_err(|e| cut(&e))?.ok_or_else(expected)?;
         if field.name() != Some("file") {
             continue;
         }
-        let replace = params.replace.unwrap_or(false);
-        let (record, text, new) = app.core.skills.upload(&caller, replace, chunks(field)).await?;
-        let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-        return Ok((status, Json(SkillItem::with((record, text)))));
+        while let Some(piece) =
+            tokio::time::timeout(STILL, field.chunk()).await.map_err(late)?.map_err(|e| cut(&e))?
+        {
+            if pieces.send(Ok(piece)).await.is_err() {
+                break;
+            }
+        }
+        return Ok(());
     }
 }
 
 fn cut(error: &MultipartError) -> Error {
     Error::invalid("file", error.body_text().chars().take(200).collect::<String>())
-}
-
-fn chunks(field: Field<'_>) -> impl Stream<Item = atoll_types::Result<Bytes>> + Send {
-    futures_util::stream::unfold(Some(field), |field| async {
-        let mut field = field?;
-        match tokio::time::timeout(STILL, field.chunk()).await {
-            Ok(Ok(None)) => None,
-            Ok(Ok(Some(bytes))) => Some((Ok(bytes), Some(field))),
-            Ok(Err(error)) => Some((Err(cut(&error)), None)),
-            Err(_) => Some((Err(Error::invalid("file", "the upload made no progress for too long")), None)),
-        }
-    })
 }
 
 /// One skill, with its SKILL.md.

@@ -79,6 +79,10 @@ async def main():
     assert len(await box.activity(one.id)) >= 5
     await box.update(one.id, idle_timeout_seconds=60)
     await skills(client, one)
+    templates = await box.image_templates()
+    assert [t["name"] for t in templates] == ["Base", "Skills Runtime", "Data Science", "R", "Node"], templates
+    categories = await box.package_catalog()
+    assert "pandas" in [p["name"] for c in categories if c["name"] == "data" for p in c["packages"]], categories
     await box.destroy(one.id)
     print("all of it")
 

@@ -5,7 +5,7 @@ use super::sets::status_names;
 use crate::{audit::trail::OLDEST_DAYS, exec::signals, keys, sandboxes, settings, threads::MOST_FILES};
 use atoll_core::{
     EgressEntry, FILES_PER_PAGE, Language, MAX_BACKGROUND_SECONDS, MAX_CELL_SECONDS, MAX_TIMEOUT_SECONDS,
-    PoolSize, SAMPLES_KEPT, SKILL_SEARCH, SKILLS_PER_PAGE, bounds,
+    PoolSize, SAMPLES_KEPT, SKILL_SEARCH, SKILLS_PER_PAGE, bounds, image_specs::PACKAGE_SEARCH,
 };
 use atoll_tool_sessions::ThreadId;
 use atoll_types::{
@@ -421,6 +421,7 @@ const PARAMETERS: &[(&str, &str, Facts)] = &[
     ("files_unpack", "path", path),
     ("files_upload", "path", path),
     ("files_watch", "path", path),
+    ("images_package_catalogue", "q", || text(&PACKAGE_SEARCH)),
     ("sandboxes_activity", "limit", || up_to(bounds::SANDBOXES_PER_PAGE)),
     ("sandboxes_list", "labels", labels),
     ("sandboxes_list", "page", || range(&sandboxes::PAGES)),

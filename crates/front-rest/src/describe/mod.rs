@@ -16,6 +16,7 @@ const TAGS: &[(&str, &str)] = &[
     ("exec", "Commands and terminals."),
     ("files", "Files and folders of a sandbox."),
     ("skills", "Packages of instructions and files for agents."),
+    ("images", "Root filesystems of sandboxes, and what they are built of."),
     ("kernels", "Live interpreters that keep their variables, and packages for them."),
     ("preview", "Servers inside a sandbox, seen from outside."),
     ("egress", "What sandboxes may reach."),

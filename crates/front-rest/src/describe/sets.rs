@@ -2,7 +2,7 @@
 //! release (kinds of operations and events), is not here.
 
 use crate::shapes::status_name;
-use atoll_core::Language;
+use atoll_core::{Language, image_specs::PackageManager};
 use atoll_types::{
     ActivityKind, AutoSnapshot, Profile, Scope, SkillSource, SnapshotKind, SortBy, Status, Tier,
     audit::Outcome,
@@ -45,6 +45,10 @@ fn auto_snapshots() -> Vec<&'static str> {
     AutoSnapshot::ALL.iter().map(|when| when.as_str()).collect()
 }
 
+fn package_managers() -> Vec<&'static str> {
+    PackageManager::ALL.iter().map(|manager| manager.as_str()).collect()
+}
+
 fn skill_sources() -> Vec<&'static str> {
     SkillSource::ALL.iter().map(|source| source.as_str()).collect()
 }
@@ -77,6 +81,7 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("KeyBody", "tier", tiers),
     ("KeyItem", "scope", scopes),
     ("LifecycleItem", "on_shutdown", || vec!["keep", "stop"]),
+    ("PackageItem", "manager", package_managers),
     ("PatchBody", "auto_snapshot", auto_snapshots),
     ("RunBody", "language", languages),
     ("Sandbox", "auto_snapshot", auto_snapshots),
@@ -97,6 +102,7 @@ const PARAMETERS: &[(&str, &str, Names)] = &[
     ("audit_list", "outcome", outcomes),
     ("audit_summary", "outcome", outcomes),
     ("egress_log", "verdict", verdicts),
+    ("images_package_catalogue", "manager", package_managers),
     ("skills_list", "source_type", skill_sources),
     ("sandboxes_list", "sort_by", || SortBy::ALL.iter().map(|sort| sort.as_str()).collect()),
     ("sandboxes_list", "sort_order", || vec!["asc", "desc"]),

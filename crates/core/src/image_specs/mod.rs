@@ -1,0 +1,9 @@
+//! What images are built of: the packages there are, templates, and Dockerfiles. Nothing here builds; everything here is
+//! a table or a function of its text.
+
+pub mod dockerfile;
+mod packages;
+mod templates;
+
+pub use packages::{CataloguePackage, PACKAGE_SEARCH, PackageManager, packages};
+pub use templates::{MOST_TEMPLATE_PACKAGES, Template, TemplatePackages, TemplateResources, templates};
