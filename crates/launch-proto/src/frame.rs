@@ -58,9 +58,9 @@ mod tests {
     use super::*;
     use crate::{
         CreateRequest, Envelope, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MAX_USAGES, Request,
-        SnapshotRequest,
+        SealRequest, SnapshotRequest,
     };
-    use atoll_types::{ContainerId, Limits, Profile, SnapshotId, Usage, VolumeId};
+    use atoll_types::{ContainerId, ImageId, ImageName, Limits, Profile, SnapshotId, Usage, VolumeId};
     use proptest::prelude::*;
 
     fn sample() -> Envelope {
@@ -102,6 +102,23 @@ mod tests {
     }
 
     #[test]
+    fn a_request_about_an_image_carries_ids_and_nothing_else() {
+        let asked = SealRequest { volume: VolumeId::random(), image: ImageId::random() };
+        let envelope = Envelope { protocol: MAX_PROTOCOL, request: Request::SealImage(asked) };
+        let good = String::from_utf8(encode(&envelope, MAX_REQUEST).unwrap()[HEADER..].to_vec()).unwrap();
+        assert!(decode::<Envelope>(good.as_bytes()).is_ok());
+        for (from, to) in [
+            ("\"image\":\"", "\"image\":\"../"),
+            ("\"image\":\"", "\"image\":\"img-"),
+            ("\"volume\":\"", "\"path\":\"/etc\",\"volume\":\""),
+        ] {
+            let spoiled = good.replacen(from, to, 1);
+            assert_ne!(spoiled, good);
+            assert!(decode::<Envelope>(spoiled.as_bytes()).is_err(), "{spoiled}");
+        }
+    }
+
+    #[test]
     fn a_snapshot_request_carries_ids_and_nothing_else() {
         let asked = SnapshotRequest { volume: VolumeId::random(), snapshot: SnapshotId::random() };
         let envelope = Envelope { protocol: MAX_PROTOCOL, request: Request::Rollback(asked) };
@@ -123,7 +140,10 @@ mod tests {
         let Request::Create(mut create) = sample().request else { unreachable!() };
         assert_eq!(Request::Create(create.clone()).protocol(), 1);
         create.profile.paths.blocked.push("/opt".into());
-        assert_eq!(Request::Create(create).protocol(), 2);
+        assert_eq!(Request::Create(create.clone()).protocol(), 2);
+        create.profile.image = ImageName::of(ImageId::random());
+        assert_eq!(Request::Create(create).protocol(), 3);
+        assert_eq!(Request::ListImages.protocol(), 3);
         let volume = VolumeId::random();
         assert_eq!(Request::PutVolume(volume, 1).protocol(), 2);
         assert_eq!(Request::InspectVolume(volume).protocol(), 2);

@@ -14,17 +14,18 @@ mod spool;
 pub use frame::{FrameError, HEADER, MAX_ANSWER, MAX_REQUEST, decode, encode, frame_length};
 pub use layout::Layout;
 pub use message::{
-    ContainerState, ContainerStatus, CreateRequest, DiffRequest, Envelope, Family, ForkRequest, Launcher,
-    LauncherAnswer, LauncherReply, Report, Request, SnapshotRequest, SocketsRequest, TrustRequest,
-    VolumeStatus,
+    ContainerState, ContainerStatus, CreateRequest, DiffRequest, Envelope, Family, ForkRequest,
+    ImageVolumeRequest, Launcher, LauncherAnswer, LauncherReply, Report, Request, SealRequest,
+    SnapshotRequest, SocketsRequest, TrustRequest, VolumeStatus,
 };
 pub use observer_messages::{OBSERVER_PROTOCOL, ObserveAnswer, ObserveRequest};
 pub use spool::{output_bytes, spool_bytes};
 
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;
-/// The newest. The second has snapshots, volumes that containers attach beside their own, and paths with a rule.
-pub const MAX_PROTOCOL: u32 = 2;
+/// The newest. The second has snapshots, volumes that containers attach beside their own, and paths with a rule; the third
+/// has images that were sealed.
+pub const MAX_PROTOCOL: u32 = 3;
 
 /// The most descriptors that come with one answer.
 pub const MAX_DESCRIPTORS: usize = 32;

@@ -1,7 +1,9 @@
 //! The requests to the launcher, and the answer to each.
 
 use atoll_types::files::FileChange;
-use atoll_types::{ContainerId, Death, Error, Limits, Profile, Snapshot, SnapshotId, Usage, VolumeId};
+use atoll_types::{
+    ContainerId, Death, Error, ImageId, ImageUsage, Limits, Profile, Snapshot, SnapshotId, Usage, VolumeId,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -94,6 +96,15 @@ pub enum Request {
     Fork(ForkRequest),
     /// What changed from a snapshot to another, or to the volume as it is now. [`LauncherReply::Diff`].
     Diff(DiffRequest),
+    /// Makes an image of a volume that containers attach, used or not; succeeds when the image is there. The volume stays.
+    /// [`LauncherReply::Done`].
+    SealImage(SealRequest),
+    /// Makes a volume that containers attach and that begins with the files of an image. [`LauncherReply::Done`].
+    VolumeFromImage(ImageVolumeRequest),
+    /// Deletes an image; succeeds when there is none, refused while a container uses it. [`LauncherReply::Done`].
+    RemoveImage(ImageId),
+    /// Every image that was sealed. [`LauncherReply::Images`].
+    ListImages,
     /// What the launcher found on this machine. [`LauncherReply::Report`].
     Report,
     /// Destroys every container, unmounts, and ends the launcher and its monitor. [`LauncherReply::Done`].
@@ -116,6 +127,12 @@ impl Request {
             | Self::Diff(_)
             | Self::PutVolume(..)
             | Self::InspectVolume(_) => 2,
+            Self::SealImage(_) | Self::VolumeFromImage(_) | Self::RemoveImage(_) | Self::ListImages => 3,
+            Self::Create(request)
+                if request.profile.build_root.is_some() || request.profile.image.id().is_some() =>
+            {
+                3
+            }
             Self::Create(request) if request.profile.has_attachments() => 2,
             _ => 1,
         }
@@ -174,6 +191,28 @@ pub struct DiffRequest {
     pub from: SnapshotId,
     /// After; without one, as it is now.
     pub to: Option<SnapshotId>,
+}
+
+/// A volume that becomes an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealRequest {
+    /// The volume, made by [`Request::PutVolume`] or [`Request::VolumeFromImage`].
+    pub volume: VolumeId,
+    /// The image. Chosen by the caller, so that a request whose answer was lost can be repeated.
+    pub image: ImageId,
+}
+
+/// A volume that begins with the files of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageVolumeRequest {
+    /// The image.
+    pub image: ImageId,
+    /// The new volume, which must not exist.
+    pub volume: VolumeId,
+    /// What the new volume may hold, what it shares included.
+    pub disk_bytes: u64,
 }
 
 /// Sockets of a container's network. A socket belongs to the network namespace in which it was made, whichever
@@ -332,6 +371,8 @@ pub enum LauncherReply {
     Usages(Vec<(ContainerId, Usage)>),
     Volumes(Vec<VolumeStatus>),
     Snapshots(Vec<Snapshot>),
+    /// In no order.
+    Images(Vec<ImageUsage>),
     /// By path, which begins at the volume's root: `workspace/a`, `home/b`.
     Diff {
         files: Vec<FileChange>,
@@ -361,6 +402,7 @@ impl LauncherReply {
             | Self::Usages(_)
             | Self::Volumes(_)
             | Self::Snapshots(_)
+            | Self::Images(_)
             | Self::Diff { .. }
             | Self::Report(_)
             | Self::Current(_) => 0,

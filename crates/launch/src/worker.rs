@@ -4,7 +4,7 @@ use crate::{context::Context, ops, staying, trust, wire};
 use atoll_launch_proto::{
     Envelope, Launcher, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MIN_PROTOCOL, Request,
 };
-use atoll_types::{Error, Result};
+use atoll_types::{Error, ErrorCode, Result};
 use rustix::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -153,6 +153,9 @@ fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
         }
         Request::Fork(asked) => ops::fork(context, asked).map(|()| LauncherReply::Done),
         Request::Diff(asked) => ops::diff(context, asked),
+        Request::SealImage(_) | Request::VolumeFromImage(_) | Request::RemoveImage(_) | Request::ListImages => {
+            Err(Error::new(ErrorCode::Unsupported, "this launcher keeps no images"))
+        }
         Request::Report => ops::report(context).map(LauncherReply::Report),
         Request::Ports(container) => ops::ports(context, container).map(LauncherReply::Ports),
         Request::Trust(asked) => trust::set(context, &asked.certificate_pem).map(|()| LauncherReply::Done),

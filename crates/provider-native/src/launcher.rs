@@ -83,7 +83,11 @@ impl LauncherClient {
             | Request::Rollback(_)
             | Request::RollbackInPlace(_)
             | Request::Fork(_)
-            | Request::Diff(_) => COPY_PATIENCE,
+            | Request::Diff(_)
+            | Request::SealImage(_)
+            | Request::VolumeFromImage(_)
+            | Request::RemoveImage(_)
+            | Request::ListImages => COPY_PATIENCE,
             _ => *self.patience.get().unwrap_or(&PATIENCE),
         };
         let answer = async {

@@ -3,6 +3,7 @@
 
 mod container;
 mod egress_sockets;
+mod images;
 mod launcher;
 mod observer_client;
 mod ports;
@@ -14,8 +15,8 @@ use atoll_launch_proto::{
     ContainerState, ContainerStatus, CreateRequest, LauncherReply, Report, Request, TrustRequest,
 };
 use atoll_provider::{
-    Attachments, Capabilities, Container, ContainerSpec, DiskRoom, Listed, Provider, Snapshots, State, Trust,
-    Usages, Volumes,
+    Attachments, Capabilities, Container, ContainerSpec, DiskRoom, Images, Listed, Provider, Snapshots, State,
+    Trust, Usages, Volumes,
 };
 use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;
@@ -155,6 +156,10 @@ impl Provider for NativeProvider {
     }
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {
+        Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
         Some(self)
     }
 

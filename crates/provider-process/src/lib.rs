@@ -15,8 +15,8 @@ mod volumes;
 use async_trait::async_trait;
 use atoll_guest_proto::GuestConfig;
 use atoll_provider::{
-    Attachments, Capabilities, Container, ContainerSpec, Listed, Provider, Snapshots, State, Trust, Usages,
-    Volumes,
+    Attachments, Capabilities, Container, ContainerSpec, Images, Listed, Provider, Snapshots, State, Trust,
+    Usages, Volumes,
 };
 use atoll_types::{ContainerId, Error, ErrorCode, ImageName, Isolation, Result, RootMode, VolumeId};
 use container::ProcessContainer;
@@ -147,6 +147,10 @@ fn check(spec: &ContainerSpec) -> Result<()> {
     if spec.profile.image != ImageName::host() {
         return Err(Error::new(ErrorCode::NotFound, "the only image is the machine's own").at("image"));
     }
+    if spec.profile.build_root.is_some() {
+        let message = "this provider keeps no images";
+        return Err(Error::new(ErrorCode::Unsupported, message).at("profile.build_root"));
+    }
     if spec.profile.isolation != Isolation::Builtin {
         return Err(Error::new(ErrorCode::Unsupported, "there are no runtimes").at("profile.isolation"));
     }
@@ -210,6 +214,10 @@ impl Provider for ProcessProvider {
     }
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {
+        None
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
         None
     }
 

@@ -10,7 +10,9 @@ mod guest;
 
 use async_trait::async_trait;
 pub use atoll_guest_proto::{FEATURE_KERNELS, FEATURE_TOOLS};
-use atoll_types::{ContainerId, Death, Limits, Profile, Result, Snapshot, SnapshotId, Usage, VolumeId};
+use atoll_types::{
+    ContainerId, Death, ImageId, ImageUsage, Limits, Profile, Result, Snapshot, SnapshotId, Usage, VolumeId,
+};
 pub use atoll_types::{
     ExecReport, OutputStream, StartFailure, TerminalSize,
     files::{Changed, Entry, EntryKind, FileAction, FileChange, WriteOptions},
@@ -109,6 +111,9 @@ pub trait Provider: Send + Sync {
     fn volumes(&self) -> Option<&dyn Volumes>;
     /// Snapshots and forks of those volumes, where the provider can make them.
     fn snapshots(&self) -> Option<&dyn Snapshots>;
+    /// Images beside the machine's own, where the provider can keep them. One that cannot refuses a profile that names
+    /// another image or has a [`Profile::build_root`].
+    fn images(&self) -> Option<&dyn Images>;
     /// Volumes that several containers attach, and paths with a rule, where the provider can mount them. One that cannot
     /// refuses a profile that names any.
     fn attachments(&self) -> Option<&dyn Attachments>;
@@ -330,4 +335,24 @@ pub trait Snapshots: Send + Sync {
         into: VolumeId,
         bytes: u64,
     ) -> Result<()>;
+}
+
+/// Keeps images: volumes that were sealed, from which containers start by the name [`atoll_types::ImageName::of`]. The volumes
+/// are those of [`Attachments`], and [`Profile::build_root`] makes one a container's root.
+///
+/// An image never changes. Its files show the ids inside that they had in the volume. Every call may be repeated after a
+/// lost reply; a volume that is there already is [`atoll_types::ErrorCode::AlreadyExists`].
+#[async_trait]
+pub trait Images: Send + Sync {
+    /// Makes an image of a volume, used or not. It appears whole or not at all; succeeds when it is there. The volume stays.
+    /// [`atoll_types::ErrorCode::NotFound`] where there is no such volume.
+    async fn seal(&self, volume: VolumeId, image: ImageId) -> Result<()>;
+    /// Makes a volume that begins with the files of an image and has a limit of its own. What it shares counts as used; a
+    /// conflict of `disk_bytes` where that is more than the limit. [`atoll_types::ErrorCode::NotFound`] of `image` where
+    /// there is no such image.
+    async fn volume_from_image(&self, image: ImageId, volume: VolumeId, bytes: u64) -> Result<()>;
+    /// Deletes an image. Succeeds when there is none; a conflict while a container uses it. Volumes that were made of it stay.
+    async fn remove_image(&self, image: ImageId) -> Result<()>;
+    /// Every image, in no order.
+    async fn list_images(&self) -> Result<Vec<ImageUsage>>;
 }

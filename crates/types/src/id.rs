@@ -101,6 +101,10 @@ id!(
     SkillId
 );
 id!(
+    /// A read-only root filesystem: a volume that was sealed. The caller chooses it, so that a seal can be repeated safely.
+    ImageId
+);
+id!(
     /// One command. The caller chooses it, so that a start can be repeated safely.
     ExecId
 );

@@ -16,6 +16,7 @@ mod exec;
 mod exit_code;
 pub mod files;
 mod id;
+mod image;
 mod key;
 pub mod limits;
 pub mod lines;
@@ -50,9 +51,10 @@ pub use exec::{
 };
 pub use exit_code::ExitCode;
 pub use id::{
-    CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, KernelId, KeyId, OperationId, SandboxId,
-    SkillId, SnapshotId, VolumeId,
+    CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId, KeyId, OperationId,
+    SandboxId, SkillId, SnapshotId, VolumeId,
 };
+pub use image::ImageUsage;
 pub use key::{ApiKey, KeyHash, Scope};
 pub use limits::Limits;
 pub use list::{ListQuery, Page, SortBy};

@@ -2,7 +2,7 @@
 //! Limits, environment, owner and egress are not part of it: they are set live.
 
 use crate::{
-    Error, PathRules, Result, VolumeMount,
+    Error, ImageId, PathRules, Result, VolumeId, VolumeMount,
     attachment::{self, OwnFolders},
 };
 use serde::{Deserialize, Serialize};
@@ -76,11 +76,26 @@ name!(
     ProviderName
 );
 
+/// How the name of every image begins that was sealed.
+const SEALED: &str = "img-";
+
 impl ImageName {
     /// The machine's own /usr and a curated /etc.
     #[must_use]
     pub fn host() -> Self {
         Self("host".into())
+    }
+
+    /// The name of an image that was sealed.
+    #[must_use]
+    pub fn of(id: ImageId) -> Self {
+        Self(format!("{SEALED}{id}"))
+    }
+
+    /// The image that was sealed under this name; none for [`ImageName::host`].
+    #[must_use]
+    pub fn id(&self) -> Option<ImageId> {
+        self.0.strip_prefix(SEALED)?.parse().ok()
     }
 }
 
@@ -236,6 +251,10 @@ pub struct Profile {
     /// Paths with a rule.
     #[serde(default, skip_serializing_if = "PathRules::is_empty")]
     pub paths: PathRules,
+    /// A volume whose files are the root filesystem instead of the image's, and can be written there. Such a container
+    /// builds what the volume is sealed to, and is never pooled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_root: Option<VolumeId>,
 }
 
 const MB: u64 = 1_000_000;
@@ -270,6 +289,7 @@ impl Profile {
             capabilities: Vec::new(),
             volumes: Vec::new(),
             paths: PathRules::default(),
+            build_root: None,
         };
         let root = Self {
             uid: 0,
@@ -326,6 +346,14 @@ impl Profile {
             let TmpfsSizes { workspace_bytes, tmp_bytes, home_bytes } = sizes;
             if [workspace_bytes, tmp_bytes, home_bytes].iter().any(|n| !(4096..=1 << 40).contains(n)) {
                 return fail("profile.storage", "a tmpfs must have between 4 KiB and 1 TiB");
+            }
+        }
+        if let Some(volume) = self.build_root {
+            if self.root != RootMode::Writable {
+                return fail("profile.build_root", "only a profile whose root can be written builds an image");
+            }
+            if self.volumes.iter().any(|mount| mount.volume == volume) {
+                return fail("profile.build_root", "the volume of the root cannot be attached a second time");
             }
         }
         self.mounts.iter().try_for_each(ShareMount::validate)?;
@@ -394,6 +422,16 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_sealed_image_says_which() {
+        let id = ImageId::random();
+        let name = ImageName::of(id);
+        assert_eq!(name.as_str(), format!("img-{id}"));
+        assert_eq!((name.as_str().parse(), name.id()), (Ok(name.clone()), Some(id)));
+        assert_eq!(ImageName::host().id(), None);
+        assert_eq!("img-..".parse::<ImageName>().unwrap().id(), None);
+    }
+
+    #[test]
     fn unsafe_profiles_are_refused_by_field() {
         let base = Profile::builtin("default").unwrap();
         let mount = |at: &str| Profile {
@@ -408,6 +446,7 @@ mod tests {
                 "profile.isolation",
             ),
             (Profile { root: RootMode::Writable, ..Profile::builtin("tools").unwrap() }, "profile.root"),
+            (Profile { build_root: Some(VolumeId::random()), ..base.clone() }, "profile.build_root"),
             (mount("/"), "profile.mounts.at"),
             (mount("/etc"), "profile.mounts.at"),
             (mount("/etc/atoll/x"), "profile.mounts.at"),

@@ -5,8 +5,8 @@ use super::fixture::Instance;
 use async_trait::async_trait;
 use atoll_provider::{
     Attachments, Capabilities, ChangeReport, Changed, Claimable, Container, ContainerSpec, DiskRoom,
-    EgressEndpoint, EgressSockets, FileChange, FileChanges, Guest, Listed, LiveLimits, Pause, PortStream,
-    Ports, Provider, Snapshots, State, Trust, Usages, Volumes,
+    EgressEndpoint, EgressSockets, FileChange, FileChanges, Guest, Images, Listed, LiveLimits, Pause,
+    PortStream, Ports, Provider, Snapshots, State, Trust, Usages, Volumes,
     conformance::{self, Check},
 };
 use atoll_types::{ContainerId, Death, Error, Limits, Result, Snapshot, SnapshotId, Usage, VolumeId};
@@ -158,6 +158,10 @@ impl Provider for Broken<'_> {
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {
         Some(self)
+    }
+
+    fn images(&self) -> Option<&dyn Images> {
+        self.inner.images()
     }
 
     fn attachments(&self) -> Option<&dyn Attachments> {
