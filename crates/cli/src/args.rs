@@ -5,6 +5,7 @@ mod folders;
 use crate::{
     egress::args::{Egress, Lists},
     forward::{self, Mapping},
+    images::ImageOptions,
     kernels::args::{KernelOptions, Kernels, Repl, RunCodeOptions},
     list::{Sort, Status},
     pairs::{self, Pair},
@@ -80,6 +81,8 @@ pub enum Remote {
     PortForward(PortForward),
     /// Uploads, lists, installs and deletes skills: packages of instructions and files for agents
     Skill(SkillOptions),
+    /// Lists, approves and removes images, which sandboxes are made of
+    Image(ImageOptions),
     /// Makes, lists, resizes and deletes volumes, which outlive sandboxes
     Volume(VolumeOptions),
     /// Shows what happened to sandboxes, and with -f what happens
@@ -126,6 +129,7 @@ impl Remote {
             Self::Kernel(kernel) => kernel.json(),
             Self::Snapshot(snapshot) => snapshot.json(),
             Self::Skill(skill) => skill.json(),
+            Self::Image(image) => image.json(),
             Self::Volume(volume) => volume.json(),
             Self::Egress(egress) => egress.command.json(),
             Self::Settings(settings) => settings.json(),

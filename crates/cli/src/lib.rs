@@ -14,6 +14,7 @@ mod exec;
 mod failure;
 mod forward;
 mod history;
+mod images;
 mod input;
 mod kernels;
 mod keys;
@@ -104,6 +105,7 @@ async fn dispatch(command: Remote) -> Result<u8, Failure> {
         Remote::Preview(options) => forward::preview(options).await,
         Remote::PortForward(options) => forward::run(options).await,
         Remote::Skill(options) => skills::run(options.command).await,
+        Remote::Image(options) => images::run(options.command).await,
         Remote::Volume(options) => volumes::run(options.command).await,
         Remote::Events(options) => events::run(options).await,
         Remote::Egress(options) => egress::run(options.command).await,

@@ -12,6 +12,7 @@ mod exec;
 mod execs;
 mod files;
 mod folders;
+mod images;
 mod kernels;
 mod keys;
 mod mcp;
@@ -48,6 +49,7 @@ pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
 pub use hyper::Method;
+pub use images::{Image, ImageList, PatchImage};
 pub use kernels::{
     CellError, CellEvent, CellEvents, CellResult, Checkpoint, Completion, Display, Kernel, RunCode,
     StartKernel,

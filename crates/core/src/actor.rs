@@ -17,6 +17,7 @@ use crate::{
     Environment, Providers, Vault,
     admission::{Admission, Need, Reservation},
     egress::EgressSessions,
+    images::Catalogue,
     lifecycle::{ActiveContainer, ActivityTracker},
     pool::{Dying, Pool, PooledContainer},
 };
@@ -104,6 +105,7 @@ struct Shared {
     activity_tracker: Arc<ActivityTracker>,
     file_containers: FileContainers,
     rolled_back: EndedByRollback,
+    catalogue: Arc<Catalogue>,
 }
 
 struct SandboxActor {
@@ -376,7 +378,8 @@ impl SandboxActor {
         let record = self.change(&record, starting).await?;
         let environment = self.environment(&record)?;
         let secrets = environment.secret_values().collect();
-        let found = self.shared.egress_sessions.variables();
+        let found = self.shared.catalogue.environment(&record.profile.image).into_iter();
+        let found = found.chain(self.shared.egress_sessions.variables());
         let spec = ContainerSpec {
             id,
             profile: record.profile.clone(),

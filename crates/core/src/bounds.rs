@@ -26,6 +26,7 @@ pub use atoll_guest_tools::{
 };
 pub use atoll_kernels::LONGEST_CODE;
 pub use atoll_types::{
+    IMAGE_NAME_PATTERN, LONGEST_IMAGE_NAME, LONGEST_TAG, TAG_PATTERN,
     attachment::{LONGEST_PLACE, MOST_RULES, MOST_VOLUMES, PLACE_PATTERN},
     audit::{EGRESS_PER_PAGE, OPERATIONS_PER_PAGE},
     limits::{CPU_MILLIS, DISK_MB, MEMORY_MB, PROCESSES},
@@ -40,6 +41,12 @@ pub const TOKEN_SECONDS: RangeInclusive<u32> = 1..=7 * 24 * 3600;
 
 /// An image, or an alias of one.
 pub const IMAGE: TextRule = TextRule::new(1, 255, CONTROL);
+/// The name of an image for people.
+pub const IMAGE_DISPLAY_NAME: TextRule = TextRule::new(1, 100, CONTROL).visible();
+/// What an image is for.
+pub const IMAGE_DESCRIPTION: TextRule = TextRule::new(0, 1000, CONTROL);
+/// Most tags of an image.
+pub const MOST_TAGS: usize = 50;
 /// A session key.
 pub const SESSION_KEY: TextRule = TextRule::new(1, 255, CONTROL);
 /// The id of a tenant.

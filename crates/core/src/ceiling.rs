@@ -26,11 +26,6 @@ pub(crate) struct ExplicitFields {
 }
 
 impl TierCeiling {
-    /// The default limits, clamped to the ceiling.
-    pub(crate) fn usual(self) -> Limits {
-        self.clamp(Limits::default())
-    }
-
     /// These default limits, clamped to the ceiling.
     pub(crate) fn clamp(self, limits: Limits) -> Limits {
         self.0.map_or(limits, |(_, ceiling)| ceiling.clamp(limits))
@@ -146,7 +141,7 @@ mod tests {
     #[test]
     fn what_is_left_out_is_clamped_and_what_is_named_is_refused() {
         let most = TierCeiling(Some((Tier::Restricted, Tier::Restricted.ceiling())));
-        let usual = most.usual();
+        let usual = most.clamp(Limits::default());
         assert_eq!(
             (usual.memory_bytes / MIB, usual.cpu_millis, usual.disk_bytes / MIB, usual.processes),
             (256, 500, 1024, 128)

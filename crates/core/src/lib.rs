@@ -25,6 +25,7 @@ mod execution;
 mod files;
 mod idempotency;
 pub mod image_specs;
+mod images;
 mod kernels;
 mod keys;
 mod kill_on_drop;
@@ -71,6 +72,7 @@ pub use files::{
     Archive, Download, FILES_PER_PAGE, FileHistory, FileHistoryEntry, Files, Findings, Matches, WatchStream,
 };
 pub use idempotency::IdempotentReplies;
+pub use images::{ImageView, Images, PatchImage};
 pub use kernels::{
     CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
     Kernels, MAX_CELL_SECONDS,
@@ -133,6 +135,7 @@ pub struct Subsystems {
     pub transfers: Transfers,
     pub volumes: Volumes,
     pub skills: Skills,
+    pub images: Images,
     pub ports: PortAccess,
     pub egress: EgressControl,
     pub audit: AuditTrail,
@@ -171,6 +174,7 @@ impl Core {
         let live_settings = Arc::new(runtime_settings::LiveSettings::new(settings.preset.clone()));
         let admission = admission::Admission::new(settings.machine.clone(), Arc::clone(&live_settings));
         let managers: Arc<kernels::KernelManagers> = Arc::default();
+        let catalogue = Arc::new(images::Catalogue::new(settings.clone(), live_settings.clone()));
         let running: Arc<egress::Running> = Arc::default();
         let activity_tracker: Arc<lifecycle::ActivityTracker> = Arc::default();
         let changes: Arc<changes::FileChanges> = Arc::default();
@@ -182,6 +186,7 @@ impl Core {
             live_settings.clone(),
             settings.clone(),
             managers.clone(),
+            catalogue.clone(),
         );
         let egress_sessions =
             egress::EgressSessions::new(egress, store.clone(), running.clone(), ledger.clone());
@@ -193,6 +198,7 @@ impl Core {
             egress_sessions.clone(),
             pool.clone(),
             activity_tracker.clone(),
+            catalogue.clone(),
         ));
         let operations = Operations {
             store: store.clone(),
@@ -239,6 +245,7 @@ impl Core {
             activity_tracker: activity_tracker.clone(),
             end_writer: end_writer.clone(),
             snapshots: snapshots.clone(),
+            catalogue: catalogue.clone(),
             exec_tasks: Arc::default(),
             began: now_ms(),
         };
@@ -290,12 +297,22 @@ impl Core {
             changes,
             kernels: kernels.clone(),
             volumes: volumes.clone(),
+            catalogue: catalogue.clone(),
             new_lifetime: Arc::default(),
         };
         let transfers = Transfers {
             operations: operations.clone(),
             registry: registry.clone(),
             sandboxes: sandboxes.clone(),
+        };
+        let images = Images {
+            operations: operations.clone(),
+            store: store.clone(),
+            providers: providers.clone(),
+            live_settings: live_settings.clone(),
+            pool: pool.clone(),
+            catalogue: catalogue.clone(),
+            turns: Arc::default(),
         };
         let keys = Keys { operations: operations.clone(), store: store.clone(), known_keys: Arc::default() };
         let usage = UsageMeter {
@@ -323,6 +340,7 @@ impl Core {
             snapshots: snapshots.clone(),
             volumes: volumes.clone(),
             skills: skills.clone(),
+            images: images.clone(),
         };
         let ports = PortAccess {
             operations: operations.clone(),
@@ -333,7 +351,7 @@ impl Core {
         let pool = PoolControl {
             operations: operations.clone(),
             store: store.clone(),
-            settings: settings.clone(),
+            catalogue: catalogue.clone(),
             live_settings: live_settings.clone(),
             pool,
         };
@@ -343,6 +361,7 @@ impl Core {
             settings,
             live_settings,
             admission,
+            catalogue,
         };
         Self(Arc::new(Subsystems {
             operations,
@@ -354,6 +373,7 @@ impl Core {
             transfers,
             volumes,
             skills,
+            images,
             ports,
             egress,
             audit,

@@ -25,6 +25,7 @@ impl Lifecycle {
     /// is served again, their commands are watched, and snapshots are compared with their records. Returns how many sandboxes live.
     pub async fn reconcile(&self) -> Result<usize> {
         self.live_settings.load(&*self.store).await?;
+        self.images.catalogue.load(&*self.store).await?;
         let mut world: HashMap<ContainerId, (ProviderName, State)> = HashMap::new();
         for (name, provider) in self.providers.iter() {
             let listed = provider.list().await?.into_iter().filter(|listed| !listed.held);
@@ -68,6 +69,7 @@ impl Lifecycle {
         if let Err(error) = self.skills.repair().await {
             tracing::warn!(%error, "packages that no skill has are not removed");
         }
+        self.images.repair().await?;
         // A later pass reads the disk where that fails now, and warns where little of it is left.
         let _ = self.read_disk().await;
         let count = alive.len() + paused.len();

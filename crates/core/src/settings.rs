@@ -1,7 +1,7 @@
 //! What the operator decides for all sandboxes.
 
 use crate::{Machine, Preset};
-use atoll_types::{Error, ErrorCode, Profile, Result, Tiers};
+use atoll_types::Tiers;
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// What the operator decides for all sandboxes.
@@ -45,33 +45,5 @@ impl Default for CoreSettings {
             machine: Machine::here(),
             skills_dir: PathBuf::new(),
         }
-    }
-}
-
-impl CoreSettings {
-    /// The default profile with the image that a name means.
-    pub(crate) fn profile(&self, image: &str) -> Result<Profile> {
-        self.profile_named("default", image)
-    }
-
-    /// A profile that ships, with the image that a name means.
-    pub(crate) fn profile_named(&self, profile: &str, image: &str) -> Result<Profile> {
-        let name = self.aliases.get(image).map_or(image, String::as_str);
-        let known = || {
-            let names: Vec<&str> =
-                std::iter::once("host").chain(self.aliases.keys().map(String::as_str)).collect();
-            let message = format!("there is no image {image:?}; there are {}", names.join(", "));
-            Error::new(ErrorCode::InvalidArgument, message).at("image")
-        };
-        let image = name.parse().map_err(|_| known())?;
-        if name != "host" {
-            return Err(known());
-        }
-        let unknown = || {
-            let message =
-                format!("there is no profile {profile:?}; there are {}", Profile::BUILTIN.join(", "));
-            Error::invalid("profile", message)
-        };
-        Ok(Profile { image, ..Profile::builtin(profile).ok_or_else(unknown)? })
     }
 }

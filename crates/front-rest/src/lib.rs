@@ -13,6 +13,7 @@ mod folders;
 mod forward;
 mod history;
 mod image_specs;
+mod images;
 mod kernels;
 mod keys;
 mod meta;
@@ -133,6 +134,8 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}", any(preview::redirect))
         .route("/api/v1/sandboxes/{id}/ports/{port}/", any(preview::open))
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
+        .routes(routes!(images::list))
+        .routes(routes!(images::get, images::patch, images::delete))
         .routes(routes!(volumes::create, volumes::list))
         .routes(routes!(volumes::get, volumes::resize, volumes::delete))
         .routes(routes!(skills::create, skills::list))

@@ -60,6 +60,8 @@ impl From<PoolKey> for PoolKeyItem {
     fn from(key: PoolKey) -> Self {
         let PoolKey {
             image,
+            image_id: _,
+            display_name: _,
             profile,
             size: PoolSize { min, max },
             ready,
@@ -209,9 +211,9 @@ impl From<PoolView> for PoolSummary {
         let PoolView { enabled, keys, kernels: _ } = view;
         let sum = |of: fn(&PoolKey) -> u32| keys.iter().map(|key| u64::from(of(key))).sum();
         let per_image = |key: &PoolKey| ImagePool {
-            image_id: key.image.clone(),
+            image_id: key.image_id.clone(),
             image_name: key.image.clone(),
-            display_name: key.image.clone(),
+            display_name: key.display_name.clone(),
             warm_pool_min: key.size.min,
             warm_pool_max: key.size.max,
             idle_count: key.ready,

@@ -37,8 +37,9 @@ pub(crate) struct SettingsItem {
     /// The variables that a create or a change of a sandbox may set; all where it is empty.
     #[schema(max_items = 500)]
     env_allowlist: Vec<String>,
-    /// Cannot be changed yet.
-    db_active_images: Value,
+    /// The images that ordinary keys may use, by name; all where it is null.
+    #[schema(max_items = 1000)]
+    db_active_images: Option<Vec<String>>,
     /// Not supported yet.
     k8s_namespace: Value,
     atoll: OwnSettings,
@@ -59,6 +60,7 @@ pub(crate) struct OwnSettings {
     lifecycle: LifecycleItem,
     tool_sessions: ToolSessionsItem,
     snapshots: SnapshotSettings,
+    images: ImageSettings,
     http: HttpItem,
     /// What keys of each tier may ask for. From the configuration file.
     tiers: BTreeMap<&'static str, TierItem>,
@@ -192,6 +194,24 @@ impl From<&RuntimeSettings> for SnapshotSettings {
     }
 }
 
+/// Images.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ImageSettings {
+    /// Whether ordinary keys may use only images that an admin approved; `host` is one.
+    require_approved: bool,
+    /// How long an image is kept that no sandbox uses and no setting names; -1 for ever.
+    unused_retention_seconds: i64,
+}
+
+impl From<&RuntimeSettings> for ImageSettings {
+    fn from(k: &RuntimeSettings) -> Self {
+        Self {
+            require_approved: k.images_require_approved,
+            unused_retention_seconds: k.images_unused_retention_seconds,
+        }
+    }
+}
+
 /// Tool sessions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolSessionsItem {
@@ -276,7 +296,7 @@ impl From<SettingsView> for SettingsItem {
             config_fallback_image: fixed("config_fallback_image"),
             db_default_image: k.db_default_image.clone(),
             env_allowlist: k.env_allowlist.clone(),
-            db_active_images: fixed("db_active_images"),
+            db_active_images: k.db_active_images.clone(),
             k8s_namespace: fixed("k8s_namespace"),
             atoll: OwnSettings {
                 plan: PlanItem {
@@ -312,6 +332,7 @@ impl From<SettingsView> for SettingsItem {
                 lifecycle: k.into(),
                 tool_sessions: k.into(),
                 snapshots: k.into(),
+                images: k.into(),
                 tiers: Tier::ALL.iter().map(|tier| (tier.as_str(), tiers.of(*tier).into())).collect(),
                 sources: sources.into_iter().map(|(name, source)| (name, source.as_str())).collect(),
             },

@@ -14,6 +14,8 @@ mod error;
 mod event;
 mod file;
 mod idempotency;
+mod image;
+mod image_build;
 mod key;
 mod list;
 mod mcp;

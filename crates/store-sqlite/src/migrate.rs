@@ -19,6 +19,7 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0010_snapshots.sql"),
     include_str!("../migrations/0011_file_history.sql"),
     include_str!("../migrations/0012_volumes.sql"),
+    include_str!("../migrations/0013_images.sql"),
     include_str!("../migrations/0014_skills.sql"),
     include_str!("../migrations/0015_snapshot_kernels.sql"),
 ];

@@ -3,7 +3,7 @@
 use crate::{
     SqliteStore, activity,
     error::failed,
-    event, list,
+    event, image, list,
     row::{self, SANDBOX},
     snapshot, volume, write,
 };
@@ -57,6 +57,7 @@ async fn insert(conn: &mut SqliteConnection, record: SandboxRecord) -> Result<Ch
     if !record.profile.volumes.is_empty() {
         volume::attach(conn, seq, &record).await?;
     }
+    image::begin_use(conn, seq, &record).await?;
     let newest = event::made(conn, &record).await?;
     Ok((Inserted::New(record), newest))
 }
@@ -83,6 +84,7 @@ async fn update(
     write::update(conn, seq, &record).await?;
     if record.status == Status::Destroyed {
         snapshot::remove_all(conn, seq).await?;
+        image::end_use(conn, seq, &record).await?;
     }
     if relabelled {
         write::labels(conn, seq, &record.labels).await?;

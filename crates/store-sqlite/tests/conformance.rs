@@ -117,6 +117,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::CountsASkillPage, "skills_are_found_and_paged"),
     (Fault::KeepsEveryPackage, "a_skill_is_its_owners_by_name"),
     (Fault::KeepsLaterSkills, "a_sandbox_has_the_skills_that_were_installed"),
+    (Fault::TakesTags, "a_name_and_a_tag_are_one_images"),
+    (Fault::DeletesTheUsed, "an_image_in_use_is_not_deleted"),
+    (Fault::ForgetsRunningBuilds, "a_build_ends_once_and_old_ones_go"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

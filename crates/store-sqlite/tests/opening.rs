@@ -122,6 +122,11 @@ async fn a_pause_of_an_older_release_keeps_its_cause() {
     store.close().await;
     let mut conn = other(&folder.file()).await;
     tell(&mut conn, "DROP TABLE attachments; DROP TABLE volumes; DROP TABLE skills").await;
+    tell(
+        &mut conn,
+        "DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds",
+    )
+    .await;
     let older = "ALTER TABLE sandboxes DROP COLUMN idle_pause; DROP TABLE snapshots; DROP TABLE audit_files; \
                  ALTER TABLE sandboxes DROP COLUMN auto_snapshot; ALTER TABLE sandboxes DROP COLUMN skills; PRAGMA user_version = 8";
     tell(&mut conn, older).await;

@@ -70,6 +70,8 @@ pub enum Thing {
     Volume,
     /// A skill.
     Skill,
+    /// An image.
+    Image,
 }
 
 /// The conflict of a write.
@@ -116,6 +118,7 @@ impl fmt::Display for Thing {
             Thing::Snapshot => "snapshot",
             Thing::Volume => "volume",
             Thing::Skill => "skill",
+            Thing::Image => "image",
         })
     }
 }

@@ -11,6 +11,7 @@ pub mod conformance;
 mod error;
 mod event;
 mod idempotency;
+mod image;
 mod key;
 mod mcp;
 mod sandbox;
@@ -43,6 +44,7 @@ pub use event::{EVENTS_KEPT, Events, status_event};
 pub use idempotency::{
     Attempt, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLIES_PER_OWNER, REPLY_BYTES_PER_OWNER,
 };
+pub use image::{BUILDS_KEPT, Images};
 pub use key::{Admins, Keys};
 pub use mcp::McpSessions;
 pub use sandbox::{Change, Inserted, NewSandbox, Sandboxes, StatusChange};
@@ -76,6 +78,7 @@ pub trait Store:
     + McpSessions
     + Volumes
     + Skills
+    + Images
 {
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;

@@ -121,6 +121,10 @@ id!(
     CheckpointId
 );
 id!(
+    /// The making of one image.
+    BuildId
+);
+id!(
     /// One operation of a caller, from its first audit row to its last.
     OperationId
 );

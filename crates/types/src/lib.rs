@@ -17,6 +17,7 @@ mod exit_code;
 pub mod files;
 mod id;
 mod image;
+mod image_record;
 mod key;
 pub mod limits;
 pub mod lines;
@@ -51,10 +52,13 @@ pub use exec::{
 };
 pub use exit_code::ExitCode;
 pub use id::{
-    CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId, KeyId, OperationId,
-    SandboxId, SkillId, SnapshotId, VolumeId,
+    BuildId, CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId, KeyId, OperationId, SandboxId, SkillId, SnapshotId, VolumeId,
 };
 pub use image::ImageUsage;
+pub use image_record::{
+    BuildRecord, BuildState, IMAGE_NAME_PATTERN, ImageConfig, ImageDefaults, ImageOrigin, ImageRecord,
+    ImageTag, LONGEST_IMAGE_NAME, LONGEST_TAG, TAG_PATTERN, is_image_name, is_tag,
+};
 pub use key::{ApiKey, KeyHash, Scope};
 pub use limits::Limits;
 pub use list::{ListQuery, Page, SortBy};

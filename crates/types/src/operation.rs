@@ -214,6 +214,10 @@ operations! {
     SkillDelete = "skill.delete", Write, Server;
     /// Skills are installed in a sandbox.
     SkillInstall = "skill.install", Write, Sandbox(Stored);
+    /// What is known of an image changes.
+    ImagePatch = "image.patch", Admin, Server;
+    /// An image is removed.
+    ImageDelete = "image.delete", Admin, Server;
     /// A sandbox gets another egress policy.
     EgressSet = "egress.set", Write, Sandbox(NotDestroyed);
     /// A token for the proxy over a network is issued.

@@ -121,6 +121,14 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
             (at("/skills"), json!({"skill_ids":["00000000-0000-4000-8000-000000000000"]}), "skill.install"),
         ),
         (("delete", "/api/v1/volumes/{name}"), ("/api/v1/volumes/data".into(), Value::Null, "volume.delete")),
+        (
+            ("patch", "/api/v1/sandbox-images/{image}"),
+            ("/api/v1/sandbox-images/nosuch".into(), json!({"approved":true}), "image.patch"),
+        ),
+        (
+            ("delete", "/api/v1/sandbox-images/{image}"),
+            ("/api/v1/sandbox-images/nosuch".into(), Value::Null, "image.delete"),
+        ),
         (("patch", ID), (at(""), json!({"labels":{"a":"b"}}), "sandbox.patch")),
         (("post", id!("/egress/tokens")), (at("/egress/tokens"), json!({}), "egress.token")),
         (("put", id!("/egress")), (at("/egress"), json!({"mode":"none"}), "egress.set")),

@@ -86,6 +86,7 @@ impl World {
             ("key", ann_id),
             ("name", "of-ann".into()),
             ("skill_id", skill),
+            ("image", "nosuch".into()),
         ];
         let keys = vec![
             ("none", None),

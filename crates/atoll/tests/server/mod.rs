@@ -23,6 +23,7 @@ mod files;
 mod folders;
 mod forwarding;
 mod history;
+mod images;
 mod hostile_page;
 mod inspect_ai;
 mod installs;

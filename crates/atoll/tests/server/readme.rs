@@ -90,6 +90,7 @@ documents! {
     every_line_about_files_works: "docs/files.md",
     every_line_about_http_api_works: "docs/http-api.md",
     every_line_about_image_templates_works: "docs/image-templates.md",
+    every_line_about_images_works: "docs/images.md",
     every_line_about_kernels_works: "docs/kernels.md",
     every_line_about_snapshots_works: "docs/snapshots.md",
     every_line_about_lifecycle_and_quotas_works: "docs/lifecycle-and-quotas.md",

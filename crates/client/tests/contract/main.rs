@@ -13,11 +13,7 @@ use atoll_client::{
     Client, Completion, CreateKey, CreatePreviewToken, CreateSandbox, CreateVolume, DiffFile, Display,
     Drained, EgressDecision, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem,
     EventList, Exec, ExecFailure, ExecRequest, ExecResult, FileHistory, FileHistoryEntry, FileItem,
-    Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Imported, IssuedKey,
-    Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, NewSnapshot, OpenTerminal,
-    PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, Rollback, RolledBack,
-    RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked,
-    Usage, Uuid, Volume, WatchEvent,
+    Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Image, ImageList, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, Rollback, RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -105,7 +101,7 @@ fn every_answer_that_is_described_is_read() {
         Map<String, Value>: "SettingsItem"; Imported: "ImportResult"; Match: "MatchItem"; Metrics: "MetricsReply"; Pool: "PoolItem";
         PoolFailure: "PoolFailureItem"; PoolKey: "PoolKeyItem"; PreviewToken: "PreviewTokenItem";
         Sandbox: "Sandbox"; SandboxPage: "SandboxPage"; Unpacked: "UnpackResult"; WatchEvent: "WatchItem";
-        AttachedVolume: "Attachment"; Filesystem: "Filesystem"; Volume: "Volume";
+        Image: "Image"; ImageList: "ImageList"; AttachedVolume: "Attachment"; Filesystem: "Filesystem"; Volume: "Volume";
     ];
     let wrong: Vec<&String> = read.iter().flat_map(|(_, wrong)| wrong).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -248,6 +244,26 @@ fn policy() -> EgressPolicy {
 
 fn attached() -> AttachedVolume {
     AttachedVolume { name: "data".into(), path: "/mnt/data".into(), read_only: true }
+}
+
+/// Asks for images in every way.
+async fn images(client: &Client) {
+    client.list_images().await.unwrap();
+    client.image("mcpgateway/sandbox-python:3.12").await.unwrap();
+    let patch = PatchImage {
+        name: Some("team/app".into()),
+        tags: Some(vec!["1.0".into()]),
+        display_name: Some("App".into()),
+        description: Some("What it is for".into()),
+        memory_mb: Some(512),
+        cpu_cores: Some(0.5),
+        disk_mb: Some(1024),
+        approved: Some(true),
+        warm_pool_min: Some(1),
+        warm_pool_max: Some(2),
+    };
+    client.patch_image("team/app", &patch).await.unwrap();
+    client.delete_image("team/app:1.0").await.unwrap();
 }
 
 /// Asks for volumes in every way.
@@ -532,6 +548,7 @@ async fn every_request_is_one_that_is_described() {
     let (client, seen) = start();
     sandboxes(&client).await;
     volumes(&client).await;
+    images(&client).await;
     commands(&client).await;
     files(&client).await;
     operating(&client).await;

@@ -8,6 +8,7 @@ use crate::{
     Providers, Vault,
     admission::{Admission, Reservation},
     egress::EgressSessions,
+    images::Catalogue,
     lifecycle::{ActiveContainer, ActivityTracker},
     pool::Pool,
 };
@@ -43,6 +44,7 @@ impl SandboxRegistry {
         egress_sessions: Arc<EgressSessions>,
         pool: Pool,
         activity_tracker: Arc<ActivityTracker>,
+        catalogue: Arc<Catalogue>,
     ) -> Self {
         let file_containers = FileContainers::default();
         let shared = Arc::new(Shared {
@@ -55,6 +57,7 @@ impl SandboxRegistry {
             activity_tracker,
             file_containers,
             rolled_back: EndedByRollback::default(),
+            catalogue,
         });
         Self { shared, open: Arc::default() }
     }

@@ -29,7 +29,7 @@ pub use terminal::{Keyboard, Terminal, TerminalEvent, TerminalRequest, TerminalS
 
 use crate::{
     AnswerBudget, Snapshots, actor::SandboxRegistry, ceiling::CallerLimits, egress::Running,
-    execution::EndWriter, lifecycle::ActivityTracker, operation::Operations,
+    execution::EndWriter, images::Catalogue, lifecycle::ActivityTracker, operation::Operations,
 };
 use atoll_audit::Ledger;
 use atoll_store::Store;
@@ -49,6 +49,7 @@ pub struct Execs {
     pub(crate) end_writer: EndWriter,
     /// Made before commands, where the sandbox says so.
     pub(crate) snapshots: Snapshots,
+    pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) exec_tasks: Arc<ExecTasks>,
     /// When this server started.
     pub(crate) began: i64,

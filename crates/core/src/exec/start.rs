@@ -162,8 +162,12 @@ impl Execs {
         request: &ExecCommand,
         mode: ExecMode,
     ) -> Result<Prepared> {
-        let command = request.build(mode, self.limits.ceiling(caller))?;
-        let sandbox = audited.record()?.id;
+        let mut command = request.build(mode, self.limits.ceiling(caller))?;
+        let record = audited.record()?;
+        let sandbox = record.id;
+        if command.working_directory.is_empty() {
+            command.working_directory = self.catalogue.working_directory(&record.profile.image);
+        }
         let container = self.registry.acquire(sandbox, "exec").await?;
         let entry = match request.id {
             Some(_) => self.enter_repeatable(sandbox, id, container.guest()).await?,

@@ -224,7 +224,11 @@ impl Execs {
         let mut command = request.build()?;
         command.timeout =
             self.limits.ceiling(caller).timeout("timeout_seconds", None, None)?.map(Duration::from_secs_f64);
-        let sandbox = audited.record()?.id;
+        let record = audited.record()?;
+        let sandbox = record.id;
+        if command.working_directory.is_empty() {
+            command.working_directory = self.catalogue.working_directory(&record.profile.image);
+        }
         let container = self.registry.acquire(sandbox, "a terminal").await?;
         let known = |_| Error::internal("a terminal's new id is in use");
         let entry = self.exec_tasks.enter(sandbox, exec).map_err(known)?;

@@ -18,7 +18,7 @@ pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 
 use crate::{
-    CoreSettings, Execs, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Skills, Snapshots, UsageMeter,
+    CoreSettings, Execs, Images, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Skills, Snapshots, UsageMeter,
     Volumes,
     actor::{SandboxRegistry, Step},
     admission::Admission,
@@ -88,6 +88,7 @@ pub struct Lifecycle {
     pub(crate) snapshots: Snapshots,
     pub(crate) volumes: Volumes,
     pub(crate) skills: Skills,
+    pub(crate) images: Images,
 }
 
 impl Lifecycle {
@@ -137,6 +138,7 @@ impl Lifecycle {
         told("what is half destroyed", self.finish_destroying(&look).await);
         told("records of the destroyed", self.purge_records(&look).await);
         told("old snapshots", self.prune_snapshots(&look).await);
+        told("images", self.collect_images(&look).await);
         told("keys", self.close_keys(&look).await);
         told("orphans", self.collect_orphans(&look, unowned).await);
     }

@@ -73,6 +73,25 @@ impl Lifecycle {
         }
     }
 
+    /// Finishes removals of images, and removes those that no sandbox used for long.
+    pub(super) async fn collect_images(&self, look: &Look<'_>) -> Result<()> {
+        self.images.finish_removing().await?;
+        let Some(kept) = period(look.runtime_settings.images_unused_retention_seconds) else { return Ok(()) };
+        if !look.settled() {
+            return Ok(());
+        }
+        for image in self.images.unused().await? {
+            if look.clock.age(image.last_used_at.unwrap_or(image.created_at)) < kept {
+                continue;
+            }
+            let reason = Some(format!("unused for {} seconds", kept.as_secs()));
+            if let Err(error) = self.images.delete_because(&system(), &image.id.to_string(), reason).await {
+                tracing::warn!(image = %image.id, %error, "an unused image is not removed");
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the records of sandboxes destroyed long ago, and expired responses.
     pub(super) async fn purge_records(&self, look: &Look<'_>) -> Result<()> {
         if !look.settled() {

@@ -2,7 +2,8 @@
 
 use super::{Pool, PoolKey, shelf::ProfilePool};
 use crate::{
-    Caller, CoreSettings, PoolSize, RuntimeSettings,
+    Caller, PoolSize, RuntimeSettings,
+    images::Catalogue,
     operation::{AuditedOperation, OperationSpec, Operations},
     runtime_settings::LiveSettings,
 };
@@ -42,7 +43,7 @@ pub struct PoolBounds {
 
 impl PoolChange {
     /// The same, as settings.
-    fn settings(self, runtime_settings: &RuntimeSettings) -> Map<String, Value> {
+    pub(crate) fn settings(self, runtime_settings: &RuntimeSettings) -> Map<String, Value> {
         let Self { enabled, images } = self;
         let mut changes = Map::new();
         changes.extend(enabled.map(|enabled| ("warm_pool_enabled".to_owned(), enabled.into())));
@@ -73,7 +74,8 @@ impl Pool {
         let of = |(image, key)| {
             let shelf = state.shelves.entry(key).or_insert_with_key(|_| ProfilePool::new(image));
             let size = runtime_settings.pool_size(&shelf.image);
-            shelf.key("default", size)
+            let (image, image_id, display_name) = self.0.catalogue.shown(&shelf.image);
+            PoolKey { image, image_id, display_name, ..shelf.key("default", size) }
         };
         PoolView {
             enabled: runtime_settings.warm_pool_enabled,
@@ -88,7 +90,7 @@ impl Pool {
 pub struct PoolControl {
     pub(crate) operations: Operations,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) settings: Arc<CoreSettings>,
+    pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) live_settings: Arc<LiveSettings>,
     pub(crate) pool: Pool,
 }
@@ -147,8 +149,8 @@ impl PoolControl {
         audited.allowed()?;
         let mut images = BTreeMap::new();
         for (image, bounds) in change.images {
-            let profile = self.settings.profile(&image).map_err(|e| e.at("images"))?;
-            images.insert(profile.image.to_string(), bounds);
+            let found = self.catalogue.resolve(&image).map_err(|e| e.at("images"))?;
+            images.insert(found.name.to_string(), bounds);
         }
         let change = PoolChange { images, ..change };
         let settings = |runtime_settings: &RuntimeSettings| change.settings(runtime_settings);

@@ -19,13 +19,14 @@ pub use shelf::{PoolFailure, PoolKey};
 pub(crate) use warm::{Dying, PooledContainer};
 
 use crate::{
-    CoreSettings, Providers,
+    CoreSettings, PoolSize, Providers,
     admission::{Admission, Need, Reservation},
+    images::Catalogue,
     kernels::{self, KernelManagers},
     runtime_settings::LiveSettings,
 };
 use atoll_store::{SandboxRecord, Store};
-use atoll_types::{ContainerId, Profile, ProviderName, Result, VolumeId};
+use atoll_types::{ContainerId, ImageName, Profile, ProviderName, Result, VolumeId};
 use memory::Remembered;
 use shelf::ProfilePool;
 use std::{
@@ -50,6 +51,7 @@ pub(crate) struct Inner {
     live_settings: Arc<LiveSettings>,
     settings: Arc<CoreSettings>,
     managers: Arc<KernelManagers>,
+    catalogue: Arc<Catalogue>,
     state: Mutex<State>,
     /// Wakes the refill task.
     wake: Notify,
@@ -125,7 +127,7 @@ impl Inner {
         let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let names = std::iter::once(usual).chain(runtime_settings.pool_images.keys());
         // Several names may mean one image; it is kept under its own.
-        let profiles = names.filter_map(|name| self.settings.profile(name).ok());
+        let profiles = names.filter_map(|name| self.catalogue.profile(name).ok());
         let provider = self.providers.default_name();
         let key =
             |profile: Profile| (profile.image.to_string(), ShelfKey { provider: provider.clone(), profile });
@@ -141,6 +143,7 @@ impl Pool {
         live_settings: Arc<LiveSettings>,
         settings: Arc<CoreSettings>,
         managers: Arc<KernelManagers>,
+        catalogue: Arc<Catalogue>,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
@@ -149,6 +152,7 @@ impl Pool {
             live_settings,
             settings,
             managers,
+            catalogue,
             state: Mutex::default(),
             wake: Notify::new(),
             clearing: tokio::sync::Mutex::default(),
@@ -199,6 +203,24 @@ impl Pool {
             true => Ok(()),
             false => kernels::configure(&self.0.managers, warm.container(), variables).await,
         }
+    }
+
+    /// How many of an image are kept ready; none of one that no setting names.
+    pub(crate) fn size_of(&self, image: &ImageName) -> PoolSize {
+        match self.0.wanted().contains_key(image.as_str()) {
+            true => self.0.live_settings.now().pool_size(image.as_str()),
+            false => PoolSize { min: 0, max: 0 },
+        }
+    }
+
+    /// Destroys the ready containers of an image that is being removed.
+    pub(crate) async fn end_image(&self, image: &ImageName) {
+        let gone: Vec<ProfilePool> = {
+            let mut state = self.0.state();
+            state.shelves.extract_if(|key, _| key.profile.image == *image).map(|(_, shelf)| shelf).collect()
+        };
+        drop(gone);
+        self.clear().await;
     }
 
     /// Takes every ready container out of the pool.

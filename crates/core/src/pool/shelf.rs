@@ -20,6 +20,9 @@ pub struct PoolFailure {
 #[allow(missing_docs)]
 pub struct PoolKey {
     pub image: String,
+    pub image_id: String,
+    /// The image's name for people.
+    pub display_name: String,
     /// The profile's name.
     pub profile: String,
     pub size: PoolSize,
@@ -138,6 +141,8 @@ impl ProfilePool {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         PoolKey {
             image: self.image.clone(),
+            image_id: self.image.clone(),
+            display_name: self.image.clone(),
             profile: profile.to_owned(),
             size,
             ready: count(self.ready.len()),

@@ -5,6 +5,7 @@ use super::{LiveSettings, RuntimeSettings, Source, unknown};
 use crate::{
     Caller, CoreSettings,
     admission::Admission,
+    images::Catalogue,
     operation::{AuditedOperation, OperationSpec, Operations},
 };
 use atoll_store::Store;
@@ -33,6 +34,7 @@ pub struct Settings {
     pub(crate) settings: Arc<CoreSettings>,
     pub(crate) live_settings: Arc<LiveSettings>,
     pub(crate) admission: Admission,
+    pub(crate) catalogue: Arc<Catalogue>,
 }
 
 impl Settings {
@@ -85,16 +87,34 @@ impl Settings {
                 self.must_stay(&name, &value)?;
             }
         }
-        if let Some(image) = real.get("db_default_image").and_then(Value::as_str) {
-            self.settings.profile(image).map_err(|e| e.at("db_default_image"))?;
-        }
-        if let Some(Value::Object(images)) = real.get("pool.images") {
-            for image in images.keys() {
-                self.settings.profile(image).map_err(|e| e.at("pool.images"))?;
-            }
-        }
+        self.name_images(&mut real)?;
         self.live_settings.change(&*self.store, real).await?;
         self.admission.look();
+        Ok(())
+    }
+
+    /// Refuses names of images that are not there; the sizes of the pool are kept by the images themselves, whatever they are
+    /// called later.
+    fn name_images(&self, changes: &mut Map<String, Value>) -> Result<()> {
+        const DEFAULT: &str = "db_default_image";
+        const ACTIVE: &str = "db_active_images";
+        const POOL: &str = "pool.images";
+        if let Some(image) = changes.get(DEFAULT).and_then(Value::as_str) {
+            self.catalogue.resolve(image).map_err(|e| e.at(DEFAULT))?;
+        }
+        for image in changes.get(ACTIVE).and_then(Value::as_array).into_iter().flatten() {
+            image
+                .as_str()
+                .map_or(Ok(()), |image| self.catalogue.resolve(image).map(drop))
+                .map_err(|e| e.at(ACTIVE))?;
+        }
+        if let Some(Value::Object(images)) = changes.get_mut(POOL) {
+            let mut sizes = Map::new();
+            for (image, size) in std::mem::take(images) {
+                sizes.insert(self.catalogue.resolve(&image).map_err(|e| e.at(POOL))?.name.to_string(), size);
+            }
+            *images = sizes;
+        }
         Ok(())
     }
 
@@ -104,7 +124,6 @@ impl Settings {
         [
             ("provider_type", of("native")),
             ("config_fallback_image", of(&self.settings.default_image)),
-            ("db_active_images", Value::from(vec!["host"])),
             ("k8s_namespace", Value::Null),
         ]
         .into()

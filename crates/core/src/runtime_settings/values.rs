@@ -8,7 +8,7 @@ use super::{
     unknown,
     value::{ValueRule, any, read, text_schema, within},
 };
-use crate::bounds::{IDLE_SECONDS, MOST_VARIABLES, VARIABLE_NAME};
+use crate::bounds::{IDLE_SECONDS, IMAGE, MOST_VARIABLES, VARIABLE_NAME};
 use atoll_kernels::Language;
 use atoll_types::{Error, Result, text::TextRule};
 use serde::{Deserialize, Serialize};
@@ -101,6 +101,20 @@ fn variable_names() -> ValueRule<impl FnOnce(&Vec<String>) -> Result<(), String>
     ValueRule { check, schema: json!({"type": "array", "maxItems": MOST_VARIABLES, "items": items}) }
 }
 
+/// Most names of `db_active_images`.
+const MOST_IMAGES: usize = 1000;
+
+fn image_names() -> ValueRule<impl FnOnce(&Option<Vec<String>>) -> Result<(), String>> {
+    let check = |names: &Option<Vec<String>>| match names {
+        Some(names) if names.len() > MOST_IMAGES || !names.iter().all(|name| IMAGE.fits(name)) => {
+            Err(format!("may have {MOST_IMAGES} names of 1 to {} characters", IMAGE.most))
+        }
+        _ => Ok(()),
+    };
+    let items = text_schema(&IMAGE);
+    ValueRule { check, schema: json!({"type": "array", "maxItems": MOST_IMAGES, "items": items}) }
+}
+
 /// Seconds from 1 on, or -1 for never; with `zero` also 0.
 fn or_never(zero: bool, most: i64) -> ValueRule<impl FnOnce(&i64) -> Result<(), String>> {
     let least = i64::from(!zero);
@@ -124,6 +138,8 @@ runtime_settings! {
     "stopped_retention_seconds" stopped_retention_seconds: i64 = 7 * 24 * 3600, or_never(false, YEAR);
     /// The image of a create that names none, where it is not the one of the file.
     "db_default_image" db_default_image: Option<String> = None, any(json!({"type": "string"}));
+    /// The images that ordinary keys may use, by name; all where there is no list.
+    "db_active_images" db_active_images: Option<Vec<String>> = None, image_names();
     /// The variables that a create or a change of a sandbox may set; all of them where it is empty.
     "env_allowlist" env_allowlist: Vec<String> = Vec::new(), variable_names();
     /// Sandboxes in all, by the default plan.
@@ -203,6 +219,10 @@ runtime_settings! {
     /// How long a snapshot is kept that no request made and that has no label.
     "snapshots.automatic_retention_seconds" snapshots_automatic_retention_seconds: i64 = 7 * 24 * 3600,
         or_never(false, YEAR);
+    /// Whether ordinary keys may use only images that an admin approved; `host` is one.
+    "images.require_approved" images_require_approved: bool = false, any(json!({"type": "boolean"}));
+    /// How long an image is kept that no sandbox uses and no setting names.
+    "images.unused_retention_seconds" images_unused_retention_seconds: i64 = -1, or_never(false, 10 * YEAR);
     /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that
     /// the two below allow; a plan (3 sandboxes at a time) and the machine's room bind most owners before it
     /// does.
@@ -274,7 +294,7 @@ mod tests {
             ("string", Some(all)) => (all.as_array().unwrap().clone(), vec![json!("odd")]),
             ("string", None) => (vec![json!("host")], vec![json!(1)]),
             ("boolean", _) => (vec![json!(true)], vec![json!("true")]),
-            ("array", _) => (vec![json!([])], vec![json!([""]), json!(["a=b"])]),
+            ("array", _) => (vec![json!([])], vec![json!([""]), json!(["a\0"])]),
             ("object", _) => (vec![json!({})], vec![json!({"": {}}), json!([])]),
             (other, _) => panic!("a setting is {other}"),
         }

@@ -16,8 +16,8 @@ use atoll_egress::{Mode, Policy};
 use atoll_kernels::Language;
 use atoll_store::{NewSandbox, SandboxId, SandboxRecord, Status};
 use atoll_types::{
-    AutoSnapshot, Error, ErrorCode, Limits, Operation, PathRules, Profile, ProviderName, Result, VolumeId,
-    time::now_ms,
+    AutoSnapshot, Error, ErrorCode, ImageDefaults, Limits, Operation, PathRules, Profile, ProviderName,
+    Result, VolumeId, time::now_ms,
 };
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -130,9 +130,10 @@ pub(super) fn limits(
     Ok(limits)
 }
 
-/// The limits of a new sandbox: the usual ones clamped to the caller's tier, and the requested ones.
+/// The limits of a new sandbox: the usual ones, of its image or of all, clamped to the caller's tier, and the requested ones.
 fn asked_limits(
     most: TierCeiling,
+    usual: ImageDefaults,
     memory: Option<u64>,
     cores: Option<f64>,
     disk: Option<u64>,
@@ -144,14 +145,14 @@ fn asked_limits(
         disk: disk.is_some(),
         processes: processes.is_some(),
     };
-    let limits = limits(most.usual(), memory, cores, disk, processes)?;
+    let limits = limits(most.clamp(usual.over(Limits::default())), memory, cores, disk, processes)?;
     most.check(&limits, named)?;
     Ok(limits)
 }
 
 /// The limit of a disk of its own: the usual one clamped to the caller's tier, or the requested one.
 pub(crate) fn disk_limit(most: TierCeiling, disk_mb: Option<u64>) -> Result<u64> {
-    asked_limits(most, None, None, disk_mb, None).map(|limits| limits.disk_bytes)
+    asked_limits(most, ImageDefaults::default(), None, None, disk_mb, None).map(|limits| limits.disk_bytes)
 }
 
 pub(super) fn check_idle(seconds: Option<u32>) -> Result<()> {
@@ -331,11 +332,13 @@ impl Sandboxes {
         if let Some(key) = &session_key {
             SESSION_KEY.check("session_key", key)?;
         }
-        let limits = asked_limits(self.limits.ceiling(caller), memory_mb, cpu_cores, disk_mb, processes)?;
         let usual = runtime_settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
         let image = image.unwrap_or_else(|| usual.clone());
         IMAGE.check("image", &image)?;
-        let profile = self.settings.profile_named(profile.as_deref().unwrap_or("default"), &image)?;
+        let found = self.catalogue.usable(caller, &image)?;
+        let most = self.limits.ceiling(caller);
+        let limits = asked_limits(most, found.defaults(), memory_mb, cpu_cores, disk_mb, processes)?;
+        let profile = found.profile(profile.as_deref().unwrap_or("default"))?;
         let profile = Profile { paths: filesystem, ..profile };
         profile.validate()?;
         self.check_auto_snapshot(self.providers.default_name(), &profile, auto_snapshot)?;
@@ -345,7 +348,7 @@ impl Sandboxes {
             let message = "the provider of this server has no path rules";
             return Err(Error::new(ErrorCode::Unsupported, message).at("filesystem"));
         }
-        self.limits.ceiling(caller).check_profile(&profile.name)?;
+        most.check_profile(&profile.name)?;
         let policy = self.egress_sessions.asked(caller, &image, network_enabled, egress)?;
         Ok(NewSandbox {
             id,

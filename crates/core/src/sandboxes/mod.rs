@@ -23,6 +23,7 @@ use crate::{
     ceiling::CallerLimits,
     changes::FileChanges,
     egress::EgressSessions,
+    images::Catalogue,
     lifecycle::ActivityTracker,
     operation::Operations,
     pool::Pool,
@@ -55,4 +56,5 @@ pub struct Sandboxes {
     pub(crate) new_lifetime: Arc<Notify>,
     /// A new sandbox names volumes to attach.
     pub(crate) volumes: Volumes,
+    pub(crate) catalogue: Arc<Catalogue>,
 }

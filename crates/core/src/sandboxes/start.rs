@@ -11,7 +11,7 @@ use crate::{
     vault::Environment,
 };
 use atoll_store::{Inserted, ListQuery, NewSandbox, SandboxId, SandboxRecord};
-use atoll_types::{Error, ErrorCode, Limits, Profile, Result};
+use atoll_types::{Error, ErrorCode, ImageName, Limits, Profile, Result};
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
@@ -89,12 +89,13 @@ impl Sandboxes {
         if let Some(warm) = &warm {
             (new.container, new.volume) = (Some(warm.id()), warm.volume());
         }
-        let (limits, environment) = (new.limits, self.vault.open(&id.to_string(), &new.environment));
+        let (image, limits) = (new.profile.image.clone(), new.limits);
+        let environment = self.vault.open(&id.to_string(), &new.environment);
         // Concurrently. A container without a record is still the pool's, which destroys it when it is
         // dropped.
         let handed = async {
             match &warm {
-                Some(warm) => self.hand_over(warm, limits, environment?).await,
+                Some(warm) => self.hand_over(warm, &image, limits, environment?).await,
                 None => Ok(()),
             }
         };
@@ -125,13 +126,15 @@ impl Sandboxes {
     async fn hand_over(
         &self,
         warm: &PooledContainer,
+        image: &ImageName,
         limits: Limits,
         environment: Environment,
     ) -> Result<()> {
         let unable = || Error::internal("the container cannot be handed over");
         let power = warm.container().claimable().ok_or_else(unable)?;
+        let found = self.catalogue.environment(image).into_iter();
         let variables: BTreeMap<_, _> =
-            self.egress_sessions.variables().chain(environment.variables).collect();
+            found.chain(self.egress_sessions.variables()).chain(environment.variables).collect();
         power.claim(limits, variables.clone()).await?;
         self.pool.configure(warm, variables).await
     }

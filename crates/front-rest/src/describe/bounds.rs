@@ -119,6 +119,14 @@ fn skill_md() -> Value {
     json!({"maxLength": bounds::LONGEST_SKILL_MD})
 }
 
+fn image_name() -> Value {
+    json!({"maxLength": bounds::LONGEST_IMAGE_NAME, "pattern": bounds::IMAGE_NAME_PATTERN})
+}
+
+fn image_tag() -> Value {
+    json!({"maxLength": bounds::LONGEST_TAG, "pattern": bounds::TAG_PATTERN})
+}
+
 /// A glob or a regular expression.
 fn expression() -> Value {
     json!({"minLength": 1, "maxLength": bounds::LONGEST_PATTERN})
@@ -324,6 +332,16 @@ const SCHEMAS: &[(&str, &str, Facts)] = &[
     ("GrepBody", "/properties/max_per_file", || up_to(bounds::MOST_MATCHES)),
     ("GrepBody", "/properties/path", path),
     ("GrepBody", "/properties/pattern", expression),
+    ("ImagePatch", "/properties/cpu_cores", cores),
+    ("ImagePatch", "/properties/description", || text(&bounds::IMAGE_DESCRIPTION)),
+    ("ImagePatch", "/properties/disk_mb", || range(&bounds::DISK_MB)),
+    ("ImagePatch", "/properties/display_name", || text(&bounds::IMAGE_DISPLAY_NAME)),
+    ("ImagePatch", "/properties/memory_mb", || range(&bounds::MEMORY_MB)),
+    ("ImagePatch", "/properties/name", image_name),
+    ("ImagePatch", "/properties/tags", || json!({"maxItems": bounds::MOST_TAGS, "uniqueItems": true})),
+    ("ImagePatch", "/properties/tags/items", image_tag),
+    ("ImagePatch", "/properties/warm_pool_max", pool_size),
+    ("ImagePatch", "/properties/warm_pool_min", pool_size),
     ("KeyBody", "/properties/expires_in_seconds", || range(&keys::EXPIRES_SECONDS)),
     ("KeyBody", "/properties/name", key_name),
     ("KeyBody", "/properties/owner", key_name),

@@ -4,7 +4,7 @@
 use crate::shapes::status_name;
 use atoll_core::{Language, image_specs::PackageManager};
 use atoll_types::{
-    ActivityKind, AutoSnapshot, Profile, Scope, SkillSource, SnapshotKind, SortBy, Status, Tier,
+    ActivityKind, AutoSnapshot, ImageOrigin, Profile, Scope, SkillSource, SnapshotKind, SortBy, Status, Tier,
     audit::Outcome,
 };
 use serde_json::{Map, Value, json};
@@ -75,6 +75,10 @@ const PROPERTIES: &[(&str, &str, Names)] = &[
     ("FileItem", "type", entries),
     ("FoundItem", "type", entries),
     ("Health", "status", || vec!["ok", "degraded"]),
+    ("Image", "origin", || {
+        std::iter::once("host").chain(ImageOrigin::ALL.iter().map(|origin| origin.as_str())).collect()
+    }),
+    ("Image", "status", || vec!["ready", "deleting"]),
     ("KernelItem", "language", languages),
     ("KernelItem", "status", || vec!["starting", "idle", "busy", "dead"]),
     ("KeyBody", "scope", scopes),

@@ -1,6 +1,7 @@
 //! A store that is right but for one fault.
 
 mod audit;
+mod images;
 mod rest;
 mod sandboxes;
 mod skills;
@@ -118,6 +119,9 @@ pub(crate) enum Fault {
     CountsASkillPage,
     KeepsEveryPackage,
     KeepsLaterSkills,
+    TakesTags,
+    DeletesTheUsed,
+    ForgetsRunningBuilds,
 }
 
 pub(crate) struct Broken {

@@ -8,6 +8,7 @@ mod audit_files;
 mod audit_pages;
 mod events;
 mod idempotency;
+mod images;
 mod keys;
 mod listing;
 mod mcp;
@@ -143,6 +144,9 @@ checks![
     volumes::a_volume_is_its_owners_by_name_and_tenant,
     volumes::an_attached_volume_is_not_deleted,
     volumes::only_an_owners_own_volumes_are_attached,
+    images::a_name_and_a_tag_are_one_images,
+    images::an_image_in_use_is_not_deleted,
+    images::a_build_ends_once_and_old_ones_go,
 ];
 
 /// Runs every check on a fresh store each, and returns those that failed with their reasons.

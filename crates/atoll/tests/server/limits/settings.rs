@@ -20,7 +20,7 @@ fn the_fields_of_the_reference_api_are_there_and_ours_beside_them() {
         json!({"provider_type": "native", "warm_pool_enabled": false, "default_max_per_user": 3,
             "idle_timeout_seconds": 1800, "stopped_retention_seconds": 604_800,
             "config_fallback_image": "host", "db_default_image": null, "env_allowlist": [],
-            "db_active_images": ["host"], "k8s_namespace": null})
+            "db_active_images": null, "k8s_namespace": null})
     );
     let wanted = json!({"max": 30, "max_per_thread": 3, "max_threads": 10, "collect_seconds": 60,
         "orphan_seconds": 300, "idle_seconds": 1800, "max_lifetime_seconds": 7200,
@@ -93,7 +93,12 @@ fn a_wrong_change_changes_nothing() {
         (json!({"config_fallback_image": "x"}), "config_fallback_image"),
         (json!({"env_allowlist": ["A=B"]}), "env_allowlist"),
         (json!({"env_allowlist": "PATH"}), "env_allowlist"),
-        (json!({"db_active_images": []}), "db_active_images"),
+        (json!({"db_active_images": ["nosuch"]}), "db_active_images"),
+        (json!({"db_active_images": "host"}), "db_active_images"),
+        (
+            json!({"atoll": {"images": {"unused_retention_seconds": 0}}}),
+            "atoll.images.unused_retention_seconds",
+        ),
         (json!({"k8s_namespace": "x"}), "k8s_namespace"),
         (json!({"atoll": {"admission": {"wait_seconds": 601}}}), "atoll.admission.wait_seconds"),
         (json!({"atoll": {"admission": {"no_such": 1}}}), "atoll.admission.no_such"),

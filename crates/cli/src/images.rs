@@ -1,0 +1,226 @@
+//! `atoll image`: root filesystems that sandboxes are made of.
+
+use crate::{Failure, list::mebibytes, server::Server, table, terminal, when};
+use atoll_client::{Image, PatchImage};
+use clap::{Args, Subcommand};
+
+/// `image`.
+#[derive(Debug, Args)]
+pub struct ImageOptions {
+    #[command(subcommand)]
+    pub(crate) command: ImageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Lists images
+    Ls(Ls),
+    /// Shows all about an image
+    Inspect(One),
+    /// Lets keys use images where the server asks for that; for admins
+    Approve(Approve),
+    /// Removes images with their files; refused while a sandbox uses one. For admins
+    Rm(Several),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct One {
+    /// NAME, NAME:TAG, a digest, an id or an alias
+    pub(crate) image: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// NAME, NAME:TAG, a digest, an id or an alias
+    #[arg(required = true, value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+    /// Take it back
+    #[arg(long)]
+    pub(crate) revoke: bool,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Several {
+    /// NAME, NAME:TAG, a digest, an id or an alias
+    #[arg(required = true, value_name = "IMAGE")]
+    pub(crate) images: Vec<String>,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+impl ImageOptions {
+    pub(crate) fn json(&self) -> bool {
+        match &self.command {
+            ImageCommand::Ls(Ls { server })
+            | ImageCommand::Inspect(One { server, .. })
+            | ImageCommand::Approve(Approve { server, .. })
+            | ImageCommand::Rm(Several { server, .. }) => server.json,
+        }
+    }
+}
+
+fn yes(is: bool) -> String {
+    if is { "yes" } else { "no" }.to_owned()
+}
+
+fn size(image: &Image) -> String {
+    image.size_bytes.map(|bytes| mebibytes(bytes.div_ceil(1 << 20))).unwrap_or_default()
+}
+
+fn listed(images: &[Image]) -> String {
+    let row = |image: &Image| {
+        [
+            image.name.clone(),
+            image.tags.join(" "),
+            image.id.chars().take(8).collect(),
+            size(image),
+            image.origin.clone(),
+            yes(image.approved),
+            image.created_at.as_deref().map(when::since).unwrap_or_default(),
+            image.last_used_at.as_deref().map(when::since).unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = images.iter().map(row).collect();
+    table::render(["NAME", "TAGS", "ID", "SIZE", "ORIGIN", "APPROVED", "CREATED", "USED"], &rows)
+}
+
+fn shown(image: &Image) -> String {
+    let some = |text: String| Some(text).filter(|text| !text.is_empty());
+    let time = |at: &Option<String>| at.as_ref().map(|at| format!("{at} ({})", when::since(at)));
+    let variables = image.env_vars.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+    let mut limits = Vec::new();
+    limits.extend(image.memory_mb.map(|mb| format!("{} memory", mebibytes(mb))));
+    limits.extend(image.cpu_cores.map(|cores| format!("{cores} cores")));
+    limits.extend(image.disk_mb.map(|mb| format!("{} disk", mebibytes(mb))));
+    let users =
+        |ids: &Vec<atoll_client::Uuid>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let pool =
+        (image.warm_pool_max > 0).then(|| format!("{} to {}", image.warm_pool_min, image.warm_pool_max));
+    let rows = [
+        ("Name", some(image.name.clone())),
+        ("Tags", some(image.tags.join(" "))),
+        ("Id", some(image.id.clone())),
+        ("Shown as", some(image.display_name.clone())),
+        ("Description", image.description.clone()),
+        ("Digest", image.digest.clone()),
+        ("Size", some(size(image))),
+        ("Origin", some(image.origin.clone())),
+        ("Source", image.source.clone()),
+        ("Status", some(image.status.clone())),
+        ("Approved", Some(yes(image.approved))),
+        ("For your key", Some(yes(image.active))),
+        ("Aliases", some(image.aliases.join(" "))),
+        ("User", image.user.clone()),
+        ("Directory", image.working_directory.clone()),
+        ("Variables", some(variables.join(" "))),
+        ("Entrypoint", some(image.entrypoint.join(" "))),
+        ("Command", some(image.command.join(" "))),
+        ("Default limits", some(limits.join(", "))),
+        ("Kept ready", pool),
+        ("Created", time(&image.created_at)),
+        ("Last used", time(&image.last_used_at)),
+        ("Used by", image.used_by.as_ref().map(users).and_then(some)),
+    ];
+    let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    table::fields(&rows)
+}
+
+/// Does something to each image, and goes on with the next where the server refuses one.
+async fn each(
+    images: &[String],
+    server: &Server,
+    work: impl AsyncFn(&str) -> Result<(), atoll_client::Error>,
+) -> Result<u8, Failure> {
+    let mut worst = 0;
+    for image in images {
+        match work(image).await.map_err(|e| Failure::from(e).about(image)) {
+            Ok(()) => terminal::print(&format!("{}\n", terminal::plain(image)))?,
+            Err(failure) => {
+                worst = worst.max(failure.report(server.json));
+                if failure.is_fatal() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(worst)
+}
+
+pub(crate) async fn run(command: ImageCommand) -> Result<u8, Failure> {
+    let (json, text, server) = match command {
+        ImageCommand::Ls(Ls { server }) => {
+            let all = server.client()?.list_images().await?;
+            let text = listed(&all.items);
+            (all.json, text, server)
+        }
+        ImageCommand::Inspect(One { image, server }) => {
+            let one = server.client()?.image(&image).await?;
+            let text = shown(&one);
+            (one.json, text, server)
+        }
+        ImageCommand::Approve(Approve { images, revoke, server }) => {
+            let client = server.client()?;
+            let patch = PatchImage { approved: Some(!revoke), ..PatchImage::default() };
+            return each(&images, &server, async |image: &str| {
+                client.patch_image(image, &patch).await.map(drop)
+            })
+            .await;
+        }
+        ImageCommand::Rm(Several { images, server }) => {
+            let client = server.client()?;
+            return each(&images, &server, async |image: &str| client.delete_image(image).await).await;
+        }
+    };
+    match server.json {
+        true => terminal::print_json(&json)?,
+        false => terminal::print(&text)?,
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_for_people() {
+        let image: Image = serde_json::from_value(serde_json::json!({
+            "id": "3f2a11bc-0000-4000-8000-000000000001", "name": "python", "tags": ["3.12", "latest"],
+            "display_name": "Py\u{1b}thon", "digest": "sha256:00", "size_bytes": 73_400_320, "origin": "import",
+            "status": "ready", "approved": true, "active": false, "user": "app", "memory_mb": 512, "cpu_cores": 0.5,
+            "env_vars": {"PATH": "/bin"}, "command": ["python3", "-i"], "created_at": "then", "used_by": [],
+        }))
+        .unwrap();
+        insta::assert_snapshot!(listed(std::slice::from_ref(&image)), @r"
+        NAME    TAGS         ID        SIZE  ORIGIN  APPROVED  CREATED  USED
+        python  3.12 latest  3f2a11bc  70m   import  yes       then
+        ");
+        insta::assert_snapshot!(shown(&image), @r"
+        Name            python
+        Tags            3.12 latest
+        Id              3f2a11bc-0000-4000-8000-000000000001
+        Shown as        Py\u{1b}thon
+        Digest          sha256:00
+        Size            70m
+        Origin          import
+        Status          ready
+        Approved        yes
+        For your key    no
+        User            app
+        Variables       PATH=/bin
+        Command         python3 -i
+        Default limits  512m memory, 0.5 cores
+        Created         then (then)
+        ");
+    }
+}

@@ -1,0 +1,126 @@
+//! Images, which sandboxes are made of.
+
+use crate::{Client, Result, ServerReply, client::empty, encode};
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+pub(crate) const ROOT: &str = "/api/v1/sandbox-images";
+
+/// An image.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Image {
+    pub id: String,
+    pub name: String,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    #[serde(default)]
+    pub display_name: String,
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    pub digest: Option<String>,
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+    #[serde(default)]
+    pub origin: String,
+    #[serde(default)]
+    pub source: Option<String>,
+    #[serde(default)]
+    pub status: String,
+    #[serde(default)]
+    pub approved: bool,
+    /// Whether this key may use it.
+    #[serde(default)]
+    pub active: bool,
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    #[serde(default)]
+    pub env_vars: BTreeMap<String, String>,
+    #[serde(default)]
+    pub user: Option<String>,
+    #[serde(default)]
+    pub working_directory: Option<String>,
+    #[serde(default)]
+    pub entrypoint: Vec<String>,
+    #[serde(default)]
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub memory_mb: Option<u64>,
+    #[serde(default)]
+    pub cpu_cores: Option<f64>,
+    #[serde(default)]
+    pub disk_mb: Option<u64>,
+    #[serde(default)]
+    pub warm_pool_min: u32,
+    #[serde(default)]
+    pub warm_pool_max: u32,
+    #[serde(default)]
+    pub created_at: Option<String>,
+    #[serde(default)]
+    pub last_used_at: Option<String>,
+    /// For admins, and not in lists.
+    #[serde(default)]
+    pub used_by: Option<Vec<Uuid>>,
+}
+
+/// All images.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[allow(missing_docs)]
+pub struct ImageList {
+    pub items: Vec<Image>,
+}
+
+/// What to change; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct PatchImage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_cores: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_mb: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_pool_min: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_pool_max: Option<u32>,
+}
+
+fn at(image: &str) -> String {
+    format!("{ROOT}/{}", encode::path(image).replace('/', "%2F"))
+}
+
+impl Client {
+    /// Lists images.
+    pub async fn list_images(&self) -> Result<ServerReply<ImageList>> {
+        self.ask(Method::GET, ROOT).await
+    }
+
+    /// One image by its name, its digest, its id or an alias.
+    pub async fn image(&self, image: &str) -> Result<ServerReply<Image>> {
+        self.ask(Method::GET, &at(image)).await
+    }
+
+    /// Changes what is known of an image.
+    pub async fn patch_image(&self, image: &str, patch: &PatchImage) -> Result<ServerReply<Image>> {
+        self.tell(Method::PATCH, &at(image), patch).await
+    }
+
+    /// Removes an image.
+    pub async fn delete_image(&self, image: &str) -> Result<()> {
+        self.send(Method::DELETE, &at(image), None, empty()).await.map(drop)
+    }
+}

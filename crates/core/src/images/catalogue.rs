@@ -1,0 +1,298 @@
+//! The images of this server by the names that requests use. All of them are held in memory, because every create and
+//! each look at the pool asks; a change of a record reads them again.
+
+use crate::{Caller, CoreSettings, runtime_settings::LiveSettings};
+use atoll_store::{Scope, Store};
+use atoll_types::{
+    Error, ErrorCode, ImageDefaults, ImageId, ImageName, ImageRecord, ImageTag, Profile, Result,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// The image that is always there.
+pub(crate) const HOST: &str = "host";
+/// Names that an error lists.
+const NAMED: usize = 20;
+
+/// An image that a request names; without a record it is `host`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ResolvedImage {
+    pub(crate) name: ImageName,
+    pub(crate) record: Option<Arc<ImageRecord>>,
+}
+
+impl ResolvedImage {
+    pub(super) fn host() -> Self {
+        Self { name: ImageName::host(), record: None }
+    }
+
+    pub(super) fn of(record: &Arc<ImageRecord>) -> Self {
+        Self { name: ImageName::of(record.id), record: Some(Arc::clone(record)) }
+    }
+
+    /// The limits of sandboxes that name none.
+    pub(crate) fn defaults(&self) -> ImageDefaults {
+        self.record.as_ref().map(|record| record.defaults).unwrap_or_default()
+    }
+
+    /// A profile that ships, with this image. The default profile has the image's own user.
+    pub(crate) fn profile(&self, name: &str) -> Result<Profile> {
+        let unknown = || {
+            let message = format!("there is no profile {name:?}; there are {}", Profile::BUILTIN.join(", "));
+            Error::invalid("profile", message)
+        };
+        let mut profile = Profile { image: self.name.clone(), ..Profile::builtin(name).ok_or_else(unknown)? };
+        if let Some((uid, gid)) = self.record.as_ref().and_then(|record| record.config.ids)
+            && name == "default"
+        {
+            (profile.uid, profile.gid) = (uid, gid);
+        }
+        Ok(profile)
+    }
+}
+
+/// The images of this server.
+pub(crate) struct Catalogue {
+    settings: Arc<CoreSettings>,
+    live_settings: Arc<LiveSettings>,
+    records: RwLock<Arc<Vec<Arc<ImageRecord>>>>,
+    /// Of two that read the records, the second is the last to write them.
+    loading: tokio::sync::Mutex<()>,
+}
+
+/// The id that a text is: as ids are written inside, or as a UUID is.
+fn id_of(text: &str) -> Option<ImageId> {
+    let uuid = || uuid::Uuid::try_parse(text).ok().filter(|_| text.len() == 36).map(ImageId::from_uuid);
+    text.parse().ok().or_else(uuid).or_else(|| text.parse::<ImageName>().ok()?.id())
+}
+
+impl Catalogue {
+    pub(crate) fn new(settings: Arc<CoreSettings>, live_settings: Arc<LiveSettings>) -> Self {
+        Self { settings, live_settings, records: RwLock::default(), loading: tokio::sync::Mutex::default() }
+    }
+
+    /// Reads the records again, after each change of one.
+    pub(crate) async fn load(&self, store: &dyn Store) -> Result<()> {
+        let _alone = self.loading.lock().await;
+        let all = store.images().await?.into_iter().map(Arc::new).collect();
+        *self.records.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(all);
+        Ok(())
+    }
+
+    pub(crate) fn records(&self) -> Arc<Vec<Arc<ImageRecord>>> {
+        Arc::clone(&self.records.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn direct(&self, text: &str) -> Option<ResolvedImage> {
+        if text == HOST {
+            return Some(ResolvedImage::host());
+        }
+        let records = self.records();
+        let find = |is: &dyn Fn(&ImageRecord) -> bool| {
+            records.iter().rev().find(|record| !record.deleting && is(record)).map(ResolvedImage::of)
+        };
+        if let Some(id) = id_of(text) {
+            return find(&|record| record.id == id);
+        }
+        let (name, digest) = match text.split_once('@') {
+            Some((name, digest)) => (Some(name), Some(digest)),
+            None => (None, text.starts_with("sha256:").then_some(text)),
+        };
+        if let Some(digest) = digest {
+            return find(&|record| record.digest == digest && name.is_none_or(|name| record.name == name));
+        }
+        let ImageTag { name, tag } = ImageTag::parse(text)?;
+        find(&|record| record.name == name && record.tags.contains(&tag))
+    }
+
+    /// The image of a name, a name with a tag, a digest, an id, or an alias of one.
+    pub(crate) fn find(&self, text: &str) -> Option<ResolvedImage> {
+        let alias = || self.direct(self.settings.aliases.get(text)?);
+        self.direct(text).or_else(alias)
+    }
+
+    /// The same, also one that is being deleted by its id.
+    pub(crate) fn find_any(&self, text: &str) -> Option<ResolvedImage> {
+        let records = self.records();
+        let by_id = || Some(ResolvedImage::of(records.iter().find(|record| Some(record.id) == id_of(text))?));
+        self.find(text).or_else(by_id)
+    }
+
+    /// The aliases that mean an image.
+    pub(crate) fn aliases_of(&self, image: &ImageName) -> Vec<String> {
+        let means = |alias: &&String| self.find(alias).is_some_and(|found| found.name == *image);
+        self.settings.aliases.keys().filter(means).cloned().collect()
+    }
+
+    /// The image of a name; an error that names those there are.
+    pub(crate) fn resolve(&self, text: &str) -> Result<ResolvedImage> {
+        self.find(text).ok_or_else(|| {
+            let records = self.records();
+            let own = records.iter().filter(|record| !record.deleting).map(|record| record.reference());
+            let aliases = self.settings.aliases.keys().cloned();
+            let names: Vec<_> =
+                std::iter::once(HOST.to_owned()).chain(own).chain(aliases).take(NAMED).collect();
+            let message = format!("there is no image {text:?}; there are {}", names.join(", "));
+            Error::new(ErrorCode::InvalidArgument, message).at("image")
+        })
+    }
+
+    /// Why the caller may not use an image; none where it may.
+    pub(crate) fn refusal(&self, caller: &Caller, image: &ResolvedImage) -> Option<&'static str> {
+        if caller.scope == Scope::Admin {
+            return None;
+        }
+        let settings = self.live_settings.now();
+        if settings.images_require_approved && image.record.as_ref().is_some_and(|record| !record.approved) {
+            return Some("is not approved, and the setting images.require_approved asks for that");
+        }
+        let named = |names: &Vec<String>| {
+            names.iter().any(|name| self.find(name).is_some_and(|found| found.name == image.name))
+        };
+        match &settings.db_active_images {
+            Some(names) if !named(names) => Some("is not among those of the setting db_active_images"),
+            _ => None,
+        }
+    }
+
+    /// The image of a name, where the caller may use it.
+    pub(crate) fn usable(&self, caller: &Caller, text: &str) -> Result<ResolvedImage> {
+        let image = self.resolve(text)?;
+        match self.refusal(caller, &image) {
+            Some(why) => {
+                let message = format!("the image {text} {why}");
+                Err(Error::new(ErrorCode::PermissionDenied, message).at("image"))
+            }
+            None => Ok(image),
+        }
+    }
+
+    /// The default profile with the image that a name means.
+    pub(crate) fn profile(&self, image: &str) -> Result<Profile> {
+        self.resolve(image)?.profile("default")
+    }
+
+    fn record(&self, image: &ImageName) -> Option<Arc<ImageRecord>> {
+        let id = image.id()?;
+        self.records().iter().find(|record| record.id == id).cloned()
+    }
+
+    /// The variables that containers of an image start with; those of the server and of the sandbox come on top.
+    pub(crate) fn environment(&self, image: &ImageName) -> BTreeMap<String, String> {
+        self.record(image).map(|record| record.config.environment.clone()).unwrap_or_default()
+    }
+
+    /// Where commands run that name no directory; /workspace where that is empty.
+    pub(crate) fn working_directory(&self, image: &ImageName) -> String {
+        self.record(image).and_then(|record| record.config.working_directory.clone()).unwrap_or_default()
+    }
+
+    /// An image as people know it: its reference, its id and its name for them.
+    pub(crate) fn shown(&self, image: &str) -> (String, String, String) {
+        match image.parse().ok().and_then(|name: ImageName| self.record(&name)) {
+            Some(record) => (record.reference(), record.id.uuid().to_string(), record.shown_name()),
+            None => (image.to_owned(), image.to_owned(), image.to_owned()),
+        }
+    }
+
+    /// Whether the settings name the image: as that of creates that name none, as one that ordinary keys may use, or as one that is kept
+    /// ready.
+    pub(crate) fn is_named(&self, image: &ImageName) -> bool {
+        let settings = self.live_settings.now();
+        let default = settings.db_default_image.as_ref().unwrap_or(&self.settings.default_image);
+        let names = std::iter::once(default)
+            .chain(settings.pool_images.keys())
+            .chain(settings.db_active_images.iter().flatten());
+        names.into_iter().any(|name| self.find(name).is_some_and(|found| found.name == *image))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Preset, Source};
+    use atoll_types::{ImageConfig, ImageOrigin, ProviderName};
+    use serde_json::json;
+
+    fn record(name: &str, tag: &str, digest: char) -> ImageRecord {
+        ImageRecord {
+            id: ImageId::random(),
+            name: name.into(),
+            tags: vec![tag.into()],
+            display_name: None,
+            description: None,
+            digest: format!("sha256:{}", digest.to_string().repeat(64)),
+            size_bytes: 0,
+            origin: ImageOrigin::Import,
+            source: String::new(),
+            provider: ProviderName::native(),
+            config: ImageConfig { ids: Some((1001, 1002)), ..ImageConfig::default() },
+            defaults: ImageDefaults::default(),
+            approved: false,
+            created_at: 0,
+            last_used_at: None,
+            deleting: false,
+        }
+    }
+
+    fn catalogue(records: &[&ImageRecord], settings: &[(&str, serde_json::Value)]) -> Catalogue {
+        let mut preset = Preset::default();
+        for (name, value) in settings {
+            preset.set(Source::Flag, name, value.clone()).unwrap();
+        }
+        let mut core = CoreSettings::default();
+        core.aliases.extend([("snake".into(), "python:3".into()), ("broken".into(), "nosuch".into())]);
+        let catalogue = Catalogue::new(Arc::new(core), Arc::new(LiveSettings::new(preset)));
+        let all = records.iter().map(|record| Arc::new((*record).clone())).collect();
+        *catalogue.records.write().unwrap() = Arc::new(all);
+        catalogue
+    }
+
+    #[test]
+    fn an_image_is_found_by_everything_that_names_it() {
+        let (python, other) = (record("python", "3", 'a'), record("python", "latest", 'b'));
+        let gone = ImageRecord { deleting: true, ..record("gone", "latest", 'c') };
+        let catalogue = catalogue(&[&python, &other, &gone], &[]);
+        let found = |text: &str| catalogue.find(text).map(|found| found.name);
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let (id, uuid) = (python.id.to_string(), python.id.uuid().to_string());
+        let name = ImageName::of(python.id);
+        for text in ["python:3", "snake", &digest, &format!("python@{digest}"), &id, &uuid, name.as_str()] {
+            assert_eq!(found(text), Some(name.clone()), "{text}");
+        }
+        assert_eq!(found("python"), Some(ImageName::of(other.id)));
+        assert_eq!(found("host"), Some(ImageName::host()));
+        assert_eq!(found("mcpgateway/sandbox-runtime:latest"), Some(ImageName::host()));
+        for text in ["gone", "broken", "python:4", "node", "Python", "", "../x", &format!("node@{digest}")] {
+            assert_eq!(found(text), None, "{text}");
+        }
+        let error = catalogue.resolve("node").unwrap_err();
+        assert!(error.message.contains("python:3") && !error.message.contains("gone"), "{}", error.message);
+        // The image's user is that of the default profile alone.
+        let ids =
+            |name: &str| catalogue.find("python").unwrap().profile(name).map(|of| (of.uid, of.gid)).unwrap();
+        assert_eq!((ids("default"), ids("root"), ids("tools")), ((1001, 1002), (0, 0), (65532, 65532)));
+    }
+
+    #[test]
+    fn ordinary_keys_use_what_the_settings_allow() {
+        let approved = ImageRecord { approved: true, ..record("approved", "latest", 'a') };
+        let other = record("other", "latest", 'b');
+        let user = Caller { scope: Scope::User, ..Caller::local() };
+        let may = |catalogue: &Catalogue, caller: &Caller| {
+            ["host", "approved", "other"].map(|name| catalogue.usable(caller, name).is_ok())
+        };
+        let of = |settings: &[(&str, serde_json::Value)]| catalogue(&[&approved, &other], settings);
+        assert_eq!(may(&of(&[]), &user), [true, true, true]);
+        let strict = of(&[("images.require_approved", json!(true))]);
+        assert_eq!(may(&strict, &user), [true, true, false]);
+        assert_eq!(may(&strict, &Caller::local()), [true, true, true]);
+        let narrow = of(&[("db_active_images", json!(["other:latest", "no/such"]))]);
+        assert_eq!(may(&narrow, &user), [false, false, true]);
+        let error = narrow.usable(&user, "host").unwrap_err();
+        assert_eq!((error.code, error.field.as_deref()), (ErrorCode::PermissionDenied, Some("image")));
+        assert!(narrow.is_named(&ImageName::of(other.id)) && !narrow.is_named(&ImageName::of(approved.id)));
+    }
+}

@@ -1,0 +1,294 @@
+//! Images: looking, changing, approving and removing.
+
+use crate::{
+    App,
+    parse::{Raw, required_json},
+};
+use atoll_core::{ImageView, PatchImage, PoolBounds, PoolSize};
+use atoll_http::{Failure, Who};
+use atoll_types::{ImageConfig, ImageDefaults, ImageRecord, time::rfc3339};
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+type JsonResult<T> = Result<Json<T>, Failure>;
+
+/// A root filesystem that sandboxes are made of.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Image {
+    /// A UUID, or `host` of the machine's own.
+    id: String,
+    name: String,
+    /// The first tag; a sandbox asks for NAME:TAG, and for `latest` where it names no tag.
+    tag: Option<String>,
+    tags: Vec<String>,
+    display_name: String,
+    description: Option<String>,
+    /// What identifies its content; none of `host`.
+    digest: Option<String>,
+    /// What its files hold; none of `host`.
+    size_bytes: Option<u64>,
+    /// Where it comes from: host, import, pull or template.
+    origin: &'static str,
+    /// The reference that it was pulled from, or the kind of archive that it was in.
+    source: Option<String>,
+    /// ready, or deleting: no sandbox is made of one that is being deleted.
+    status: &'static str,
+    /// Whether an admin approved it.
+    approved: bool,
+    /// Whether your key may make sandboxes of it.
+    active: bool,
+    /// It is always there.
+    is_builtin: bool,
+    /// Other names that mean it.
+    aliases: Vec<String>,
+    /// What commands start with, below the sandbox's own variables.
+    env_vars: BTreeMap<String, String>,
+    /// The user as the image names it. Sandboxes with the default profile run as that user, unless it is root.
+    user: Option<String>,
+    /// Where commands run that name no directory; /workspace where there is none.
+    working_directory: Option<String>,
+    entrypoint: Vec<String>,
+    command: Vec<String>,
+    labels: BTreeMap<String, String>,
+    ports: Vec<String>,
+    /// Of sandboxes that name none, as the next two; the server's own where there is none.
+    memory_mb: Option<u64>,
+    cpu_cores: Option<f64>,
+    disk_mb: Option<u64>,
+    warm_pool_min: u32,
+    warm_pool_max: u32,
+    created_at: Option<String>,
+    /// When a sandbox was last made of it, or the last one was destroyed.
+    last_used_at: Option<String>,
+    /// The sandboxes that use it; for admins, and not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_by: Option<Vec<Uuid>>,
+}
+
+impl Image {
+    fn host() -> Self {
+        Self {
+            id: "host".into(),
+            name: "host".into(),
+            tag: None,
+            tags: Vec::new(),
+            display_name: "host".into(),
+            description: Some("The machine's own /usr and a curated /etc".into()),
+            digest: None,
+            size_bytes: None,
+            origin: "host",
+            source: None,
+            status: "ready",
+            approved: true,
+            active: true,
+            is_builtin: true,
+            aliases: Vec::new(),
+            env_vars: BTreeMap::new(),
+            user: None,
+            working_directory: None,
+            entrypoint: Vec::new(),
+            command: Vec::new(),
+            labels: BTreeMap::new(),
+            ports: Vec::new(),
+            memory_mb: None,
+            cpu_cores: None,
+            disk_mb: None,
+            warm_pool_min: 0,
+            warm_pool_max: 0,
+            created_at: None,
+            last_used_at: None,
+            used_by: None,
+        }
+    }
+}
+
+impl From<ImageRecord> for Image {
+    fn from(record: ImageRecord) -> Self {
+        let display_name = record.shown_name();
+        let ImageRecord {
+            id,
+            name,
+            tags,
+            display_name: _,
+            description,
+            digest,
+            size_bytes,
+            origin,
+            source,
+            provider: _,
+            config,
+            defaults: ImageDefaults { memory_mb, cpu_millis, disk_mb },
+            approved,
+            created_at,
+            last_used_at,
+            deleting,
+        } = record;
+        let ImageConfig { environment, user, ids: _, working_directory, entrypoint, command, labels, ports } =
+            config;
+        Self {
+            id: id.uuid().to_string(),
+            name,
+            tag: tags.first().cloned(),
+            tags,
+            display_name,
+            description,
+            digest: Some(digest),
+            size_bytes: Some(size_bytes),
+            origin: origin.as_str(),
+            source: Some(source).filter(|source| !source.is_empty()),
+            status: if deleting { "deleting" } else { "ready" },
+            approved,
+            is_builtin: false,
+            env_vars: environment,
+            user,
+            working_directory,
+            entrypoint,
+            command,
+            labels,
+            ports,
+            memory_mb,
+            cpu_cores: cpu_millis.map(|millis| f64::from(millis) / 1000.0),
+            disk_mb,
+            created_at: Some(rfc3339(created_at)),
+            last_used_at: last_used_at.map(rfc3339),
+            ..Self::host()
+        }
+    }
+}
+
+impl From<ImageView> for Image {
+    fn from(view: ImageView) -> Self {
+        let ImageView { record, aliases, active, pool: PoolSize { min, max }, used_by } = view;
+        let used_by = used_by.map(|ids| ids.into_iter().map(|id| id.uuid()).collect());
+        let of = record.map_or_else(Self::host, Self::from);
+        Self { aliases, active, warm_pool_min: min, warm_pool_max: max, used_by, ..of }
+    }
+}
+
+/// All images.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ImageList {
+    items: Vec<Image>,
+    total: usize,
+}
+
+/// A field that may be null: absent it stays, null removes it.
+fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+/// What to change; what is left out stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ImagePatch {
+    name: Option<String>,
+    /// All of them, not some more.
+    tags: Option<Vec<String>>,
+    /// Null for none.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    display_name: Option<Option<String>>,
+    /// Null for none.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>)]
+    description: Option<Option<String>>,
+    /// Of sandboxes that name none, as the next two; null for the server's own.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<u64>)]
+    memory_mb: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<f64>)]
+    cpu_cores: Option<Option<f64>>,
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<u64>)]
+    disk_mb: Option<Option<u64>>,
+    approved: Option<bool>,
+    /// How many are kept ready, even when no sandbox is requested.
+    warm_pool_min: Option<u32>,
+    /// At most, when many sandboxes are requested.
+    warm_pool_max: Option<u32>,
+}
+
+impl From<ImagePatch> for PatchImage {
+    fn from(body: ImagePatch) -> Self {
+        let ImagePatch {
+            name,
+            tags,
+            display_name,
+            description,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            approved,
+            warm_pool_min,
+            warm_pool_max,
+        } = body;
+        Self {
+            name,
+            tags,
+            display_name,
+            description,
+            memory_mb,
+            cpu_cores,
+            disk_mb,
+            approved,
+            pool: PoolBounds { min: warm_pool_min, max: warm_pool_max },
+        }
+    }
+}
+
+/// Lists images by name, the machine's own first.
+#[utoipa::path(get, path = "/api/v1/sandbox-images", tag = "images",
+    responses((status = 200, body = ImageList)))]
+pub(crate) async fn list(State(app): State<App>, Who(caller): Who) -> JsonResult<ImageList> {
+    let items: Vec<Image> = app.core.images.list(&caller).await?.into_iter().map(Image::from).collect();
+    Ok(Json(ImageList { total: items.len(), items }))
+}
+
+/// One image.
+#[utoipa::path(get, path = "/api/v1/sandbox-images/{image}", tag = "images",
+    params(("image" = String, Path, description = "NAME, NAME:TAG, a digest, an id or an alias; a slash as %2F")),
+    responses((status = 200, body = Image), (status = 404)))]
+pub(crate) async fn get(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(image): Path<String>,
+) -> JsonResult<Image> {
+    Ok(Json(app.core.images.get(&caller, &image).await?.into()))
+}
+
+/// Changes what is known of an image, or approves it. Sandboxes that use it keep what they were made with. For admins.
+#[utoipa::path(patch, path = "/api/v1/sandbox-images/{image}", tag = "images",
+    params(("image" = String, Path)), request_body = ImagePatch,
+    responses((status = 200, body = Image), (status = 403), (status = 404),
+        (status = 409, description = "Another image has the tag, or the image is the machine's own"), (status = 422)))]
+pub(crate) async fn patch(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(image): Path<String>,
+    Raw(body): Raw,
+) -> JsonResult<Image> {
+    let body: ImagePatch = required_json(&body)?;
+    Ok(Json(app.core.images.patch(&caller, &image, body.into()).await?.into()))
+}
+
+/// Removes an image with its files. Refused while a sandbox that is not destroyed uses it. For admins.
+#[utoipa::path(delete, path = "/api/v1/sandbox-images/{image}", tag = "images",
+    params(("image" = String, Path)),
+    responses((status = 204), (status = 403), (status = 404),
+        (status = 409, description = "A sandbox uses it, or it is the machine's own")))]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Who(caller): Who,
+    Path(image): Path<String>,
+) -> Result<StatusCode, Failure> {
+    app.core.images.delete(&caller, &image).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,114 @@
+//! Builds of images.
+
+use crate::{
+    error::failed,
+    row::{self, get},
+};
+use atoll_store::{BUILDS_KEPT, Millis, Result, SandboxId, StoreError};
+use atoll_types::{BuildId, BuildRecord, BuildState, ImageId, ImageOrigin, ImageTag};
+use sqlx::{SqliteConnection, SqliteExecutor, sqlite::SqliteRow};
+
+const WRITING: &str = "writing a build";
+const READING: &str = "reading builds";
+const COLUMNS: &str =
+    "id, image, name, tag, origin, source, owner, sandbox, volume, state, error, created_at, ended_at";
+
+fn read(row: &SqliteRow) -> Result<BuildRecord> {
+    let damaged = |column: &str| StoreError::Corrupt(format!("a {column} cannot be read"), None);
+    Ok(BuildRecord {
+        id: BuildId::from_uuid(row::uuid(row, "id")?),
+        image: ImageId::from_uuid(row::uuid(row, "image")?),
+        tag: ImageTag { name: get(row, "name")?, tag: get(row, "tag")? },
+        origin: ImageOrigin::from_name(get(row, "origin")?).ok_or_else(|| damaged("origin"))?,
+        source: get(row, "source")?,
+        owner: get(row, "owner")?,
+        sandbox: SandboxId::from_uuid(row::uuid(row, "sandbox")?),
+        volume: get::<&str>(row, "volume")?.parse().map_err(|_| damaged("volume"))?,
+        state: BuildState::from_name(get(row, "state")?).ok_or_else(|| damaged("state"))?,
+        error: get(row, "error")?,
+        created_at: get(row, "created_at")?,
+        ended_at: get(row, "ended_at")?,
+    })
+}
+
+pub(crate) async fn insert(conn: &mut SqliteConnection, new: BuildRecord) -> Result<()> {
+    let BuildRecord {
+        id,
+        image,
+        tag,
+        origin,
+        source,
+        owner,
+        sandbox,
+        volume,
+        state,
+        error,
+        created_at,
+        ended_at,
+    } = new;
+    sqlx::query(&format!(
+        "INSERT INTO image_builds ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    ))
+    .bind(&id.uuid().as_bytes()[..])
+    .bind(&image.uuid().as_bytes()[..])
+    .bind(tag.name)
+    .bind(tag.tag)
+    .bind(origin.as_str())
+    .bind(source)
+    .bind(owner)
+    .bind(&sandbox.uuid().as_bytes()[..])
+    .bind(volume.as_str())
+    .bind(state.as_str())
+    .bind(error)
+    .bind(created_at)
+    .bind(ended_at)
+    .execute(&mut *conn)
+    .await
+    .map_err(failed(WRITING))?;
+    sqlx::query(
+        "DELETE FROM image_builds WHERE seq IN (SELECT seq FROM image_builds WHERE state <> 'running' \
+         ORDER BY seq DESC LIMIT -1 OFFSET ?)",
+    )
+    .bind(BUILDS_KEPT)
+    .execute(conn)
+    .await
+    .map_err(failed(WRITING))?;
+    Ok(())
+}
+
+pub(crate) async fn end(
+    conn: &mut SqliteConnection,
+    id: BuildId,
+    state: BuildState,
+    error: Option<String>,
+    at: Millis,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE image_builds SET state = ?, error = ?, ended_at = ? WHERE id = ? AND state = 'running'",
+    )
+    .bind(state.as_str())
+    .bind(error)
+    .bind(at)
+    .bind(&id.uuid().as_bytes()[..])
+    .execute(conn)
+    .await
+    .map_err(failed(WRITING))?;
+    Ok(())
+}
+
+pub(crate) async fn find(from: impl SqliteExecutor<'_>, id: BuildId) -> Result<Option<BuildRecord>> {
+    let one = format!("SELECT {COLUMNS} FROM image_builds WHERE id = ?");
+    let found = sqlx::query(&one).bind(&id.uuid().as_bytes()[..]).fetch_optional(from).await;
+    found.map_err(failed(READING))?.as_ref().map(read).transpose()
+}
+
+/// The newest first; `condition` is SQL of ours.
+pub(crate) async fn list(
+    from: impl SqliteExecutor<'_>,
+    condition: &'static str,
+    most: u32,
+) -> Result<Vec<BuildRecord>> {
+    let some = format!("SELECT {COLUMNS} FROM image_builds WHERE {condition} ORDER BY seq DESC LIMIT ?");
+    let rows = sqlx::query(&some).bind(most).fetch_all(from).await.map_err(failed(READING))?;
+    rows.iter().map(read).collect()
+}
