@@ -3,7 +3,7 @@
 
 use crate::report::{DriverKind, QuotaKind, Usage};
 use crate::tree::{Origin, Tree, TreeKind};
-use atoll_types::{Result, Snapshot, VolumeId};
+use atoll_types::{ImageId, ImageUsage, Result, Snapshot, VolumeId};
 use std::path::{Path, PathBuf};
 
 /// New trees are refused below a twentieth of the capacity, and never above this.
@@ -51,7 +51,7 @@ impl Room {
 
 /// How trees are made. `create`, `create_beside`, `set_limit`, `room` and `guard` are called under the
 /// storage lock.
-pub(crate) trait Driver: SnapshotDriver + Send + Sync {
+pub(crate) trait Driver: SnapshotDriver + ImageDriver + Send + Sync {
     fn kind(&self) -> DriverKind;
     fn quota(&self) -> QuotaKind;
     fn reflink(&self) -> bool;
@@ -112,4 +112,19 @@ pub(crate) trait SnapshotDriver {
     /// What waits to be written back, where that delays a snapshot. Cheap, and never waits.
     fn dirty(&self) -> u64;
     fn write_back(&self) -> Result<()>;
+}
+
+/// How images are made of volumes; volumes are made of images as forks are.
+pub(crate) trait ImageDriver {
+    /// Every image, in no order.
+    fn images(&self) -> Result<Vec<ImageUsage>>;
+    /// The folder that has the layout of a volume.
+    fn image_path(&self, id: ImageId) -> PathBuf;
+    /// Makes an image of a volume that is there. It appears whole and on disk, or not at all;
+    /// [`atoll_types::ErrorCode::AlreadyExists`] where it is there. The caller holds the volume.
+    fn seal(&self, volume: VolumeId, image: &ImageUsage) -> Result<()>;
+    /// Does what a process that was killed after the image appeared may have left undone.
+    fn finish_image(&self, id: ImageId) -> Result<()>;
+    /// Not an error where there is none. The caller holds the image.
+    fn remove_image(&self, id: ImageId) -> Result<()>;
 }

@@ -45,6 +45,10 @@ pub(crate) fn no_snapshot() -> Error {
     Error::new(ErrorCode::NotFound, "the volume has no such snapshot").at("snapshot")
 }
 
+pub(crate) fn no_image() -> Error {
+    Error::new(ErrorCode::NotFound, "there is no such image").at("image")
+}
+
 pub(crate) fn unsupported(message: impl Into<String>) -> Error {
     Error::new(ErrorCode::Unsupported, message)
 }

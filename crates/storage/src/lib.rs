@@ -1,5 +1,5 @@
 //! Where volumes live and what a root filesystem is made of: the storage drivers (`btrfs` on the data
-//! folder itself or on a loop-backed pool, `dir` everywhere else) and the `host` image.
+//! folder itself or on a loop-backed pool, `dir` everywhere else), the `host` image, and images that were sealed.
 //!
 //! Linked only into the root launcher. Everything is synchronous and safe to call from forked workers at
 //! the same time; nothing here knows containers, namespaces or sockets. The invariant: what all trees
@@ -21,13 +21,14 @@ mod pool;
 mod remove;
 mod report;
 mod rollback;
+mod sealed;
 mod snapshots;
 mod storage;
 mod tree;
 
 pub use config::{DriverChoice, StorageConfig};
 pub use image::{HostImage, Image, ImageTree, open_image};
-pub use lock::HeldVolume;
+pub use lock::{HeldImage, HeldVolume};
 pub use report::{DriverKind, QuotaKind, StorageReport, Usage};
 pub use storage::Storage;
-pub use tree::{Tree, TreeKind};
+pub use tree::{DATA, Tree, TreeKind};

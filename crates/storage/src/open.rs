@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::driver::Driver;
 use crate::error::failed;
 use crate::pool::{IMAGE, Pool};
-use crate::tree::TreeKind;
+use crate::tree::{IMAGES, TreeKind};
 use atoll_types::Result;
 use rustix::fs::statfs;
 use std::path::{Path, PathBuf};
@@ -68,5 +68,5 @@ fn on_btrfs(dir: &Path) -> Result<bool> {
 
 fn has_trees(root: &Path) -> bool {
     let any = |folder: PathBuf| std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
-    TreeKind::ALL.iter().any(|kind| any(root.join(kind.folder())))
+    TreeKind::ALL.iter().map(|kind| kind.folder()).chain([IMAGES]).any(|folder| any(root.join(folder)))
 }

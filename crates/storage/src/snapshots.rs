@@ -9,7 +9,7 @@ use crate::diff;
 use crate::driver::RoomAccuracy;
 use crate::error::{below_use, disk_full, no_snapshot, no_tree};
 use crate::lock::{HeldVolume, Lock};
-use crate::storage::{LARGEST, SMALLEST, Storage};
+use crate::storage::{SMALLEST, Storage, check_limit};
 use crate::tree::{Origin, Tree, TreeKind};
 use atoll_types::files::Changed;
 use atoll_types::{Error, ErrorCode, Result, Snapshot, SnapshotId, VolumeId, time::now_ms};
@@ -117,9 +117,7 @@ impl Storage {
         into: VolumeId,
         limit_bytes: u64,
     ) -> Result<()> {
-        if !(SMALLEST..=LARGEST).contains(&limit_bytes) {
-            return Err(Error::invalid("disk_bytes", "a disk limit must be between 1 MiB and 1 PiB"));
-        }
+        check_limit(limit_bytes)?;
         let (origin, shared) = match snapshot {
             Some(id) => {
                 self.find(held.volume, id).map(|found| (Origin::Snapshot(found), found.size_bytes))?
@@ -159,9 +157,10 @@ impl Storage {
         self.driver.write_back()
     }
 
-    /// Deletes every snapshot: what is read-only cannot be deleted file by file with the storage folder.
-    pub fn delete_snapshots(&self) -> Result<()> {
-        self.driver.snapshots()?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))
+    /// Deletes every snapshot and every image: what is read-only cannot be deleted file by file with the storage folder.
+    pub fn delete_read_only(&self) -> Result<()> {
+        self.driver.snapshots()?.iter().try_for_each(|snapshot| self.driver.delete_snapshot(snapshot))?;
+        self.driver.images()?.iter().try_for_each(|image| self.driver.remove_image(image.id))
     }
 
     /// Deletes the snapshots of volumes that are gone.
@@ -179,7 +178,7 @@ impl Storage {
 
     /// Refuses where so little is free that nothing new is made, where a copy would take more than there is, and where
     /// limits are promises, one that cannot be kept. The lock is held on only in the last case.
-    fn fits(&self, copied: u64, limit: u64) -> Result<Option<Lock>> {
+    pub(crate) fn fits(&self, copied: u64, limit: u64) -> Result<Option<Lock>> {
         let copied = if self.driver.reflink() { 0 } else { copied };
         let mut free = 0;
         for accuracy in [RoomAccuracy::Quick, RoomAccuracy::Exact] {

@@ -15,7 +15,7 @@ use atoll_types::{Error, Result};
 use std::path::{Path, PathBuf};
 
 pub(crate) const SMALLEST: u64 = 1 << 20;
-pub(crate) const LARGEST: u64 = 1 << 50;
+const LARGEST: u64 = 1 << 50;
 /// What a start may write to a tree whose limit is reached: folders, and those of an overlay.
 pub(crate) const START_BYTES: u64 = 8 << 20;
 
@@ -171,9 +171,7 @@ impl Storage {
 
     /// Sets the limit of a tree, and makes the tree if requested, once its limit can be promised.
     fn fit(&self, tree: Tree, limit: u64, missing: Missing) -> Result<()> {
-        if !(SMALLEST..=LARGEST).contains(&limit) {
-            return Err(Error::invalid("disk_bytes", "a disk limit must be between 1 MiB and 1 PiB"));
-        }
+        check_limit(limit)?;
         let (mut asked, mut room) = (0, Room::default());
         for accuracy in [RoomAccuracy::Quick, RoomAccuracy::Exact] {
             if accuracy == RoomAccuracy::Exact {
@@ -215,6 +213,13 @@ impl Storage {
         }
         self.driver.set_limit(tree, limit)
     }
+}
+
+pub(crate) fn check_limit(bytes: u64) -> Result<()> {
+    if (SMALLEST..=LARGEST).contains(&bytes) {
+        return Ok(());
+    }
+    Err(Error::invalid("disk_bytes", "a disk limit must be between 1 MiB and 1 PiB"))
 }
 
 fn lock_path(dir: &Path) -> PathBuf {

@@ -1,9 +1,15 @@
 //! Names of trees. A tree is one directory with a disk limit; its id is the only thing a caller chooses.
 
-use atoll_types::{ContainerId, Snapshot, VolumeId};
+use atoll_types::{ContainerId, ImageId, Snapshot, VolumeId};
 
 /// Where snapshots are, below the driver's root.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
+
+/// Where images are that were sealed. The name of each is its id.
+pub(crate) const IMAGES: &str = "images";
+
+/// The folder of a volume that containers attach, and of an image, in which its files lie.
+pub const DATA: &str = "data";
 
 /// Where what is being made is, and what waits to be freed.
 pub(crate) const NEW: &str = "new";
@@ -11,8 +17,8 @@ pub(crate) const TRASH: &str = "trash";
 /// Where it is written down which volumes are being made what they were in place.
 pub(crate) const ROLLBACKS: &str = "rollbacks";
 /// Every folder of a driver's root.
-pub(crate) const FOLDERS: [&str; 8] =
-    ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, ROLLBACKS, NEW, TRASH];
+pub(crate) const FOLDERS: [&str; 9] =
+    ["volumes", "scratch", "spools", "temporary", SNAPSHOTS, ROLLBACKS, IMAGES, NEW, TRASH];
 /// Folders nested deeper than this are not walked, compared or copied: each level has a descriptor open or two.
 pub(crate) const DEEPEST: usize = 200;
 
@@ -39,11 +45,17 @@ pub(crate) fn snapshot_place(snapshot: &Snapshot) -> String {
     format!("{SNAPSHOTS}/{}", snapshot_name(snapshot))
 }
 
+/// The place of an image below the driver's root.
+pub(crate) fn image_place(id: ImageId) -> String {
+    format!("{IMAGES}/{id}")
+}
+
 /// What a fork is made of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Origin {
     Volume(VolumeId),
     Snapshot(Snapshot),
+    Image(ImageId),
 }
 
 /// One directory with a disk limit.

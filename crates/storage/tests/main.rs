@@ -11,4 +11,5 @@ mod native;
 mod parallel;
 mod promises;
 mod repair;
+mod sealed;
 mod snapshots;

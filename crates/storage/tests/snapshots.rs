@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 const EDQUOT: i32 = 122;
 const OPAQUE: &str = "trusted.overlay.opaque";
 
-fn config(fixture: &Fixture, driver: DriverChoice) -> StorageConfig {
+pub(crate) fn config(fixture: &Fixture, driver: DriverChoice) -> StorageConfig {
     StorageConfig { driver, ..fixture.config() }
 }
 
 /// Runs a test on both drivers. Afterwards the pool is sound.
-fn on_both(test: impl Fn(&Fixture, &Storage)) {
+pub(crate) fn on_both(test: impl Fn(&Fixture, &Storage)) {
     for driver in [DriverChoice::Btrfs, DriverChoice::Dir] {
         let fixture = Fixture::new();
         let storage = Storage::open(&config(&fixture, driver)).unwrap();
@@ -34,7 +34,7 @@ pub(crate) fn on_all(test: impl Fn(&Fixture, &Storage)) {
         let fixture = Fixture::on("btrfs", 1024 * MIB);
         let storage = Storage::open(&config(&fixture, driver)).unwrap();
         test(&fixture, &storage);
-        storage.delete_snapshots().unwrap();
+        storage.delete_read_only().unwrap();
         fs::remove_dir_all(fixture.config().dir).unwrap();
         storage.close().unwrap();
     }
@@ -42,7 +42,7 @@ pub(crate) fn on_all(test: impl Fn(&Fixture, &Storage)) {
 
 /// Closes it when every block of the pool was read and is what was written. No `btrfs check`: those of distributions
 /// know no simple quotas yet.
-fn close(fixture: &Fixture, storage: Storage) {
+pub(crate) fn close(fixture: &Fixture, storage: Storage) {
     if fixture.pool_file().exists() {
         run("btrfs", &["scrub", "start", "-B", fixture.config().mount_at.to_str().unwrap()]);
     }
@@ -72,12 +72,12 @@ fn fork(storage: &Storage, from: VolumeId, snapshot: Option<SnapshotId>, limit: 
     (into, storage.path(Tree::Volume(into)))
 }
 
-fn used(storage: &Storage, volume: VolumeId) -> u64 {
+pub(crate) fn used(storage: &Storage, volume: VolumeId) -> u64 {
     storage.usage(Tree::Volume(volume)).unwrap().used_bytes
 }
 
 /// Btrfs frees in the background.
-fn eventually(what: &str, storage: &Storage, holds: impl Fn() -> bool) {
+pub(crate) fn eventually(what: &str, storage: &Storage, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
         assert!(began.elapsed() < Duration::from_secs(60), "{what}");

@@ -114,6 +114,12 @@ pub(super) fn snapshot(
     unsafe { ioctl(folder, request(WRITE, 23, 4096), &mut args) }.map(drop)
 }
 
+/// Makes a subvolume read-only.
+pub(super) fn make_read_only(subvolume: impl AsFd) -> Result<()> {
+    // SAFETY: SUBVOL_SETFLAGS reads one u64.
+    unsafe { ioctl(subvolume, request(WRITE, 26, 8), &mut { READ_ONLY }) }.map(drop)
+}
+
 /// Removes a subvolume below a directory. Its space is freed in the background.
 pub(super) fn destroy(folder: impl AsFd, name: &str) -> Result<()> {
     // SAFETY: SNAP_DESTROY reads one `btrfs_ioctl_vol_args`.

@@ -2,6 +2,7 @@
 //! loop-backed pool. It holds the root open, so a mounted pool cannot be taken away from under it.
 
 mod guard;
+mod image;
 mod ioctl;
 mod ledger;
 mod quota;

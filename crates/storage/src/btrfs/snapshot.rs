@@ -7,10 +7,10 @@ use super::quota::{self, SHARED};
 use super::{Btrfs, REPLACED, ioctl};
 use crate::disk::{hold_new, names, open_dir_at};
 use crate::driver::{Driver, SnapshotDriver};
-use crate::error::{failed, no_snapshot, no_tree};
+use crate::error::{failed, no_image, no_snapshot, no_tree};
 use crate::report::QuotaKind;
 use crate::tree::{
-    NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_name, snapshot_named, snapshot_place,
+    NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, image_place, snapshot_name, snapshot_named, snapshot_place,
 };
 use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
 use rustix::fs::{RenameFlags, XattrFlags, fgetxattr, fsetxattr, renameat_with};
@@ -74,14 +74,7 @@ impl SnapshotDriver for Btrfs {
     /// The kernel moves nothing that is read-only into another directory, so a snapshot is removed where it is. There
     /// are no subvolumes in it: a snapshot does not have those of its volume.
     fn delete_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
-        self.rescued(|| {
-            let Some(id) = self.subvolume(&snapshot_place(snapshot))? else { return Ok(()) };
-            self.quota.take_down(&self.fd, id).map_err(failed("give back the snapshot's quota"))?;
-            match ioctl::destroy(self.folder(SNAPSHOTS)?, &snapshot_name(snapshot)) {
-                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(cause) => Err(failed("delete the snapshot")(cause)),
-            }
-        })
+        self.destroy_in_place(SNAPSHOTS, &snapshot_name(snapshot))
     }
 
     fn rollback(&self, snapshot: &Snapshot) -> Result<()> {
@@ -106,6 +99,7 @@ impl SnapshotDriver for Btrfs {
         let source = match from {
             Origin::Volume(volume) => self.open_source(&Tree::Volume(*volume).relative(), no_tree)?,
             Origin::Snapshot(snapshot) => self.open_source(&snapshot_place(snapshot), no_snapshot)?,
+            Origin::Image(image) => self.open_source(&image_place(*image), no_image)?,
         };
         // Classic quotas count what is shared in every subvolume that refers to it.
         let shared = if self.quota.kind == QuotaKind::Simple { shared } else { 0 };
@@ -141,7 +135,19 @@ impl SnapshotDriver for Btrfs {
 }
 
 impl Btrfs {
-    fn open_source(&self, path: &str, missing: fn() -> Error) -> Result<OwnedFd> {
+    /// Removes what is read-only where it is.
+    pub(super) fn destroy_in_place(&self, folder: &str, name: &str) -> Result<()> {
+        self.rescued(|| {
+            let Some(id) = self.subvolume(&format!("{folder}/{name}"))? else { return Ok(()) };
+            self.quota.take_down(&self.fd, id).map_err(failed("give back the snapshot's quota"))?;
+            match ioctl::destroy(self.folder(folder)?, name) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(cause) => Err(failed("delete the snapshot")(cause)),
+            }
+        })
+    }
+
+    pub(super) fn open_source(&self, path: &str, missing: fn() -> Error) -> Result<OwnedFd> {
         open_dir_at(&self.fd, path).map_err(|cause| match cause {
             Errno::NOENT => missing(),
             cause => failed("open the volume")(cause),
@@ -154,7 +160,12 @@ impl Btrfs {
     }
 
     /// Makes a writable snapshot outside its final place, and holds it.
-    fn stage_snapshot(&self, source: OwnedFd, end: &str, group: Option<u64>) -> Result<(String, OwnedFd)> {
+    pub(super) fn stage_snapshot(
+        &self,
+        source: OwnedFd,
+        end: &str,
+        group: Option<u64>,
+    ) -> Result<(String, OwnedFd)> {
         let new = self.folder(NEW)?;
         loop {
             let name = format!("{}{end}", Uuid::new_v4().simple());

@@ -5,23 +5,27 @@
 //!
 //! One entry is `<kind>/<id>/` with `limit` and `tree` inside, so that one rename makes or removes both. A snapshot is
 //! such an entry too: a copy. Snapshots and forks are copied outside their place, in a folder that their process holds,
-//! and renamed into it; a rollback exchanges two entries.
+//! and renamed into it; a rollback exchanges two entries. An image is such a copy too, with what it holds for its limit.
 
 mod walk;
 
 use crate::copy;
 use crate::disk::{Disk, folders, hold_new, is_being_made, names, open_dir, open_dir_at, private_dir};
-use crate::driver::{Driver, Room, RoomAccuracy, SnapshotDriver, low};
+use crate::driver::{Driver, ImageDriver, Room, RoomAccuracy, SnapshotDriver, low};
 use crate::error::{copy_failed, failed, no_tree, unsupported};
 use crate::remove;
 use crate::report::{DriverKind, QuotaKind, Usage};
-use crate::tree::{FOLDERS, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, snapshot_named, snapshot_place};
-use atoll_types::{Error, ErrorCode, Result, Snapshot, VolumeId};
-use rustix::fs::{CWD, Mode, RenameFlags, chmod, renameat_with};
+use crate::tree::{
+    DATA, FOLDERS, IMAGES, NEW, Origin, SNAPSHOTS, TRASH, Tree, TreeKind, image_place, snapshot_named,
+    snapshot_place,
+};
+use atoll_types::{Error, ErrorCode, ImageId, ImageUsage, Result, Snapshot, VolumeId};
+use rustix::fs::{CWD, Mode, RenameFlags, chmod, fsync, renameat_with, syncfs};
 use rustix::io::Errno;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -71,6 +75,18 @@ impl Dir {
     /// Makes a copy of a tree outside its final place, with a limit, and renames it into place. On a failure nothing of it
     /// is left.
     fn make_copy(&self, from: &Path, limit: u64, to: &Path, how: RenameFlags) -> Result<()> {
+        self.make_copy_with(from, limit, to, how, |_| Ok(()))
+    }
+
+    /// The same, with something to do before it is renamed.
+    fn make_copy_with(
+        &self,
+        from: &Path,
+        limit: u64,
+        to: &Path,
+        how: RenameFlags,
+        last: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<()> {
         let new = open_dir_at(&self.fd, NEW).map_err(failed("open a folder"))?;
         let (name, _held) = loop {
             let name = Uuid::new_v4().simple().to_string();
@@ -81,7 +97,7 @@ impl Dir {
             }
         };
         let staged = self.root.join(NEW).join(name);
-        let made = fill(&staged, from, limit).and_then(|()| {
+        let made = fill(&staged, from, limit).and_then(|()| last(&staged.join("tree"))).and_then(|()| {
             renameat_with(CWD, &staged, CWD, to, how).map_err(|cause| match cause {
                 Errno::EXIST => Error::new(ErrorCode::AlreadyExists, "there is such a volume").at("into"),
                 Errno::INVAL => unsupported("the file system of the data folder cannot exchange two folders"),
@@ -108,6 +124,7 @@ impl Dir {
         }
         let snapshots = self.snapshots()?;
         held = snapshots.iter().fold(held, |held, s| held.saturating_add(walk::used(&self.snapshot_path(s))));
+        held = self.images()?.iter().fold(held, |held, image| held.saturating_add(image.bytes));
         Ok((held, promised))
     }
 }
@@ -257,6 +274,7 @@ impl SnapshotDriver for Dir {
         let from = match from {
             Origin::Volume(volume) => self.path(Tree::Volume(*volume)),
             Origin::Snapshot(snapshot) => self.snapshot_path(snapshot),
+            Origin::Image(image) => self.image_path(*image),
         };
         self.make_copy(&from, limit, &self.entry(Tree::Volume(to)), RenameFlags::NOREPLACE)
     }
@@ -272,6 +290,42 @@ impl SnapshotDriver for Dir {
 
     fn write_back(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+impl ImageDriver for Dir {
+    fn images(&self) -> Result<Vec<ImageUsage>> {
+        let folder = open_dir_at(&self.fd, IMAGES).map_err(failed("list the images"))?;
+        let names = names(folder)?;
+        let read = |name: &String| {
+            let text = fs::read_to_string(self.root.join(IMAGES).join(name).join("limit")).ok()?;
+            Some(ImageUsage { id: name.parse().ok()?, bytes: text.trim().parse().ok()? })
+        };
+        Ok(names.iter().filter_map(read).collect())
+    }
+
+    fn image_path(&self, id: ImageId) -> PathBuf {
+        self.root.join(image_place(id)).join("tree")
+    }
+
+    fn seal(&self, volume: VolumeId, image: &ImageUsage) -> Result<()> {
+        let (from, to) = (self.path(Tree::Volume(volume)), self.root.join(image_place(image.id)));
+        self.make_copy_with(&from, image.bytes, &to, RenameFlags::NOREPLACE, |copy| {
+            let data = copy.join(DATA);
+            chown(&data, Some(0), Some(0)).map_err(failed("seal the image"))?;
+            chmod(&data, Mode::from_raw_mode(0o755)).map_err(failed("seal the image"))?;
+            // A name must not outlive a power cut that its content did not.
+            open_dir(copy).and_then(syncfs).map_err(failed("seal the image"))
+        })?;
+        self.finish_image(image.id)
+    }
+
+    fn finish_image(&self, _id: ImageId) -> Result<()> {
+        open_dir_at(&self.fd, IMAGES).and_then(fsync).map_err(failed("seal the image"))
+    }
+
+    fn remove_image(&self, id: ImageId) -> Result<()> {
+        self.discard(&self.root.join(image_place(id)))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Read-only root filesystems. Today there is one: `host`, the machine's own /usr under a skeleton with a
-//! curated /etc. An image is a list of trees that the launcher mounts; nothing here mounts anything.
+//! Read-only root filesystems: those that were sealed are in [`crate::Storage`], and here is `host`, the machine's own /usr
+//! under a skeleton with a curated /etc. An image is a list of trees that the launcher mounts; nothing here mounts anything.
 //!
 //! The invariant: nothing reaches an image from the machine's /etc that is not on the list in `allow`,
 //! world-readable, small, and free of private keys.
@@ -17,6 +17,7 @@ use plan::Plan;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+pub use written::NETWORK_FILES;
 
 const PREFIX: &str = "host-";
 

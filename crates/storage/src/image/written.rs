@@ -42,7 +42,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("etc/group", GROUP),
     ("etc/host.conf", "multi on\n"),
     ("etc/hostname", "sandbox\n"),
-    ("etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"),
+    ("etc/hosts", HOSTS),
     ("etc/login.defs", LOGIN_DEFS),
     ("etc/machine-id", ""),
     ("etc/nsswitch.conf", NSSWITCH),
@@ -52,6 +52,12 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("etc/resolv.conf", RESOLV_CONF),
     ("etc/shells", "/bin/sh\n/bin/bash\n/usr/bin/bash\n"),
 ];
+
+const HOSTS: &str = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n";
+
+/// The files that describe the network of a sandbox, which is the same in every image.
+pub const NETWORK_FILES: &[(&str, &str)] =
+    &[("etc/hostname", "sandbox\n"), ("etc/hosts", HOSTS), ("etc/resolv.conf", RESOLV_CONF)];
 
 /// The egress session's resolver, which answers at once or never.
 const RESOLV_CONF: &str = "nameserver 127.0.0.53\noptions timeout:2 attempts:2\n";
