@@ -15,8 +15,8 @@ use atoll_launch_proto::{
     ContainerState, ContainerStatus, CreateRequest, LauncherReply, Report, Request, TrustRequest,
 };
 use atoll_provider::{
-    Attachments, Capabilities, Container, ContainerSpec, DiskRoom, Images, Listed, Provider, Snapshots, State,
-    Trust, Usages, Volumes,
+    Attachments, Capabilities, Container, ContainerSpec, DiskRoom, Images, Listed, Provider, Snapshots,
+    State, Trust, Usages, Volumes,
 };
 use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result, Usage, VolumeId};
 use container::NativeContainer;

@@ -350,7 +350,10 @@ impl Profile {
         }
         if let Some(volume) = self.build_root {
             if self.root != RootMode::Writable {
-                return fail("profile.build_root", "only a profile whose root can be written builds an image");
+                return fail(
+                    "profile.build_root",
+                    "only a profile whose root can be written builds an image",
+                );
             }
             if self.volumes.iter().any(|mount| mount.volume == volume) {
                 return fail("profile.build_root", "the volume of the root cannot be attached a second time");
