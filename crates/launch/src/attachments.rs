@@ -86,10 +86,11 @@ impl Parts<'_> {
     /// Attaches volumes, and the kept folders of paths that are neither in the image nor in what the sandbox may write.
     /// Returns the folders that it may write.
     fn attach_folders(&self, root: &OwnedFd, entries: &[Entry<'_>], made: &[String]) -> Result<Vec<String>> {
-        let own = self.disk.map(|disk| disk.places(self.profile).map(|(_, at)| at.to_owned()));
+        let own = self.disk.map(|disk| disk.places(self.profile)).into_iter().flatten();
+        let own = own.map(|(_, at)| at.to_owned());
         let shares = self.profile.mounts.iter().map(|share| share.at.clone());
         let all = (self.profile.root == RootMode::Writable).then(|| "/".to_owned());
-        let mut writable: Vec<String> = own.into_iter().flatten().chain(shares).chain(all).collect();
+        let mut writable: Vec<String> = own.chain(shares).chain(all).collect();
         for Entry { path, kind } in entries {
             let lies_there = writable.iter().any(|folder| Path::new(path).starts_with(folder));
             match kind {

@@ -19,6 +19,7 @@ mod net;
 mod observer;
 mod ops;
 mod options;
+mod places;
 mod reap;
 mod record;
 mod repair;

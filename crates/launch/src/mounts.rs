@@ -126,10 +126,12 @@ pub(crate) fn resize_tmpfs(root: &OwnedFd, path: &str, bytes: u64) -> io::Result
     Ok(fsconfig_reconfigure(&picked)?)
 }
 
-/// An overlay. The folders are ours and hold no comma or colon.
-pub(crate) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<OwnedFd> {
+/// An overlay, over one folder or several of which the first is the topmost. The folders are ours and hold no comma or
+/// colon.
+pub(crate) fn overlay(lowers: &[&Path], upper: &Path, work: &Path) -> io::Result<OwnedFd> {
     let text = |path: &Path| path.to_str().map(str::to_owned).ok_or(io::ErrorKind::InvalidInput);
-    let (lower, upper, work) = (text(lower)?, text(upper)?, text(work)?);
+    let lower: Vec<String> = lowers.iter().map(|path| text(path)).collect::<Result<_, _>>()?;
+    let (lower, upper, work) = (lower.join(":"), text(upper)?, text(work)?);
     new_mount("overlay", &[("lowerdir", &lower), ("upperdir", &upper), ("workdir", &work)])
 }
 

@@ -203,9 +203,11 @@ impl Record {
         self.volume.map_or(Tree::Scratch(self.container), Tree::Volume)
     }
 
-    /// Whether it has a volume, as its own or beside that.
+    /// Whether it has a volume, as its own, as its root or beside them.
     pub(crate) fn uses(&self, volume: VolumeId) -> bool {
-        self.volume == Some(volume) || self.profile.volumes.iter().any(|mount| mount.volume == volume)
+        self.volume == Some(volume)
+            || self.profile.build_root == Some(volume)
+            || self.profile.volumes.iter().any(|mount| mount.volume == volume)
     }
 
     /// Whether PID 1 lives.

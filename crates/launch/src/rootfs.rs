@@ -10,12 +10,13 @@ use crate::{
     context::{Context, make_folder},
     mounts::{self, Attributes},
     options::{Owner, Share},
+    places,
     runtime::INIT_IN_ROOT,
     sys, trust,
     uids::Range,
     userns,
 };
-use atoll_storage::Image;
+use atoll_storage::{DATA, Image, image::NETWORK_FILES};
 use atoll_types::{Error, ErrorCode, Profile, Result, RootMode};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -31,7 +32,7 @@ use std::{
 pub(crate) const READ_ONLY: Attributes = Attributes { read_only: true, no_exec: false };
 pub(crate) const WRITABLE: Attributes = Attributes { read_only: false, no_exec: false };
 
-/// Where certificates appear; a folder is there in every image.
+/// Where certificates appear; a folder is there in every root.
 const TRUST: &str = "etc/atoll";
 
 /// The trees of an image, and where each is attached.
@@ -78,7 +79,7 @@ pub(crate) fn prepare_volume(volume: &Path, profile: &Profile) -> Result<()> {
 
 /// The folder of a volume that containers attach beside their own. The users of different profiles may write to it.
 pub(crate) fn prepare_attached(volume: &Path) -> Result<PathBuf> {
-    let data = volume.join("data");
+    let data = volume.join(DATA);
     make_top(&data, 0o777, 1000, 1000).map_err(fault("prepare the volume"))?;
     Ok(data)
 }
@@ -102,13 +103,11 @@ impl Disk {
         Ok(folder)
     }
 
-    /// The folders, and where they appear.
-    pub(crate) fn places(&self, profile: &Profile) -> [(PathBuf, &'static str); 3] {
-        [
-            (self.volume.join("workspace"), "/workspace"),
-            (self.temporary.clone(), "/tmp"),
-            (self.volume.join("home"), profile.home()),
-        ]
+    /// The folders, and where they appear. What is built keeps its home.
+    pub(crate) fn places(&self, profile: &Profile) -> Vec<(PathBuf, &'static str)> {
+        let home = profile.build_root.is_none().then(|| (self.volume.join("home"), profile.home()));
+        let own = [(self.volume.join("workspace"), "/workspace"), (self.temporary.clone(), "/tmp")];
+        own.into_iter().chain(home).collect()
     }
 }
 
@@ -175,9 +174,10 @@ impl Parts<'_> {
             .map_err(fault("mount the stage"))?;
         let root = stage.join("root");
         fs::create_dir(&root).map_err(fault("make the stage"))?;
-        let (layers, made) = match self.profile.root {
-            RootMode::ReadOnly => self.plain_layers(&stage)?,
-            RootMode::Writable => (self.overlay_layers(&stage)?, Vec::new()),
+        let (layers, made) = match (self.profile.build_root, self.profile.root) {
+            (Some(_), _) => (self.build_layers()?, Vec::new()),
+            (None, RootMode::ReadOnly) => self.plain_layers(&stage)?,
+            (None, RootMode::Writable) => (self.overlay_layers(&stage)?, Vec::new()),
         };
         let mut layers = layers.into_iter();
         let (_, first) = layers.next().ok_or_else(|| Error::internal("an image without a tree"))?;
@@ -189,6 +189,9 @@ impl Parts<'_> {
         }
         let trusted = self.image_tree(&trust::folder(self.context, self.image)?)?;
         attach_at(&trusted, &root_fd, TRUST)?;
+        if self.profile.build_root.is_some() {
+            attach_network_files(&root_fd, &stage)?;
+        }
         self.attach_volume(&root_fd)?;
         self.attach_shares(&root_fd)?;
         let areas = self.attach_all(&root_fd, &stage, &made)?;
@@ -239,7 +242,7 @@ impl Parts<'_> {
         }
         for (number, (_, tree)) in layers.iter_mut().enumerate() {
             let missing: Vec<&str> = made.iter().filter(|one| one.0 == number).map(|one| one.1).collect();
-            if !missing.is_empty() {
+            if !missing.is_empty() || self.is_sealed() {
                 let stage = stage.join(format!("image{number}"));
                 *tree = self.with_places(tree, &stage, &missing).map_err(fault("make room in the image"))?;
             }
@@ -249,19 +252,39 @@ impl Parts<'_> {
 
     /// What is mounted or has a rule, and lies in the image and not on the sandbox's own volume.
     fn image_places(&self) -> impl Iterator<Item = &str> {
-        let own = self.disk.map(|disk| disk.places(self.profile).map(|(_, at)| at));
+        let own = self.disk.map(|disk| disk.places(self.profile));
         let Profile { mounts, volumes, paths, .. } = self.profile;
         let all = mounts.iter().map(|share| share.at.as_str()).chain(volumes.iter().map(|v| v.path.as_str()));
         let all = all.chain(paths.iter().map(|(path, _)| path));
-        all.filter(move |path| !own.iter().flatten().any(|folder| Path::new(path).starts_with(folder)))
+        all.filter(move |path| !own.iter().flatten().any(|(_, at)| Path::new(path).starts_with(at)))
     }
 
-    /// A tree of the image with folders that it lacks.
+    /// Whether the image came from outside and may lack what every container needs.
+    fn is_sealed(&self) -> bool {
+        self.profile.image.id().is_some()
+    }
+
+    /// The machine's id of the sandbox's root.
+    fn root_owner(&self) -> u32 {
+        if self.userns.is_some() { self.range.base } else { 0 }
+    }
+
+    /// The volume in which an image is built, as the root.
+    fn build_layers(&self) -> Result<Layers> {
+        let tree = self.image.trees.first().ok_or_else(|| Error::internal("an image without a tree"))?;
+        places::make_in(&tree.source)?;
+        Ok(vec![(tree.at.clone(), self.mapped(&tree.source, WRITABLE)?)])
+    }
+
+    /// A tree of the image with folders that it lacks, and with what every container needs.
     fn with_places(&self, tree: &OwnedFd, stage: &Path, missing: &[&str]) -> io::Result<OwnedFd> {
         let (places, lower) = (stage.join("places"), stage.join("lower"));
         fs::create_dir_all(&places)?;
         fs::create_dir(&lower)?;
-        let owner = if self.userns.is_some() { self.range.base } else { 0 };
+        let owner = self.root_owner();
+        if self.is_sealed() {
+            places::lay_out(&places, tree, self.profile, owner)?;
+        }
         for path in missing {
             let mut folder = places.clone();
             for part in path.split('/') {
@@ -289,18 +312,27 @@ impl Parts<'_> {
         }
         mounts::attach(&self.mapped(&uppers, WRITABLE)?, CWD.as_fd(), &upper_mount)
             .map_err(fault("attach the writable root"))?;
-        let owner = if self.userns.is_some() { self.range.base } else { 0 };
+        let owner = self.root_owner();
         let mut layers = Vec::new();
         for (number, tree) in self.image.trees.iter().enumerate() {
             let lower = stage.join(format!("lower{number}"));
             fs::create_dir(&lower).map_err(fault("make the stage"))?;
-            mounts::attach(&self.image_tree(&tree.source)?, CWD.as_fd(), &lower)
-                .map_err(fault("attach the image"))?;
+            let image = self.image_tree(&tree.source)?;
+            mounts::attach(&image, CWD.as_fd(), &lower).map_err(fault("attach the image"))?;
+            let mut lowers = vec![lower.as_path()];
+            let places = stage.join(format!("places{number}"));
+            if self.is_sealed() {
+                fs::create_dir(&places)
+                    .and_then(|()| chown(&places, Some(owner), Some(owner)))
+                    .and_then(|()| places::lay_out(&places, &image, self.profile, owner))
+                    .map_err(fault("make room in the image"))?;
+                lowers.insert(0, &places);
+            }
             let half = upper_mount.join(number.to_string());
             // The overlay works with the identity that it was mounted with, and the upper half, whose ids
             // are mapped, knows the container's root and not the host's.
             let overlay = sys::with_file_ids(owner, || {
-                mounts::overlay(&lower, &half.join("upper"), &half.join("work"))
+                mounts::overlay(&lowers, &half.join("upper"), &half.join("work"))
             })
             .map_err(fault("mount the writable root"))?;
             layers.push((tree.at.clone(), overlay));
@@ -367,6 +399,20 @@ impl Parts<'_> {
             Error::new(ErrorCode::Unsupported, message)
         })
     }
+}
+
+/// Covers the files that describe the network in a root that is built. They stay empty in what is sealed.
+fn attach_network_files(root: &OwnedFd, stage: &Path) -> Result<()> {
+    for (number, (path, text)) in NETWORK_FILES.iter().enumerate() {
+        let file = stage.join(format!("network{number}"));
+        fs::write(&file, text)
+            .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o644)))
+            .map_err(fault("write the files of the network"))?;
+        let tree = mounts::clone_tree(&file, false, READ_ONLY, None).map_err(fault("clone a file"))?;
+        mounts::attach(&tree, spot(root, path, OFlags::empty())?.as_fd(), Path::new(""))
+            .map_err(fault("attach a file"))?;
+    }
+    Ok(())
 }
 
 pub(crate) fn attach_at(mount: &OwnedFd, root: &OwnedFd, at: &str) -> Result<()> {

@@ -377,7 +377,7 @@ impl Server {
         let Context { folders, storage, .. } = self.context;
         let _ = fs::remove_file(folders.layout.socket());
         cgroup::remove_instance(&folders);
-        if purge && let Err(error) = storage.delete_snapshots() {
+        if purge && let Err(error) = storage.delete_read_only() {
             tracing::error!(%error, "the snapshots cannot be deleted");
         }
         if let Err(error) = storage.close() {

@@ -218,7 +218,7 @@ impl Parts<'_> {
             mounts.push(tmpfs(self.profile.home(), home_bytes, "750", uid, gid));
         }
         if let (Some(disk), true) = (self.disk, self.start.own_kernel()) {
-            mounts.extend(disk.places(self.profile).map(|(folder, at)| bind(&folder, at)));
+            mounts.extend(disk.places(self.profile).into_iter().map(|(folder, at)| bind(&folder, at)));
         }
         mounts.extend(self.start.mounts(&self.context.init));
         mounts

@@ -2,7 +2,10 @@
 //! that it intercepts. One folder for each image, seen read-only in every container of it. Certificates only: no
 //! secret is ever here.
 
-use crate::context::{Context, make_folder};
+use crate::{
+    context::{Context, make_folder},
+    images,
+};
 use atoll_launch_proto::MAX_CERTIFICATE;
 use atoll_storage::Image;
 use atoll_types::{Error, ErrorCode, Result};
@@ -39,7 +42,8 @@ pub(crate) fn set(context: &Context, certificates: &str) -> Result<()> {
     // Running containers see the new certificates too: they mount the same folder.
     let known = fs::read_dir(context.trust()).map_err(fault)?.flatten();
     for folder in known.filter(|entry| entry.path().is_dir()) {
-        lay_out(context, &folder.path(), &context.images.root(&folder.file_name()))?;
+        let Some(id) = folder.file_name().to_str().map(str::to_owned) else { continue };
+        lay_out(context, &folder.path(), &context.image_root(&id))?;
     }
     Ok(())
 }
@@ -47,13 +51,19 @@ pub(crate) fn set(context: &Context, certificates: &str) -> Result<()> {
 /// The folder for containers of an image.
 pub(crate) fn folder(context: &Context, image: &Image) -> Result<PathBuf> {
     let folder = context.trust().join(&image.id);
-    if !folder.join(BUNDLE).exists() {
+    // The certificates of a root that is built change with it.
+    if images::is_built(&image.id) || !folder.join(BUNDLE).exists() {
         let root = image.trees.first().ok_or_else(|| Error::internal("an image without a tree"))?;
         let _held = hold(context)?;
         make_folder(&folder, 0o755).map_err(fault)?;
         lay_out(context, &folder, &root.source)?;
     }
     Ok(folder)
+}
+
+/// Removes what was laid out for an image that is gone. What stays is of no harm.
+pub(crate) fn forget(context: &Context, image: &str) {
+    let _ = fs::remove_dir_all(context.trust().join(image));
 }
 
 /// One process at a time writes here.

@@ -4,7 +4,7 @@ use crate::{context::Context, ops, staying, trust, wire};
 use atoll_launch_proto::{
     Envelope, Launcher, LauncherAnswer, LauncherReply, MAX_PROTOCOL, MIN_PROTOCOL, Request,
 };
-use atoll_types::{Error, ErrorCode, Result};
+use atoll_types::{Error, Result};
 use rustix::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
@@ -153,9 +153,12 @@ fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
         }
         Request::Fork(asked) => ops::fork(context, asked).map(|()| LauncherReply::Done),
         Request::Diff(asked) => ops::diff(context, asked),
-        Request::SealImage(_) | Request::VolumeFromImage(_) | Request::RemoveImage(_) | Request::ListImages => {
-            Err(Error::new(ErrorCode::Unsupported, "this launcher keeps no images"))
+        Request::SealImage(asked) => ops::seal(context, asked).map(|()| LauncherReply::Done),
+        Request::VolumeFromImage(asked) => {
+            ops::volume_from_image(context, asked).map(|()| LauncherReply::Done)
         }
+        Request::RemoveImage(image) => ops::remove_image(context, image).map(|()| LauncherReply::Done),
+        Request::ListImages => ops::list_images(context).map(LauncherReply::Images),
         Request::Report => ops::report(context).map(LauncherReply::Report),
         Request::Ports(container) => ops::ports(context, container).map(LauncherReply::Ports),
         Request::Trust(asked) => trust::set(context, &asked.certificate_pem).map(|()| LauncherReply::Done),

@@ -5,6 +5,7 @@ use super::{
     clock::StillClock,
     followers::Followers,
     oom::OomCounter,
+    program::Named,
     record::{Exec, Phase, Status, micros, start_failure},
     registry::Execs,
     share::Share,
@@ -51,7 +52,7 @@ pub(crate) struct Driver {
     pub(crate) started: Instant,
     pub(crate) timeout: Option<Duration>,
     /// For the message of a failure.
-    pub(crate) program: String,
+    pub(crate) program: Named,
     pub(crate) directory: String,
 }
 

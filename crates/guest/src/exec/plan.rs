@@ -2,7 +2,7 @@
 
 use super::{
     environment::{self, Variables},
-    program::{Program, c_string},
+    program::{Named, Program, c_string},
     registry::{ProcessLimits, Shared},
     terminal::TerminalPlan,
     users::User,
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) limits: ProcessLimits,
     /// Its streams are a terminal, and not pipes.
     pub(crate) terminal: Option<TerminalPlan>,
-    name: String,
+    named: Named,
 }
 
 impl Plan {
@@ -52,6 +52,7 @@ impl Plan {
         let path = variables.get("PATH").map_or("", String::as_str);
         let candidates = program.candidates(path);
         let name = program.argv.first().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        let named = Named { name, line: program.line, files: candidates.clone() };
         let allowed = caps::mask(&shared.config.capabilities);
         let (capabilities, drop_bounding) = if user.uid == 0 { (allowed, 0) } else { (0, allowed) };
         Ok(Self {
@@ -68,13 +69,13 @@ impl Plan {
             drop_bounding,
             limits,
             terminal,
-            name,
+            named,
         })
     }
 
-    /// The program as the request names it, for messages.
-    pub(crate) fn program_name(&self) -> String {
-        self.name.clone()
+    /// The program as the request names it, for messages. The rest is of no use after the fork.
+    pub(crate) fn into_named(self) -> Named {
+        self.named
     }
 }
 

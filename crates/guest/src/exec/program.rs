@@ -24,6 +24,32 @@ pub(crate) struct Program {
     pub(crate) own: bool,
     /// Whether it gets the sandbox's variables.
     pub(crate) environment: bool,
+    /// The request named no program: it is for the image's shell.
+    pub(crate) line: bool,
+}
+
+/// What a message says of a program.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) line: bool,
+    /// The files that were tried.
+    pub(crate) files: Vec<CString>,
+}
+
+impl Named {
+    /// What is missing, where the kernel found no file: the program, or what it names to run it.
+    pub(crate) fn missing(&self) -> String {
+        let there = |file: &CString| {
+            file.as_bytes().starts_with(b"/") && rustix::fs::access(file, Access::EXISTS).is_ok()
+        };
+        let name = &self.name;
+        match (self.files.iter().any(there), self.line) {
+            (true, _) => format!("{name}: the interpreter or loader that it names is not in this image"),
+            (false, true) => "there is no shell in this image: name a program and its arguments".into(),
+            (false, false) => format!("{name}: no such program"),
+        }
+    }
 }
 
 impl Program {
@@ -33,11 +59,11 @@ impl Program {
             Some(exec_request::Program::Shell(text)) if text.is_empty() && on_terminal => {
                 let argv = vec![shell(), c"-l".into()];
                 let display = argv.iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ");
-                Ok(Self { argv, display, own: false, environment: true })
+                Ok(Self { argv, display, own: false, environment: true, line: true })
             }
             Some(exec_request::Program::Shell(text)) => {
                 let display = shorten(text.chars());
-                Ok(Self { argv: shell_line(text)?, display, own: false, environment: true })
+                Ok(Self { argv: shell_line(text)?, display, own: false, environment: true, line: true })
             }
             Some(exec_request::Program::Tool(tool)) => Self::tool(tool),
             Some(exec_request::Program::Arguments(Arguments { argv })) => {
@@ -46,7 +72,7 @@ impl Program {
                 }
                 let display = shorten(typed(&argv).chars());
                 let argv = argv.into_iter().map(|a| c_string("arguments", a)).collect::<Result<_>>()?;
-                Ok(Self { argv, display, own: false, environment: true })
+                Ok(Self { argv, display, own: false, environment: true, line: false })
             }
         }
     }
@@ -61,7 +87,7 @@ impl Program {
         let display = format!("atoll-init tool {name}");
         let argv =
             vec![c"atoll-init".into(), c"tool".into(), c_string("tool", name)?, c_string("tool", request)?];
-        Ok(Self { argv, display, own: true, environment })
+        Ok(Self { argv, display, own: true, environment, line: false })
     }
 
     /// The files to try, in order: the name itself if it has a slash, else one in each directory.
@@ -161,6 +187,16 @@ mod tests {
         {
             assert_eq!(tool(name, request).unwrap_err().field.as_deref(), Some("tool"));
         }
+    }
+
+    #[test]
+    fn a_message_says_what_the_image_lacks() {
+        let missing = |name: &str, line, file: &str| {
+            Named { name: name.into(), line, files: vec![CString::new(file).unwrap()] }.missing()
+        };
+        assert_eq!(missing("gone", false, "/no/such/gone"), "gone: no such program");
+        assert!(missing("/bin/sh", true, "/no/such/sh").starts_with("there is no shell in this image"));
+        assert!(missing("hash-bang", false, "/proc/self/exe").contains("interpreter or loader"));
     }
 
     #[test]

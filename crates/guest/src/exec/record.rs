@@ -5,6 +5,7 @@ use super::{
     control::Control,
     followers::Followers,
     oom::OomCounter,
+    program::Named,
     spool::Extent,
     stdin::Stdin,
     terminal::{Size, Terminal},
@@ -242,13 +243,13 @@ pub(crate) fn micros(since: Instant) -> u64 {
 }
 
 /// The failure that is reported to the host for a step that did not work.
-pub(crate) fn start_failure(failed: Failed, program: &str, directory: &str) -> StartFailure {
+pub(crate) fn start_failure(failed: Failed, program: &Named, directory: &str) -> StartFailure {
     let errno = rustix::io::Errno::from_raw_os_error(failed.errno);
     let reason = crate::errors::text(errno);
     let message = match failed.stage {
         StartStage::Workdir => format!("cannot start in {directory}: {reason}"),
-        StartStage::Exec if errno == rustix::io::Errno::NOENT => format!("{program}: no such program"),
-        StartStage::Exec => format!("{program}: {reason}"),
+        StartStage::Exec if errno == rustix::io::Errno::NOENT => program.missing(),
+        StartStage::Exec => format!("{}: {reason}", program.name),
         StartStage::Limits => format!("cannot set limits: {reason}"),
         StartStage::Privileges => format!("cannot change to the user: {reason}"),
         StartStage::User | StartStage::Spawn => format!("cannot start a process: {reason}"),

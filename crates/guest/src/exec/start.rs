@@ -113,8 +113,8 @@ impl Execs {
             still_before: self.clock.read(),
             started: Instant::from_std(began.at),
             timeout: (timeout_ms != 0).then(|| Duration::from_millis(timeout_ms)),
-            program: plan.program_name(),
             directory: plan.directory.to_string_lossy().into_owned(),
+            program: plan.into_named(),
         };
         tokio::spawn(driver.run());
         Ok(exec)

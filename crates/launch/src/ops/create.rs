@@ -17,7 +17,7 @@ use crate::{
 use atoll_guest_proto::{FileAreaConfig, GuestConfig, Listen};
 use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest, output_bytes, spool_bytes};
 use atoll_storage::{Image, Tree};
-use atoll_types::{Error, ErrorCode, Result, RootMode, Storage, time::now_ms};
+use atoll_types::{Error, ErrorCode, Result, RootMode, Storage, VolumeId, VolumeMount, time::now_ms};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fs, io, os::unix::net::UnixListener, path::PathBuf};
 
@@ -51,7 +51,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made>
         let message = "a runtime with a kernel of its own attaches no volumes and has no path rules";
         return Err(Error::new(ErrorCode::Unsupported, message).at("profile.isolation"));
     }
-    let image = context.images.open(&request.profile.image)?;
+    let image = context.image(&request.profile)?;
     refuse_shared_volume(context, request)?;
     let lock = record::begin(context, request.container)?;
     let result = uids::take(&context.layout, request.container).and_then(|slot| {
@@ -86,11 +86,21 @@ fn refuse_unenforced(context: &Context) -> Result<()> {
     Err(Error::new(ErrorCode::Unsupported, message))
 }
 
-/// Two containers on one volume would corrupt each other's overlay and see each other's /tmp.
+/// Two containers on one volume would corrupt each other's overlay and see each other's /tmp. A root that is built is in
+/// no other container either: what is put there for a start must not be led away by what runs.
 fn refuse_shared_volume(context: &Context, request: &CreateRequest) -> Result<()> {
-    let Some(volume) = request.volume else { return Ok(()) };
+    let CreateRequest { profile, volume, .. } = request;
+    if volume.is_some() && *volume == profile.build_root {
+        let message = "a sandbox's own volume cannot be its root";
+        return Err(Error::invalid("profile.build_root", message));
+    }
+    let own: Vec<VolumeId> = volume.iter().chain(&profile.build_root).copied().collect();
+    let shares = |r: &Record| {
+        let is_root = |mount: &VolumeMount| r.profile.build_root == Some(mount.volume);
+        own.iter().any(|volume| r.uses(*volume)) || profile.volumes.iter().any(is_root)
+    };
     let others = record::containers(context).into_iter().filter(|id| *id != request.container);
-    match others.filter_map(|id| record::load(context, id)).find(|r| r.uses(volume)) {
+    match others.filter_map(|id| record::load(context, id)).find(shares) {
         Some(other) => {
             let message = format!("the volume belongs to container {}", other.container);
             Err(Error::new(ErrorCode::Conflict, message).at("volume"))
@@ -140,6 +150,7 @@ fn launch(
     request: &CreateRequest,
 ) -> Result<(ContainerStatus, EgressSockets)> {
     let container = record.container;
+    wait_for_root(context, &record)?;
     let range = uids::range(record.slot);
     let userns = match start.own_kernel() {
         true => None,
@@ -208,6 +219,15 @@ fn begin(
     start.start(context, container)?;
     record::save(context, &record)?;
     Ok((record.status(context, None), egress_sockets))
+}
+
+/// The record names the image or the volume that is the root, so from here on it is not removed.
+fn wait_for_root(context: &Context, record: &Record) -> Result<()> {
+    match (record.profile.build_root, record.profile.image.id()) {
+        (Some(volume), _) => context.storage.wait_for(volume),
+        (None, Some(image)) => context.storage.share_image(image).map(drop),
+        (None, None) => Ok(()),
+    }
 }
 
 /// Finds or makes the tree that the sandbox writes to. Whatever a volume holds, this neither waits for it nor

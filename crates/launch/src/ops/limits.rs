@@ -52,7 +52,7 @@ pub(crate) fn current(context: &Context, container: ContainerId) -> Result<bool>
 }
 
 fn is_current(context: &Context, record: &Record) -> Result<bool> {
-    Ok(context.images.open(&record.profile.image)?.id == record.image)
+    Ok(context.image(&record.profile)?.id == record.image)
 }
 
 /// Changes the limits, and returns the record as it was before.

@@ -4,6 +4,7 @@
 mod create;
 mod destroy;
 mod egress_sockets;
+mod images;
 mod inspect;
 mod limits;
 mod pause;
@@ -15,6 +16,7 @@ mod volumes;
 pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use egress_sockets::egress_sockets;
+pub(crate) use images::{list_images, remove_image, seal, volume_from_image};
 pub(crate) use inspect::{connect, inspect, list, report, wait};
 pub(crate) use limits::{claim, current, set_limits};
 pub(crate) use pause::{complete_rollback, pause, reclaim, thaw_abandoned, unpause};

@@ -4,7 +4,7 @@
 
 use super::{
     pause::Frozen,
-    volumes::{refuse_used, user},
+    volumes::{refuse_used, users},
 };
 use crate::context::Context;
 use atoll_launch_proto::{DiffRequest, ForkRequest, LauncherReply, SnapshotRequest};
@@ -78,31 +78,30 @@ pub(crate) fn diff(context: &Context, asked: DiffRequest) -> Result<LauncherRepl
 /// Does something with a volume that is held, while no process writes to it. What is dirty is written back before, so
 /// that a container is frozen for a moment, and where files are copied, for as long as that takes. A container that
 /// cannot be frozen writes on where no file is copied: the snapshot is then what a loss of power would have left.
-fn quiesced<T>(
+pub(super) fn quiesced<T>(
     context: &Context,
     held: &HeldVolume,
     volume: VolumeId,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let copies = context.storage.kind() == DriverKind::Dir;
-    let _frozen = match user(context, volume) {
-        None => None,
-        // The worker that makes it holds its lock and may be waiting for the volume.
-        Some(record) if record.pid == 0 && copies => {
-            let message = "a container of this volume is being made; try again";
-            return Err(Error::new(ErrorCode::NotRunning, message));
-        }
-        Some(record) if record.pid == 0 => None,
-        Some(record) => {
-            context.storage.flush(held)?;
-            match Frozen::new(context, record.container) {
-                Err(error) if !copies => {
-                    tracing::warn!(container = %record.container, %error, "a snapshot is made while it runs");
-                    None
-                }
-                frozen => Some(frozen?),
+    let mut all_frozen = Vec::new();
+    for record in users(context, volume) {
+        if record.pid == 0 {
+            if copies {
+                // The worker that makes it holds its lock and may be waiting for the volume.
+                let message = "a container of this volume is being made; try again";
+                return Err(Error::new(ErrorCode::NotRunning, message));
             }
+            continue;
         }
-    };
+        context.storage.flush(held)?;
+        match Frozen::new(context, record.container) {
+            Err(error) if !copies => {
+                tracing::warn!(container = %record.container, %error, "a snapshot is made while it runs");
+            }
+            frozen => all_frozen.push(frozen?),
+        }
+    }
     work()
 }

@@ -2,8 +2,9 @@
 
 use crate::{
     context::Context,
+    images,
     record::{self, Record},
-    rootfs,
+    rootfs, trust,
 };
 use atoll_launch_proto::VolumeStatus;
 use atoll_storage::{HeldVolume, Tree, TreeKind};
@@ -47,7 +48,9 @@ pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
     // Held until it is removed: a container that is made meanwhile waits for that.
     let _held = hold_if_there(context, volume)?;
     refuse_used(context, volume)?;
-    context.storage.remove(Tree::Volume(volume))
+    context.storage.remove(Tree::Volume(volume))?;
+    trust::forget(context, &images::build_root(volume));
+    Ok(())
 }
 
 /// Gives a volume another limit, also where containers have it beside their own. The limit of a container's own volume
@@ -55,9 +58,9 @@ pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
 pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> Result<()> {
     // A rollback that is under way would put the former limit back.
     let _held = context.storage.hold(volume)?;
-    match user(context, volume) {
-        Some(user) if user.volume == Some(volume) => Err(in_use(&user)),
-        _ => context.storage.set_limit(Tree::Volume(volume), bytes),
+    match users(context, volume).find(|user| user.volume == Some(volume)) {
+        Some(user) => Err(in_use(&user)),
+        None => context.storage.set_limit(Tree::Volume(volume), bytes),
     }
 }
 
@@ -68,14 +71,14 @@ fn hold_if_there(context: &Context, volume: VolumeId) -> Result<Option<HeldVolum
     }
 }
 
-/// The container that has a volume, which is claimed by the record of a container that is still being made.
-pub(super) fn user(context: &Context, volume: VolumeId) -> Option<Record> {
-    let mut records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
-    records.find(|r| r.uses(volume))
+/// The containers that have a volume, which is claimed by the record of a container that is still being made.
+pub(super) fn users(context: &Context, volume: VolumeId) -> impl Iterator<Item = Record> {
+    let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
+    records.filter(move |record| record.uses(volume))
 }
 
 pub(super) fn refuse_used(context: &Context, volume: VolumeId) -> Result<()> {
-    user(context, volume).map_or(Ok(()), |user| Err(in_use(&user)))
+    users(context, volume).next().map_or(Ok(()), |user| Err(in_use(&user)))
 }
 
 fn in_use(user: &Record) -> Error {
