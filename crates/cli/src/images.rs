@@ -203,7 +203,7 @@ mod tests {
         .unwrap();
         insta::assert_snapshot!(listed(std::slice::from_ref(&image)), @r"
         NAME    TAGS         ID        SIZE  ORIGIN  APPROVED  CREATED  USED
-        python  3.12 latest  3f2a11bc  70m   import  yes       then
+        python  3.12 latest  3f2a11bc  70m   import  yes       then     -
         ");
         insta::assert_snapshot!(shown(&image), @r"
         Name            python
