@@ -13,11 +13,19 @@ mod beneath;
 #[cfg(feature = "archive")]
 pub mod errno;
 #[cfg(feature = "run")]
+pub mod image;
+mod image_shapes;
+#[cfg(feature = "run")]
 pub mod run;
 mod shapes;
 #[cfg(feature = "archive")]
 mod walk;
 
+pub use image_shapes::{
+    AppliedLayer, ApplyLayer, ArchiveKind, Compression, DEEPEST_ENTRY, ID_LIMIT, ImageLimits, LONGEST_ENTRY,
+    LONGEST_IMAGE_ANSWER, LONGEST_NAME, LeftOut, MOST_IMAGE_BYTES, MOST_IMAGE_ENTRIES, MOST_LAYERS,
+    MOST_RATIO, PackImage, RATIO_FREE, UnpackImage, UnpackedImage,
+};
 pub use shapes::{
     End, EntryKind, EventKind, ExportFolder, ExportFolders, Find, FindLine, Found, Grep, GrepLine,
     KindFilter, LARGEST_FILE, LONGEST_LINE, LONGEST_PATH, LONGEST_PATTERN, MOST_CONTEXT, MOST_FOUND,

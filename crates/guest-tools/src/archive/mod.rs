@@ -4,13 +4,16 @@
 mod folders;
 mod frame;
 mod pack;
-mod read;
+pub(crate) mod read;
+pub(crate) mod sparse;
 mod unpack;
-mod write;
+pub(crate) mod write;
 
 pub use folders::{MOST_ENTRIES, pack_folders, unpack_folders};
 pub use frame::{END_MARK, file_head, small_file, small_file_length};
 pub use pack::pack;
+#[cfg(feature = "run")]
+pub(crate) use pack::{broken, check_readable, complete};
 pub use unpack::{Links, unpack};
 
 /// A block of an archive.

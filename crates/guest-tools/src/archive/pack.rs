@@ -59,7 +59,7 @@ fn size_of(stat: &rustix::fs::Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-pub(super) fn broken(error: io::Error) -> Error {
+pub(crate) fn broken(error: io::Error) -> Error {
     Error::new(ErrorCode::Unavailable, format!("the archive cannot be written: {error}"))
 }
 
@@ -77,7 +77,7 @@ fn name_of(prefix: &[u8], path: &[u8], folder: bool) -> Vec<u8> {
 
 /// Checks that all of a folder can be read, and counts what is in it. Once the archive has begun, its reader learns of an
 /// error only by an archive that breaks off, and never of its reason. An error's names begin with `prefix`.
-pub(super) fn check_readable(top: &OwnedFd, prefix: &[u8]) -> Result<u64> {
+pub(crate) fn check_readable(top: &OwnedFd, prefix: &[u8]) -> Result<u64> {
     let mut entries = 0;
     let top = top.try_clone().map_err(|e| on_name(Errno::from_io_error(&e).unwrap_or(Errno::IO), b""))?;
     let mut walk = Walk::new(top, u32::MAX).stored_only();
@@ -109,7 +109,7 @@ fn pack_folder(top: OwnedFd, prefix: &[u8], archive: &mut Archive<impl Write>) -
     complete(&walk, prefix)
 }
 
-fn complete(walk: &Walk, prefix: &[u8]) -> Result<()> {
+pub(crate) fn complete(walk: &Walk, prefix: &[u8]) -> Result<()> {
     if let Some((path, errno)) = walk.unreadable.first() {
         return Err(on_name(*errno, &name_of(prefix, path, false)));
     }

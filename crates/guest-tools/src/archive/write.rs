@@ -12,7 +12,7 @@ use tar::{EntryType, Header};
 
 const NAME: usize = 100;
 
-pub(super) struct Archive<W: Write> {
+pub(crate) struct Archive<W: Write> {
     out: W,
     /// Of an archive that has them.
     digests: Option<Digests>,
@@ -28,10 +28,10 @@ struct Digests {
 }
 
 /// What a header says beside name and target.
-pub(super) struct About<'a> {
-    pub(super) kind: EntryType,
-    pub(super) stat: &'a Stat,
-    pub(super) size: u64,
+pub(crate) struct About<'a> {
+    pub(crate) kind: EntryType,
+    pub(crate) stat: &'a Stat,
+    pub(crate) size: u64,
 }
 
 fn padding(size: u64) -> usize {
@@ -39,22 +39,22 @@ fn padding(size: u64) -> usize {
 }
 
 impl<W: Write> Archive<W> {
-    pub(super) fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Self { out, digests: None }
     }
 
     /// The same, with the digests of its files between them.
-    pub(super) fn with_digests(self) -> Self {
+    pub(crate) fn with_digests(self) -> Self {
         Self { digests: Some(Digests::default()), ..self }
     }
 
     /// Whether an archive with digests has as many entries as it may have.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.digests.as_ref().is_some_and(|digests| digests.entries > MOST_ENTRIES)
     }
 
     /// Writes the head of an entry; exactly `about.size` bytes must follow with [`Archive::body`].
-    pub(super) fn head(&mut self, name: &[u8], target: &[u8], about: &About<'_>) -> io::Result<()> {
+    pub(crate) fn head(&mut self, name: &[u8], target: &[u8], about: &About<'_>) -> io::Result<()> {
         self.long(EntryType::GNULongLink, target)?;
         self.long(EntryType::GNULongName, name)?;
         let mut header = Header::new_gnu();
@@ -69,6 +69,35 @@ impl<W: Write> Archive<W> {
             digests.entries += 1;
         }
         self.header(header, name, target)
+    }
+
+    /// Writes extensions of the entry that follows.
+    #[cfg(feature = "run")]
+    pub(crate) fn extensions(&mut self, records: &[(Vec<u8>, Vec<u8>)]) -> io::Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        for (key, value) in records {
+            // The length counts itself.
+            let rest = key.len() + value.len() + 3;
+            let mut length = rest + 1;
+            while length != rest + length.to_string().len() {
+                length = rest + length.to_string().len();
+            }
+            text.extend_from_slice(format!("{length} ").as_bytes());
+            text.extend_from_slice(key);
+            text.push(b'=');
+            text.extend_from_slice(value);
+            text.push(b'\n');
+        }
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::XHeader);
+        header.set_mode(0o644);
+        header.set_size(text.len() as u64);
+        self.header(header, b"././@PaxHeader", b"")?;
+        self.out.write_all(&text)?;
+        self.pad(text.len() as u64)
     }
 
     fn long(&mut self, kind: EntryType, text: &[u8]) -> io::Result<()> {
@@ -100,7 +129,7 @@ impl<W: Write> Archive<W> {
 
     /// Writes exactly `size` bytes: a file that shrank meanwhile is filled up with zeroes, one that grew is cut,
     /// so that the archive stays valid.
-    pub(super) fn body(&mut self, file: &mut impl Read, size: u64) -> io::Result<()> {
+    pub(crate) fn body(&mut self, file: &mut impl Read, size: u64) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         let mut digest = self.digests.is_some().then(Sha256::new);
         let mut written = |out: &mut W, bytes: &[u8]| {
@@ -152,7 +181,7 @@ impl<W: Write> Archive<W> {
         self.out.write_all(&[0; BLOCK][..padding(size)])
     }
 
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.batch(true)?;
         self.out.write_all(&[0; 2 * BLOCK])?;
         self.out.flush()

@@ -12,6 +12,7 @@ use rustix::{
     fs::{FileType, OFlags, fstat},
     io::Errno,
 };
+use serde::Serialize;
 use std::{
     fs,
     io::{self, BufWriter, Read, Write},
@@ -76,13 +77,14 @@ fn folders(request: &ExportFolders) -> Result<Vec<(String, OwnedFd)>> {
     request.folders.iter().map(open).collect()
 }
 
-fn report(done: Unpacked) -> Result<()> {
+/// Writes the one line of an answer.
+pub(super) fn report(done: impl Serialize) -> Result<()> {
     let line = serde_json::to_string(&done).map_err(|e| Error::internal(e.to_string()))?;
     writeln!(io::stdout(), "{line}").map_err(|e| Error::new(ErrorCode::Unavailable, e.to_string()))
 }
 
 /// Stdin, which fails when no byte comes for long.
-struct Steady;
+pub(super) struct Steady;
 
 impl Read for Steady {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

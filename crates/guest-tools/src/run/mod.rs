@@ -5,11 +5,12 @@ mod files;
 mod find;
 mod glob;
 mod grep;
+mod image;
 mod out;
 mod place;
 mod watch;
 
-use crate::{ExportFolders, Find, Grep, Pack, Unpack, Watch};
+use crate::{ApplyLayer, ExportFolders, Find, Grep, Pack, PackImage, Unpack, UnpackImage, Watch};
 use atoll_types::{Error, ErrorCode, Result};
 use serde::de::DeserializeOwned;
 use std::io::Write;
@@ -18,7 +19,18 @@ use std::io::Write;
 pub const LONGEST_REQUEST: usize = 64 << 10;
 
 /// The names of the tools.
-pub const NAMES: &[&str] = &["find", "grep", "pack", "unpack", "export", "import", "watch"];
+pub const NAMES: &[&str] = &[
+    "find",
+    "grep",
+    "pack",
+    "unpack",
+    "export",
+    "import",
+    "watch",
+    "apply-layer",
+    "unpack-image",
+    "pack-image",
+];
 
 /// Runs a tool and returns its exit code.
 #[must_use]
@@ -42,6 +54,9 @@ fn run(name: &str, request: &str) -> Result<()> {
         "export" => files::export(&read::<ExportFolders>(request)?),
         "import" => files::import(&read::<ExportFolders>(request)?),
         "watch" => watch::run(&read::<Watch>(request)?),
+        "apply-layer" => image::apply(&read::<ApplyLayer>(request)?),
+        "unpack-image" => image::unpack(&read::<UnpackImage>(request)?),
+        "pack-image" => image::pack(&read::<PackImage>(request)?),
         _ => Err(Error::new(ErrorCode::Unsupported, format!("there is no tool {name:?}")).at("tool")),
     }
 }
