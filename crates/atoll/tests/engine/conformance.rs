@@ -9,7 +9,9 @@ use atoll_provider::{
     PortStream, Ports, Provider, Snapshots, State, Trust, Usages, Volumes,
     conformance::{self, Check},
 };
-use atoll_types::{ContainerId, Death, Error, Limits, Result, Snapshot, SnapshotId, Usage, VolumeId};
+use atoll_types::{
+    ContainerId, Death, Error, ImageId, ImageUsage, Limits, Result, Snapshot, SnapshotId, Usage, VolumeId,
+};
 use futures_util::future::BoxFuture;
 use std::{
     collections::BTreeMap,
@@ -67,6 +69,10 @@ enum Fault {
     IgnoresReadOnlyVolumes,
     KeepsNoAttachedVolume,
     IgnoresPathRules,
+    KeepsRemovedImages,
+    RemovesImagesInUse,
+    StartsFromTheHost,
+    BuildsAsideOfTheRoot,
 }
 
 /// A provider that is right but for one fault.
@@ -105,6 +111,8 @@ impl Provider for Broken<'_> {
                 spec.profile = atoll_types::Profile::builtin("root").unwrap();
                 spec.profile.name = name;
             }
+            Fault::StartsFromTheHost => spec.profile.image = atoll_types::ImageName::host(),
+            Fault::BuildsAsideOfTheRoot => spec.profile.build_root = None,
             Fault::IgnoresReadOnlyVolumes => {
                 spec.profile.volumes.iter_mut().for_each(|mount| mount.read_only = false);
             }
@@ -161,7 +169,7 @@ impl Provider for Broken<'_> {
     }
 
     fn images(&self) -> Option<&dyn Images> {
-        self.inner.images()
+        Some(self)
     }
 
     fn attachments(&self) -> Option<&dyn Attachments> {
@@ -229,6 +237,32 @@ impl Snapshots for Broken<'_> {
     ) -> Result<()> {
         let snapshot = if self.fault == Fault::ForksWhatIsNow { None } else { snapshot };
         self.inner.snapshots().unwrap().fork(from, snapshot, into, bytes).await
+    }
+}
+
+#[async_trait]
+impl Images for Broken<'_> {
+    async fn seal(&self, volume: VolumeId, image: ImageId) -> Result<()> {
+        self.inner.images().unwrap().seal(volume, image).await
+    }
+
+    async fn volume_from_image(&self, image: ImageId, volume: VolumeId, bytes: u64) -> Result<()> {
+        self.inner.images().unwrap().volume_from_image(image, volume, bytes).await
+    }
+
+    async fn remove_image(&self, image: ImageId) -> Result<()> {
+        match (self.fault, self.inner.images().unwrap()) {
+            (Fault::KeepsRemovedImages, _) => Ok(()),
+            (Fault::RemovesImagesInUse, power) => match power.remove_image(image).await {
+                Err(error) if error.code == atoll_types::ErrorCode::Conflict => Ok(()),
+                other => other,
+            },
+            (_, power) => power.remove_image(image).await,
+        }
+    }
+
+    async fn list_images(&self) -> Result<Vec<ImageUsage>> {
+        self.inner.images().unwrap().list_images().await
     }
 }
 
@@ -488,6 +522,10 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::IgnoresReadOnlyVolumes, "an_attached_volume_is_shared_and_outlives_its_containers"),
     (Fault::KeepsNoAttachedVolume, "an_attached_volume_is_shared_and_outlives_its_containers"),
     (Fault::IgnoresPathRules, "path_rules_bind_commands"),
+    (Fault::KeepsRemovedImages, "an_image_is_what_was_sealed_and_never_changes"),
+    (Fault::RemovesImagesInUse, "an_image_is_what_was_sealed_and_never_changes"),
+    (Fault::StartsFromTheHost, "an_image_is_what_was_sealed_and_never_changes"),
+    (Fault::BuildsAsideOfTheRoot, "a_root_that_is_built_becomes_an_image"),
 ];
 
 #[tokio::test]

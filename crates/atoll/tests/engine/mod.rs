@@ -16,6 +16,7 @@ mod files;
 mod guests;
 mod hardening;
 mod host_image;
+mod images;
 mod kernels;
 mod launcher;
 mod limits;

@@ -3,6 +3,7 @@
 
 mod attachments;
 mod egress_endpoint;
+mod images;
 mod isolation;
 mod lifecycle;
 mod pause;
@@ -65,6 +66,9 @@ checks![
     snapshots::a_diff_names_what_changed,
     snapshots::a_rollback_in_place_keeps_the_container,
     snapshots::what_is_in_use_is_not_rolled_back_and_what_is_not_there_is_said,
+    images::an_image_is_what_was_sealed_and_never_changes,
+    images::a_root_that_is_built_becomes_an_image,
+    images::what_is_no_image_is_refused,
     work::exit_codes_signals_and_outputs_are_the_commands,
     work::a_timeout_ends_the_whole_tree,
     work::input_reaches_the_command,
