@@ -10,6 +10,8 @@ export CARGO_INCREMENTAL ?= 1
 PACKAGES := gcc libc6-dev btrfs-progs python3
 # Programs that the tests use.
 TEST_PACKAGES := gcc libc6-dev btrfs-progs chromium curl runc runsc python3 python3-venv python3-pip ipython3 python3-matplotlib python3-pandas python3-pil r-base-core r-cran-ggplot2 r-cran-jsonlite procps util-linux iproute2 stress-ng sudo busybox-static
+# Tools that read and write images, and a registry; the tests compare with them.
+TEST_PACKAGES += umoci skopeo docker-registry zstd
 # Node from another source is kept: Debian's packages would conflict with it.
 TEST_PACKAGES += $(shell command -v node >/dev/null || echo nodejs) $(shell command -v npm >/dev/null || echo npm)
 # Baselines of the benchmark. Without them it prints its figures alone and says so.

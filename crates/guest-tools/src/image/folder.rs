@@ -132,7 +132,8 @@ pub(super) fn io_error(error: &std::io::Error, path: &[u8]) -> Error {
 /// The names in a folder.
 pub(super) fn list(folder: &OwnedFd) -> rustix::io::Result<Vec<Vec<u8>>> {
     let mut found = Vec::new();
-    for entry in Dir::read_from(folder)? {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    for entry in Dir::new(openat(folder, ".", flags, Mode::empty())?)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if !matches!(name, b"." | b"..") {

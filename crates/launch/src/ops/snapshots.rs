@@ -42,7 +42,7 @@ pub(crate) fn rollback(context: &Context, asked: SnapshotRequest) -> Result<()> 
 /// frozen: its files are between two states, and its owner ends it.
 pub(crate) fn rollback_in_place(context: &Context, asked: SnapshotRequest) -> Result<()> {
     let held = context.storage.hold(asked.volume)?;
-    let record = user(context, asked.volume).filter(|record| record.pid > 0);
+    let record = users(context, asked.volume).find(|record| record.pid > 0);
     let record = record.ok_or_else(|| Error::new(ErrorCode::NotRunning, "no container has the volume"))?;
     if record.profile.root == RootMode::Writable {
         let message =

@@ -1,0 +1,7 @@
+//! Images' root filesystems: as other tools unpack them, and hostile ones.
+#![allow(clippy::unwrap_used)]
+
+mod hostile;
+mod layers;
+mod others;
+mod support;
