@@ -152,7 +152,7 @@ fn forks_exports_and_rollbacks_say_which_skills_their_files_have() {
         let made = server.ask("POST", &format!("{sandbox}/fork"), &body.to_string()).json();
         format!("/api/v1/sandboxes/{}", made["id"].as_str().unwrap())
     };
-    let (now, then) = (fork(json!({})), fork(json!({"snapshot_id": snapshot})));
+    let (now, then) = (fork(json!({})), fork(json!({ "snapshot": snapshot })));
     assert_eq!(names(&server, &now), ["first", "second"]);
     assert_eq!(names(&server, &then), ["first"]);
     assert_eq!(install(&server, &now, &[&first, &second]), outcome(&[], &["first", "second"]));
