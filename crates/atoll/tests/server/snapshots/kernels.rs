@@ -117,7 +117,7 @@ fn a_paused_sandbox_is_rolled_back_with_its_kernels_and_a_stopped_one_without() 
     // A writable root cannot be changed while it is mounted.
     let root = server.create(r#"{"profile":"root"}"#);
     run(&server, &root, "x = 1");
-    assert_eq!(refused(&server, "POST", &format!("{root}/snapshots"), with, 501), "unsupported");
+    assert_eq!(refused(&server, "POST", &format!("{root}/snapshots"), with, 422), "validation");
 }
 
 #[test]
