@@ -9,6 +9,7 @@ use crate::{
     registry::{ANSWER_TIMEOUT, Session, unusable},
 };
 use atoll_types::{Error, ErrorCode, Result};
+use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http_body_util::BodyExt;
 use hyper::{
@@ -16,11 +17,15 @@ use hyper::{
     body::Incoming,
     header::{self, HeaderMap, HeaderValue},
 };
-use std::time::Duration;
-use tokio::{
-    fs::{self, File, OpenOptions},
-    io::{AsyncReadExt, AsyncWriteExt},
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
 };
+use tokio::sync::OwnedMutexGuard;
 
 /// Layers that one pull fetches at a time.
 const AT_ONCE: usize = 3;
@@ -177,7 +182,7 @@ impl Session<'_> {
     ) -> Result<()> {
         let Descriptor { digest, size, .. } = layer;
         let told = |done| progress(PullEvent::Layer { digest: digest.clone(), done, size: *size });
-        let _alone = blobs.lock(digest).await;
+        let alone = blobs.lock(digest).await;
         match blobs.size(digest).await? {
             Some(there) if there == *size => {
                 told(*size);
@@ -186,7 +191,7 @@ impl Session<'_> {
             Some(there) => return Err(self.wrong_size(digest, there, *size)),
             None => {}
         }
-        let mut partial = Partial::open(blobs, digest, *size).await?;
+        let mut partial = Partial::open(blobs, digest, *size, alone).await?;
         let mut wait = FIRST_WAIT;
         let mut last = None;
         for request in 0..MOST_REQUESTS {
@@ -200,14 +205,10 @@ impl Session<'_> {
             match self.fetch(&mut partial, layer, &told).await {
                 Ok(()) => {}
                 Err(error) if error.code == ErrorCode::Unavailable => last = Some(error),
-                Err(error) => {
-                    partial.keep().await?;
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
         if partial.done < *size {
-            partial.keep().await?;
             return Err(last.unwrap_or_else(|| self.wrong_size(digest, partial.done, *size)));
         }
         partial
@@ -254,7 +255,7 @@ impl Session<'_> {
             let frame = frame.map_err(|e| {
                 Error::new(ErrorCode::Unavailable, format!("{} broke off: {e}", self.place()))
             })?;
-            let Some(bytes) = frame.data_ref() else { continue };
+            let Ok(bytes) = frame.into_data() else { continue };
             if partial.done + bytes.len() as u64 > layer.size {
                 partial.restart().await?;
                 return Err(self.wrong_size(&layer.digest, layer.size + 1, layer.size));
@@ -276,29 +277,44 @@ fn begins(response: &Response<Incoming>) -> Option<u64> {
     range.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }
 
-/// A blob that is not whole yet, in its file.
+/// A blob that is not whole yet, in its file. Dropped, it stays for the next pull.
 struct Partial {
-    path: std::path::PathBuf,
-    file: File,
+    path: PathBuf,
+    file: Arc<Locked>,
     hasher: Hasher,
     done: u64,
 }
 
+/// The file of a blob that this pull alone writes. A write that a cancelled pull left behind holds it until it is done, so
+/// that it never meets the next pull's.
+struct Locked {
+    file: File,
+    _alone: OwnedMutexGuard<()>,
+}
+
+/// Does something that waits for the disk.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|e| Error::internal(e.to_string()))?.map_err(|e| failed(&e))
+}
+
 impl Partial {
-    async fn open(blobs: &Blobs, digest: &Digest, size: u64) -> Result<Self> {
+    async fn open(blobs: &Blobs, digest: &Digest, size: u64, alone: OwnedMutexGuard<()>) -> Result<Self> {
         let path = blobs.partial(digest);
-        let file = OpenOptions::new().read(true).append(true).create(true).open(&path).await;
-        let mut partial =
-            Self { path, file: file.map_err(|e| failed(&e))?, hasher: Hasher::default(), done: 0 };
-        let mut buffer = vec![0; 128 << 10];
-        loop {
-            let got = partial.file.read(&mut buffer).await.map_err(|e| failed(&e))?;
-            if got == 0 {
-                break;
+        let mut partial = blocking(move || {
+            let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+            let (mut hasher, mut done, mut buffer) = (Hasher::default(), 0, vec![0; 128 << 10]);
+            loop {
+                let got = file.read(&mut buffer)?;
+                if got == 0 {
+                    break;
+                }
+                hasher.update(&buffer[..got]);
+                done += got as u64;
             }
-            partial.hasher.update(&buffer[..got]);
-            partial.done += got as u64;
-        }
+            Ok(Self { path, file: Arc::new(Locked { file, _alone: alone }), hasher, done })
+        })
+        .await?;
         // All of it and yet no blob: it is not this one.
         if partial.done >= size {
             partial.restart().await?;
@@ -306,33 +322,28 @@ impl Partial {
         Ok(partial)
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).await.map_err(|e| failed(&e))?;
-        self.hasher.update(bytes);
+    async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        let (locked, at) = (Arc::clone(&self.file), self.done);
+        self.hasher.update(&bytes);
         self.done += bytes.len() as u64;
-        Ok(())
+        blocking(move || locked.file.write_all_at(&bytes, at)).await
     }
 
     async fn restart(&mut self) -> Result<()> {
-        self.file.set_len(0).await.map_err(|e| failed(&e))?;
+        let locked = Arc::clone(&self.file);
         (self.hasher, self.done) = (Hasher::default(), 0);
-        Ok(())
-    }
-
-    /// Leaves what is here for the next pull.
-    async fn keep(&mut self) -> Result<()> {
-        self.file.flush().await.map_err(|e| failed(&e))
+        blocking(move || locked.file.set_len(0)).await
     }
 
     /// Makes it a blob; false, and no file, where the digest is another.
-    async fn finish(mut self, blobs: &Blobs, digest: &Digest) -> Result<bool> {
-        self.file.flush().await.map_err(|e| failed(&e))?;
-        if self.hasher.finish() != *digest {
-            fs::remove_file(&self.path).await.map_err(|e| failed(&e))?;
-            return Ok(false);
-        }
-        self.file.sync_all().await.map_err(|e| failed(&e))?;
-        fs::rename(&self.path, blobs.path(digest)).await.map_err(|e| failed(&e))?;
-        Ok(true)
+    async fn finish(self, blobs: &Blobs, digest: &Digest) -> Result<bool> {
+        let Self { path, file: locked, hasher, .. } = self;
+        let (same, blob) = (hasher.finish() == *digest, blobs.path(digest));
+        blocking(move || match same {
+            true => locked.file.sync_all().and_then(|()| fs::rename(&path, blob)),
+            false => fs::remove_file(&path),
+        })
+        .await?;
+        Ok(same)
     }
 }

@@ -23,17 +23,17 @@ use tar::{EntryType, Header};
 
 /// All that an image's file can have. Files with several names have the first of them in `same`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
-    pub mode: u32,
-    pub ids: (u32, u32),
-    pub mtime: (i64, i64),
-    pub body: Vec<u8>,
-    pub same: Option<String>,
-    pub xattrs: BTreeMap<String, Vec<u8>>,
+pub(crate) struct Node {
+    pub(crate) mode: u32,
+    pub(crate) ids: (u32, u32),
+    pub(crate) mtime: (i64, i64),
+    pub(crate) body: Vec<u8>,
+    pub(crate) same: Option<String>,
+    pub(crate) xattrs: BTreeMap<String, Vec<u8>>,
 }
 
 /// Everything below a folder, and the folder itself as `.`.
-pub fn tree(top: &Path) -> BTreeMap<String, Node> {
+pub(crate) fn tree(top: &Path) -> BTreeMap<String, Node> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![top.to_owned()];
     while let Some(path) = waiting.pop() {
@@ -87,7 +87,7 @@ fn xattrs(path: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Names and lines that differ, for a message that can be read.
-pub fn differences(is: &BTreeMap<String, Node>, should: &BTreeMap<String, Node>) -> Vec<String> {
+pub(crate) fn differences(is: &BTreeMap<String, Node>, should: &BTreeMap<String, Node>) -> Vec<String> {
     let names = is.keys().chain(should.keys()).collect::<std::collections::BTreeSet<_>>();
     let differ = names.into_iter().filter(|name| is.get(*name) != should.get(*name));
     let short = |node: Option<&Node>| {
@@ -106,46 +106,46 @@ pub fn differences(is: &BTreeMap<String, Node>, should: &BTreeMap<String, Node>)
 
 /// An entry of a layer, written without any of the checks that a library would make.
 #[derive(Clone)]
-pub struct Entry {
-    pub kind: EntryType,
-    pub name: String,
-    pub target: String,
-    pub body: Vec<u8>,
-    pub mode: u32,
-    pub ids: (u64, u64),
+pub(crate) struct Entry {
+    pub(crate) kind: EntryType,
+    pub(crate) name: String,
+    pub(crate) target: String,
+    pub(crate) body: Vec<u8>,
+    pub(crate) mode: u32,
+    pub(crate) ids: (u64, u64),
 }
 
-pub fn entry(kind: EntryType, name: &str, target: &str, body: &[u8]) -> Entry {
+pub(crate) fn entry(kind: EntryType, name: &str, target: &str, body: &[u8]) -> Entry {
     let mode = if kind == EntryType::Directory { 0o755 } else { 0o644 };
     Entry { kind, name: name.into(), target: target.into(), body: body.into(), mode, ids: (0, 0) }
 }
 
-pub fn file(name: &str, body: &str) -> Entry {
+pub(crate) fn file(name: &str, body: &str) -> Entry {
     entry(EntryType::Regular, name, "", body.as_bytes())
 }
 
-pub fn folder(name: &str) -> Entry {
+pub(crate) fn folder(name: &str) -> Entry {
     entry(EntryType::Directory, name, "", b"")
 }
 
-pub fn symlink(name: &str, target: &str) -> Entry {
+pub(crate) fn symlink(name: &str, target: &str) -> Entry {
     entry(EntryType::Symlink, name, target, b"")
 }
 
-pub fn hard_link(name: &str, target: &str) -> Entry {
+pub(crate) fn hard_link(name: &str, target: &str) -> Entry {
     entry(EntryType::Link, name, target, b"")
 }
 
 impl Entry {
-    pub fn mode(self, mode: u32) -> Self {
+    pub(crate) fn mode(self, mode: u32) -> Self {
         Self { mode, ..self }
     }
 
-    pub fn ids(self, user: u64, group: u64) -> Self {
+    pub(crate) fn ids(self, user: u64, group: u64) -> Self {
         Self { ids: (user, group), ..self }
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut header = Header::new_gnu();
         let fields = header.as_gnu_mut().unwrap();
         fields.name[..self.name.len()].copy_from_slice(self.name.as_bytes());
@@ -164,33 +164,33 @@ impl Entry {
     }
 }
 
-pub fn layer(entries: &[Entry]) -> Vec<u8> {
+pub(crate) fn layer(entries: &[Entry]) -> Vec<u8> {
     let mut bytes: Vec<u8> = entries.iter().flat_map(Entry::bytes).collect();
     bytes.extend_from_slice(&[0; 1024]);
     bytes
 }
 
-pub fn opened(folder: &Path) -> OwnedFd {
+pub(crate) fn opened(folder: &Path) -> OwnedFd {
     File::open(folder).unwrap().into()
 }
 
-pub fn applied(folder: &Path, layer: impl Read) -> Result<AppliedLayer, Error> {
+pub(crate) fn applied(folder: &Path, layer: impl Read) -> Result<AppliedLayer, Error> {
     apply_layer(&opened(folder), layer, &LayerOptions::default())
 }
 
-pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-pub fn zstd(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
 /// Runs a program that must succeed.
-pub fn run(program: &str, arguments: &[&str], folder: &Path) -> String {
+pub(crate) fn run(program: &str, arguments: &[&str], folder: &Path) -> String {
     let output = Command::new(program).args(arguments).current_dir(folder).output();
     let output = output.unwrap_or_else(|e| panic!("{program}: {e}; `make setup-tests` installs it"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
