@@ -3,6 +3,8 @@
 
 use crate::{Digest, LARGEST_DOCUMENT};
 use atoll_types::{Error, ErrorCode, Result};
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, stream};
 use std::{
     collections::HashMap,
     fs, io,
@@ -21,6 +23,7 @@ use tokio::{
 
 /// What begins the names of new blobs whose digest is not known yet; none outlives its writer.
 const NEW: &str = "new-";
+const PIECE: usize = 128 << 10;
 
 /// A folder of blobs. One process has it.
 #[derive(Debug)]
@@ -103,6 +106,16 @@ impl Blobs {
             ));
         }
         Ok(bytes)
+    }
+
+    /// The bytes of a blob, piece by piece: a layer on its way into a sandbox or to a registry.
+    pub async fn stream(&self, digest: &Digest) -> Result<impl Stream<Item = Result<Bytes>> + Send + use<>> {
+        let file = tokio::fs::File::open(self.path(digest)).await.map_err(|e| failed(&e))?;
+        Ok(stream::try_unfold(file, async |mut file| {
+            let mut piece = BytesMut::with_capacity(PIECE);
+            let got = file.read_buf(&mut piece).await.map_err(|e| failed(&e))?;
+            Ok((got > 0).then(|| (piece.freeze(), file)))
+        }))
     }
 
     /// Keeps bytes as a blob.

@@ -2,21 +2,18 @@
 
 use crate::{
     Blobs, BuiltImage, Credentials, Descriptor, Reference, Registries,
-    blobs::failed,
-    registry::{Body, Session, empty},
+    registry::{Session, empty},
 };
 use atoll_types::{Error, Result};
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::StreamExt;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::{
     Method, StatusCode,
     body::Frame,
     header::{self, HeaderMap, HeaderValue},
 };
-use tokio::{fs::File, io::AsyncReadExt};
-
-const PIECE: usize = 128 << 10;
+use std::io;
 
 impl Registries {
     /// Pushes an image under a reference's tag.
@@ -67,7 +64,11 @@ impl Session<'_> {
         place.query_pairs_mut().append_pair("digest", blob.digest.as_str());
         let body = match blob.size {
             0 => empty(),
-            _ => file_body(File::open(blobs.path(&blob.digest)).await.map_err(|e| failed(&e))?),
+            _ => {
+                let pieces = blobs.stream(&blob.digest).await?;
+                StreamBody::new(pieces.map(|piece| piece.map(Frame::data).map_err(io::Error::other)))
+                    .boxed_unsync()
+            }
         };
         let headers = described("application/octet-stream", blob.size)?;
         let response = self.send_body(Method::PUT, place, &headers, body).await?;
@@ -76,14 +77,4 @@ impl Session<'_> {
             _ => Err(self.failure(response, "an upload").await),
         }
     }
-}
-
-fn file_body(file: File) -> Body {
-    let pieces = stream::try_unfold(file, async |mut file| {
-        let mut piece = vec![0; PIECE];
-        let got = file.read(&mut piece).await?;
-        piece.truncate(got);
-        Ok((got > 0).then(|| (Frame::data(Bytes::from(piece)), file)))
-    });
-    StreamBody::new(pieces).boxed_unsync()
 }
