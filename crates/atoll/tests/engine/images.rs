@@ -5,7 +5,7 @@ use atoll_provider::{Command, Container, ContainerSpec, Provider, WriteOptions};
 use atoll_types::{ErrorCode, ImageId, ImageName, Isolation, Profile, VolumeId, VolumeMount};
 use bytes::Bytes;
 use futures_util::stream;
-use std::{fs, sync::Arc};
+use std::{fs, sync::Arc, time::Duration};
 
 const MIB: u64 = 1 << 20;
 /// A static program that is a shell and a few tools. Nothing else is in these images.
@@ -174,6 +174,31 @@ async fn a_build_has_its_network_files_and_leaves_none_of_them() {
     instance.provider.destroy(container.id()).await.unwrap();
     images.remove_image(image).await.unwrap();
     instance.provider.volumes().unwrap().remove_volume(volume).await.unwrap();
+}
+
+/// A start and a removal at once: one of them is refused, and what started has its files.
+#[tokio::test]
+async fn an_image_is_removed_or_started_from_and_never_both() {
+    let instance = Instance::start().await;
+    let images = instance.provider.images().unwrap();
+    for round in 0..8 {
+        let image = build(&instance, BARE).await;
+        let removing = async {
+            tokio::time::sleep(Duration::from_millis(round * 4)).await;
+            images.remove_image(image).await
+        };
+        let (started, removed) = tokio::join!(instance.provider.create(of("default", image)), removing);
+        match (started, removed) {
+            (Ok(container), Err(refused)) => {
+                assert_eq!(refused.code, ErrorCode::Conflict);
+                assert_eq!(says(&container, "echo lives").await, "lives");
+                instance.provider.destroy(container.id()).await.unwrap();
+                images.remove_image(image).await.unwrap();
+            }
+            (Err(refused), Ok(())) => assert_eq!(refused.code, ErrorCode::NotFound, "{refused}"),
+            (started, removed) => panic!("started: {:?}, removed: {removed:?}", started.err()),
+        }
+    }
 }
 
 #[tokio::test]
