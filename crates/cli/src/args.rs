@@ -81,7 +81,7 @@ pub enum Remote {
     PortForward(PortForward),
     /// Uploads, lists, installs and deletes skills: packages of instructions and files for agents
     Skill(SkillOptions),
-    /// Lists, approves and removes images, which sandboxes are made of
+    /// Imports, lists, approves and removes images, which sandboxes are made of
     Image(ImageOptions),
     /// Makes, lists, resizes and deletes volumes, which outlive sandboxes
     Volume(VolumeOptions),

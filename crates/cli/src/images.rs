@@ -1,8 +1,10 @@
 //! `atoll image`: root filesystems that sandboxes are made of.
 
-use crate::{Failure, list::mebibytes, server::Server, table, terminal, when};
-use atoll_client::{Image, PatchImage};
+use crate::{Failure, copy::pieces, list::mebibytes, progress, server::Server, table, terminal, when};
+use atoll_client::{Image, ImportImage, PatchImage};
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use tokio::fs::File;
 
 /// `image`.
 #[derive(Debug, Args)]
@@ -15,6 +17,8 @@ pub struct ImageOptions {
 pub(crate) enum ImageCommand {
     /// Lists images
     Ls(Ls),
+    /// Makes an image from an archive of `docker save`, an OCI layout or a root filesystem; for admins
+    Import(Import),
     /// Shows all about an image
     Inspect(One),
     /// Lets keys use images where the server asks for that; for admins
@@ -25,6 +29,27 @@ pub(crate) enum ImageCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// A tar archive, also compressed; - for standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// What to call it
+    #[arg(long, value_name = "NAME[:TAG]")]
+    pub(crate) name: String,
+    /// Which of several images in the archive: its tag there
+    #[arg(long, value_name = "TAG")]
+    pub(crate) reference: Option<String>,
+    /// Take the tag from the image that has it
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// What the image may hold, such as 2g
+    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
+    pub(crate) disk: Option<u64>,
     #[command(flatten)]
     pub(crate) server: Server,
 }
@@ -62,6 +87,7 @@ impl ImageOptions {
     pub(crate) fn json(&self) -> bool {
         match &self.command {
             ImageCommand::Ls(Ls { server })
+            | ImageCommand::Import(Import { server, .. })
             | ImageCommand::Inspect(One { server, .. })
             | ImageCommand::Approve(Approve { server, .. })
             | ImageCommand::Rm(Several { server, .. }) => server.json,
@@ -135,6 +161,27 @@ fn shown(image: &Image) -> String {
     table::fields(&rows)
 }
 
+async fn import(options: Import) -> Result<(String, String, Server), Failure> {
+    let Import { file, name, reference, replace, disk, server } = options;
+    let disk_mb = disk.map(|bytes| bytes.div_ceil(1 << 20));
+    let request = ImportImage { name, reference, replace, disk_mb };
+    let client = server.client()?;
+    let made = if file.as_os_str() == "-" {
+        let bar = progress::bar(&request.name, None, server.json);
+        client.import_image(&request, pieces(tokio::io::stdin(), bar)).await?
+    } else {
+        let failed = |e: std::io::Error| Failure::file(&file, &e);
+        let archive = File::open(&file).await.map_err(failed)?;
+        let total = archive.metadata().await.map_err(failed)?.len();
+        let bar = progress::bar(&request.name, Some(total), server.json);
+        let made = client.import_image(&request, pieces(archive, bar.clone())).await;
+        bar.finish_and_clear();
+        made?
+    };
+    let text = format!("{}\n", terminal::plain(&made.id));
+    Ok((made.json, text, server))
+}
+
 /// Does something to each image, and goes on with the next where the server refuses one.
 async fn each(
     images: &[String],
@@ -163,6 +210,7 @@ pub(crate) async fn run(command: ImageCommand) -> Result<u8, Failure> {
             let text = listed(&all.items);
             (all.json, text, server)
         }
+        ImageCommand::Import(options) => import(options).await?,
         ImageCommand::Inspect(One { image, server }) => {
             let one = server.client()?.image(&image).await?;
             let text = shown(&one);

@@ -1,9 +1,16 @@
 //! Images, which sandboxes are made of.
 
-use crate::{Client, Result, ServerReply, client::empty, encode};
+use crate::{
+    Client, Result, ServerReply,
+    client::{collect, empty},
+    encode,
+    files::streamed,
+};
+use bytes::Bytes;
+use futures_util::Stream;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 use uuid::Uuid;
 
 pub(crate) const ROOT: &str = "/api/v1/sandbox-images";
@@ -73,6 +80,16 @@ pub struct ImageList {
     pub items: Vec<Image>,
 }
 
+/// How an archive becomes an image.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct ImportImage {
+    pub name: String,
+    pub reference: Option<String>,
+    pub replace: bool,
+    pub disk_mb: Option<u64>,
+}
+
 /// What to change; what is left out stays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[allow(missing_docs)]
@@ -112,6 +129,23 @@ impl Client {
     /// One image by its name, its digest, its id or an alias.
     pub async fn image(&self, image: &str) -> Result<ServerReply<Image>> {
         self.ask(Method::GET, &at(image)).await
+    }
+
+    /// Makes an image from an archive.
+    pub async fn import_image(
+        &self,
+        import: &ImportImage,
+        body: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Result<ServerReply<Image>> {
+        let query = encode::query(&[
+            ("name", Some(import.name.clone())),
+            ("reference", import.reference.clone()),
+            ("replace", import.replace.then(|| "true".to_owned())),
+            ("disk_mb", import.disk_mb.map(|mb| mb.to_string())),
+        ]);
+        let (path, content) = (format!("{ROOT}/import{query}"), Some("application/x-tar"));
+        let response = self.send(Method::POST, &path, content, streamed(body)).await?;
+        ServerReply::parse(response.status().as_u16(), collect(response).await?)
     }
 
     /// Changes what is known of an image.

@@ -49,7 +49,7 @@ pub use folders::{
     FindRequest, FindResult, Found, GrepRequest, GrepResult, Match, Unpacked, WatchEvent, WatchStream,
 };
 pub use hyper::Method;
-pub use images::{Image, ImageList, PatchImage};
+pub use images::{Image, ImageList, ImportImage, PatchImage};
 pub use kernels::{
     CellError, CellEvent, CellEvents, CellResult, Checkpoint, Completion, Display, Kernel, RunCode,
     StartKernel,

@@ -72,7 +72,7 @@ pub use files::{
     Archive, Download, FILES_PER_PAGE, FileHistory, FileHistoryEntry, Files, Findings, Matches, WatchStream,
 };
 pub use idempotency::IdempotentReplies;
-pub use images::{ImageView, Images, PatchImage};
+pub use images::{BUILD_LABEL, ImageView, Images, ImportImage, PatchImage, find_image};
 pub use kernels::{
     CellFollow, CellOutcome, CellRequest, CellTarget, Dependencies, ForkKernel, Installed, KernelRequest,
     Kernels, MAX_CELL_SECONDS,
@@ -190,16 +190,18 @@ impl Core {
         );
         let egress_sessions =
             egress::EgressSessions::new(egress, store.clone(), running.clone(), ledger.clone());
-        let registry = Arc::new(actor::SandboxRegistry::new(
-            store.clone(),
-            providers.clone(),
-            vault.clone(),
-            admission.clone(),
-            egress_sessions.clone(),
-            pool.clone(),
-            activity_tracker.clone(),
-            catalogue.clone(),
-        ));
+        let registry = Arc::new(actor::SandboxRegistry::new(actor::Shared {
+            store: store.clone(),
+            providers: providers.clone(),
+            vault: vault.clone(),
+            admission: admission.clone(),
+            pool: pool.clone(),
+            egress_sessions: egress_sessions.clone(),
+            activity_tracker: activity_tracker.clone(),
+            file_containers: actor::FileContainers::default(),
+            rolled_back: actor::EndedByRollback::default(),
+            catalogue: catalogue.clone(),
+        }));
         let operations = Operations {
             store: store.clone(),
             vault: vault.clone(),
@@ -312,6 +314,9 @@ impl Core {
             live_settings: live_settings.clone(),
             pool: pool.clone(),
             catalogue: catalogue.clone(),
+            sandboxes: sandboxes.clone(),
+            volumes: volumes.clone(),
+            registry: registry.clone(),
             turns: Arc::default(),
         };
         let keys = Keys { operations: operations.clone(), store: store.clone(), known_keys: Arc::default() };

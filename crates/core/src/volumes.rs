@@ -308,7 +308,7 @@ impl Volumes {
     }
 
     /// Removes a volume and then its record; may be repeated.
-    async fn end(&self, record: &VolumeRecord) -> Result<()> {
+    pub(crate) async fn end(&self, record: &VolumeRecord) -> Result<()> {
         let attached = self.store.begin_delete_volume(record.id).await?;
         if !attached.is_empty() {
             let ids: Vec<String> = attached.iter().map(|id| id.uuid().to_string()).collect();

@@ -2,19 +2,21 @@
 
 use crate::{
     App,
-    parse::{Raw, required_json},
+    files::steady,
+    parse::{Params, Raw, required_json},
 };
-use atoll_core::{ImageView, PatchImage, PoolBounds, PoolSize};
+use atoll_core::{ImageView, ImportImage, PatchImage, PoolBounds, PoolSize};
 use atoll_http::{Failure, Who};
 use atoll_types::{ImageConfig, ImageDefaults, ImageRecord, time::rfc3339};
 use axum::{
     Json,
+    body::Body,
     extract::{Path, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
 };
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 type JsonResult<T> = Result<Json<T>, Failure>;
@@ -250,6 +252,46 @@ impl From<ImagePatch> for PatchImage {
 pub(crate) async fn list(State(app): State<App>, Who(caller): Who) -> JsonResult<ImageList> {
     let items: Vec<Image> = app.core.images.list(&caller).await?.into_iter().map(Image::from).collect();
     Ok(Json(ImageList { total: items.len(), items }))
+}
+
+/// How an archive becomes an image.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ImportParams {
+    /// NAME or NAME:TAG.
+    name: String,
+    /// Which of several images in the archive: its tag there.
+    reference: Option<String>,
+    /// Take the tag from the image that has it.
+    #[serde(default)]
+    replace: bool,
+    /// What the image may hold; as the setting `images.max_mb` where it is left out.
+    disk_mb: Option<u64>,
+}
+
+/// Makes an image from an archive of `docker save`, an OCI layout or a root filesystem, each also compressed. It is unpacked in a
+/// sandbox; of an archive that is refused, broke off or does not fit nothing is left. For admins.
+#[utoipa::path(post, path = "/api/v1/sandbox-images/import", tag = "images", params(ImportParams),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "A tar archive; any content type will do"),
+    responses((status = 201, body = Image), (status = 400, description = "An entry leads out of the image"), (status = 403),
+        (status = 409, description = "Another image has the tag"),
+        (status = 413, description = "It has more entries or bytes than an image may have"),
+        (status = 422, description = "The archive is broken, broke off, has a wrong digest, or an entry that is refused"),
+        (status = 429, description = "No room on the machine"), (status = 501, description = "It needs what this server cannot do"),
+        (status = 507, description = "The archive or its files do not fit into the image's disk")))]
+pub(crate) async fn import(
+    State(app): State<App>,
+    Who(caller): Who,
+    Params(params): Params<ImportParams>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<Image>), Failure> {
+    let ImportParams { name, reference, replace, disk_mb } = params;
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let request = ImportImage { name, reference, replace, disk_mb, length };
+    let made = app.core.images.import(&caller, request, steady(body)).await?;
+    Ok((StatusCode::CREATED, Json(made.into())))
 }
 
 /// One image.

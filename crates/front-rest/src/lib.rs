@@ -135,6 +135,7 @@ fn routes() -> OpenApiRouter<App> {
         .route("/api/v1/sandboxes/{id}/ports/{port}/", any(preview::open))
         .route("/api/v1/sandboxes/{id}/ports/{port}/{*path}", any(preview::open))
         .routes(routes!(images::list))
+        .routes(routes!(images::import))
         .routes(routes!(images::get, images::patch, images::delete))
         .routes(routes!(volumes::create, volumes::list))
         .routes(routes!(volumes::get, volumes::resize, volumes::delete))

@@ -199,6 +199,8 @@ impl From<&RuntimeSettings> for SnapshotSettings {
 pub(crate) struct ImageSettings {
     /// Whether ordinary keys may use only images that an admin approved; `host` is one.
     require_approved: bool,
+    /// What an image may hold that is imported, where its request says nothing of it.
+    max_mb: u64,
     /// How long an image is kept that no sandbox uses and no setting names; -1 for ever.
     unused_retention_seconds: i64,
 }
@@ -207,6 +209,7 @@ impl From<&RuntimeSettings> for ImageSettings {
     fn from(k: &RuntimeSettings) -> Self {
         Self {
             require_approved: k.images_require_approved,
+            max_mb: k.images_max_mb,
             unused_retention_seconds: k.images_unused_retention_seconds,
         }
     }

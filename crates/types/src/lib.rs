@@ -52,7 +52,8 @@ pub use exec::{
 };
 pub use exit_code::ExitCode;
 pub use id::{
-    BuildId, CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId, KeyId, OperationId, SandboxId, SkillId, SnapshotId, VolumeId,
+    BuildId, CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId, KeyId,
+    OperationId, SandboxId, SkillId, SnapshotId, VolumeId,
 };
 pub use image::ImageUsage;
 pub use image_record::{

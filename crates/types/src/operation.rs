@@ -214,6 +214,8 @@ operations! {
     SkillDelete = "skill.delete", Write, Server;
     /// Skills are installed in a sandbox.
     SkillInstall = "skill.install", Write, Sandbox(Stored);
+    /// An image is made from an archive.
+    ImageImport = "image.import", Admin, Server;
     /// What is known of an image changes.
     ImagePatch = "image.patch", Admin, Server;
     /// An image is removed.

@@ -122,6 +122,10 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         ),
         (("delete", "/api/v1/volumes/{name}"), ("/api/v1/volumes/data".into(), Value::Null, "volume.delete")),
         (
+            ("post", "/api/v1/sandbox-images/import"),
+            ("/api/v1/sandbox-images/import?name=app&disk_mb=64".into(), Value::Null, "image.import"),
+        ),
+        (
             ("patch", "/api/v1/sandbox-images/{image}"),
             ("/api/v1/sandbox-images/nosuch".into(), json!({"approved":true}), "image.patch"),
         ),

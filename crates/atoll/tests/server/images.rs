@@ -56,7 +56,10 @@ fn host_is_always_there_and_stays_as_it_is() {
     let all = server.ask_as(&ann, "GET", ROOT, "").json();
     let host = &all["items"][0];
     assert_eq!((&all["total"], &host["id"], &host["status"]), (&json!(1), &json!("host"), &json!("ready")));
-    assert_eq!((&host["approved"], &host["active"], &host["is_builtin"]), (&json!(true), &json!(true), &json!(true)));
+    assert_eq!(
+        (&host["approved"], &host["active"], &host["is_builtin"]),
+        (&json!(true), &json!(true), &json!(true))
+    );
     let aliases = host["aliases"].as_array().unwrap();
     assert!(aliases.contains(&json!("mcpgateway/sandbox-runtime:latest")), "{aliases:?}");
     assert_eq!(image(&server, "mcpgateway/sandbox-runtime:latest").1["id"], "host");
@@ -73,11 +76,18 @@ fn an_image_is_found_changed_approved_and_removed() {
     let digest = format!("sha256:{}", "a".repeat(64));
     for name in ["team/app:1", ID, &ID.replace('-', ""), &digest, &format!("team/app@{digest}")] {
         let (status, found) = image(&server, name);
-        assert_eq!((status, &found["id"], &found["tags"]), (200, &json!(ID), &json!(["1"])), "{name}: {found}");
+        assert_eq!(
+            (status, &found["id"], &found["tags"]),
+            (200, &json!(ID), &json!(["1"])),
+            "{name}: {found}"
+        );
     }
     assert_eq!((image(&server, "team/app").0, image(&server, "app:1").0), (404, 404));
     let (_, found) = image(&server, ID);
-    assert_eq!((&found["memory_mb"], &found["user"], &found["used_by"]), (&json!(300), &json!("app"), &json!([])));
+    assert_eq!(
+        (&found["memory_mb"], &found["user"], &found["used_by"]),
+        (&json!(300), &json!("app"), &json!([]))
+    );
     let body = json!({"name": "app", "tags": ["latest", "2"], "display_name": "An app", "description": "For tests",
         "cpu_cores": 0.5, "memory_mb": null, "approved": true, "warm_pool_min": 1, "warm_pool_max": 2});
     let changed = patched(&server, &body);

@@ -13,7 +13,11 @@ use atoll_client::{
     Client, Completion, CreateKey, CreatePreviewToken, CreateSandbox, CreateVolume, DiffFile, Display,
     Drained, EgressDecision, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem,
     EventList, Exec, ExecFailure, ExecRequest, ExecResult, FileHistory, FileHistoryEntry, FileItem,
-    Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Image, ImageList, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match, Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey, PoolSize, PreviewToken, Rollback, RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume, WatchEvent,
+    Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Image, ImageList,
+    ImportImage, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match,
+    Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey,
+    PoolSize, PreviewToken, Rollback, RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff,
+    SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume, WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -249,6 +253,10 @@ fn attached() -> AttachedVolume {
 /// Asks for images in every way.
 async fn images(client: &Client) {
     client.list_images().await.unwrap();
+    let import =
+        ImportImage { name: "team".into(), reference: Some("app".into()), replace: true, disk_mb: Some(512) };
+    let piece = Ok(Bytes::from_static(b"tar"));
+    client.import_image(&import, stream::iter([piece])).await.unwrap();
     client.image("mcpgateway/sandbox-python:3.12").await.unwrap();
     let patch = PatchImage {
         name: Some("team/app".into()),

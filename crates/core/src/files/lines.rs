@@ -23,6 +23,15 @@ pub(super) fn believable(path: &str) -> Result<()> {
     if fits { Ok(()) } else { Err(hostile()) }
 }
 
+/// The one line that a tool answers with.
+pub(crate) async fn answer_of<T: DeserializeOwned>(tool: Tool, longest: usize) -> Result<T> {
+    let mut lines = Lines { tool, lines: LineBuffer::new(longest) };
+    match lines.next().await? {
+        Some((answer, _)) => lines.finish(answer).await,
+        None => lines.refuse(),
+    }
+}
+
 impl Lines {
     pub(super) fn new(tool: Tool) -> Self {
         Self { tool, lines: LineBuffer::new(LONGEST_LINE) }

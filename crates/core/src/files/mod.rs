@@ -10,6 +10,7 @@ mod watch;
 pub use archive::Archive;
 pub(crate) use archive::feed_tool;
 pub use history::{FileHistory, FileHistoryEntry};
+pub(crate) use lines::answer_of;
 pub use search::{Findings, Matches};
 pub(crate) use tool::{Tool, ToolOptions};
 pub use watch::WatchStream;

@@ -68,6 +68,29 @@ fn id_of(text: &str) -> Option<ImageId> {
     text.parse().ok().or_else(uuid).or_else(|| text.parse::<ImageName>().ok()?.id())
 }
 
+/// The image of a name, a name with a tag, a digest or an id, among these; the last where several have a digest.
+pub fn find_image<'a, R: AsRef<ImageRecord>>(
+    records: impl DoubleEndedIterator<Item = &'a R>,
+    text: &str,
+) -> Option<&'a R> {
+    let mut ready = records.rev().filter(|record| !(*record).as_ref().deleting);
+    if let Some(id) = id_of(text) {
+        return ready.find(|record| (*record).as_ref().id == id);
+    }
+    let (name, digest) = match text.split_once('@') {
+        Some((name, digest)) => (Some(name), Some(digest)),
+        None => (None, text.starts_with("sha256:").then_some(text)),
+    };
+    if let Some(digest) = digest {
+        let is =
+            |record: &ImageRecord| record.digest == digest && name.is_none_or(|name| record.name == name);
+        return ready.find(|record| is((*record).as_ref()));
+    }
+    let ImageTag { name, tag } = ImageTag::parse(text)?;
+    let is = |record: &ImageRecord| record.name == name && record.tags.contains(&tag);
+    ready.find(|record| is((*record).as_ref()))
+}
+
 impl Catalogue {
     pub(crate) fn new(settings: Arc<CoreSettings>, live_settings: Arc<LiveSettings>) -> Self {
         Self { settings, live_settings, records: RwLock::default(), loading: tokio::sync::Mutex::default() }
@@ -89,22 +112,7 @@ impl Catalogue {
         if text == HOST {
             return Some(ResolvedImage::host());
         }
-        let records = self.records();
-        let find = |is: &dyn Fn(&ImageRecord) -> bool| {
-            records.iter().rev().find(|record| !record.deleting && is(record)).map(ResolvedImage::of)
-        };
-        if let Some(id) = id_of(text) {
-            return find(&|record| record.id == id);
-        }
-        let (name, digest) = match text.split_once('@') {
-            Some((name, digest)) => (Some(name), Some(digest)),
-            None => (None, text.starts_with("sha256:").then_some(text)),
-        };
-        if let Some(digest) = digest {
-            return find(&|record| record.digest == digest && name.is_none_or(|name| record.name == name));
-        }
-        let ImageTag { name, tag } = ImageTag::parse(text)?;
-        find(&|record| record.name == name && record.tags.contains(&tag))
+        find_image(self.records().iter(), text).map(ResolvedImage::of)
     }
 
     /// The image of a name, a name with a tag, a digest, an id, or an alias of one.

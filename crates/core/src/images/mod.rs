@@ -5,13 +5,20 @@
 //! An image is a volume that was sealed. It is recorded when it is sealed, and marked before it is removed; the record goes
 //! last. That a sandbox uses an image is written in the sandbox's own transaction, so an image in use is never removed.
 
+mod build;
 mod catalogue;
+mod config;
+mod import;
 mod remove;
 
+pub use build::BUILD_LABEL;
+pub use catalogue::find_image;
 pub(crate) use catalogue::{Catalogue, HOST, ResolvedImage};
+pub use import::ImportImage;
 
 use crate::{
-    Caller, PoolBounds, PoolChange, PoolSize, Providers, RuntimeSettings,
+    Caller, PoolBounds, PoolChange, PoolSize, Providers, RuntimeSettings, Sandboxes, Volumes,
+    actor::SandboxRegistry,
     admission::{Turn, Turns},
     bounds::{CPU_MILLIS, DISK_MB, IMAGE_DESCRIPTION, IMAGE_DISPLAY_NAME, MEMORY_MB, MOST_TAGS},
     operation::{OperationSpec, Operations},
@@ -72,6 +79,10 @@ pub struct Images {
     pub(crate) live_settings: Arc<LiveSettings>,
     pub(crate) pool: Pool,
     pub(crate) catalogue: Arc<Catalogue>,
+    /// A build runs in a sandbox, and a volume becomes the image.
+    pub(crate) sandboxes: Sandboxes,
+    pub(crate) volumes: Volumes,
+    pub(crate) registry: Arc<SandboxRegistry>,
     /// One change of the catalogue at a time.
     pub(crate) turns: Arc<Turns>,
 }

@@ -90,9 +90,10 @@ impl Images {
         Ok(unused)
     }
 
-    /// Finishes what a former server began: removals are completed, and images without a record are removed. What fails now is
+    /// Finishes what a former server began: builds are failed and cleaned up, removals are completed, and images without a record are removed. What fails now is
     /// tried by the lifecycle.
     pub(crate) async fn repair(&self) -> Result<()> {
+        self.repair_builds().await?;
         self.finish_removing().await?;
         for (name, provider) in self.providers.iter() {
             let Some(power) = provider.images() else { continue };

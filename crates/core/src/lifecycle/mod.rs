@@ -18,8 +18,8 @@ pub(crate) use activity::{ActiveContainer, ActivityTracker, Quiet};
 pub use clock::Clock;
 
 use crate::{
-    CoreSettings, Execs, Images, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Skills, Snapshots, UsageMeter,
-    Volumes,
+    CoreSettings, Execs, Images, Kernels, Keys, Providers, RuntimeSettings, Sandboxes, Skills, Snapshots,
+    UsageMeter, Volumes,
     actor::{SandboxRegistry, Step},
     admission::Admission,
     operation::Operations,

@@ -8,7 +8,7 @@ use super::{
     unknown,
     value::{ValueRule, any, read, text_schema, within},
 };
-use crate::bounds::{IDLE_SECONDS, IMAGE, MOST_VARIABLES, VARIABLE_NAME};
+use crate::bounds::{DISK_MB, IDLE_SECONDS, IMAGE, MOST_VARIABLES, VARIABLE_NAME};
 use atoll_kernels::Language;
 use atoll_types::{Error, Result, text::TextRule};
 use serde::{Deserialize, Serialize};
@@ -221,6 +221,8 @@ runtime_settings! {
         or_never(false, YEAR);
     /// Whether ordinary keys may use only images that an admin approved; `host` is one.
     "images.require_approved" images_require_approved: bool = false, any(json!({"type": "boolean"}));
+    /// What an image may hold that is made of an archive or pulled, where its request says nothing of it.
+    "images.max_mb" images_max_mb: u64 = 10 * 1024, within(DISK_MB);
     /// How long an image is kept that no sandbox uses and no setting names.
     "images.unused_retention_seconds" images_unused_retention_seconds: i64 = -1, or_never(false, 10 * YEAR);
     /// Tool sessions of one owner. As many as ten threads of three have, so that this refuses nothing that
