@@ -26,12 +26,13 @@ use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Stat
 use atoll_types::{
     ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, SnapshotRecord, time::now_ms,
 };
+pub(crate) use files::FileContainers;
 pub(crate) use files::{ExportCopy, LONGEST_EXPORT};
-use files::{FileContainer, FileContainers, LINGER};
+use files::{FileContainer, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::{Patch, no_disk};
 pub(crate) use registry::SandboxRegistry;
-use rollback::EndedByRollback;
+pub(crate) use rollback::EndedByRollback;
 pub(crate) use rollback::{KernelRollback, Rollback, rolled_back};
 use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
@@ -95,17 +96,18 @@ pub(crate) enum RunOutcome {
     NeedsReservation(Box<SandboxRecord>),
 }
 
-struct Shared {
-    store: Arc<dyn Store>,
-    providers: Providers,
-    vault: Arc<Vault>,
-    admission: Admission,
-    pool: Pool,
-    egress_sessions: Arc<EgressSessions>,
-    activity_tracker: Arc<ActivityTracker>,
-    file_containers: FileContainers,
-    rolled_back: EndedByRollback,
-    catalogue: Arc<Catalogue>,
+/// What all actors use.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) providers: Providers,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) admission: Admission,
+    pub(crate) pool: Pool,
+    pub(crate) egress_sessions: Arc<EgressSessions>,
+    pub(crate) activity_tracker: Arc<ActivityTracker>,
+    pub(crate) file_containers: FileContainers,
+    pub(crate) rolled_back: EndedByRollback,
+    pub(crate) catalogue: Arc<Catalogue>,
 }
 
 struct SandboxActor {

@@ -80,7 +80,7 @@ fn an_archive_becomes_an_image(server: &Server) {
     assert!(made["digest"].as_str().unwrap().starts_with("sha256:"), "{made}");
     assert_eq!(left(server), (json!(0), 0, 1));
     let created = server.ask("GET", "/api/v1/events?after=0&kind=image.created", "").json();
-    assert_eq!(created["items"][0]["data"]["id"], made["id"], "{created}");
+    assert_eq!(created["events"][0]["data"]["id"], made["id"], "{created}");
     let id = made["id"].as_str().unwrap();
     let image = format!("{ROOT}/{id}");
     let patch = json!({"memory_mb": 200, "disk_mb": 64}).to_string();

@@ -46,7 +46,7 @@ fn patched(server: &Server, body: &Value) -> Value {
 
 fn events(server: &Server, kind: &str) -> Vec<Value> {
     let all = server.ask("GET", &format!("/api/v1/events?after=0&kind={kind}"), "").json();
-    all["items"].as_array().unwrap().clone()
+    all["events"].as_array().unwrap().clone()
 }
 
 #[test]
@@ -72,7 +72,9 @@ fn host_is_always_there_and_stays_as_it_is() {
 
 #[test]
 fn an_image_is_found_changed_approved_and_removed() {
-    let server = with_record(&[]);
+    // Of other images nothing is kept ready.
+    let pool = ["--set", "warm_pool_enabled=true", "--set", "pool.min=0", "--set", "pool.max=0"];
+    let server = with_record(&pool);
     let digest = format!("sha256:{}", "a".repeat(64));
     for name in ["team/app:1", ID, &ID.replace('-', ""), &digest, &format!("team/app@{digest}")] {
         let (status, found) = image(&server, name);

@@ -28,7 +28,7 @@ const WAIT: Duration = Duration::from_secs(10);
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
 /// The file containers of all sandboxes.
-pub(super) struct FileContainers {
+pub(crate) struct FileContainers {
     places: Arc<Semaphore>,
     made: Mutex<HashSet<ContainerId>>,
     /// Of those on copies of volumes: an export lasts as long as its client reads, and must not be in the way of

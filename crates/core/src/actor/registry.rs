@@ -1,8 +1,8 @@
 //! The callers' side: finds or starts the actor of a sandbox, and sends it requests.
 
 use super::{
-    EndedByRollback, ExportCopy, FileContainers, Patch, PoolClaim, Rollback, RunOutcome, SandboxActor,
-    SandboxRequest, Shared, Step, rolled_back,
+    ExportCopy, Patch, PoolClaim, Rollback, RunOutcome, SandboxActor, SandboxRequest, Shared, Step,
+    rolled_back,
 };
 use crate::{
     Providers, Vault,
@@ -36,30 +36,8 @@ pub(crate) struct SandboxRegistry {
 }
 
 impl SandboxRegistry {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        providers: Providers,
-        vault: Arc<Vault>,
-        admission: Admission,
-        egress_sessions: Arc<EgressSessions>,
-        pool: Pool,
-        activity_tracker: Arc<ActivityTracker>,
-        catalogue: Arc<Catalogue>,
-    ) -> Self {
-        let file_containers = FileContainers::default();
-        let shared = Arc::new(Shared {
-            store,
-            providers,
-            vault,
-            admission,
-            egress_sessions,
-            pool,
-            activity_tracker,
-            file_containers,
-            rolled_back: EndedByRollback::default(),
-            catalogue,
-        });
-        Self { shared, open: Arc::default() }
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), open: Arc::default() }
     }
 
     /// The container, for a command or a file. A paused sandbox is resumed first, and the event names the

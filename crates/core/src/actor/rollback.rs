@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What rollbacks ended, the latest: containers, and commands and cells in them. What waits for their end is told why.
 #[derive(Default)]
-pub(super) struct EndedByRollback(Mutex<(VecDeque<Uuid>, HashSet<Uuid>)>);
+pub(crate) struct EndedByRollback(Mutex<(VecDeque<Uuid>, HashSet<Uuid>)>);
 
 /// How many of them are remembered.
 const REMEMBERED: usize = 16 << 10;

@@ -11,6 +11,7 @@ use tar::{EntryType, Header};
 /// The longest name, target or set of extensions; one extended attribute may have 64 KiB.
 const LONGEST_TEXT: u64 = 256 << 10;
 
+#[cfg_attr(not(feature = "run"), allow(dead_code))] // Only images have use for the rest.
 pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) target: Vec<u8>,
