@@ -35,7 +35,7 @@ fn program(path: &str) -> Vec<String> {
 /// A root filesystem with busybox and a file that no other has.
 fn root_filesystem(mark: &str) -> Vec<u8> {
     let mut archive = Builder::new(Vec::new());
-    for folder in ["./", "bin/", "etc/", "tmp/", "usr/", "usr/bin/", "lib/", "lib64/"] {
+    for folder in ["./", "bin/", "etc/", "tmp/", "usr/", "usr/bin/", "usr/share/", "lib/", "lib64/"] {
         entry(&mut archive, folder, EntryType::Directory, 0o755, b"", "");
     }
     for path in program("/usr/bin/busybox") {
@@ -53,6 +53,7 @@ fn root_filesystem(mark: &str) -> Vec<u8> {
     }
     entry(&mut archive, "etc/passwd", EntryType::Regular, 0o644, b"root:x:0:0::/root:/bin/sh\n", "");
     entry(&mut archive, "mark", EntryType::Regular, 0o640, mark.as_bytes(), "");
+    entry(&mut archive, "usr/share/mark", EntryType::Regular, 0o644, mark.as_bytes(), "");
     archive.into_inner().unwrap()
 }
 
@@ -88,10 +89,7 @@ fn an_archive_becomes_an_image(server: &Server) {
     let sandbox = server.create(r#"{"image":"team/box:1"}"#);
     let shown = server.ask("GET", &sandbox, "").json();
     assert_eq!((&shown["image"], &shown["memory_mb"]), (&json!("team/box:1"), &json!(200)));
-    assert_eq!(
-        server.says(&sandbox, "cat /etc/passwd; id -u; pwd"),
-        "root:x:0:0::/root:/bin/sh\n1000\n/workspace"
-    );
+    assert_eq!(server.says(&sandbox, "cat /usr/share/mark; echo; id -u; pwd"), "first\n1000\n/workspace");
     assert_eq!(server.says(&sandbox, "stat -c '%u %a' /mark; touch /mark 2>&1 || echo refused"), {
         "0 640\ntouch: /mark: Read-only file system\nrefused"
     });
@@ -105,7 +103,7 @@ fn an_archive_becomes_an_image(server: &Server) {
         assert!(refused.status == 409 && text.contains(sandbox.rsplit('/').next().unwrap()), "{text}");
     }
     assert_eq!(server.ask("POST", &format!("{sandbox}/resume"), "").status, 200);
-    assert_eq!(server.says(&sandbox, "cat /etc/passwd"), "root:x:0:0::/root:/bin/sh");
+    assert_eq!(server.says(&sandbox, "cat /usr/share/mark"), "first");
     // A tag is taken, or taken over.
     assert_eq!(import(server, "name=team/box:1", &root_filesystem("second")).status, 409);
     let other = import(server, "name=team/box:1&replace=true", &root_filesystem("second"));
