@@ -115,7 +115,7 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         ),
         (("post", "/api/v1/skills/upload"), ("/api/v1/skills/upload".into(), Value::Null, "skill.create")),
         (("patch", "/api/v1/skills/{skill_id}"), (skill.clone(), json!({"description":"b"}), "skill.update")),
-        (("delete", "/api/v1/skills/{skill_id}"), (skill.clone(), Value::Null, "skill.delete")),
+        (("delete", "/api/v1/skills/{skill_id}"), (skill, Value::Null, "skill.delete")),
         (
             ("post", id!("/skills")),
             (at("/skills"), json!({"skill_ids":["00000000-0000-4000-8000-000000000000"]}), "skill.install"),
@@ -123,7 +123,7 @@ fn requests(sandbox: &str) -> BTreeMap<(&'static str, &'static str), (String, Va
         (("delete", "/api/v1/volumes/{name}"), ("/api/v1/volumes/data".into(), Value::Null, "volume.delete")),
         (
             ("post", "/api/v1/sandbox-images/import"),
-            ("/api/v1/sandbox-images/import?name=app&disk_mb=64".into(), Value::Null, "image.import"),
+            ("/api/v1/sandbox-images/import?name=host".into(), Value::Null, "image.import"),
         ),
         (
             ("patch", "/api/v1/sandbox-images/{image}"),

@@ -113,7 +113,8 @@ impl World {
             Some(name) => self.id(name).to_owned(),
             None => part.to_owned(),
         };
-        path.split('/').map(part).collect::<Vec<_>>().join("/")
+        let query = if path.ends_with("/sandbox-images/import") { "?name=made&disk_mb=16" } else { "" };
+        path.split('/').map(part).collect::<Vec<_>>().join("/") + query
     }
 
     /// Asks, and reads until the end or until nothing comes for a while: some answers have no end.

@@ -4,17 +4,10 @@ use super::{
     ExportCopy, Patch, PoolClaim, Rollback, RunOutcome, SandboxActor, SandboxRequest, Shared, Step,
     rolled_back,
 };
-use crate::{
-    Providers, Vault,
-    admission::{Admission, Reservation},
-    egress::EgressSessions,
-    images::Catalogue,
-    lifecycle::{ActiveContainer, ActivityTracker},
-    pool::Pool,
-};
+use crate::{admission::Reservation, lifecycle::ActiveContainer};
 use atoll_egress::Policy;
 use atoll_provider::Container;
-use atoll_store::{SandboxId, SandboxRecord, Status, Store};
+use atoll_store::{SandboxId, SandboxRecord, Status};
 use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, SnapshotRecord, VolumeId};
 use std::{
     collections::HashMap,
