@@ -23,17 +23,14 @@ use crate::{
 };
 use atoll_provider::{Container, ContainerSpec, Provider};
 use atoll_store::{Activity, ActivityKind, Change, SandboxId, SandboxRecord, Status, StatusChange, Store};
-use atoll_types::{
-    ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, SnapshotRecord, time::now_ms,
-};
+use atoll_types::{ContainerId, Death, Error, ErrorCode, LegalStates, Operation, Result, time::now_ms};
 pub(crate) use files::FileContainers;
 pub(crate) use files::{ExportCopy, LONGEST_EXPORT};
 use files::{FileContainer, LINGER};
 use futures_util::FutureExt;
 pub(crate) use patch::{Patch, no_disk};
 pub(crate) use registry::SandboxRegistry;
-pub(crate) use rollback::EndedByRollback;
-pub(crate) use rollback::{KernelRollback, Rollback, rolled_back};
+pub(crate) use rollback::{EndedByRollback, KernelRollback, Rollback, RollbackOutcome, rolled_back};
 use std::{sync::Arc, time::Duration};
 pub(crate) use step::{Idle, Step, StepTarget};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -75,7 +72,7 @@ enum SandboxRequest {
     Patch(Box<Patch>, oneshot::Sender<Result<SandboxRecord>>),
     /// The record, if its state allows an operation that is carried out beside the actor.
     CheckState(Operation, oneshot::Sender<Result<SandboxRecord>>),
-    RollBack(Box<Rollback>, oneshot::Sender<Result<(SandboxRecord, Option<SnapshotRecord>)>>),
+    RollBack(Box<Rollback>, oneshot::Sender<Result<RollbackOutcome>>),
 }
 
 /// A container of the pool for a sandbox that was just recorded with it.

@@ -60,9 +60,11 @@ pub(crate) struct Image {
     command: Vec<String>,
     labels: BTreeMap<String, String>,
     ports: Vec<String>,
-    /// Of sandboxes that name none, as the next two; the server's own where there is none.
+    /// The memory of sandboxes whose request names none; the server's default where this is null.
     memory_mb: Option<u64>,
+    /// The same of the processor.
     cpu_cores: Option<f64>,
+    /// The same of the disk.
     disk_mb: Option<u64>,
     warm_pool_min: u32,
     warm_pool_max: u32,
@@ -201,7 +203,7 @@ pub(crate) struct ImagePatch {
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     description: Option<Option<String>>,
-    /// Of sandboxes that name none, as the next two; null for the server's own.
+    /// The memory of sandboxes whose request names none, as the next two are of processor and disk; null for the server's default.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<u64>)]
     memory_mb: Option<Option<u64>>,

@@ -13,7 +13,7 @@ use atoll_types::{Error, ErrorCode, Profile, Result};
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{
-        AtFlags, FileType, Mode, OFlags, ResolveFlags, chmodat, mkdirat, open, openat, openat2, statat,
+        AtFlags, FileType, Mode, OFlags, ResolveFlags, fchmod, mkdirat, open, openat, openat2, statat,
         unlinkat,
     },
     io::Errno,
@@ -161,14 +161,19 @@ fn make_at(root: &OwnedFd, path: &str, kind: FileType, mode: u32) -> Result<()> 
         Err(Errno::NOENT) => {}
         Err(cause) => return Err(failed(cause)),
     }
+    // The mode is set by descriptor, so that nothing put there meanwhile gets it.
     match kind {
-        FileType::Directory => mkdirat(parent.as_fd(), name, Mode::from_raw_mode(0o755)),
+        FileType::Directory => {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            mkdirat(parent.as_fd(), name, Mode::from_raw_mode(0o755))
+                .and_then(|()| openat(&parent, name, flags, Mode::empty()))
+        }
         _ => {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map(drop)
+            openat(&parent, name, flags, Mode::from_raw_mode(0o644))
         }
     }
-    .and_then(|()| chmodat(&parent, name, Mode::from_raw_mode(mode), AtFlags::empty()))
+    .and_then(|made| fchmod(made, Mode::from_raw_mode(mode)))
     .map_err(failed)
 }
 

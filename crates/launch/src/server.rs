@@ -378,7 +378,7 @@ impl Server {
         let _ = fs::remove_file(folders.layout.socket());
         cgroup::remove_instance(&folders);
         if purge && let Err(error) = storage.delete_read_only() {
-            tracing::error!(%error, "the snapshots cannot be deleted");
+            tracing::error!(%error, "snapshots and images cannot be deleted");
         }
         if let Err(error) = storage.close() {
             tracing::error!(%error, "the storage stays mounted");

@@ -63,6 +63,8 @@ pub(crate) fn folder(context: &Context, image: &Image) -> Result<PathBuf> {
 
 /// Removes what was laid out for an image that is gone. What stays is of no harm.
 pub(crate) fn forget(context: &Context, image: &str) {
+    // Not while certificates are written to every image's folder.
+    let Ok(_held) = hold(context) else { return };
     let _ = fs::remove_dir_all(context.trust().join(image));
 }
 

@@ -13,6 +13,7 @@ use crate::lock::HeldVolume;
 use crate::storage::{START_BYTES, Storage};
 use crate::tree::{ROLLBACKS, Tree};
 use atoll_types::{Result, Snapshot, SnapshotId, VolumeId};
+use rustix::fs::syncfs;
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -89,6 +90,8 @@ impl Storage {
             .and_then(|from| copy_onto(&from, &open_dir(&self.driver.path(tree))?, &existing));
         self.driver.set_limit(tree, limit)?;
         copied.map_err(copy_failed)?;
+        // The files are on the disk before nothing says any more that they are to be completed.
+        open_dir(&self.driver.path(tree)).and_then(syncfs).map_err(failed("write the files"))?;
         self.end_rollback(snapshot.volume)
     }
 }

@@ -64,7 +64,7 @@ fn import(server: &Server, query: &str, archive: &[u8]) -> http::Answer {
 /// Sandboxes, volumes and images beside `host`.
 fn left(server: &Server) -> (Value, usize, usize) {
     let sandboxes = server.ask("GET", SANDBOXES, "").json()["total"].clone();
-    let volumes = server.ask("GET", "/api/v1/volumes", "").json().as_array().unwrap().len();
+    let volumes = server.ask("GET", "/api/v1/volumes", "").json()["total"].as_u64().unwrap() as usize;
     let images = server.ask("GET", ROOT, "").json()["items"].as_array().unwrap().len() - 1;
     (sandboxes, volumes, images)
 }
@@ -192,4 +192,20 @@ fn a_client_that_goes_away_and_a_killed_server_leave_nothing() {
     server.kill();
     server.restart();
     eventually("nothing of it", || left(&server) == (json!(0), 0, 0));
+}
+
+#[test]
+fn a_key_of_the_owner_that_is_no_admin_cannot_reach_a_build() {
+    let server = Server::start();
+    let body = json!({ "name": "weaker", "scope": "user" }).to_string();
+    let weaker = server.ask("POST", "/api/v1/keys", &body).json()["key"].as_str().unwrap().to_owned();
+    let _stream = import_by_half(&server);
+    let id = server.ask("GET", SANDBOXES, "").json()["items"][0]["id"].as_str().unwrap().to_owned();
+    let volume = server.ask("GET", "/api/v1/volumes", "").json()["items"][0]["name"].clone();
+    assert_eq!(server.ask_as(&weaker, "GET", SANDBOXES, "").json()["total"], 0);
+    let exec = server.ask_as(&weaker, "POST", &format!("{SANDBOXES}/{id}/exec"), r#"{"command":"true"}"#);
+    assert_eq!(exec.status, 404, "{exec:?}");
+    let attach = json!({ "disk_mb": 64, "volumes": [{ "name": volume, "path": "/image" }] }).to_string();
+    let attached = server.ask_as(&weaker, "POST", SANDBOXES, &attach);
+    assert!(matches!(attached.status, 404 | 422), "{attached:?}");
 }

@@ -148,11 +148,19 @@ fn ordinary_keys_use_what_an_admin_lets_them() {
     let (status, text) = create("team/app:1");
     assert!(status == 403 && text.contains("not approved"), "{status} {text}");
     assert_eq!((create("host").0, active()), (201, json!(false)));
+    let own = server.ask_as(&ann, "GET", "/api/v1/sandboxes", "").json()["items"][0]["id"].clone();
+    let fork = || {
+        let path = format!("/api/v1/sandboxes/{}/fork", own.as_str().unwrap());
+        server.ask_as(&ann, "POST", &path, "{}")
+    };
+    assert_eq!(fork().status, 201);
     patched(&server, &json!({"approved": true}));
     assert_eq!(active(), true);
     set(json!({"db_active_images": ["team/app:1"]}));
     let (status, text) = create("host");
     assert!(status == 403 && text.contains("db_active_images"), "{status} {text}");
+    let forked = fork();
+    assert_eq!(forked.status, 403, "a fork is bound as a create is: {forked:?}");
     assert_eq!(active(), true);
     // An admin is bound by neither, and an image that no key knows is named.
     assert_eq!(server.ask("POST", "/api/v1/sandboxes", r#"{"disk_mb":64}"#).status, 201);

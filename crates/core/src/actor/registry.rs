@@ -1,14 +1,14 @@
 //! The callers' side: finds or starts the actor of a sandbox, and sends it requests.
 
 use super::{
-    ExportCopy, Patch, PoolClaim, Rollback, RunOutcome, SandboxActor, SandboxRequest, Shared, Step,
-    rolled_back,
+    ExportCopy, Patch, PoolClaim, Rollback, RollbackOutcome, RunOutcome, SandboxActor, SandboxRequest,
+    Shared, Step, rolled_back,
 };
 use crate::{admission::Reservation, lifecycle::ActiveContainer};
 use atoll_egress::Policy;
 use atoll_provider::Container;
 use atoll_store::{SandboxId, SandboxRecord, Status};
-use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, SnapshotRecord, VolumeId};
+use atoll_types::{ContainerId, Error, ErrorCode, Operation, Result, VolumeId};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -157,11 +157,7 @@ impl SandboxRegistry {
     }
 
     /// Rolls a sandbox back; returns the record of the snapshot that was made before, if one was to be.
-    pub(crate) async fn roll_back(
-        &self,
-        id: SandboxId,
-        rollback: Rollback,
-    ) -> Result<(SandboxRecord, Option<SnapshotRecord>)> {
+    pub(crate) async fn roll_back(&self, id: SandboxId, rollback: Rollback) -> Result<RollbackOutcome> {
         self.ask(id, |reply| SandboxRequest::RollBack(Box::new(rollback), reply)).await
     }
 

@@ -5,7 +5,8 @@
 //! next one calls stopped, or paused where it died before the container's end, whose volume is what it was before or what it was rolled back to, and never something between.
 //!
 //! With kernels the container stays: commands and other kernels end, the kernels become what they were, and the provider
-//! makes the files what they were in place. Where that fails the files are rolled back as without kernels, which end.
+//! makes the files what they were in place. Where that fails the files are rolled back as without kernels, which end. The snapshot
+//! of before is then made while commands still run: what they write until they end, in the next moment, is in neither.
 
 use super::{SandboxActor, claim::is_taken, must_allow};
 use crate::{
@@ -24,6 +25,14 @@ use std::{
     time::Duration,
 };
 use uuid::Uuid;
+
+/// What a rollback of files came to.
+pub(crate) struct RollbackOutcome {
+    pub(crate) record: SandboxRecord,
+    pub(crate) before: Option<SnapshotRecord>,
+    /// Why the kernels that were to be rolled back too are gone.
+    pub(crate) kernels_lost: Option<Error>,
+}
 
 /// A rollback.
 pub(crate) struct Rollback {
@@ -72,10 +81,7 @@ impl EndedByRollback {
 }
 
 impl SandboxActor {
-    pub(super) async fn roll_back(
-        &mut self,
-        rollback: Rollback,
-    ) -> Result<(SandboxRecord, Option<SnapshotRecord>)> {
+    pub(super) async fn roll_back(&mut self, rollback: Rollback) -> Result<RollbackOutcome> {
         let Rollback { to, before, kernels } = rollback;
         let record = self.whole_record().await?;
         must_allow(Operation::SnapshotRollback.states(), &record)?;
@@ -99,7 +105,8 @@ impl SandboxActor {
             }
         };
         running.into_iter().for_each(|exec| self.shared.rolled_back.add(exec.uuid()));
-        Ok((self.exchange(&*provider, to).await?, before))
+        let record = self.exchange(&*provider, to).await?;
+        Ok(RollbackOutcome { record, before, kernels_lost: None })
     }
 
     /// The commands that run, as far as PID 1 says so soon: the next container knows none of them.
@@ -158,7 +165,7 @@ impl SandboxActor {
         to: SnapshotId,
         before: Option<SnapshotRecord>,
         rollback: KernelRollback,
-    ) -> Result<(SandboxRecord, Option<SnapshotRecord>)> {
+    ) -> Result<RollbackOutcome> {
         let KernelRollback { managers, kernels } = rollback;
         if record.container != Some(kernels.container) {
             return Err(kernels_gone());
@@ -176,13 +183,14 @@ impl SandboxActor {
             self.end_execs(&container).await
         };
         match rolled.await {
-            Ok(()) => Ok((self.record().await?, before)),
+            Ok(()) => Ok(RollbackOutcome { record: self.record().await?, before, kernels_lost: None }),
             Err(error) => {
                 drop(held);
-                self.exchange(provider, to).await?;
+                let record = self.exchange(provider, to).await?;
                 let message =
                     "the files were rolled back, but not the kernels, which ended with their container";
-                Err(Error::new(ErrorCode::KernelDied, format!("{message}: {}", error.message)))
+                let lost = Error::new(ErrorCode::KernelDied, format!("{message}: {}", error.message));
+                Ok(RollbackOutcome { record, before, kernels_lost: Some(lost) })
             }
         }
     }

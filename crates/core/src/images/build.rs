@@ -1,8 +1,9 @@
-//! The making of an image, in a sandbox of its own. The sandbox is an ordinary one of the caller's, with its quotas and its audit rows, and
+//! The making of an image, in a sandbox of its own. Sandbox and volume belong to an owner that no key has ([`BUILD_OWNER`]): only
+//! admins see them, so that a key of the caller's owner without that scope cannot change what every owner will run. The sandbox
 //! has the volume that becomes the image at `/image`. Nothing that an image holds is read or unpacked by this process.
 //!
-//! The build is recorded with everything that it makes before it makes any of it, and cleaned up at its end in every case: a
-//! start of the server does that for builds that it finds running.
+//! The build is recorded with everything that it makes before it makes any of it. Sandbox and volume are removed before the image
+//! is recorded, which also ends the build; until then a failure, or the next start of the server, removes everything.
 
 use super::{Images, event, taken};
 use crate::{AttachVolume, Caller, CreateSandbox, NewVolume};
@@ -19,6 +20,8 @@ use std::sync::Arc;
 pub(super) const TARGET: &str = "/image";
 /// The label of a sandbox that builds an image: the build's id.
 pub const BUILD_LABEL: &str = "atoll.build";
+/// The owner of sandboxes and volumes that build images. The owner of a key is a UUID.
+pub(super) const BUILD_OWNER: &str = "atoll.build";
 /// The longest error that is kept of a build.
 const LONGEST_ERROR: usize = 500;
 
@@ -60,6 +63,7 @@ impl Images {
         {
             return Err(taken(&tag.name, &there));
         }
+        let builder = &Caller { owner: BUILD_OWNER.into(), owner_name: BUILD_OWNER.into(), ..caller.clone() };
         let id = BuildId::random();
         let name: VolumeName =
             format!("build-{id}").parse().map_err(|_| Error::internal("a build has no name"))?;
@@ -69,7 +73,7 @@ impl Images {
             tag: tag.clone(),
             origin,
             source,
-            owner: caller.owner.clone(),
+            owner: builder.owner.clone(),
             sandbox: SandboxId::random(),
             volume: name.clone(),
             state: BuildState::Running,
@@ -81,25 +85,24 @@ impl Images {
         let made = async {
             let volume = self
                 .volumes
-                .create(caller, NewVolume { name: name.to_string(), disk_mb: Some(disk_mb) })
+                .create(builder, NewVolume { name: name.to_string(), disk_mb: Some(disk_mb) })
                 .await?;
-            let built = self.fill(caller, &build, spool_mb, work).await?;
+            let built = self.fill(builder, &build, spool_mb, work).await?;
             // Nothing writes to the volume any more.
             self.sandboxes.end(build.sandbox, "the image is complete").await?;
             self.record(&build, &volume, built, replace).await
         };
-        let result = made.await;
-        let left = self.clean_up(&build, result.is_ok()).await;
-        match result {
+        match made.await {
             Ok(record) => {
-                left.unwrap_or_else(
-                    |error| tracing::warn!(build = %id, %error, "a build is cleaned up at the next start"),
-                );
+                // It is recorded: nothing may undo it. The next change of an image, or start of the server, loads it too.
+                if let Err(error) = self.catalogue.load(&*self.store).await {
+                    tracing::warn!(build = %id, %error, "the catalogue of images was not loaded");
+                }
                 let created = event(caller, &record, "image.created");
                 Ok((record, created))
             }
             Err(error) => {
-                match left {
+                match self.clean_up(&build).await {
                     Ok(()) => self.end_build(&build, BuildState::Failed, &error.message).await?,
                     // It is still running for the next start, which tries again.
                     Err(left) => tracing::warn!(build = %id, error = %left, "a build is not cleaned up"),
@@ -123,7 +126,7 @@ impl Images {
         work(self.registry.container(build.sandbox, "a build").await?).await
     }
 
-    /// Seals the volume and records the image.
+    /// Seals the volume, removes it and records the image.
     async fn record(
         &self,
         build: &BuildRecord,
@@ -153,23 +156,20 @@ impl Images {
             last_used_at: None,
             deleting: false,
         };
-        if let Some(there) = self.store.insert_image(record.clone(), build.id, replace).await? {
-            return Err(taken(&record.name, &there));
+        self.volumes.end(volume).await?;
+        match self.store.insert_image(record.clone(), build.id, replace).await? {
+            Some(there) => Err(taken(&record.name, &there)),
+            None => Ok(record),
         }
-        self.catalogue.load(&*self.store).await?;
-        Ok(record)
     }
 
-    /// Removes everything that a build made, but for the image of one that is done; may be repeated.
-    async fn clean_up(&self, build: &BuildRecord, done: bool) -> Result<()> {
+    /// Removes everything that a build made whose image is not recorded; may be repeated.
+    async fn clean_up(&self, build: &BuildRecord) -> Result<()> {
         self.sandboxes.end(build.sandbox, "its build has ended").await?;
         if let Some(volume) = self.store.volume(&build.owner, build.volume.as_str()).await? {
             self.volumes.end(&volume).await?;
         }
-        if !done {
-            self.power(self.providers.default_name())?.remove_image(build.image).await?;
-        }
-        Ok(())
+        self.power(self.providers.default_name())?.remove_image(build.image).await
     }
 
     async fn end_build(&self, build: &BuildRecord, state: BuildState, why: &str) -> Result<()> {
@@ -180,7 +180,7 @@ impl Images {
     /// Fails the builds that a former server left running, and removes what they made.
     pub(super) async fn repair_builds(&self) -> Result<()> {
         for build in self.store.running_builds().await? {
-            match self.clean_up(&build, false).await {
+            match self.clean_up(&build).await {
                 Ok(()) => self.end_build(&build, BuildState::Failed, "the server ended meanwhile").await?,
                 Err(error) => tracing::warn!(build = %build.id, %error, "a build is not cleaned up"),
             }

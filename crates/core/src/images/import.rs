@@ -90,7 +90,9 @@ impl Images {
         let ImportImage { name, reference, replace, disk_mb, length } = request;
         let disk_mb =
             super::within("disk_mb", disk_mb, &DISK_MB)?.unwrap_or(self.live_settings.now().images_max_mb);
-        let spool_mb = length.map_or(disk_mb, |bytes| bytes.div_ceil(MIB)).saturating_add(SLACK_MB);
+        // A compressed archive lies beside what it unpacks to.
+        let archive_mb = length.map_or(disk_mb, |bytes| bytes.div_ceil(MIB));
+        let spool_mb = archive_mb.saturating_add(disk_mb).saturating_add(SLACK_MB);
         let new = NewBuild {
             tag: tag_of("name", &name)?,
             origin: ImageOrigin::Import,

@@ -99,7 +99,7 @@ fn built_in() -> Error {
 }
 
 fn taken(name: &str, by: &ImageRecord) -> Error {
-    let message = format!("the image {} has a tag of {name} that was asked for", by.id.uuid());
+    let message = format!("a tag of {name} that the request names belongs to the image {}", by.id.uuid());
     Error::new(ErrorCode::AlreadyExists, message).at("tags")
 }
 

@@ -128,6 +128,9 @@ impl Sandboxes {
         let most = self.limits.ceiling(caller);
         most.check(&limits, all)?;
         most.check_profile(&source.profile.name)?;
+        let image = &source.profile.image;
+        let image = image.id().map_or_else(|| image.to_string(), |id| id.to_string());
+        self.catalogue.usable(caller, &image)?;
         let policy: Policy = serde_json::from_str(&source.egress)
             .map_err(|e| Error::internal(format!("the egress policy of the sandbox cannot be read: {e}")))?;
         let policy = self.egress_sessions.asked(caller, &source.image, None, Some(policy))?;

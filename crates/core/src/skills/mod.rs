@@ -410,10 +410,10 @@ impl Skills {
         let mut audited = self.operations.audited(caller, what).await?;
         let result = async {
             audited.allowed()?;
-            let record = self.visible(caller, id).await?;
-            let skills = self.clone();
+            let (skills, asker) = (self.clone(), caller.clone());
             run_to_end("the change of the skill", async move {
                 let _change = skills.shared.change.lock().await;
+                let record = skills.visible(&asker, id).await?;
                 if !skills.store.delete_skill(id).await? {
                     return Err(unknown(id));
                 }

@@ -16,7 +16,7 @@ pub(crate) use make::{make, snapshots_for};
 
 use crate::{
     Caller, Providers,
-    actor::{KernelRollback, Rollback, SandboxRegistry},
+    actor::{KernelRollback, Rollback, RollbackOutcome, SandboxRegistry},
     admission::{Turn, Turns},
     bounds::SNAPSHOT_LABEL,
     changes::{FileChanges, acknowledge_changes},
@@ -297,7 +297,7 @@ impl Snapshots {
             .await
         }
         .await;
-        if let Ok(RolledBack { record, before }) = &result {
+        if let Ok((RolledBack { record, before }, _)) = &result {
             if let Some(before) = before {
                 audited.add_event(event(record, "snapshot.created", Some("before_rollback"), before.id));
             }
@@ -305,15 +305,17 @@ impl Snapshots {
             // Any file may be another one now; the difference of the two snapshots says which.
             audited.changed(&Changed { files: Vec::new(), truncated: true });
         }
+        let result = result.and_then(|(rolled, kernels_lost)| kernels_lost.map_or(Ok(rolled), Err));
         audited.done(result).await
     }
 
+    /// Also returns why kernels were lost that were to be rolled back with the files.
     async fn roll_back_to(
         &self,
         sandbox: SandboxId,
         to: SnapshotId,
         options: RollbackOptions,
-    ) -> Result<RolledBack> {
+    ) -> Result<(RolledBack, Option<Error>)> {
         let _turn = self.turn(sandbox).await?;
         let record = self.registry.check_state(sandbox, Operation::SnapshotRollback).await?;
         let found = self.find(sandbox, to).await?;
@@ -337,20 +339,20 @@ impl Snapshots {
         let rolled = self.registry.roll_back(sandbox, Rollback { to, before, kernels }).await;
         // What the rollback itself changed is no command's.
         if stays
-            && rolled.is_ok()
+            && rolled.as_ref().is_ok_and(|rolled| rolled.kernels_lost.is_none())
             && let Ok(container) = self.registry.awake(sandbox).await
             && let Some(report) = self.changes.take(sandbox, &container).await
         {
             acknowledge_changes(&container, report.sequence);
         }
         self.changes.forget(sandbox);
-        let (record, before) = rolled?;
+        let RollbackOutcome { record, before, kernels_lost } = rolled?;
         // An install looks for the files too, so a list that is too long does no harm.
         if let Err(error) = self.store.forget_skills_after(sandbox, time).await {
             tracing::warn!(%sandbox, %error, "a sandbox lists skills that a rollback removed");
         }
         let skills = record.skills.into_iter().filter(|skill| skill.installed_at <= time).collect();
-        Ok(RolledBack { record: SandboxRecord { skills, ..record }, before })
+        Ok((RolledBack { record: SandboxRecord { skills, ..record }, before }, kernels_lost))
     }
 
     /// Makes a snapshot whose record is not written yet.

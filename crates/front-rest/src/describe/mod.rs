@@ -13,7 +13,6 @@ use utoipa::openapi::OpenApi;
 const TAGS: &[(&str, &str)] = &[
     ("sandboxes", "Making, looking at, changing, stopping and ending sandboxes."),
     ("snapshots", "A sandbox's files as they were: kept, compared, returned to, and made a sandbox of."),
-    ("images", "Root filesystems that sandboxes are made of."),
     ("exec", "Commands and terminals."),
     ("files", "Files and folders of a sandbox."),
     ("skills", "Packages of instructions and files for agents."),

@@ -59,6 +59,8 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made>
         // Before the record: a container that is listed is listed as held.
         let held = request.held.then(|| record::hold(context, request.container)).transpose()?;
         record::save(context, &record)?;
+        // Again: of two that are made at once, one sees the other's record.
+        refuse_shared_volume(context, request)?;
         let (status, egress_sockets) = launch(context, record, &image, &start, request)?;
         Ok(Made { status, egress_sockets, held })
     });

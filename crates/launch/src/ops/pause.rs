@@ -32,6 +32,15 @@ pub(crate) fn complete_rollback(context: &Context, container: ContainerId) -> Re
     }
 }
 
+/// A rollback in place that began, and failed, while the caller waited for the container's lock: its container stays frozen.
+fn refuse_unfinished_rollback(context: &Context, container: ContainerId) -> Result<()> {
+    let volume = record::load(context, container).and_then(|record| record.volume);
+    match volume.map(|volume| context.storage.unfinished_rollback(volume)).transpose()?.flatten() {
+        Some(_) => Err(Error::new(ErrorCode::Conflict, "the sandbox's files are being rolled back")),
+        None => Ok(()),
+    }
+}
+
 /// Before a freeze, so that after a crash in between timeouts leave out too much time rather than too little.
 fn stop_clock(context: &Context, container: ContainerId) {
     if let Err(error) = clock::stops(context, container) {
@@ -123,6 +132,7 @@ fn thaw(context: &Context, container: ContainerId, freezer: &Freezer) -> Result<
 pub(crate) fn unpause(context: &Context, container: ContainerId) -> Result<()> {
     complete_rollback(context, container)?;
     let _lock = record::lock(context, container)?.ok_or_else(|| no_such(container))?;
+    refuse_unfinished_rollback(context, container)?;
     let freezer = freezer_of(context, container)?;
     let cgroup = context.cgroup(container);
     if !freezer.is_frozen(&cgroup) {

@@ -42,8 +42,13 @@ pub(crate) fn rollback(context: &Context, asked: SnapshotRequest) -> Result<()> 
 /// frozen: its files are between two states, and its owner ends it.
 pub(crate) fn rollback_in_place(context: &Context, asked: SnapshotRequest) -> Result<()> {
     let held = context.storage.hold(asked.volume)?;
-    let record = users(context, asked.volume).find(|record| record.pid > 0);
+    // All that could write to the volume is frozen: one container has it, as its own.
+    let mut all = users(context, asked.volume);
+    let record = all.next().filter(|record| record.pid > 0 && record.volume == Some(asked.volume));
     let record = record.ok_or_else(|| Error::new(ErrorCode::NotRunning, "no container has the volume"))?;
+    if all.next().is_some() {
+        return Err(Error::new(ErrorCode::Conflict, "several containers have the volume"));
+    }
     if record.profile.root == RootMode::Writable {
         let message =
             "the kernel does not let the files below a writable root be changed while it is mounted";

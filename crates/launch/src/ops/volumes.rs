@@ -64,8 +64,9 @@ pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> 
     }
 }
 
+/// Holds a volume that is to be removed, which no unfinished rollback keeps: its files are not needed any more.
 fn hold_if_there(context: &Context, volume: VolumeId) -> Result<Option<HeldVolume>> {
-    match context.storage.hold(volume) {
+    match context.storage.hold_unfinished(volume) {
         Err(error) if error.code == ErrorCode::NotFound => Ok(None),
         held => held.map(Some),
     }
