@@ -72,7 +72,9 @@ async fn a_trail_of_before_them_goes_on() {
     folder.filled(3).await;
     folder
         .tamper(
-            "DROP TABLE attachments; DROP TABLE volumes; DROP TABLE audit_files; DROP INDEX audit_egress_sandbox; DROP INDEX audit_egress_host; DROP INDEX audit_egress_refused; \
+            "DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds; DROP TABLE skills; \
+             ALTER TABLE sandboxes DROP COLUMN skills; \
+             DROP TABLE attachments; DROP TABLE volumes; DROP TABLE audit_files; DROP INDEX audit_egress_sandbox; DROP INDEX audit_egress_host; DROP INDEX audit_egress_refused; \
              DROP INDEX audit_egress_operation; ALTER TABLE sandboxes DROP COLUMN egress; DROP TABLE tool_exports; \
              DROP TABLE tool_sessions; DROP TABLE tool_threads; DROP TABLE mcp_sessions; DROP INDEX sandboxes_lifetime; \
              ALTER TABLE sandboxes DROP COLUMN max_lifetime_seconds; ALTER TABLE sandboxes DROP COLUMN provider; \

@@ -50,8 +50,9 @@ async fn a_trail_of_before_them_is_entered() {
     let (folder, sandbox) = (Folder::new(), SandboxId::random());
     filled(&folder, sandbox).await;
     assert_eq!(history(&folder, sandbox).await, [4, 2]);
-    let older =
-        "DROP TABLE attachments; DROP TABLE volumes; DROP TABLE audit_files; PRAGMA user_version = 10";
+    let older = "DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds; \
+                 DROP TABLE skills; ALTER TABLE sandboxes DROP COLUMN skills; ALTER TABLE snapshots DROP COLUMN kernels; \
+                 DROP TABLE attachments; DROP TABLE volumes; DROP TABLE audit_files; PRAGMA user_version = 10";
     folder.tamper(older).await;
     assert_eq!(history(&folder, sandbox).await, [4, 2]);
     sound(folder.verify().await);

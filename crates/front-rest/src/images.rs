@@ -3,7 +3,7 @@
 use crate::{
     App,
     files::steady,
-    parse::{Params, Raw, required_json},
+    parse::{Params, Raw, json},
 };
 use atoll_core::{ImageView, ImportImage, PatchImage, PoolBounds, PoolSize};
 use atoll_http::{Failure, Who};
@@ -319,7 +319,7 @@ pub(crate) async fn patch(
     Path(image): Path<String>,
     Raw(body): Raw,
 ) -> JsonResult<Image> {
-    let body: ImagePatch = required_json(&body)?;
+    let body: ImagePatch = json(&body)?;
     Ok(Json(app.core.images.patch(&caller, &image, body.into()).await?.into()))
 }
 

@@ -169,9 +169,9 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403",
 include-path-regex = "/api/v1/skills"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "413", "422", "429", "5xx"]
 
-# What an archive of a sandbox holds.
+# What an archive of a sandbox or of an image holds.
 [[operations]]
-include-path-regex = "/sandboxes/import$"
+include-path-regex = "/(sandboxes|sandbox-images)/import$"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
 
 # Which images and plans this server has, and what is fixed.

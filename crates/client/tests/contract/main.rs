@@ -14,10 +14,11 @@ use atoll_client::{
     Drained, EgressDecision, EgressInfo, EgressLog, EgressPolicy, EgressPreset, EgressRefusals, EventItem,
     EventList, Exec, ExecFailure, ExecRequest, ExecResult, FileHistory, FileHistoryEntry, FileItem,
     Filesystem, FindRequest, FindResult, ForkSandbox, Found, GrepRequest, GrepResult, Image, ImageList,
-    ImportImage, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes, Match,
-    Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool, PoolFailure, PoolKey,
-    PoolSize, PreviewToken, Rollback, RolledBack, RunCode, Sandbox, SandboxPage, Snapshot, SnapshotDiff,
-    SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume, WatchEvent,
+    ImportImage, Imported, IssuedKey, Kernel, Key, ListAudit, ListEgress, ListEvents, ListSandboxes,
+    ListSkills, Match, Metrics, NewSnapshot, OpenTerminal, PatchImage, PatchPool, PatchSandbox, Pool,
+    PoolFailure, PoolKey, PoolSize, PreviewToken, Rollback, RolledBack, RunCode, Sandbox, SandboxPage,
+    Snapshot, SnapshotDiff, SnapshotPage, StartKernel, TerminalSize, Unpacked, Usage, Uuid, Volume,
+    WatchEvent,
 };
 use bytes::Bytes;
 use common::whole;
@@ -272,6 +273,22 @@ async fn images(client: &Client) {
     };
     client.patch_image("team/app", &patch).await.unwrap();
     client.delete_image("team/app:1.0").await.unwrap();
+}
+
+/// Asks for skills in every way.
+async fn skills(client: &Client) {
+    client.list_skills(&ListSkills::default()).await.unwrap();
+    let wanted = ListSkills {
+        search: Some("text".into()),
+        owner: Some("ann".into()),
+        offset: Some(1),
+        limit: Some(5),
+    };
+    client.list_skills(&wanted).await.unwrap();
+    client.skill(Uuid::from_u128(1)).await.unwrap();
+    client.upload_skill(b"PK".to_vec(), true).await.unwrap();
+    client.install_skills(Uuid::from_u128(1), &[Uuid::from_u128(2)]).await.unwrap();
+    client.delete_skill(Uuid::from_u128(1)).await.unwrap();
 }
 
 /// Asks for volumes in every way.
@@ -532,6 +549,8 @@ const WITHOUT: &[&str] = &[
     "admin_bulk_stop",
     "admin_sandboxes",
     "egress_token",
+    "images_package_catalogue",
+    "images_template_list",
     "kernels_checkpoint_list",
     "kernels_checkpoint_remove",
     "kernels_get",
@@ -542,6 +561,9 @@ const WITHOUT: &[&str] = &[
     "server_metrics",
     "server_root",
     "settings_summary",
+    "skills_create",
+    "skills_package",
+    "skills_update",
     "threads_call",
     "threads_delete",
     "threads_download",
@@ -556,6 +578,7 @@ async fn every_request_is_one_that_is_described() {
     let (client, seen) = start();
     sandboxes(&client).await;
     volumes(&client).await;
+    skills(&client).await;
     images(&client).await;
     commands(&client).await;
     files(&client).await;

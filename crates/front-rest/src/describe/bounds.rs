@@ -4,8 +4,9 @@
 use super::sets::status_names;
 use crate::{audit::trail::OLDEST_DAYS, exec::signals, keys, sandboxes, settings, threads::MOST_FILES};
 use atoll_core::{
-    EgressEntry, FILES_PER_PAGE, Language, MAX_BACKGROUND_SECONDS, MAX_CELL_SECONDS, MAX_TIMEOUT_SECONDS,
-    PoolSize, SAMPLES_KEPT, SKILL_SEARCH, SKILLS_PER_PAGE, bounds, image_specs::PACKAGE_SEARCH,
+    EgressEntry, FILES_PER_PAGE, LARGEST_PAGE, Language, MAX_BACKGROUND_SECONDS, MAX_CELL_SECONDS,
+    MAX_TIMEOUT_SECONDS, PoolSize, SAMPLES_KEPT, SKILL_SEARCH, SKILLS_PER_PAGE, bounds,
+    image_specs::PACKAGE_SEARCH,
 };
 use atoll_tool_sessions::ThreadId;
 use atoll_types::{
@@ -453,6 +454,8 @@ const PARAMETERS: &[(&str, &str, Facts)] = &[
     ("snapshots_list", "page", || range(&sandboxes::PAGES)),
     ("snapshots_list", "page_size", || up_to(bounds::SANDBOXES_PER_PAGE)),
     ("threads_download", "path", || json!({"minLength": 1, "maxLength": bounds::LONGEST_PATH})),
+    ("volumes_list", "page", || range(&sandboxes::PAGES)),
+    ("volumes_list", "page_size", || up_to(LARGEST_PAGE)),
 ];
 
 /// An id that is not a UUID in its usual spelling.
