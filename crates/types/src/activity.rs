@@ -58,7 +58,6 @@ pub struct ActivityEntry {
 
 /// What an activity adds to its sandbox's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs)]
 pub struct Counted {
     pub execs: u64,
     pub exec_ms: u64,

@@ -6,12 +6,14 @@
 
 use crate::{Error, Millis, ProviderName, Result, VolumeId, VolumeName};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::{collections::HashSet, path::Path};
 
 /// Where the storage of a tenant appears.
 pub const TENANT_PATH: &str = "/mnt/user-data";
 /// The most volumes of one sandbox.
 pub const MOST_VOLUMES: usize = 16;
+/// The most snapshots that an export reads.
+pub const MOST_WHOLE: usize = 400;
 /// The most paths of one sandbox that have a rule.
 pub const MOST_RULES: usize = 32;
 /// The longest path that is attached or has a rule.
@@ -60,6 +62,9 @@ pub struct VolumeMount {
     pub path: String,
     /// Whether the sandbox may only read it.
     pub read_only: bool,
+    /// It is the volume of a sandbox, and all of its folders appear: an export reads snapshots so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 /// What a path is for the code in a sandbox.
@@ -76,7 +81,6 @@ pub enum PathRule {
 /// Paths with a rule; the one of the innermost path holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[allow(missing_docs)]
 pub struct PathRules {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read_only: Vec<String>,
@@ -125,7 +129,7 @@ pub(crate) fn check_place(field: &str, path: &str) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{path:?} is no place in a sandbox: it must be an absolute path without . or .., of {DEEPEST} folders at most, and not \
+        "{path:?} is no place in a sandbox: it must be an absolute path without ., .. or a slash at its end, of {DEEPEST} folders at most, and not \
          in {}",
         TAKEN.join(", ")
     );
@@ -155,13 +159,18 @@ pub(crate) fn check(volumes: &[VolumeMount], rules: &PathRules, own: &OwnFolders
     const VOLUMES: &str = "volumes";
     const FILESYSTEM: &str = "filesystem";
     let fail = |field: &str, message: String| Err(Error::invalid(field, message));
-    if volumes.len() > MOST_VOLUMES {
+    let (whole, named): (Vec<_>, Vec<_>) = volumes.iter().partition(|mount| mount.whole);
+    if whole.len() > MOST_WHOLE || whole.iter().any(|mount| !mount.read_only) {
+        return fail(VOLUMES, format!("{MOST_WHOLE} volumes of sandboxes can be attached, to be read"));
+    }
+    if named.len() > MOST_VOLUMES {
         return fail(VOLUMES, format!("a sandbox may have {MOST_VOLUMES} volumes"));
     }
     if rules.iter().count() > MOST_RULES {
         return fail(FILESYSTEM, format!("a sandbox may have {MOST_RULES} paths with a rule"));
     }
     let mut taken: Vec<&str> = Vec::new();
+    let mut names = HashSet::new();
     for VolumeMount { path, name, .. } in volumes {
         check_place(VOLUMES, path)?;
         if own.below(path) || path == "/etc" {
@@ -176,7 +185,7 @@ pub(crate) fn check(volumes: &[VolumeMount], rules: &PathRules, own: &OwnFolders
                 format!("with this profile, whose files are in memory, nothing can be at {path}"),
             );
         }
-        if volumes.iter().filter(|other| other.name == *name).count() > 1 {
+        if !names.insert(name) {
             return fail(VOLUMES, format!("the volume {name} is named twice"));
         }
         taken.push(path);
@@ -219,6 +228,7 @@ mod tests {
             volume: VolumeId::random(),
             path: (*path).into(),
             read_only: false,
+            whole: false,
         });
         Profile { volumes: volumes.collect(), ..Profile::builtin(profile).unwrap() }.validate()
     }

@@ -3,7 +3,7 @@
 
 use crate::{Death, Refusal};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal),+ $(,)?) => {
@@ -155,6 +155,12 @@ impl Error {
         self
     }
 
+    /// What went wrong, with the field in front where the message does not name it.
+    #[must_use]
+    pub fn sentence(&self) -> Cow<'_, str> {
+        with_field(&self.message, self.field.as_deref())
+    }
+
     /// The same failure, prefixed with the action that failed.
     #[must_use]
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
@@ -163,9 +169,38 @@ impl Error {
     }
 }
 
+/// A message with the field in front that it is about, unless it names the field itself.
+#[must_use]
+pub fn with_field<'a>(message: &'a str, field: Option<&str>) -> Cow<'a, str> {
+    match field {
+        Some(field) if !names(message, field) => Cow::Owned(format!("{field}: {message}")),
+        _ => Cow::Borrowed(message),
+    }
+}
+
+/// Whether the field is in the message as a word of its own: "did" does not name `id`.
+fn names(message: &str, field: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    message.match_indices(field).any(|(at, _)| {
+        let (before, after) = (&message[..at], &message[at + field.len()..]);
+        !before.ends_with(is_word) && !after.starts_with(is_word)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sentence_names_its_field_once() {
+        let of = |field: &str, message: &str| Error::invalid(field, message).sentence().into_owned();
+        assert_eq!(of("mode", "expected container or wasm"), "mode: expected container or wasm");
+        assert_eq!(of("code", "code must not be empty"), "code must not be empty");
+        assert_eq!(of("files", "files[0] is no file"), "files[0] is no file");
+        assert_eq!(of("id", "it did not end"), "id: it did not end", "a part of a word names nothing");
+        assert_eq!(of("mode", "no model has it; see mode"), "no model has it; see mode");
+        assert_eq!(Error::new(ErrorCode::NotFound, "there is none").sentence(), "there is none");
+    }
 
     #[test]
     fn names_are_unique_and_match_serde() {

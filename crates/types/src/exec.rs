@@ -5,7 +5,6 @@ use std::time::Duration;
 
 /// The size of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct TerminalSize {
     pub rows: u16,
     pub columns: u16,
@@ -23,7 +22,6 @@ pub const USER_PATTERN: &str = r"^(?:[^:\u0000\n]*|[0-9]+:[0-9]+)$";
 
 /// Which of the two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum OutputStream {
     Stdout,
     Stderr,

@@ -32,9 +32,11 @@ pub fn is_kernels_own(kind: u64) -> bool {
     KERNEL_FILESYSTEMS.contains(&(kind & 0xffff_ffff))
 }
 
+/// What helps where a write meets a file that the sandbox's user may not write, in the words of the HTTP API.
+pub const READ_ONLY_REMEDY: &str = "overwrite=force replaces it";
+
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum EntryKind {
     File,
     Directory,

@@ -125,6 +125,18 @@ id!(
     BuildId
 );
 id!(
+    /// A configuration of the agent.
+    AssistantId
+);
+id!(
+    /// The agent at work in a thread, from an input to an answer.
+    RunId
+);
+id!(
+    /// A thread's state after a step.
+    ThreadCheckpointId
+);
+id!(
     /// One operation of a caller, from its first audit row to its last.
     OperationId
 );

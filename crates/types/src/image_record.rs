@@ -1,7 +1,7 @@
 //! What is known of an image beside its files: the name that a request uses, where it comes from, and what containers of
 //! it start with. The launcher knows an image by its id alone.
 
-use crate::{BuildId, ImageId, Limits, Millis, ProviderName, SandboxId, VolumeName, names};
+use crate::{BuildId, ImageId, Limits, Millis, ProviderName, SandboxId, VolumeName, audit::Sha256, names};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
@@ -50,7 +50,6 @@ pub fn is_tag(text: &str) -> bool {
 
 /// A name and a tag.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub struct ImageTag {
     pub name: String,
     pub tag: String,
@@ -111,7 +110,6 @@ pub struct ImageConfig {
 /// The limits of sandboxes that name none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-#[allow(missing_docs)]
 pub struct ImageDefaults {
     pub memory_mb: Option<u64>,
     pub cpu_millis: Option<u32>,
@@ -130,6 +128,18 @@ impl ImageDefaults {
             ..limits
         }
     }
+}
+
+/// A package that an image holds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstalledPackage {
+    /// debian, pip or npm.
+    pub manager: String,
+    /// Its name there.
+    pub name: String,
+    /// Exactly.
+    pub version: String,
 }
 
 /// An image as it is recorded. It belongs to no owner: admins make and remove images, and every key may use them.
@@ -159,6 +169,10 @@ pub struct ImageRecord {
     pub config: ImageConfig,
     /// The limits of sandboxes that name none.
     pub defaults: ImageDefaults,
+    /// What is installed in it, as far as that is known: a lock for a build of the same.
+    pub packages: Vec<InstalledPackage>,
+    /// The indexes that its package managers use, as the egress proxy writes them; none before they were looked for.
+    pub package_indexes: Option<String>,
     /// Whether an admin approved it.
     pub approved: bool,
     /// When it was made.
@@ -211,10 +225,12 @@ pub struct BuildRecord {
     pub tag: ImageTag,
     /// From what.
     pub origin: ImageOrigin,
-    /// The reference that is pulled, or the kind of archive.
+    /// The reference that is pulled, or the kind of archive or template.
     pub source: String,
-    /// Who asked.
+    /// The owner of its sandbox and its volume: no key's.
     pub owner: String,
+    /// The owner of the key that asked for it.
+    pub asked_by: String,
     /// The sandbox that it runs in.
     pub sandbox: SandboxId,
     /// The owner's volume that becomes the image.
@@ -227,6 +243,36 @@ pub struct BuildRecord {
     pub created_at: Millis,
     /// When it ended.
     pub ended_at: Option<Millis>,
+}
+
+/// How far a build is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BuildProgress {
+    /// Bytes that were fetched or unpacked in this step.
+    pub done_bytes: u64,
+    /// Those that there are; 0 where that is not known.
+    pub total_bytes: u64,
+    /// Which step, from 1.
+    pub step: u32,
+    /// Steps in all; 0 where that is not known.
+    pub steps: u32,
+}
+
+/// What a step of a template made: an image without a name, from which later builds with the same steps begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildStepRecord {
+    /// What identifies the step and all before it.
+    pub key: Sha256,
+    /// The files after it.
+    pub image: ImageId,
+    /// The provider that keeps them.
+    pub provider: ProviderName,
+    /// What they hold.
+    pub size_bytes: u64,
+    /// When it was made.
+    pub created_at: Millis,
+    /// When a build last began with it.
+    pub last_used_at: Millis,
 }
 
 #[cfg(test)]

@@ -54,6 +54,19 @@ pub struct ApiKey {
     pub last_used_at: Option<Millis>,
 }
 
+/// A signed-in browser. It has the rights of its key and ends with it at the latest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsoleSession {
+    /// The hash of what the browser's cookie holds; unique.
+    pub hash: KeyHash,
+    /// The key that it was signed in with.
+    pub key: KeyId,
+    /// When it began.
+    pub created_at: Millis,
+    /// From when on it is not valid.
+    pub expires_at: Millis,
+}
+
 impl ApiKey {
     /// Whether it is valid now.
     #[must_use]

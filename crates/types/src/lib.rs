@@ -8,6 +8,7 @@ mod activity;
 pub mod attachment;
 pub mod audit;
 mod bucket;
+pub mod conversation;
 mod death;
 pub mod egress_address;
 mod error;
@@ -44,23 +45,25 @@ mod usage;
 pub use activity::{Activity, ActivityEntry, ActivityKind, Counted, DETAIL_BYTES};
 pub use attachment::{PathRule, PathRules, TENANT_PATH, VolumeMount, VolumeRecord};
 pub use bucket::{Rate, TokenBucket};
+pub use conversation::ThreadId;
 pub use death::{Death, DeathKind};
-pub use error::{Error, ErrorCode, Result};
+pub use error::{Error, ErrorCode, Result, with_field};
 pub use event::{EventPage, EventQuery, EventRow, NewEvent};
 pub use exec::{
     ExecReport, LONGEST_USER, OutputStream, StartFailure, StartStage, TerminalSize, USER_PATTERN,
 };
 pub use exit_code::ExitCode;
 pub use id::{
-    BuildId, CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId, KeyId,
-    OperationId, SandboxId, SkillId, SnapshotId, VolumeId,
+    AssistantId, BuildId, CellId, CheckpointId, ContainerId, ExecId, ID_PATTERN, IdError, ImageId, KernelId,
+    KeyId, OperationId, RunId, SandboxId, SkillId, SnapshotId, ThreadCheckpointId, VolumeId,
 };
 pub use image::ImageUsage;
 pub use image_record::{
-    BuildRecord, BuildState, IMAGE_NAME_PATTERN, ImageConfig, ImageDefaults, ImageOrigin, ImageRecord,
-    ImageTag, LONGEST_IMAGE_NAME, LONGEST_TAG, TAG_PATTERN, is_image_name, is_tag,
+    BuildProgress, BuildRecord, BuildState, BuildStepRecord, IMAGE_NAME_PATTERN, ImageConfig, ImageDefaults,
+    ImageOrigin, ImageRecord, ImageTag, InstalledPackage, LONGEST_IMAGE_NAME, LONGEST_TAG, TAG_PATTERN,
+    is_image_name, is_tag,
 };
-pub use key::{ApiKey, KeyHash, Scope};
+pub use key::{ApiKey, ConsoleSession, KeyHash, Scope};
 pub use limits::Limits;
 pub use list::{ListQuery, Page, SortBy};
 #[cfg(feature = "mac")]

@@ -34,6 +34,8 @@ pub struct ListQuery {
     pub session_key: Option<String>,
     /// Those that have all of these.
     pub labels: BTreeMap<String, String>,
+    /// Those that have a label of this name, whatever its value.
+    pub label: Option<String>,
     /// Those where id, image, session key, owner's name or a label (`name=value`) contains this text in
     /// any case.
     pub text: Option<String>,
@@ -60,6 +62,7 @@ impl Default for ListQuery {
             image: None,
             session_key: None,
             labels: BTreeMap::new(),
+            label: None,
             text: None,
             sort_by: SortBy::CreatedAt,
             descending: true,

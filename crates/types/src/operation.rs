@@ -18,18 +18,21 @@ pub enum Permission {
     Admin,
 }
 
-/// The statuses in which a sandbox allows an operation. The sandbox's actor judges by it before it hands out a
-/// container or changes the sandbox: those that need a container by [`LegalStates::Running`] or
-/// [`LegalStates::Stored`], the others by their own row.
+/// The statuses in which a sandbox allows an operation, by the row of the operation. The sandbox's actor judges by it
+/// before it hands out a container or changes the sandbox, and nothing else does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LegalStates {
     /// Its container lives; a paused one is resumed first.
     Running,
+    /// The same; a destroyed sandbox is not found, as one that never was.
+    Reachable,
     /// Its volume is there, whether it runs or not.
     Stored,
     /// It is not destroyed.
     NotDestroyed,
-    /// Any.
+    /// The same; a destroyed one is not found, as one that never was.
+    Existing,
+    /// Any: the operation is about no sandbox.
     Any,
 }
 
@@ -38,11 +41,11 @@ impl LegalStates {
     #[must_use]
     pub const fn allow(self, status: Status) -> bool {
         match self {
-            Self::Running => matches!(status, Status::Ready | Status::Paused),
+            Self::Running | Self::Reachable => matches!(status, Status::Ready | Status::Paused),
             Self::Stored => {
                 matches!(status, Status::Ready | Status::Paused | Status::Stopped | Status::Dead)
             }
-            Self::NotDestroyed => !matches!(status, Status::Destroyed),
+            Self::NotDestroyed | Self::Existing => !matches!(status, Status::Destroyed),
             Self::Any => true,
         }
     }
@@ -81,12 +84,6 @@ macro_rules! operations {
                 match name { $($name => Some(Operation::$variant),)+ _ => None }
             }
 
-            /// Whether it changes anything: what only reads, any key may ask for.
-            #[must_use]
-            pub fn mutates(self) -> bool {
-                self.permission() != Permission::Read
-            }
-
             /// The least that the caller's key must allow.
             #[must_use]
             pub const fn permission(self) -> Permission {
@@ -123,7 +120,7 @@ operations! {
     /// A sandbox is stopped.
     SandboxStop = "sandbox.stop", Write, Sandbox(NotDestroyed);
     /// A sandbox is destroyed with its volume.
-    SandboxDestroy = "sandbox.destroy", Write, Sandbox(Any);
+    SandboxDestroy = "sandbox.destroy", Write, Sandbox(Existing);
     /// A sandbox is exported as an archive, with the values of its environment: a key that only reads sees none of them.
     SandboxExport = "sandbox.export", Write, Sandbox(Stored);
     /// A sandbox is made from an archive.
@@ -197,9 +194,9 @@ operations! {
     /// An archive is unpacked into a folder.
     FolderWrite = "folder.write", Write, Sandbox(Stored);
     /// A TCP connection into a sandbox is opened.
-    PortForward = "port.forward", Write, Sandbox(Running);
+    PortForward = "port.forward", Write, Sandbox(Reachable);
     /// A token for previews is issued.
-    PreviewToken = "preview.token", Write, Sandbox(NotDestroyed);
+    PreviewToken = "preview.token", Write, Sandbox(Existing);
     /// A volume is made.
     VolumeCreate = "volume.create", Write, Server;
     /// A volume gets another limit.
@@ -216,6 +213,16 @@ operations! {
     SkillInstall = "skill.install", Write, Sandbox(Stored);
     /// An image is made from an archive.
     ImageImport = "image.import", Admin, Server;
+    /// An image is pulled from a registry.
+    ImagePull = "image.pull", Write, Server;
+    /// A build of an image is cancelled, or its record removed.
+    ImageCancel = "image.cancel", Write, Server;
+    /// An image is made from a template.
+    ImageBuild = "image.build", Admin, Server;
+    /// An image is read as an archive.
+    ImageExport = "image.export", Admin, Server;
+    /// An image is pushed to a registry.
+    ImagePush = "image.push", Admin, Server;
     /// What is known of an image changes.
     ImagePatch = "image.patch", Admin, Server;
     /// An image is removed.
@@ -223,7 +230,7 @@ operations! {
     /// A sandbox gets another egress policy.
     EgressSet = "egress.set", Write, Sandbox(NotDestroyed);
     /// A token for the proxy over a network is issued.
-    EgressToken = "egress.token", Write, Sandbox(NotDestroyed);
+    EgressToken = "egress.token", Write, Sandbox(Existing);
     /// A key is made.
     KeyCreate = "key.create", Write, Server;
     /// A key is revoked.
@@ -232,8 +239,14 @@ operations! {
     KeyRecover = "key.recover", Admin, Server;
     /// Keys that were revoked long ago are removed.
     KeyPurge = "key.purge", Admin, Server;
+    /// A browser signs in to the console with a key.
+    ConsoleSignIn = "console.sign_in", Read, Server;
+    /// A browser signs out of the console.
+    ConsoleSignOut = "console.sign_out", Read, Server;
     /// Settings change.
     SettingsPatch = "settings.patch", Admin, Server;
+    /// An owner changes the defaults of its own sandboxes.
+    ConfigSet = "config.set", Write, Server;
     /// The containers of the pool are destroyed.
     PoolDrain = "pool.drain", Admin, Server;
     /// The pool keeps another number of containers.
@@ -260,6 +273,32 @@ operations! {
     ThreadUpload = "thread.upload", Write, Server;
     /// A conversation is removed with its sessions and uploads.
     ThreadDelete = "thread.delete", Write, Server;
+    /// A conversation is begun.
+    ThreadCreate = "thread.create", Write, Server;
+    /// Metadata of a conversation are set.
+    ThreadPatch = "thread.patch", Write, Server;
+    /// A conversation is copied.
+    ThreadCopy = "thread.copy", Write, Server;
+    /// The state of a conversation is changed by its client.
+    ThreadState = "thread.state", Write, Server;
+    /// An assistant is made.
+    AssistantCreate = "assistant.create", Write, Server;
+    /// An assistant is changed, or an older version of it made the latest.
+    AssistantPatch = "assistant.patch", Write, Server;
+    /// An assistant is deleted.
+    AssistantDelete = "assistant.delete", Write, Server;
+    /// An item is stored beside conversations.
+    ItemPut = "item.put", Write, Server;
+    /// Such an item is removed.
+    ItemDelete = "item.delete", Write, Server;
+    /// The agent begins to work in a conversation.
+    RunStart = "run.start", Write, Server;
+    /// A run of the agent is cancelled.
+    RunCancel = "run.cancel", Write, Server;
+    /// The record of a run is removed.
+    RunDelete = "run.delete", Write, Server;
+    /// An owner sets the model that its conversations use.
+    ModelSettings = "agent.settings", Write, Server;
 }
 
 #[cfg(test)]

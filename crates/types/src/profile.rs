@@ -176,7 +176,6 @@ pub enum Seccomp {
 /// A capability that user code may hold inside its own user namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum Capability {
     Chown,
     DacOverride,

@@ -24,9 +24,23 @@ names!(
     }
 );
 
+impl Status {
+    /// The name that the APIs and the console have for it.
+    #[must_use]
+    pub const fn shown(self) -> &'static str {
+        match self {
+            Self::Provisioning => "creating",
+            Self::Ready => "running",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+            Self::Destroyed => "destroyed",
+        }
+    }
+}
+
 /// A sandbox as it is kept. Counters and `last_activity_at` move without a new revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct SandboxRecord {
     pub id: SandboxId,
     pub owner: String,

@@ -1,6 +1,8 @@
 //! What is known of a snapshot: by the storage that holds it, and by the control plane that records it.
 
-use crate::{CheckpointId, ContainerId, KernelId, Millis, SandboxId, SnapshotId, VolumeId, names};
+use crate::{
+    CheckpointId, ContainerId, InstalledSkill, KernelId, Millis, SandboxId, SnapshotId, VolumeId, names,
+};
 use serde::{Deserialize, Serialize};
 
 /// A volume as it was. It lives no longer than its volume.
@@ -53,7 +55,6 @@ pub struct SnapshotKernels {
 
 /// A checkpoint of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
 pub struct KernelCheckpoint {
     pub kernel: KernelId,
     pub checkpoint: CheckpointId,
@@ -61,7 +62,6 @@ pub struct KernelCheckpoint {
 
 /// A snapshot as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct SnapshotRecord {
     pub id: SnapshotId,
     pub sandbox: SandboxId,
@@ -75,11 +75,20 @@ pub struct SnapshotRecord {
     pub size_bytes: u64,
     /// The kernels whose variables were kept at the same moment.
     pub kernels: Option<SnapshotKernels>,
+    /// The skills that its files have; not known of one of a former release, or of one that was imported.
+    pub skills: Option<Vec<InstalledSkill>>,
     /// Whether it is there: the record is written before the snapshot is made.
     pub ready: bool,
 }
 
 impl SnapshotRecord {
+    /// The skills that its files have, of those that its sandbox has now where that is not known.
+    #[must_use]
+    pub fn skills_of(&self, now: &[InstalledSkill]) -> Vec<InstalledSkill> {
+        let before = || now.iter().filter(|skill| skill.installed_at <= self.created_at).cloned().collect();
+        self.skills.clone().unwrap_or_else(before)
+    }
+
     /// Whether retention may remove it: no request made it, and no label keeps it.
     #[must_use]
     pub fn is_prunable(&self) -> bool {

@@ -107,6 +107,24 @@ impl TextRule {
     }
 }
 
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The bytes of hexadecimal digits; none of any other text.
+#[must_use]
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,5 +154,15 @@ mod tests {
         }
         assert_eq!(TextRule::new(0, 9, NUL_AND_EQUALS).pattern(), r"^[^\u0000-\u0000\u003d-\u003d]*$");
         assert!(TextRule::new(0, 9, NUL_AND_EQUALS).fits("") && !TextRule::new(0, 9, NUL).fits("a\0"));
+    }
+
+    #[test]
+    fn digits_are_bytes_and_nothing_else_is() {
+        assert_eq!(hex(&[0, 7, 255]), "0007ff");
+        assert_eq!(unhex("0007fF"), Some(vec![0, 7, 255]));
+        assert_eq!(unhex(""), Some(vec![]));
+        for wrong in ["0", "000", "+f", "0x", " 1", "\u{e9}"] {
+            assert_eq!(unhex(wrong), None, "{wrong:?}");
+        }
     }
 }

@@ -9,7 +9,6 @@ use std::{fmt, str::FromStr};
 /// A tier, the lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum Tier {
     Sandbox,
     Restricted,

@@ -20,6 +20,9 @@ pub struct Usage {
     pub memory_limit_bytes: Option<u64>,
     /// Processes that the kernel ended for memory.
     pub oom_kills: Option<u64>,
+    /// How often its commands were ended because its sockets held too much memory. Launchers of before do not say.
+    #[serde(default)]
+    pub socket_kills: Option<u64>,
     /// Processes and threads, Atoll's own included.
     pub processes: Option<u64>,
     /// The most of them, Atoll's own included.

@@ -103,7 +103,6 @@ impl Default for EgressQuery {
 
 /// The totals of a sandbox's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(missing_docs)]
 pub struct EgressTotals {
     pub allowed: u64,
     pub refused: u64,

@@ -1,5 +1,6 @@
 //! Thirty-two bytes, written as 64 lower-case hexadecimal digits.
 
+use crate::text::hex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -33,7 +34,7 @@ macro_rules! hash {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(&hex(&self.0))
             }
         }
 

@@ -107,7 +107,6 @@ pub struct OpenOperation {
 
 /// The output of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[allow(missing_docs)]
 pub struct AuditOutput {
     pub stdout: Option<Output>,
     pub stderr: Option<Output>,
