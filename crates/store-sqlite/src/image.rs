@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use atoll_store::{Images, Millis, Result, SandboxId, SandboxRecord, StoreError, Thing};
 use atoll_types::{
     BuildId, BuildRecord, BuildState, ImageConfig, ImageDefaults, ImageId, ImageOrigin, ImageRecord,
+    InstalledPackage,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::{SqliteConnection, SqliteExecutor, sqlite::SqliteRow};
@@ -29,6 +30,10 @@ struct Details {
     source: String,
     config: ImageConfig,
     defaults: ImageDefaults,
+    #[serde(default)]
+    packages: Vec<InstalledPackage>,
+    #[serde(default)]
+    package_indexes: Option<String>,
 }
 
 fn bytes(id: ImageId) -> Vec<u8> {
@@ -36,10 +41,18 @@ fn bytes(id: ImageId) -> Vec<u8> {
 }
 
 fn read(row: &SqliteRow, tags: Vec<String>) -> Result<ImageRecord> {
-    let Details { display_name, description, size_bytes, origin, source, config, defaults } =
-        serde_json::from_str(get(row, "details")?).map_err(|e| {
-            StoreError::Corrupt("the details of an image cannot be read".into(), Some(e.into()))
-        })?;
+    let Details {
+        display_name,
+        description,
+        size_bytes,
+        origin,
+        source,
+        config,
+        defaults,
+        packages,
+        package_indexes,
+    } = serde_json::from_str(get(row, "details")?)
+        .map_err(|e| StoreError::Corrupt("the details of an image cannot be read".into(), Some(e.into())))?;
     let provider = get::<&str>(row, "provider")?.parse();
     Ok(ImageRecord {
         id: ImageId::from_uuid(row::uuid(row, "id")?),
@@ -54,6 +67,8 @@ fn read(row: &SqliteRow, tags: Vec<String>) -> Result<ImageRecord> {
         provider: provider.map_err(|_| StoreError::Corrupt("a provider cannot be read".into(), None))?,
         config,
         defaults,
+        packages,
+        package_indexes,
         approved: get(row, "approved")?,
         created_at: get(row, "created_at")?,
         last_used_at: get(row, "last_used_at")?,
@@ -123,9 +138,29 @@ async fn write_tags(conn: &mut SqliteConnection, record: &ImageRecord) -> Result
 }
 
 fn details(record: &ImageRecord) -> Result<String> {
-    let ImageRecord { display_name, description, size_bytes, origin, source, config, defaults, .. } =
-        record.clone();
-    let details = Details { display_name, description, size_bytes, origin, source, config, defaults };
+    let ImageRecord {
+        display_name,
+        description,
+        size_bytes,
+        origin,
+        source,
+        config,
+        defaults,
+        packages,
+        package_indexes,
+        ..
+    } = record.clone();
+    let details = Details {
+        display_name,
+        description,
+        size_bytes,
+        origin,
+        source,
+        config,
+        defaults,
+        packages,
+        package_indexes,
+    };
     serde_json::to_string(&details).map_err(|e| StoreError::Internal(WRITING, e.into()))
 }
 
@@ -286,6 +321,10 @@ impl Images for SqliteStore {
 
     async fn running_builds(&self) -> Result<Vec<BuildRecord>> {
         image_build::list(&self.readers, "state = 'running'", u32::MAX).await
+    }
+
+    async fn remove_build(&self, id: BuildId) -> Result<()> {
+        self.writer.write(WRITING, move |conn| Box::pin(image_build::remove(conn, id))).await
     }
 
     async fn end_build(

@@ -10,8 +10,7 @@ use sqlx::{SqliteConnection, SqliteExecutor, sqlite::SqliteRow};
 
 const WRITING: &str = "writing a build";
 const READING: &str = "reading builds";
-const COLUMNS: &str =
-    "id, image, name, tag, origin, source, owner, sandbox, volume, state, error, created_at, ended_at";
+const COLUMNS: &str = "id, image, name, tag, origin, source, owner, asked_by, sandbox, volume, state, error, created_at, ended_at";
 
 fn read(row: &SqliteRow) -> Result<BuildRecord> {
     let damaged = |column: &str| StoreError::Corrupt(format!("a {column} cannot be read"), None);
@@ -22,6 +21,7 @@ fn read(row: &SqliteRow) -> Result<BuildRecord> {
         origin: ImageOrigin::from_name(get(row, "origin")?).ok_or_else(|| damaged("origin"))?,
         source: get(row, "source")?,
         owner: get(row, "owner")?,
+        asked_by: get(row, "asked_by")?,
         sandbox: SandboxId::from_uuid(row::uuid(row, "sandbox")?),
         volume: get::<&str>(row, "volume")?.parse().map_err(|_| damaged("volume"))?,
         state: BuildState::from_name(get(row, "state")?).ok_or_else(|| damaged("state"))?,
@@ -39,6 +39,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, new: BuildRecord) -> Res
         origin,
         source,
         owner,
+        asked_by,
         sandbox,
         volume,
         state,
@@ -47,7 +48,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, new: BuildRecord) -> Res
         ended_at,
     } = new;
     sqlx::query(&format!(
-        "INSERT INTO image_builds ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO image_builds ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     ))
     .bind(&id.uuid().as_bytes()[..])
     .bind(&image.uuid().as_bytes()[..])
@@ -56,6 +57,7 @@ pub(crate) async fn insert(conn: &mut SqliteConnection, new: BuildRecord) -> Res
     .bind(origin.as_str())
     .bind(source)
     .bind(owner)
+    .bind(asked_by)
     .bind(&sandbox.uuid().as_bytes()[..])
     .bind(volume.as_str())
     .bind(state.as_str())
@@ -93,6 +95,12 @@ pub(crate) async fn end(
     .execute(conn)
     .await
     .map_err(failed(WRITING))?;
+    Ok(())
+}
+
+pub(crate) async fn remove(conn: &mut SqliteConnection, id: BuildId) -> Result<()> {
+    let gone = sqlx::query("DELETE FROM image_builds WHERE id = ? AND state <> 'running'");
+    gone.bind(&id.uuid().as_bytes()[..]).execute(conn).await.map_err(failed(WRITING))?;
     Ok(())
 }
 

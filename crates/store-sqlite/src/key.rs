@@ -45,6 +45,34 @@ async fn insert(conn: &mut SqliteConnection, key: ApiKey) -> Result<()> {
     Ok(())
 }
 
+async fn insert_within(conn: &mut SqliteConnection, key: ApiKey, most: i64, now: Millis) -> Result<bool> {
+    let (id, owner) = (key.id, key.owner.clone());
+    let usable: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM keys WHERE owner = ? AND id <> ? AND revoked_at IS NULL \
+         AND (expires_at IS NULL OR expires_at > ?)",
+    )
+    .bind(&owner)
+    .bind(&id.uuid().as_bytes()[..])
+    .bind(now)
+    .fetch_one(&mut *conn)
+    .await
+    .map_err(failed(DOING))?;
+    if usable >= most {
+        return Ok(false);
+    }
+    insert(&mut *conn, key).await?;
+    sqlx::query(
+        "DELETE FROM keys WHERE id IN (SELECT id FROM keys WHERE owner = ? AND revoked_at IS NOT NULL \
+         ORDER BY revoked_at DESC, seq DESC LIMIT -1 OFFSET ?)",
+    )
+    .bind(owner)
+    .bind(most)
+    .execute(conn)
+    .await
+    .map_err(failed(DOING))?;
+    Ok(true)
+}
+
 async fn renew(
     conn: &mut SqliteConnection,
     id: KeyId,
@@ -135,6 +163,16 @@ impl Keys for SqliteStore {
     async fn insert_key(&self, key: ApiKey) -> Result<()> {
         self.writer.write(DOING, |conn| Box::pin(insert(conn, key))).await?;
         self.reach_disk().await
+    }
+
+    async fn insert_key_within(&self, key: ApiKey, most: u64, now: Millis) -> Result<bool> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let made =
+            self.writer.write(DOING, move |conn| Box::pin(insert_within(conn, key, most, now))).await?;
+        if made {
+            self.reach_disk().await?;
+        }
+        Ok(made)
     }
 
     async fn renew_key(

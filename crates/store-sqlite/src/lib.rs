@@ -10,6 +10,9 @@
 
 mod activity;
 mod audit;
+mod build_step;
+mod console;
+mod conversation;
 mod error;
 mod event;
 mod file;
@@ -26,6 +29,7 @@ mod setting;
 mod skill;
 mod snapshot;
 mod tool;
+mod transfer;
 mod volume;
 mod write;
 mod writer;

@@ -69,6 +69,7 @@ fn filter<'q>(sql: &mut QueryBuilder<'q, Sqlite>, query: &'q ListQuery) {
         image,
         session_key,
         labels,
+        label,
         text,
         sort_by: _,
         descending: _,
@@ -91,6 +92,9 @@ fn filter<'q>(sql: &mut QueryBuilder<'q, Sqlite>, query: &'q ListQuery) {
     for (name, value) in labels {
         sql.push(" AND seq IN (SELECT sandbox FROM labels WHERE name = ").push_bind(name);
         sql.push(" AND value = ").push_bind(value).push(")");
+    }
+    if let Some(name) = label {
+        sql.push(" AND seq IN (SELECT sandbox FROM labels WHERE name = ").push_bind(name).push(")");
     }
     if let Some(Needle { text, id }) = text.as_deref().and_then(Needle::new) {
         // Not LIKE: here no character of the text means anything but itself.

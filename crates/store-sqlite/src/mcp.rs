@@ -27,9 +27,11 @@ async fn put(conn: &mut SqliteConnection, session: McpSession) -> Result<()> {
     Ok(())
 }
 
-async fn touch(conn: &mut SqliteConnection, id: String, at: Millis) -> Result<()> {
-    let touched = sqlx::query("UPDATE mcp_sessions SET active_at = max(active_at, ?2) WHERE id = ?1");
-    touched.bind(id).bind(at).execute(conn).await.map_err(failed(WRITING))?;
+async fn touch(conn: &mut SqliteConnection, ids: Vec<String>, at: Millis) -> Result<()> {
+    for id in ids {
+        let touched = sqlx::query("UPDATE mcp_sessions SET active_at = max(active_at, ?2) WHERE id = ?1");
+        touched.bind(id).bind(at).execute(&mut *conn).await.map_err(failed(WRITING))?;
+    }
     Ok(())
 }
 
@@ -38,13 +40,11 @@ async fn remove(conn: &mut SqliteConnection, id: String) -> Result<bool> {
     Ok(gone.map_err(failed(WRITING))?.rows_affected() > 0)
 }
 
-async fn count(conn: &mut SqliteConnection, holder: String, since: Millis) -> Result<(u64, u64)> {
-    let forget = sqlx::query("DELETE FROM mcp_sessions WHERE active_at < ?").bind(since);
-    forget.execute(&mut *conn).await.map_err(failed(WRITING))?;
-    let counted =
-        sqlx::query_as("SELECT coalesce(sum(holder = ?), 0), count(*) FROM mcp_sessions").bind(holder);
-    let (own, all): (i64, i64) = counted.fetch_one(conn).await.map_err(failed(WRITING))?;
-    Ok((own.unsigned_abs(), all.unsigned_abs()))
+/// A session's columns.
+type Row = (String, String, String, String, Option<String>, String, i64);
+
+fn read((id, holder, owner, owner_name, thread, params, active_at): Row) -> McpSession {
+    McpSession { id, holder, owner, owner_name, thread, params, active_at }
 }
 
 #[async_trait]
@@ -54,7 +54,6 @@ impl McpSessions for SqliteStore {
     }
 
     async fn mcp_session(&self, id: &str) -> Result<Option<McpSession>> {
-        type Row = (String, String, String, String, Option<String>, String, i64);
         let found: Option<Row> = sqlx::query_as(
             "SELECT id, holder, owner, owner_name, thread, params, active_at FROM mcp_sessions WHERE id = ?",
         )
@@ -62,20 +61,22 @@ impl McpSessions for SqliteStore {
         .fetch_optional(&self.readers)
         .await
         .map_err(failed(READING))?;
-        Ok(found.map(|(id, holder, owner, owner_name, thread, params, active_at)| McpSession {
-            id,
-            holder,
-            owner,
-            owner_name,
-            thread,
-            params,
-            active_at,
-        }))
+        Ok(found.map(read))
     }
 
-    async fn touch_mcp_session(&self, id: &str, at: Millis) -> Result<()> {
-        let id = id.to_owned();
-        self.writer.write(WRITING, move |conn| Box::pin(touch(conn, id, at))).await
+    async fn mcp_sessions(&self) -> Result<Vec<McpSession>> {
+        let all: Vec<Row> = sqlx::query_as(
+            "SELECT id, holder, owner, owner_name, thread, params, active_at FROM mcp_sessions ORDER BY id",
+        )
+        .fetch_all(&self.readers)
+        .await
+        .map_err(failed(READING))?;
+        Ok(all.into_iter().map(read).collect())
+    }
+
+    async fn touch_mcp_sessions(&self, ids: &[String], at: Millis) -> Result<()> {
+        let ids = ids.to_vec();
+        self.writer.write(WRITING, move |conn| Box::pin(touch(conn, ids, at))).await
     }
 
     async fn remove_mcp_session(&self, id: &str) -> Result<bool> {
@@ -83,8 +84,10 @@ impl McpSessions for SqliteStore {
         self.writer.write(WRITING, move |conn| Box::pin(remove(conn, id))).await
     }
 
-    async fn count_mcp_sessions(&self, holder: &str, since: Millis) -> Result<(u64, u64)> {
-        let holder = holder.to_owned();
-        self.writer.write(WRITING, move |conn| Box::pin(count(conn, holder, since))).await
+    async fn count_mcp_sessions(&self, holder: &str) -> Result<(u64, u64)> {
+        let counted =
+            sqlx::query_as("SELECT coalesce(sum(holder = ?), 0), count(*) FROM mcp_sessions").bind(holder);
+        let (own, all): (i64, i64) = counted.fetch_one(&self.readers).await.map_err(failed(READING))?;
+        Ok((own.unsigned_abs(), all.unsigned_abs()))
     }
 }

@@ -22,10 +22,14 @@ const SCRIPTS: &[&str] = &[
     include_str!("../migrations/0013_images.sql"),
     include_str!("../migrations/0014_skills.sql"),
     include_str!("../migrations/0015_snapshot_kernels.sql"),
+    include_str!("../migrations/0016_build_askers.sql"),
+    include_str!("../migrations/0017_build_steps.sql"),
+    include_str!("../migrations/0018_snapshot_skills.sql"),
+    include_str!("../migrations/0019_console_sessions.sql"),
+    include_str!("../migrations/0020_conversations.sql"),
 ];
 
 /// The version that this release writes.
-#[allow(clippy::cast_possible_truncation)]
 pub const SCHEMA_VERSION: u32 = SCRIPTS.len() as u32;
 
 /// "ATOL": the application id of our databases, which `file` shows too.

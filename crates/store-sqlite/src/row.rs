@@ -120,6 +120,10 @@ pub(crate) fn snapshot(row: &SqliteRow) -> Result<SnapshotRecord> {
             .map(|text| serde_json::from_str(&text))
             .transpose()
             .map_err(|_| damaged("kernels"))?,
+        skills: get::<Option<String>>(row, "skills")?
+            .map(|text| serde_json::from_str(&text))
+            .transpose()
+            .map_err(|_| damaged("skills"))?,
         ready: get(row, "ready")?,
     })
 }

@@ -7,7 +7,7 @@ use crate::{
     write::{json, number},
 };
 use async_trait::async_trait;
-use atoll_store::{Millis, Result, SandboxId, Sha256, Skills, StoreError, Thing};
+use atoll_store::{Result, SandboxId, Sha256, Skills, StoreError, Thing};
 use atoll_types::{InstalledSkill, SkillId, SkillPage, SkillQuery, SkillRecord, SkillSource};
 use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
@@ -134,8 +134,8 @@ async fn install(conn: &mut SqliteConnection, sandbox: SandboxId, skill: Install
     if there.await? { Ok(()) } else { Err(StoreError::NotFound(Thing::Sandbox)) }
 }
 
-async fn forget_after(conn: &mut SqliteConnection, sandbox: SandboxId, time: Millis) -> Result<()> {
-    change(conn, sandbox, |all| all.retain(|one| one.installed_at <= time)).await.map(drop)
+async fn replace(conn: &mut SqliteConnection, sandbox: SandboxId, skills: Vec<InstalledSkill>) -> Result<()> {
+    change(conn, sandbox, |all| *all = skills).await.map(drop)
 }
 
 #[async_trait]
@@ -206,7 +206,7 @@ impl Skills for SqliteStore {
         self.writer.write(WRITING, move |conn| Box::pin(install(conn, sandbox, skill))).await
     }
 
-    async fn forget_skills_after(&self, sandbox: SandboxId, time: Millis) -> Result<()> {
-        self.writer.write(WRITING, move |conn| Box::pin(forget_after(conn, sandbox, time))).await
+    async fn set_skills(&self, sandbox: SandboxId, skills: Vec<InstalledSkill>) -> Result<()> {
+        self.writer.write(WRITING, move |conn| Box::pin(replace(conn, sandbox, skills))).await
     }
 }

@@ -26,13 +26,15 @@ async fn insert(conn: &mut SqliteConnection, record: SnapshotRecord) -> Result<(
         created_at,
         size_bytes,
         kernels,
+        skills,
         ready,
     } = record;
-    let kernels = kernels.as_ref().map(serde_json::to_string).transpose();
-    let kernels = kernels.map_err(|e| StoreError::Corrupt(e.to_string(), None))?;
+    let unwritable = |e: serde_json::Error| StoreError::Corrupt(e.to_string(), None);
+    let kernels = kernels.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
+    let skills = skills.as_ref().map(serde_json::to_string).transpose().map_err(unwritable)?;
     let inserted = sqlx::query(
-        "INSERT INTO snapshots (id, sandbox, kind, label, made_before, created_at, size, kernels, ready) \
-         SELECT ?, seq, ?, ?, ?, ?, ?, ?, ? FROM sandboxes WHERE id = ? AND status <> 'destroyed'",
+        "INSERT INTO snapshots (id, sandbox, kind, label, made_before, created_at, size, kernels, skills, ready) \
+         SELECT ?, seq, ?, ?, ?, ?, ?, ?, ?, ? FROM sandboxes WHERE id = ? AND status <> 'destroyed'",
     )
     .bind(&id.uuid().as_bytes()[..])
     .bind(kind.as_str())
@@ -41,6 +43,7 @@ async fn insert(conn: &mut SqliteConnection, record: SnapshotRecord) -> Result<(
     .bind(created_at)
     .bind(number(size_bytes))
     .bind(kernels)
+    .bind(skills)
     .bind(ready)
     .bind(&sandbox.uuid().as_bytes()[..])
     .execute(conn)
@@ -187,7 +190,8 @@ impl Snapshots for SqliteStore {
     }
 
     async fn old_snapshots(&self, before: Millis, most: u32) -> Result<Vec<SnapshotRecord>> {
-        let old = "WHERE kind <> 'manual' AND label IS NULL AND snapshots.created_at <= ? AND ready \
+        let old = "WHERE kind <> 'manual' AND label IS NULL AND ready \
+                   AND max(snapshots.created_at, sandboxes.created_at) <= ? \
                    ORDER BY snapshots.created_at, snapshots.seq LIMIT ?";
         let rows = sqlx::query(&format!("{SNAPSHOT} {old}"))
             .bind(before)

@@ -64,6 +64,10 @@ impl Writer {
         turn.await.map_err(|late| StoreError::Unavailable(Outage::Busy, late.into()))
     }
 
+    pub(crate) async fn is_closed(&self) -> bool {
+        self.connection.lock().await.is_none()
+    }
+
     pub(crate) async fn close(&self) {
         if let Some(connection) = self.connection.lock().await.take() {
             // Commits are safe; a log that could not be checkpointed is read at the next start.

@@ -42,6 +42,9 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::StopsHalfway, "a_dropped_call_happens_wholly_or_not_at_all"),
     (Fault::FindsExpiredKeys, "a_key_is_found_while_it_is_usable"),
     (Fault::FindsRevokedKeys, "a_revoked_key_stays_revoked"),
+    (Fault::KeepsSessionsOfRevokedKeys, "a_console_session_is_found_while_it_and_its_key_are_usable"),
+    (Fault::KeepsRemovedSessions, "a_removed_console_session_is_gone"),
+    (Fault::KeepsEverySession, "a_key_has_so_many_console_sessions"),
     (Fault::RevokesAnew, "a_revoked_key_stays_revoked"),
     (Fault::RevokesTheLastAdmin, "the_last_admin_is_not_revoked"),
     (Fault::AllowsTheSameHash, "a_hash_is_unique"),
@@ -50,6 +53,7 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::ListsEverybodysKeys, "a_key_is_listed_for_its_owner"),
     (Fault::TouchesBackwards, "a_touch_never_moves_back"),
     (Fault::PurgesFreshKeys, "old_keys_go_but_never_the_last"),
+    (Fault::AllowsManyKeys, "an_owner_has_so_many_keys"),
     (Fault::RenewsOldKeys, "only_an_unused_key_is_renewed"),
     (Fault::PurgesTheFreshlyDestroyed, "the_destroyed_are_forgotten_in_time"),
     (Fault::MovesActivityTooFar, "what_was_done_last_never_moves_back"),
@@ -120,6 +124,14 @@ const CAUGHT_BY: &[(Fault, &str)] = &[
     (Fault::TakesTags, "a_name_and_a_tag_are_one_images"),
     (Fault::DeletesTheUsed, "an_image_in_use_is_not_deleted"),
     (Fault::ForgetsRunningBuilds, "a_build_ends_once_and_old_ones_go"),
+    (Fault::ForgetsUsesOfSteps, "a_step_is_kept_by_its_key"),
+    (Fault::KeepsOneVersion, "an_assistant_has_versions"),
+    (Fault::ShowsThreadsOfOthers, "a_thread_is_its_owners"),
+    (Fault::KeepsAllMessages, "checkpoints_are_a_tree"),
+    (Fault::BeginsRunsTwice, "one_run_of_a_thread_runs"),
+    (Fault::KeepsWhatWasRolledBack, "a_run_is_rolled_back"),
+    (Fault::HidesDeletedThreads, "what_is_below_a_thread_goes_with_it"),
+    (Fault::IgnoresNamespaces, "an_item_is_its_owners_by_name"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

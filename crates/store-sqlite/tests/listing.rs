@@ -2,11 +2,9 @@
 
 use crate::fixture::Folder;
 use atoll_store::{
-    Activities, Activity, ActivityKind, Change, ListQuery, NewSandbox, SandboxRecord, Sandboxes, SortBy,
-    Status,
+    Activity, ActivityKind, Change, ListQuery, NewSandbox, SandboxRecord, SortBy, Status, Store,
     conformance::{expected, sandbox},
 };
-use atoll_store_sqlite::SqliteStore;
 use proptest::{bool::weighted, collection::vec, option, prelude::*, sample::select};
 use std::collections::BTreeMap;
 
@@ -38,15 +36,15 @@ prop_compose! {
         owner in option::of(select(vec!["one", "two"]).prop_map(String::from)),
         statuses in vec(select(Status::ALL), 0..3), image in option::weighted(0.2, text()),
         session_key in option::weighted(0.2, text()), labels in option::weighted(0.2, labels()),
-        text in option::of(text()), sort_by in select(SortBy::ALL), descending: bool,
+        label in option::weighted(0.2, select(vec!["a", "b", "c"]).prop_map(String::from)), text in option::of(text()), sort_by in select(SortBy::ALL), descending: bool,
         limit in 1..9_u32, include_destroyed: bool, with_lifetime in weighted(0.2),
     ) -> ListQuery {
         let labels = labels.unwrap_or_default();
-        ListQuery { owner, statuses, image, session_key, labels, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime }
+        ListQuery { owner, statuses, image, session_key, labels, label, text, sort_by, descending, offset: 0, limit, include_destroyed, with_lifetime }
     }
 }
 
-async fn fill(store: &SqliteStore, wanted: Vec<(NewSandbox, Status, u8)>) -> Vec<SandboxRecord> {
+async fn fill(store: &impl Store, wanted: Vec<(NewSandbox, Status, u8)>) -> Vec<SandboxRecord> {
     let mut records = Vec::new();
     for (new, status, execs) in wanted {
         let id = new.id;
@@ -74,7 +72,7 @@ async fn fill(store: &SqliteStore, wanted: Vec<(NewSandbox, Status, u8)>) -> Vec
 }
 
 /// Every page, one after the other.
-async fn walk(store: &SqliteStore, records: &[SandboxRecord], query: &ListQuery) {
+async fn walk(store: &impl Store, records: &[SandboxRecord], query: &ListQuery) {
     let mut query = query.clone();
     loop {
         let page = store.list_sandboxes(&query).await.unwrap();

@@ -124,7 +124,13 @@ async fn a_pause_of_an_older_release_keeps_its_cause() {
     tell(&mut conn, "DROP TABLE attachments; DROP TABLE volumes; DROP TABLE skills").await;
     tell(
         &mut conn,
-        "DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds",
+        "DROP TABLE console_sessions; DROP TABLE conversation_items; DROP TABLE conversation_runs; DROP TABLE conversation_checkpoints; \
+         DROP TABLE conversation_messages; DROP TABLE conversations; DROP TABLE assistant_versions; DROP TABLE assistants; ",
+    )
+    .await;
+    tell(
+        &mut conn,
+        "DROP TABLE build_steps; DROP TABLE image_uses; DROP TABLE image_tags; DROP TABLE images; DROP TABLE image_builds",
     )
     .await;
     let older = "ALTER TABLE sandboxes DROP COLUMN idle_pause; DROP TABLE snapshots; DROP TABLE audit_files; \

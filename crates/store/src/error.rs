@@ -2,6 +2,7 @@
 //! driver's error is the source, for the log. A caller of the API sees neither: the conversion at the end
 //! decides what may leave the machine.
 
+use crate::{MOST_ANSWER_BYTES, MOST_ITEM_BYTES, MOST_ITEMS, MOST_THREAD_BYTES, MOST_THREADS};
 use atoll_types::ErrorCode;
 use std::fmt;
 
@@ -20,6 +21,9 @@ pub enum StoreError {
     /// It conflicts with what is stored.
     #[error("{0}")]
     Conflict(Clash),
+    /// It is more than an owner may store, or than one answer may have.
+    #[error("{0}")]
+    Beyond(Bound),
     /// It may work later, or once the operator has done something.
     #[error("{0}")]
     Unavailable(Outage, #[source] Source),
@@ -72,6 +76,10 @@ pub enum Thing {
     Skill,
     /// An image.
     Image,
+    /// A thread.
+    Thread,
+    /// A checkpoint of a thread.
+    Checkpoint,
 }
 
 /// The conflict of a write.
@@ -93,6 +101,51 @@ pub enum Clash {
     Open,
     /// Without this key there would be no admin.
     LastAdmin,
+    /// A run of the thread has not ended.
+    Busy,
+}
+
+/// What bounds the conversations of one owner, and answers about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// What one answer may have.
+    Answer,
+    /// Items of an owner.
+    Items,
+    /// What the items of an owner hold together.
+    ItemBytes,
+    /// Threads of an owner.
+    Threads,
+    /// What one thread holds.
+    ThreadBytes,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::Answer => {
+                write!(
+                    f,
+                    "the answer would have more than {} MiB; ask for fewer with limit",
+                    MOST_ANSWER_BYTES >> 20
+                )
+            }
+            Bound::Items => write!(f, "you have {MOST_ITEMS} items and may have no more; delete some"),
+            Bound::ItemBytes => {
+                write!(
+                    f,
+                    "your items would hold more than {} MiB together; delete some",
+                    MOST_ITEM_BYTES >> 20
+                )
+            }
+            Bound::Threads => write!(f, "you have {MOST_THREADS} threads and may have no more; delete some"),
+            Bound::ThreadBytes => write!(
+                f,
+                "the thread would hold more than {} MiB with its history; go on in a new one",
+                MOST_THREAD_BYTES >> 20
+            ),
+        }
+    }
 }
 
 /// Why a database cannot be used now.
@@ -119,6 +172,8 @@ impl fmt::Display for Thing {
             Thing::Volume => "volume",
             Thing::Skill => "skill",
             Thing::Image => "image",
+            Thing::Thread => "thread",
+            Thing::Checkpoint => "checkpoint",
         })
     }
 }
@@ -134,6 +189,7 @@ impl fmt::Display for Clash {
             Clash::Ended => "the operation has ended already",
             Clash::Open => "an operation that has not ended cannot be removed",
             Clash::LastAdmin => "it is the last admin key that lasts; make another one first",
+            Clash::Busy => "a run of the thread has not ended",
         })
     }
 }
@@ -164,8 +220,13 @@ impl From<StoreError> for atoll_types::Error {
                 | Clash::Overtaken
                 | Clash::Ended
                 | Clash::Open
-                | Clash::LastAdmin),
+                | Clash::LastAdmin
+                | Clash::Busy),
             ) => new(ErrorCode::Conflict, &clash.to_string()),
+            StoreError::Beyond(Bound::Answer) => {
+                new(ErrorCode::TooLarge, &Bound::Answer.to_string()).at("limit")
+            }
+            StoreError::Beyond(bound) => new(ErrorCode::LimitExceeded, &bound.to_string()),
             StoreError::Conflict(Clash::Chain) => new(
                 ErrorCode::Unavailable,
                 "the audit trail cannot be continued; the operator's log says why",

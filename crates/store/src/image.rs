@@ -42,6 +42,8 @@ pub trait Images: Send + Sync {
     async fn builds(&self, most: u32) -> Result<Vec<BuildRecord>>;
     /// Those that run.
     async fn running_builds(&self) -> Result<Vec<BuildRecord>>;
+    /// Removes the record of a build that has ended. Nothing where there is none, or it runs.
+    async fn remove_build(&self, id: BuildId) -> Result<()>;
     /// Ends a build that runs. Nothing where it has ended.
     async fn end_build(
         &self,

@@ -19,6 +19,9 @@ pub enum Admins {
 pub trait Keys: Send + Sync {
     /// Adds a key; `Conflict(Taken)` when its id or hash exists.
     async fn insert_key(&self, key: ApiKey) -> Result<()>;
+    /// The same, unless so many other keys of its owner are usable; returns whether it did. Of the owner's revoked keys so
+    /// many are kept, those that were revoked last.
+    async fn insert_key_within(&self, key: ApiKey, most: u64, now: Millis) -> Result<bool>;
     /// Gives a key another secret and returns it, if it was made at this time or later, was never used and is not
     /// revoked; `None` otherwise, and where there is no such key.
     async fn renew_key(

@@ -6,8 +6,11 @@
 
 mod activity;
 mod audit;
+mod build_step;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod console;
+mod conversation;
 mod error;
 mod event;
 mod idempotency;
@@ -20,14 +23,15 @@ mod setting;
 mod skill;
 mod snapshot;
 mod tool;
+pub mod transfer;
 mod volume;
 
 pub use activity::{ACTIVITIES_KEPT, Activities};
 pub use atoll_types::{
-    Activity, ActivityEntry, ActivityKind, ApiKey, Counted, DETAIL_BYTES, EventPage, EventQuery, EventRow,
-    IdError, KeyHash, KeyId, ListQuery, McpSession, Millis, NewEvent, OperationId, Page, REPLY_BYTES,
-    ReplyState, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind, SnapshotPage,
-    SnapshotQuery, SnapshotRecord, SortBy, Status, StoredReply, Ticket,
+    Activity, ActivityEntry, ActivityKind, ApiKey, ConsoleSession, Counted, DETAIL_BYTES, EventPage,
+    EventQuery, EventRow, IdError, KeyHash, KeyId, ListQuery, McpSession, Millis, NewEvent, OperationId,
+    Page, REPLY_BYTES, ReplyState, SandboxId, SandboxRecord, Scope, Sealed, SnapshotId, SnapshotKind,
+    SnapshotPage, SnapshotQuery, SnapshotRecord, SortBy, Status, StoredReply, Ticket,
     audit::{
         AuditOutput, Begin, Checkpoint, DETAIL_KEPT, Detail, EGRESS_PER_PAGE, Egress, EgressQuery, EgressRow,
         EgressTotals, End, Evidence, FILES_KEPT, FileChanged, FileHistoryQuery, HashError, Mac, Note,
@@ -39,7 +43,13 @@ pub use audit::{
     AuditBatch, AuditRow, Audits, BadRow, BegunColumns, Decoded, Encoded, EndedColumns, Entry, Facts,
     Projection, RawRow,
 };
-pub use error::{Clash, Outage, Result, Source, StoreError, Thing};
+pub use build_step::BuildSteps;
+pub use console::{CONSOLE_SESSIONS_PER_KEY, ConsoleSessions};
+pub use conversation::{
+    Conversations, MOST_ANSWER_BYTES, MOST_ITEM_BYTES, MOST_ITEMS, MOST_THREAD_BYTES, MOST_THREADS, RunEnd,
+    RunProgress,
+};
+pub use error::{Bound, Clash, Outage, Result, Source, StoreError, Thing};
 pub use event::{EVENTS_KEPT, Events, status_event};
 pub use idempotency::{
     Attempt, EXPIRES_AFTER_MS, GIVEN_UP_AFTER_MS, Idempotency, REPLIES_PER_OWNER, REPLY_BYTES_PER_OWNER,
@@ -72,6 +82,7 @@ pub trait Store:
     + Audits
     + Events
     + Keys
+    + ConsoleSessions
     + Idempotency
     + Settings
     + ToolSessions
@@ -79,6 +90,8 @@ pub trait Store:
     + Volumes
     + Skills
     + Images
+    + BuildSteps
+    + Conversations
 {
     /// The version of the schema that the database has now.
     async fn schema_version(&self) -> Result<u32>;

@@ -11,10 +11,12 @@ pub trait McpSessions: Send + Sync {
     async fn put_mcp_session(&self, session: McpSession) -> Result<()>;
     /// One session.
     async fn mcp_session(&self, id: &str) -> Result<Option<McpSession>>;
-    /// Records that a session was used. Never moves back; an unknown one is ignored.
-    async fn touch_mcp_session(&self, id: &str, at: Millis) -> Result<()>;
+    /// Records that sessions were used. Never moves back; an unknown one is ignored.
+    async fn touch_mcp_sessions(&self, ids: &[String], at: Millis) -> Result<()>;
     /// Removes a session; false when there was none.
     async fn remove_mcp_session(&self, id: &str) -> Result<bool>;
-    /// Removes those that were last used before a time, and counts the rest: a holder's, and all of them.
-    async fn count_mcp_sessions(&self, holder: &str, since: Millis) -> Result<(u64, u64)>;
+    /// All sessions.
+    async fn mcp_sessions(&self) -> Result<Vec<McpSession>>;
+    /// Counts a holder's sessions, and all of them.
+    async fn count_mcp_sessions(&self, holder: &str) -> Result<(u64, u64)>;
 }

@@ -84,7 +84,6 @@ impl StatusChange {
 
 /// What to change; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Change {
     pub status: Option<StatusChange>,
     /// `Some(None)`: it has no container any more.

@@ -1,6 +1,6 @@
 //! Keeping skills, and which sandbox has which.
 
-use crate::{Millis, Result, SandboxId};
+use crate::{Result, SandboxId};
 use async_trait::async_trait;
 use atoll_types::{InstalledSkill, SkillId, SkillPage, SkillQuery, SkillRecord, audit::Sha256};
 
@@ -25,6 +25,7 @@ pub trait Skills: Send + Sync {
     async fn has_package(&self, digest: Sha256) -> Result<bool>;
     /// Records that a sandbox has a skill, in the place of one with the same name. The sandbox's revision stays.
     async fn install_skill(&self, sandbox: SandboxId, skill: InstalledSkill) -> Result<()>;
-    /// Records that a sandbox has none of the skills that were installed after this time, because its files are of it.
-    async fn forget_skills_after(&self, sandbox: SandboxId, time: Millis) -> Result<()>;
+    /// Records that a sandbox has these skills and no others, because its files are those of a snapshot. The sandbox's
+    /// revision stays; not an error where there is no such sandbox.
+    async fn set_skills(&self, sandbox: SandboxId, skills: Vec<InstalledSkill>) -> Result<()>;
 }

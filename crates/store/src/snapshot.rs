@@ -34,6 +34,7 @@ pub trait Snapshots: Send + Sync {
     /// Removes a record; false when there was none.
     async fn remove_snapshot(&self, sandbox: SandboxId, id: SnapshotId) -> Result<bool>;
     /// Snapshots that retention may remove ([`SnapshotRecord::is_prunable`]) and that were made at this time or before,
-    /// the oldest first and no more than this many.
+    /// in a sandbox that was too: those of an imported one have the times of the sandbox that was exported. The oldest first and no
+    /// more than this many.
     async fn old_snapshots(&self, before: Millis, most: u32) -> Result<Vec<SnapshotRecord>>;
 }

@@ -65,7 +65,6 @@ pub(super) async fn totals(readers: &SqlitePool, sandbox: SandboxId) -> Result<E
     let mut totals = EgressTotals::default();
     for row in &rows {
         // A cast stops at the ends.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let get = |name| row.try_get::<f64, _>(name).map(|n| n as u64).map_err(failed(doing));
         let allowed: i64 = row::get(row, "allowed")?;
         *(if allowed == 1 { &mut totals.allowed } else { &mut totals.refused }) += get("count")?;

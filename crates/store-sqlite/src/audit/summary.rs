@@ -14,7 +14,7 @@ const TALLY: &str = "count(*) AS count, count(*) FILTER (WHERE outcome = 'ok') A
 
 fn tally(row: &SqliteRow) -> Result<Tally> {
     let duration: f64 = row::get(row, "duration")?;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A cast stops at the ends.
+    // A cast stops at the ends.
     let duration_us = duration as u64;
     Ok(Tally {
         count: row::count(row, "count")?,

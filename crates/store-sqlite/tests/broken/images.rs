@@ -58,6 +58,10 @@ impl Images for Broken {
         Ok(if self.is(Fault::ForgetsRunningBuilds) { Vec::new() } else { running })
     }
 
+    async fn remove_build(&self, id: BuildId) -> Result<()> {
+        self.inner.remove_build(id).await
+    }
+
     async fn end_build(
         &self,
         id: BuildId,

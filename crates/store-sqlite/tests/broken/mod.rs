@@ -1,6 +1,9 @@
 //! A store that is right but for one fault.
 
 mod audit;
+mod build_steps;
+mod console;
+mod conversations;
 mod images;
 mod rest;
 mod sandboxes;
@@ -9,7 +12,7 @@ mod snapshots;
 mod tools;
 mod volumes;
 
-use atoll_store::{KeyId, Millis, ToolExport};
+use atoll_store::{ConsoleSession, KeyId, Millis, ToolExport};
 use atoll_store_sqlite::SqliteStore;
 use std::{
     collections::BTreeMap,
@@ -48,6 +51,9 @@ pub(crate) enum Fault {
     StopsHalfway,
     FindsExpiredKeys,
     FindsRevokedKeys,
+    KeepsSessionsOfRevokedKeys,
+    KeepsRemovedSessions,
+    KeepsEverySession,
     RevokesAnew,
     RevokesTheLastAdmin,
     AllowsTheSameHash,
@@ -56,6 +62,7 @@ pub(crate) enum Fault {
     ListsEverybodysKeys,
     TouchesBackwards,
     PurgesFreshKeys,
+    AllowsManyKeys,
     RenewsOldKeys,
     PurgesTheFreshlyDestroyed,
     MovesActivityTooFar,
@@ -122,6 +129,14 @@ pub(crate) enum Fault {
     TakesTags,
     DeletesTheUsed,
     ForgetsRunningBuilds,
+    ForgetsUsesOfSteps,
+    KeepsOneVersion,
+    ShowsThreadsOfOthers,
+    KeepsAllMessages,
+    BeginsRunsTwice,
+    KeepsWhatWasRolledBack,
+    HidesDeletedThreads,
+    IgnoresNamespaces,
 }
 
 pub(crate) struct Broken {
@@ -133,6 +148,7 @@ pub(crate) struct Broken {
     touched: Mutex<BTreeMap<KeyId, Millis>>,
     began: Mutex<Option<Millis>>,
     kept: Mutex<Vec<ToolExport>>,
+    sessions: Mutex<Vec<ConsoleSession>>,
 }
 
 impl Broken {
@@ -146,6 +162,7 @@ impl Broken {
             touched: Mutex::default(),
             began: Mutex::default(),
             kept: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 

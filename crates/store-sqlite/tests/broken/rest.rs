@@ -18,6 +18,11 @@ impl Keys for Broken {
         }
     }
 
+    async fn insert_key_within(&self, key: ApiKey, most: u64, now: Millis) -> Result<bool> {
+        let most = if self.is(Fault::AllowsManyKeys) { u64::MAX } else { most };
+        self.inner.insert_key_within(key, most, now).await
+    }
+
     async fn renew_key(
         &self,
         id: KeyId,

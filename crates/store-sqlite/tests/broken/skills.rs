@@ -2,7 +2,7 @@
 
 use super::{Broken, Fault};
 use async_trait::async_trait;
-use atoll_store::{Millis, Result, SandboxId, Sha256, Skills};
+use atoll_store::{Result, SandboxId, Sha256, Skills};
 use atoll_types::{InstalledSkill, SkillId, SkillPage, SkillQuery, SkillRecord};
 
 #[async_trait]
@@ -41,8 +41,10 @@ impl Skills for Broken {
         self.inner.install_skill(sandbox, skill).await
     }
 
-    async fn forget_skills_after(&self, sandbox: SandboxId, time: Millis) -> Result<()> {
-        let time = if self.is(Fault::KeepsLaterSkills) { Millis::MAX } else { time };
-        self.inner.forget_skills_after(sandbox, time).await
+    async fn set_skills(&self, sandbox: SandboxId, skills: Vec<InstalledSkill>) -> Result<()> {
+        if self.is(Fault::KeepsLaterSkills) {
+            return Ok(());
+        }
+        self.inner.set_skills(sandbox, skills).await
     }
 }

@@ -105,15 +105,19 @@ impl McpSessions for Broken {
         self.inner.mcp_session(id).await
     }
 
-    async fn touch_mcp_session(&self, id: &str, at: Millis) -> Result<()> {
-        self.inner.touch_mcp_session(id, at).await
+    async fn touch_mcp_sessions(&self, ids: &[String], at: Millis) -> Result<()> {
+        self.inner.touch_mcp_sessions(ids, at).await
     }
 
     async fn remove_mcp_session(&self, id: &str) -> Result<bool> {
         self.inner.remove_mcp_session(id).await
     }
 
-    async fn count_mcp_sessions(&self, holder: &str, since: Millis) -> Result<(u64, u64)> {
-        self.inner.count_mcp_sessions(holder, since).await
+    async fn mcp_sessions(&self) -> Result<Vec<McpSession>> {
+        self.inner.mcp_sessions().await
+    }
+
+    async fn count_mcp_sessions(&self, holder: &str) -> Result<(u64, u64)> {
+        self.inner.count_mcp_sessions(holder).await
     }
 }

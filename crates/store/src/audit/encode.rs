@@ -12,7 +12,6 @@ const VERSION: u32 = 1;
 /// The content of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum Facts {
     Begin(Box<Begin>),
     End(Box<End>),

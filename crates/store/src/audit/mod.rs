@@ -45,7 +45,6 @@ pub struct AuditBatch {
 
 /// The columns of a beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct BegunColumns {
     pub at: Millis,
     pub owner: String,
@@ -57,7 +56,6 @@ pub struct BegunColumns {
 
 /// The columns of an end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct EndedColumns {
     pub seq: i64,
     pub outcome: Option<String>,
@@ -113,7 +111,6 @@ pub struct Projection {
 
 /// A row as it is in the database, tampered with or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct RawRow {
     pub seq: i64,
     pub operation: Option<Vec<u8>>,

@@ -4,7 +4,7 @@ use super::{NOW, Outcome, Shared, add, ensure, same, sandbox};
 use crate::{BUILDS_KEPT, Change, NewSandbox, SandboxId, Status, StoreError, Thing};
 use atoll_types::{
     BuildId, BuildRecord, BuildState, ImageConfig, ImageDefaults, ImageId, ImageName, ImageOrigin,
-    ImageRecord, ImageTag, ProviderName,
+    ImageRecord, ImageTag, InstalledPackage, ProviderName,
 };
 
 fn image(name: &str, tags: &[&str]) -> ImageRecord {
@@ -26,6 +26,8 @@ fn image(name: &str, tags: &[&str]) -> ImageRecord {
             ..ImageConfig::default()
         },
         defaults: ImageDefaults { memory_mb: Some(64), ..ImageDefaults::default() },
+        packages: vec![InstalledPackage { manager: "pip".into(), name: "six".into(), version: "1".into() }],
+        package_indexes: None,
         approved: false,
         created_at: NOW,
         last_used_at: None,
@@ -41,6 +43,7 @@ fn build() -> BuildRecord {
         origin: ImageOrigin::Import,
         source: String::new(),
         owner: "owner".into(),
+        asked_by: "asker".into(),
         sandbox: SandboxId::random(),
         volume: "build-1".parse().unwrap_or_else(|_| unreachable!("a name")),
         state: BuildState::Running,
@@ -137,7 +140,15 @@ pub(super) async fn a_build_ends_once_and_old_ones_go(store: Shared) -> Outcome 
         store.end_build(next.id, BuildState::Failed, Some("why".into()), NOW + 2).await?;
     }
     store.insert_build(build()).await?;
+    store.remove_build(one.id).await?;
     same("the oldest is gone", store.build(done.id).await?, None)?;
     same("one that runs stays", store.build(one.id).await?, Some(one))?;
-    same("the rest", store.builds(u32::MAX).await?.len(), BUILDS_KEPT as usize + 2)
+    let all = store.builds(u32::MAX).await?;
+    same("the rest", all.len(), BUILDS_KEPT as usize + 2)?;
+    let ended = all.iter().find(|build| build.state != BuildState::Running).map(|build| build.id);
+    if let Some(id) = ended {
+        store.remove_build(id).await?;
+        same("removed", store.build(id).await?, None)?;
+    }
+    same("and no other", store.builds(u32::MAX).await?.len(), BUILDS_KEPT as usize + 1)
 }

@@ -1,9 +1,9 @@
 //! Keys.
 
-use super::{NOW, Outcome, Shared, clashes, crowd, ensure, same};
+use super::{Failure, NOW, Outcome, Shared, clashes, crowd, ensure, same};
 use crate::{Admins, ApiKey, Clash, KeyHash, KeyId, Scope, StoreError, Thing};
 
-fn key() -> ApiKey {
+pub(super) fn key() -> ApiKey {
     let id = KeyId::random();
     let mut hash = [0; 32];
     hash[..16].copy_from_slice(id.uuid().as_bytes());
@@ -119,6 +119,43 @@ pub(super) async fn a_touch_never_moves_back(store: Shared) -> Outcome {
         Ok::<_, StoreError>(found.and_then(|key| key.last_used_at))
     };
     same("used", (used(&one).await?, used(&other).await?), (Some(5), Some(4)))
+}
+
+pub(super) async fn an_owner_has_so_many_keys(store: Shared) -> Outcome {
+    let (gone, expired) =
+        (ApiKey { revoked_at: Some(NOW), ..key() }, ApiKey { expires_at: Some(NOW), ..key() });
+    let (one, other) = (key(), ApiKey { owner: "other".into(), ..key() });
+    for not_counted in [&gone, &expired, &other] {
+        store.insert_key(not_counted.clone()).await?;
+    }
+    same("the first", store.insert_key_within(one.clone(), 2, NOW).await?, true)?;
+    let made = crowd(|_| {
+        let store = store.clone();
+        async move { store.insert_key_within(key(), 2, NOW).await }
+    })
+    .await?;
+    let made = made.into_iter().collect::<Result<Vec<_>, _>>()?;
+    same("the rest", made.iter().filter(|made| **made).count(), 1)?;
+    same(
+        "another owner's",
+        store.insert_key_within(ApiKey { id: KeyId::random(), ..other }, 1, NOW).await.ok(),
+        Some(false),
+    )?;
+    clashes("itself does not count", store.insert_key_within(one.clone(), 2, NOW).await, Clash::Taken)?;
+    // Of revoked ones as many are kept, the last.
+    store.revoke_key(one.id, NOW + 1, Admins::Keep).await?;
+    same("in its place", store.insert_key_within(key(), 2, NOW).await?, true)?;
+    store.revoke_key(expired.id, NOW + 2, Admins::Keep).await?;
+    let last = store.list_keys(Some("owner")).await?.into_iter().find(|key| key.revoked_at.is_none());
+    let last = last.ok_or_else(|| Failure("no usable key".into()))?;
+    store.revoke_key(last.id, NOW + 3, Admins::Keep).await?;
+    same("after that", store.insert_key_within(key(), 2, NOW).await?, true)?;
+    let left: Vec<KeyId> = store.list_keys(Some("owner")).await?.iter().map(|key| key.id).collect();
+    same(
+        "left",
+        (left.len(), left.contains(&gone.id), left.contains(&one.id), left.contains(&last.id)),
+        (4, false, false, true),
+    )
 }
 
 pub(super) async fn only_an_unused_key_is_renewed(store: Shared) -> Outcome {

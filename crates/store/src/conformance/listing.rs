@@ -103,6 +103,8 @@ pub(super) async fn filters_narrow_and_the_counts_ignore_the_status(store: Share
         ListQuery { labels: labels(&[("parity", "odd"), ("third", "1")]), ..any() },
         ListQuery { labels: labels(&[("parity", "even"), ("third", "0")]), ..any() },
         ListQuery { labels: labels(&[("odd", "parity")]), ..any() },
+        ListQuery { label: Some("third".into()), ..any() },
+        ListQuery { label: Some("0".into()), ..any() },
         ListQuery {
             owner: Some("owner 0".into()),
             statuses: vec![Status::Ready],

@@ -22,15 +22,15 @@ pub(super) async fn an_mcp_session_is_kept_until_it_is_removed_or_old(store: Sha
         same("it", store.mcp_session(&one.id).await?, Some(one.clone()))?;
     }
     same("unknown", store.mcp_session("c").await?, None)?;
-    same("count", store.count_mcp_sessions("key 1", NOW).await?, (1, 2))?;
-    store.touch_mcp_session("a", NOW + 9).await?;
-    store.touch_mcp_session("a", NOW + 2).await?;
-    store.touch_mcp_session("c", NOW).await?;
+    same("count", store.count_mcp_sessions("key 1").await?, (1, 2))?;
+    same("all", store.mcp_sessions().await?, vec![first.clone(), second])?;
+    store.touch_mcp_sessions(&["c".into(), "a".into()], NOW + 9).await?;
+    store.touch_mcp_sessions(&["a".into()], NOW + 2).await?;
+    store.touch_mcp_sessions(&[], NOW + 20).await?;
     let touched = McpSession { active_at: NOW + 9, ..first };
     same("touched, and never back", store.mcp_session("a").await?, Some(touched))?;
-    same("the old go", store.count_mcp_sessions("key 2", NOW + 1).await?, (0, 1))?;
-    same("the old one", store.mcp_session("b").await?, None)?;
     same("removed", store.remove_mcp_session("a").await?, true)?;
     same("removed again", store.remove_mcp_session("a").await?, false)?;
-    same("gone", store.mcp_session("a").await?, None)
+    same("gone", store.mcp_session("a").await?, None)?;
+    same("the rest", store.count_mcp_sessions("key 1").await?, (0, 1))
 }

@@ -6,9 +6,13 @@ mod audit;
 mod audit_egress;
 mod audit_files;
 mod audit_pages;
+mod build_steps;
+mod console;
+mod conversations;
 mod events;
 mod idempotency;
 mod images;
+mod items;
 mod keys;
 mod listing;
 mod mcp;
@@ -115,11 +119,15 @@ checks![
     keys::a_revoked_key_stays_revoked,
     keys::the_last_admin_is_not_revoked,
     keys::a_hash_is_unique,
+    keys::an_owner_has_so_many_keys,
     keys::only_an_unused_key_is_renewed,
     keys::the_first_key_is_first_only_once,
     keys::a_key_is_listed_for_its_owner,
     keys::a_touch_never_moves_back,
     keys::old_keys_go_but_never_the_last,
+    console::a_console_session_is_found_while_it_and_its_key_are_usable,
+    console::a_removed_console_session_is_gone,
+    console::a_key_has_so_many_console_sessions,
     idempotency::a_request_is_carried_out_once,
     idempotency::an_owners_oldest_answers_make_room,
     idempotency::of_many_who_begin_one_carries_out,
@@ -147,6 +155,14 @@ checks![
     images::a_name_and_a_tag_are_one_images,
     images::an_image_in_use_is_not_deleted,
     images::a_build_ends_once_and_old_ones_go,
+    build_steps::a_step_is_kept_by_its_key,
+    conversations::an_assistant_has_versions,
+    conversations::a_thread_is_its_owners,
+    conversations::checkpoints_are_a_tree,
+    conversations::one_run_of_a_thread_runs,
+    conversations::a_run_is_rolled_back,
+    conversations::what_is_below_a_thread_goes_with_it,
+    items::an_item_is_its_owners_by_name,
 ];
 
 /// Runs every check on a fresh store each, and returns those that failed with their reasons.

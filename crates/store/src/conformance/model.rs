@@ -34,6 +34,7 @@ fn passes(record: &SandboxRecord, query: &ListQuery) -> bool {
         && equal(&query.image, Some(&record.image))
         && equal(&query.session_key, record.session_key.as_deref())
         && query.labels.iter().all(|(name, value)| record.labels.get(name) == Some(value))
+        && query.label.as_ref().is_none_or(|name| record.labels.contains_key(name))
         && (!query.with_lifetime || record.max_lifetime_seconds.is_some())
         && query.text.as_ref().is_none_or(|text| mentions(record, text))
 }

@@ -101,9 +101,9 @@ pub(super) async fn a_sandbox_has_the_skills_that_were_installed(store: Shared) 
     let change = Change { idle_timeout_seconds: Some(77), ..Change::default() };
     let changed = store.update_sandbox(record.id, record.revision, change).await?;
     same("one of each name", changed.skills, vec![second.clone(), newer])?;
-    store.forget_skills_after(record.id, NOW + 5).await?;
-    same("the earlier", read(&store, record.id).await?.skills, vec![second.clone()])?;
-    store.forget_skills_after(SandboxId::random(), NOW).await?;
+    store.set_skills(record.id, vec![second.clone(), first.clone()]).await?;
+    same("those of a snapshot", read(&store, record.id).await?.skills, vec![second.clone(), first])?;
+    store.set_skills(SandboxId::random(), Vec::new()).await?;
     let unknown = store.install_skill(SandboxId::random(), second.clone()).await;
     ensure(matches!(unknown, Err(StoreError::NotFound(Thing::Sandbox))), || format!("got {unknown:?}"))?;
     store.update_sandbox(record.id, changed.revision, Change::status(Status::Destroyed)).await?;

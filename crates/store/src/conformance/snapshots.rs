@@ -1,10 +1,10 @@
 //! Records of snapshots.
 
 use super::{NOW, Outcome, Shared, add, clashes, ensure, same, sandbox};
-use crate::{Change, Clash, SandboxId, Status, StoreError, Thing};
+use crate::{Change, Clash, NewSandbox, SandboxId, Sha256, Status, StoreError, Thing};
 use atoll_types::{
-    CheckpointId, ContainerId, KernelCheckpoint, KernelId, Millis, SandboxRecord, SnapshotId,
-    SnapshotKernels, SnapshotKind, SnapshotQuery, SnapshotRecord,
+    CheckpointId, ContainerId, InstalledSkill, KernelCheckpoint, KernelId, Millis, SandboxRecord, SkillId,
+    SnapshotId, SnapshotKernels, SnapshotKind, SnapshotQuery, SnapshotRecord,
 };
 
 fn record(of: &SandboxRecord, kind: SnapshotKind, created_at: Millis) -> SnapshotRecord {
@@ -18,6 +18,7 @@ fn record(of: &SandboxRecord, kind: SnapshotKind, created_at: Millis) -> Snapsho
         created_at,
         size_bytes: 0,
         kernels: None,
+        skills: None,
         ready: false,
     }
 }
@@ -50,6 +51,12 @@ pub(super) async fn a_snapshot_is_listed_once_it_is_there(store: Shared) -> Outc
                 checkpoint: CheckpointId::random(),
             }],
         }),
+        skills: Some(vec![InstalledSkill {
+            id: SkillId::random(),
+            name: "first".parse().map_err(|_| super::Failure("a name".into()))?,
+            digest: Sha256([1; 32]),
+            installed_at: NOW,
+        }]),
         ..record(&of, SnapshotKind::Automatic, NOW)
     };
     store.insert_snapshot(first.clone()).await?;
@@ -109,5 +116,11 @@ pub(super) async fn retention_finds_the_old_that_no_request_made(store: Shared) 
     made(&store, labelled).await?;
     store.insert_snapshot(record(&of, SnapshotKind::Automatic, NOW)).await?;
     same("old", store.old_snapshots(NOW + 1, 10).await?, vec![older.clone(), old])?;
-    same("some of them", store.old_snapshots(NOW + 1, 1).await?, vec![older])
+    same("some of them", store.old_snapshots(NOW + 1, 1).await?, vec![older.clone()])?;
+    // An imported sandbox is younger than its snapshots, and they are here as long as it is.
+    let imported = add(&store, NewSandbox { created_at: NOW + 10, ..sandbox() }).await?;
+    let ancient = made(&store, record(&imported, SnapshotKind::Automatic, NOW - 1000)).await?;
+    same("not of an imported one", store.old_snapshots(NOW + 1, 1).await?, vec![older])?;
+    let all = store.old_snapshots(NOW + 10, 10).await?;
+    ensure(all.contains(&ancient), || format!("of an imported one, later: {all:?}"))
 }

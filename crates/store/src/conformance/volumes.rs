@@ -25,6 +25,7 @@ fn with(volumes: &[&VolumeRecord]) -> NewSandbox {
         volume: of.id,
         path: format!("/mnt/{}", of.name),
         read_only: false,
+        whole: false,
     };
     new.profile.volumes = volumes.iter().map(mount).collect();
     new

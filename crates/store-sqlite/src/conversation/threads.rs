@@ -1,0 +1,235 @@
+//! Threads.
+
+use super::{READING, WRITING, check_answer, find_thread, named, page, within};
+use crate::{
+    error::failed,
+    row::{get, json},
+    write,
+};
+use atoll_store::{Bound, MOST_THREADS, Millis, Result, StoreError};
+use atoll_types::{
+    ThreadCheckpointId, ThreadId,
+    conversation::{
+        Metadata, NewThread, ThreadQuery, ThreadRecord, ThreadSort, ThreadStatus, metadata_match,
+    },
+};
+use futures_util::TryStreamExt;
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
+use std::{cmp::Ordering, collections::HashMap};
+use uuid::Uuid;
+
+const ROWS: &str =
+    "SELECT seq, owner, thread, metadata, status, head, error, created_at, updated_at FROM conversations";
+
+fn damaged(column: &str) -> StoreError {
+    StoreError::Corrupt(format!("a {column} cannot be read"), None)
+}
+
+/// An id that may be absent.
+pub(super) fn optional_uuid(row: &SqliteRow, column: &'static str) -> Result<Option<Uuid>> {
+    let bytes: Option<&[u8]> = get(row, column)?;
+    bytes.map(Uuid::from_slice).transpose().map_err(|_| damaged(column))
+}
+
+pub(super) fn thread_id(row: &SqliteRow) -> Result<ThreadId> {
+    get::<&str>(row, "thread")?.parse().map_err(|_| damaged("thread"))
+}
+
+fn read(row: &SqliteRow) -> Result<ThreadRecord> {
+    Ok(ThreadRecord {
+        owner: get(row, "owner")?,
+        id: thread_id(row)?,
+        metadata: json(row, "metadata")?,
+        status: named(row, "status", ThreadStatus::from_name)?,
+        head: optional_uuid(row, "head")?.map(ThreadCheckpointId::from_uuid),
+        error: get(row, "error")?,
+        created_at: get(row, "created_at")?,
+        updated_at: get(row, "updated_at")?,
+    })
+}
+
+pub(super) async fn insert(conn: &mut SqliteConnection, new: NewThread) -> Result<ThreadRecord> {
+    let NewThread { owner, id, metadata, created_at } = new;
+    let there: i64 = sqlx::query_scalar("SELECT count(*) FROM conversations WHERE owner = ?")
+        .bind(&owner)
+        .fetch_one(&mut *conn)
+        .await
+        .map_err(failed(READING))?;
+    within(Bound::Threads, there.unsigned_abs() + 1, MOST_THREADS)?;
+    sqlx::query(
+        "INSERT INTO conversations (owner, thread, metadata, status, created_at, updated_at) \
+         VALUES (?, ?, ?, 'idle', ?, ?)",
+    )
+    .bind(&owner)
+    .bind(id.as_str())
+    .bind(write::json(&metadata)?)
+    .bind(created_at)
+    .bind(created_at)
+    .execute(&mut *conn)
+    .await
+    .map_err(failed(WRITING))?;
+    let (status, head, error, updated_at) = (ThreadStatus::Idle, None, None, created_at);
+    Ok(ThreadRecord { owner, id, metadata, status, head, error, created_at, updated_at })
+}
+
+pub(super) async fn one(
+    conn: &mut SqliteConnection,
+    owner: &str,
+    id: &ThreadId,
+) -> Result<Option<ThreadRecord>> {
+    let one = format!("{ROWS} WHERE owner = ? AND thread = ?");
+    let found = sqlx::query(&one).bind(owner).bind(id.as_str()).fetch_optional(conn).await;
+    found.map_err(failed(READING))?.as_ref().map(read).transpose()
+}
+
+/// What a thread is found and sorted by.
+struct Found {
+    seq: i64,
+    id: ThreadId,
+    status: ThreadStatus,
+    created_at: Millis,
+    updated_at: Millis,
+}
+
+/// Those that a query finds.
+async fn matching(conn: &mut SqliteConnection, query: &ThreadQuery) -> Result<Vec<Found>> {
+    let metadata = if query.metadata.is_empty() { "'{}' AS metadata" } else { "metadata" };
+    let all = format!(
+        "SELECT seq, thread, status, created_at, updated_at, {metadata} FROM conversations WHERE owner = ?"
+    );
+    let mut rows = sqlx::query(&all).bind(&query.owner).fetch(conn);
+    let mut found = Vec::new();
+    while let Some(row) = rows.try_next().await.map_err(failed(READING))? {
+        let one = Found {
+            seq: get(&row, "seq")?,
+            id: thread_id(&row)?,
+            status: named(&row, "status", ThreadStatus::from_name)?,
+            created_at: get(&row, "created_at")?,
+            updated_at: get(&row, "updated_at")?,
+        };
+        if (query.ids.is_empty() || query.ids.contains(&one.id))
+            && query.status.is_none_or(|status| status == one.status)
+            && metadata_match(&json::<Metadata>(&row, "metadata")?, &query.metadata)
+        {
+            found.push(one);
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn list(
+    conn: &mut SqliteConnection,
+    query: &ThreadQuery,
+) -> Result<(Vec<ThreadRecord>, u64)> {
+    let mut found = matching(conn, query).await?;
+    let order = |a: &Found, b: &Found| -> Ordering {
+        let order = match query.sort {
+            ThreadSort::Id => a.id.cmp(&b.id),
+            ThreadSort::Status => a.status.as_str().cmp(b.status.as_str()),
+            ThreadSort::CreatedAt => a.created_at.cmp(&b.created_at),
+            ThreadSort::UpdatedAt => a.updated_at.cmp(&b.updated_at),
+        };
+        // Of two that are equal the last made is first.
+        let order = if query.ascending { order } else { order.reverse() };
+        order.then(b.seq.cmp(&a.seq))
+    };
+    found.sort_unstable_by(order);
+    let (chosen, total) = page(found.iter().map(|one| one.seq).collect(), query.limit, query.offset);
+    let sizes = "SELECT coalesce(sum(octet_length(metadata)), 0) FROM conversations \
+                 WHERE seq IN (SELECT value FROM json_each(?))";
+    check_answer(conn, sizes, &chosen).await?;
+    let some = format!("{ROWS} WHERE seq IN (SELECT value FROM json_each(?))");
+    let rows = sqlx::query(&some).bind(write::json(&chosen)?).fetch_all(conn).await;
+    let mut threads: HashMap<i64, ThreadRecord> = HashMap::new();
+    for row in rows.map_err(failed(READING))? {
+        threads.insert(get(&row, "seq")?, read(&row)?);
+    }
+    Ok((chosen.iter().filter_map(|seq| threads.remove(seq)).collect(), total))
+}
+
+pub(super) async fn merge(
+    conn: &mut SqliteConnection,
+    owner: String,
+    id: ThreadId,
+    metadata: Metadata,
+    at: Millis,
+) -> Result<Option<ThreadRecord>> {
+    let Some(mut thread) = one(conn, &owner, &id).await? else { return Ok(None) };
+    thread.metadata.extend(metadata);
+    thread.updated_at = thread.updated_at.max(at);
+    sqlx::query("UPDATE conversations SET metadata = ?, updated_at = ? WHERE owner = ? AND thread = ?")
+        .bind(write::json(&thread.metadata)?)
+        .bind(thread.updated_at)
+        .bind(owner)
+        .bind(id.as_str())
+        .execute(conn)
+        .await
+        .map_err(failed(WRITING))?;
+    Ok(Some(thread))
+}
+
+/// The messages get new numbers, and the copied checkpoints those.
+pub(super) async fn copy(
+    conn: &mut SqliteConnection,
+    owner: String,
+    id: ThreadId,
+    copy: ThreadId,
+    at: Millis,
+) -> Result<Option<ThreadRecord>> {
+    let Some(thread) = one(conn, &owner, &id).await? else { return Ok(None) };
+    let Some(from) = find_thread(conn, &owner, &id).await? else { return Ok(None) };
+    let new = NewThread { owner: owner.clone(), id: copy.clone(), metadata: thread.metadata, created_at: at };
+    insert(conn, new).await?;
+    let Some(to) = find_thread(conn, &owner, &copy).await? else { return Ok(None) };
+    let first: i64 = sqlx::query_scalar("SELECT coalesce(max(seq), 0) + 1 FROM conversation_messages")
+        .fetch_one(&mut *conn)
+        .await
+        .map_err(failed(READING))?;
+    let least: i64 =
+        sqlx::query_scalar("SELECT coalesce(min(seq), 0) FROM conversation_messages WHERE conversation = ?")
+            .bind(from)
+            .fetch_one(&mut *conn)
+            .await
+            .map_err(failed(READING))?;
+    sqlx::query(
+        "INSERT INTO conversation_messages (seq, conversation, message) \
+         SELECT seq + ?, ?, message FROM conversation_messages WHERE conversation = ?",
+    )
+    .bind(first - least)
+    .bind(to)
+    .bind(from)
+    .execute(&mut *conn)
+    .await
+    .map_err(failed(WRITING))?;
+    sqlx::query(
+        "INSERT INTO conversation_checkpoints (conversation, id, parent, run, step, source, node, next, messages, \
+         state, interrupts, metadata, created_at) \
+         SELECT ?, id, parent, run, step, source, node, next, \
+         (SELECT json_group_array(value + ?) FROM (SELECT value FROM json_each(messages) ORDER BY key)), \
+         state, interrupts, metadata, created_at FROM conversation_checkpoints WHERE conversation = ? ORDER BY seq",
+    )
+    .bind(to)
+    .bind(first - least)
+    .bind(from)
+    .execute(&mut *conn)
+    .await
+    .map_err(failed(WRITING))?;
+    let status = match thread.status {
+        ThreadStatus::Busy => ThreadStatus::Idle,
+        other => other,
+    };
+    sqlx::query("UPDATE conversations SET head = ?, status = ? WHERE seq = ?")
+        .bind(thread.head.map(|head| head.uuid().as_bytes().to_vec()))
+        .bind(status.as_str())
+        .bind(to)
+        .execute(&mut *conn)
+        .await
+        .map_err(failed(WRITING))?;
+    one(conn, &owner, &copy).await
+}
+
+pub(super) async fn remove(conn: &mut SqliteConnection, owner: String, id: ThreadId) -> Result<bool> {
+    let gone = sqlx::query("DELETE FROM conversations WHERE owner = ? AND thread = ?").bind(owner);
+    let gone = gone.bind(id.as_str()).execute(conn).await.map_err(failed(WRITING))?;
+    Ok(gone.rows_affected() > 0)
+}
