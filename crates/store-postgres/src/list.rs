@@ -1,0 +1,104 @@
+//! Lists. The page is found by its row numbers alone and only then read, so that sorting ten thousand
+//! records does not carry their wide columns about.
+
+use crate::{
+    error::failed,
+    row::{self, SANDBOX},
+    sql::Builder,
+};
+use atoll_store::{ListQuery, Needle, Page, Result, SortBy, Status};
+use sqlx::{PgConnection, PgPool};
+use std::collections::BTreeMap;
+
+const DOING: &str = "listing sandboxes";
+
+/// One page, all of it from one moment: both reads are in one transaction.
+pub(crate) async fn page(readers: &PgPool, query: &ListQuery) -> Result<Page> {
+    let mut tx = readers.begin().await.map_err(failed(DOING))?;
+    let status_counts = counts(&mut tx, query).await?;
+    let mut sql = items(query);
+    let rows = sql.query().fetch_all(&mut *tx).await.map_err(failed(DOING))?;
+    tx.commit().await.map_err(failed(DOING))?;
+    let items = rows.iter().map(row::sandbox).collect::<Result<_>>()?;
+    Ok(Page { items, total: query.total(&status_counts), status_counts })
+}
+
+async fn counts(conn: &mut PgConnection, query: &ListQuery) -> Result<BTreeMap<Status, u64>> {
+    let mut sql = Builder::new("SELECT status, count(*) AS count FROM sandboxes WHERE TRUE");
+    filter(&mut sql, query);
+    sql.push(" GROUP BY status");
+    let rows = sql.query().fetch_all(conn).await.map_err(failed(DOING))?;
+    rows.iter().map(|row| Ok((row::status(row)?, row::count(row, "count")?))).collect()
+}
+
+fn items(query: &ListQuery) -> Builder {
+    let (column, way) = (column(query.sort_by), if query.descending { "DESC" } else { "ASC" });
+    let order = format!(" ORDER BY {column} {way}, id {way}");
+    let mut sql = Builder::new(format!(
+        "SELECT {SANDBOX} FROM sandboxes WHERE seq IN (SELECT seq FROM sandboxes WHERE TRUE"
+    ));
+    filter(&mut sql, query);
+    if !query.statuses.is_empty() {
+        let statuses: Vec<String> = query.statuses.iter().map(|status| status.as_str().to_owned()).collect();
+        sql.push(" AND status = ANY(").push_bind(statuses).push(")");
+    }
+    sql.push(&order).push(" LIMIT ").push_bind(query.limit);
+    sql.push(" OFFSET ").push_bind(i64::try_from(query.offset).unwrap_or(i64::MAX));
+    sql.push(")").push(order);
+    sql
+}
+
+fn column(sort: SortBy) -> &'static str {
+    match sort {
+        SortBy::CreatedAt => "created_at",
+        SortBy::LastActivityAt => "last_activity_at",
+        SortBy::Status => "status",
+        SortBy::Image => "image",
+        SortBy::ExecCount => "exec_count",
+    }
+}
+
+/// Everything but the statuses.
+fn filter(sql: &mut Builder, query: &ListQuery) {
+    let ListQuery {
+        owner,
+        statuses: _,
+        image,
+        session_key,
+        labels,
+        label,
+        text,
+        sort_by: _,
+        descending: _,
+        offset: _,
+        limit: _,
+        include_destroyed: _,
+        with_lifetime,
+    } = query;
+    for (column, wanted) in [("owner", owner), ("image", image), ("session_key", session_key)] {
+        if let Some(wanted) = wanted {
+            sql.push(format_args!(" AND {column} = ")).push_bind(wanted);
+        }
+    }
+    if !query.shows_destroyed() {
+        sql.push(" AND status <> 'destroyed'");
+    }
+    if *with_lifetime {
+        sql.push(" AND max_lifetime_seconds IS NOT NULL");
+    }
+    for (name, value) in labels {
+        sql.push(" AND seq IN (SELECT sandbox FROM labels WHERE name = ").push_bind(name);
+        sql.push(" AND value = ").push_bind(value).push(")");
+    }
+    if let Some(name) = label {
+        sql.push(" AND seq IN (SELECT sandbox FROM labels WHERE name = ").push_bind(name).push(")");
+    }
+    if let Some(Needle { text, id }) = text.as_deref().and_then(Needle::new) {
+        // Not LIKE: here no character of the text means anything but itself.
+        sql.push(" AND (strpos(search, ").push_bind(text).push(") > 0");
+        if let Some(id) = id {
+            sql.push(" OR strpos(encode(id, 'hex'), ").push_bind(id).push(") > 0");
+        }
+        sql.push(")");
+    }
+}

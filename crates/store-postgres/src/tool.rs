@@ -1,0 +1,244 @@
+//! Tool sessions, their threads and their exports.
+
+use crate::{PostgresStore, error::failed, row, sql, write::number};
+use async_trait::async_trait;
+use atoll_store::{
+    Millis, Result, SessionLimits, SessionSlot, StoreError, Thing, ToolExport, ToolSession, ToolSessionId,
+    ToolSessions, ToolStatus, ToolThread,
+};
+use atoll_types::KernelId;
+use sqlx::PgConnection;
+
+const WRITING: &str = "writing a tool session";
+const READING: &str = "reading tool sessions";
+
+const SESSION: &str = "SELECT s.id, t.owner, s.owner_name, t.thread, s.sandbox, s.kernel, s.language, s.dependencies, \
+     s.status, s.reason, s.created_at, s.active_at FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread";
+
+/// The row of a thread, which is made if it is new; its last use is now.
+async fn thread(conn: &mut PgConnection, owner: &str, thread: &str, at: Millis) -> Result<i64> {
+    sql::scalar(
+        "INSERT INTO tool_threads (owner, thread, created_at, active_at) VALUES ($1, $2, $3, $3) \
+         ON CONFLICT (owner, thread) DO UPDATE SET active_at = greatest(tool_threads.active_at, $3) RETURNING seq",
+    )
+    .bind(owner)
+    .bind(thread)
+    .bind(at)
+    .fetch_one(conn)
+    .await
+    .map_err(failed(WRITING))
+}
+
+async fn seat(conn: &mut PgConnection, session: &ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
+    let taken = sql::query(
+        "SELECT count(*) AS of_owner, count(*) FILTER (WHERE t.thread = $2) AS of_thread FROM tool_sessions s JOIN tool_threads t ON t.seq = s.thread \
+         WHERE t.owner = $1 AND s.status <> 'dead'",
+    )
+    .bind(&session.owner)
+    .bind(&session.thread)
+    .fetch_one(conn)
+    .await
+    .map_err(failed(WRITING))?;
+    let (of_owner, of_thread): (i64, i64) = (sql::get(&taken, "of_owner")?, sql::get(&taken, "of_thread")?);
+    Ok(match seats {
+        SessionLimits { of_thread: most, .. } if of_thread >= most.into() => SessionSlot::ThreadFull,
+        SessionLimits { of_owner: most, .. } if of_owner >= most.into() => SessionSlot::Full,
+        SessionLimits { .. } => SessionSlot::Taken,
+    })
+}
+
+async fn insert(conn: &mut PgConnection, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
+    let seat = seat(conn, &session, seats).await?;
+    if seat != SessionSlot::Taken {
+        return Ok(seat);
+    }
+    #[rustfmt::skip] // One a line would be longer than the rest.
+    let ToolSession {
+        id: ToolSessionId(id), owner, owner_name, thread: name, sandbox, kernel, language, dependencies, status,
+        reason, created_at, active_at,
+    } = session;
+    let thread = thread(conn, &owner, &name, active_at).await?;
+    let dependencies =
+        serde_json::to_string(&dependencies).map_err(|e| StoreError::Internal(WRITING, e.into()))?;
+    sql::query(
+        "INSERT INTO tool_sessions (id, thread, owner_name, sandbox, kernel, language, dependencies, status, reason, \
+         created_at, active_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind(id)
+    .bind(thread)
+    .bind(owner_name)
+    .bind(&sandbox.uuid().as_bytes()[..])
+    .bind(kernel.map(|id| id.uuid().as_bytes().to_vec()))
+    .bind(language)
+    .bind(dependencies)
+    .bind(status.as_str())
+    .bind(reason)
+    .bind(created_at)
+    .bind(active_at)
+    .execute(conn)
+    .await
+    .map_err(failed(WRITING))?;
+    Ok(SessionSlot::Taken)
+}
+
+async fn set(
+    conn: &mut PgConnection,
+    ToolSessionId(id): ToolSessionId,
+    status: ToolStatus,
+    reason: Option<String>,
+) -> Result<bool> {
+    let done = sql::query("UPDATE tool_sessions SET status = $1, reason = $2 WHERE id = $3")
+        .bind(status.as_str())
+        .bind(reason)
+        .bind(id)
+        .execute(conn)
+        .await
+        .map_err(failed(WRITING))?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn start(conn: &mut PgConnection, ToolSessionId(id): ToolSessionId, kernel: KernelId) -> Result<bool> {
+    let done =
+        sql::query("UPDATE tool_sessions SET kernel = $1, status = 'running', reason = NULL WHERE id = $2")
+            .bind(&kernel.uuid().as_bytes()[..])
+            .bind(id)
+            .execute(conn)
+            .await
+            .map_err(failed(WRITING))?;
+    Ok(done.rows_affected() > 0)
+}
+
+async fn touch(conn: &mut PgConnection, ToolSessionId(id): ToolSessionId, at: Millis) -> Result<()> {
+    for statement in [
+        "UPDATE tool_sessions SET active_at = greatest(active_at, $2) WHERE id = $1",
+        "UPDATE tool_threads SET active_at = greatest(active_at, $2) \
+         WHERE seq = (SELECT thread FROM tool_sessions WHERE id = $1)",
+    ] {
+        sql::query(statement).bind(id).bind(at).execute(&mut *conn).await.map_err(failed(WRITING))?;
+    }
+    Ok(())
+}
+
+async fn remove(conn: &mut PgConnection, ToolSessionId(id): ToolSessionId) -> Result<bool> {
+    let gone = sql::query("DELETE FROM tool_sessions WHERE id = $1")
+        .bind(id)
+        .execute(conn)
+        .await
+        .map_err(failed(WRITING))?;
+    Ok(gone.rows_affected() > 0)
+}
+
+async fn remove_thread(conn: &mut PgConnection, owner: String, thread: String) -> Result<bool> {
+    let gone = sql::query("DELETE FROM tool_threads WHERE owner = $1 AND thread = $2")
+        .bind(owner)
+        .bind(thread)
+        .execute(conn)
+        .await
+        .map_err(failed(WRITING))?;
+    Ok(gone.rows_affected() > 0)
+}
+
+async fn export(conn: &mut PgConnection, export: ToolExport) -> Result<()> {
+    let ToolExport { session: ToolSessionId(session), path, folder, size, exported_at } = export;
+    let done = sql::query(
+        "INSERT INTO tool_exports (session, path, folder, size, exported_at) \
+         SELECT id, $2, $3, $4, $5 FROM tool_sessions WHERE id = $1 \
+         ON CONFLICT (session, sha256(path)) DO UPDATE SET folder = excluded.folder, size = excluded.size, \
+         exported_at = excluded.exported_at",
+    )
+    .bind(session)
+    .bind(path.into_bytes())
+    .bind(folder)
+    .bind(size.map(number))
+    .bind(exported_at)
+    .execute(conn)
+    .await
+    .map_err(failed(WRITING))?;
+    if done.rows_affected() > 0 { Ok(()) } else { Err(StoreError::NotFound(Thing::Session)) }
+}
+
+#[async_trait]
+impl ToolSessions for PostgresStore {
+    async fn insert_tool_session(&self, session: ToolSession, seats: SessionLimits) -> Result<SessionSlot> {
+        self.sessions.write(WRITING, move |conn| Box::pin(insert(conn, session, seats))).await
+    }
+
+    async fn tool_session(&self, ToolSessionId(id): ToolSessionId) -> Result<Option<ToolSession>> {
+        let found = sql::query(&format!("{SESSION} WHERE s.id = $1"))
+            .bind(id)
+            .fetch_optional(self.readers()?)
+            .await
+            .map_err(failed(READING))?;
+        found.as_ref().map(row::tool_session).transpose()
+    }
+
+    async fn tool_sessions(&self, of: Option<(&str, &str)>) -> Result<Vec<ToolSession>> {
+        let rows = sql::query(&format!(
+            "{SESSION} WHERE $1 IS NULL OR (t.owner = $1 AND t.thread = $2) ORDER BY s.created_at, s.id"
+        ))
+        .bind(of.map(|(owner, _)| owner))
+        .bind(of.map(|(_, thread)| thread))
+        .fetch_all(self.readers()?)
+        .await
+        .map_err(failed(READING))?;
+        rows.iter().map(row::tool_session).collect()
+    }
+
+    async fn set_tool_session(
+        &self,
+        id: ToolSessionId,
+        status: ToolStatus,
+        reason: Option<&str>,
+    ) -> Result<bool> {
+        let reason = reason.map(str::to_owned);
+        self.sessions.write(WRITING, move |conn| Box::pin(set(conn, id, status, reason))).await
+    }
+
+    async fn start_tool_session(&self, id: ToolSessionId, kernel: KernelId) -> Result<bool> {
+        self.sessions.write(WRITING, move |conn| Box::pin(start(conn, id, kernel))).await
+    }
+
+    async fn touch_tool_session(&self, id: ToolSessionId, at: Millis) -> Result<()> {
+        self.sessions.write(WRITING, move |conn| Box::pin(touch(conn, id, at))).await
+    }
+
+    async fn remove_tool_session(&self, id: ToolSessionId) -> Result<bool> {
+        self.sessions.write(WRITING, move |conn| Box::pin(remove(conn, id))).await
+    }
+
+    async fn touch_tool_thread(&self, owner: &str, name: &str, at: Millis) -> Result<()> {
+        let (owner, name) = (owner.to_owned(), name.to_owned());
+        let work = async move |conn: &mut PgConnection| thread(conn, &owner, &name, at).await.map(drop);
+        self.sessions.write(WRITING, move |conn| Box::pin(async move { work(conn).await })).await
+    }
+
+    async fn tool_threads(&self) -> Result<Vec<ToolThread>> {
+        let rows = sql::query(
+            "SELECT owner, thread, created_at, active_at, \
+             (SELECT count(*) FROM tool_sessions s WHERE s.thread = t.seq) AS sessions \
+             FROM tool_threads t ORDER BY active_at, seq",
+        )
+        .fetch_all(self.readers()?)
+        .await
+        .map_err(failed(READING))?;
+        rows.iter().map(row::tool_thread).collect()
+    }
+
+    async fn remove_tool_thread(&self, owner: &str, thread: &str) -> Result<bool> {
+        let (owner, thread) = (owner.to_owned(), thread.to_owned());
+        self.sessions.write(WRITING, move |conn| Box::pin(remove_thread(conn, owner, thread))).await
+    }
+
+    async fn put_tool_export(&self, new: ToolExport) -> Result<()> {
+        self.sessions.write(WRITING, move |conn| Box::pin(export(conn, new))).await
+    }
+
+    async fn tool_exports(&self, session: ToolSessionId) -> Result<Vec<ToolExport>> {
+        let rows = sql::query("SELECT * FROM tool_exports WHERE session = $1 ORDER BY path")
+            .bind(session.0)
+            .fetch_all(self.readers()?)
+            .await
+            .map_err(failed(READING))?;
+        rows.iter().map(row::tool_export).collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! Records into rows. Every record is destructured without `..`, so that a new field without a column breaks
+//! the build.
+
+use crate::error::failed;
+use crate::sql;
+use atoll_store::{Result, SandboxRecord, Sealed, StoreError, search_text};
+use serde::Serialize;
+use sqlx::PgConnection;
+use std::collections::BTreeMap;
+
+/// A number as the database stores it, saturated at its largest.
+pub(crate) fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn json<T: Serialize>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|e| StoreError::Internal("writing JSON", e.into()))
+}
+
+const INSERT: &str = "INSERT INTO sandboxes (id, owner, owner_name, status, status_reason, idle_pause, image, profile, container, \
+     volume, limits, idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, labels, environment, created_at, \
+     last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms, bytes_uploaded, \
+     bytes_downloaded, revision, search, provider, auto_snapshot, skills) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31) \
+     ON CONFLICT (owner, session_key, image) WHERE session_key IS NOT NULL AND status <> 'destroyed' \
+     DO NOTHING RETURNING seq";
+
+/// Adds a record, and returns its row's number; `None` when its session has one already.
+pub(crate) async fn insert(conn: &mut PgConnection, record: &SandboxRecord) -> Result<Option<i64>> {
+    #[rustfmt::skip] // One a line would be longer than the rest.
+    let SandboxRecord {
+        id, owner, owner_name, status, status_reason, idle_pause, image, provider, profile, container, volume, limits,
+        idle_timeout_seconds, max_lifetime_seconds, network_enabled, egress, session_key, auto_snapshot, labels, environment: Sealed(environment), skills,
+        created_at, last_activity_at, stopped_at, destroyed_at, exec_count, exec_total_ms,
+        bytes_uploaded, bytes_downloaded, revision,
+    } = record;
+    sql::scalar(INSERT)
+        .bind(&id.uuid().as_bytes()[..])
+        .bind(owner)
+        .bind(owner_name)
+        .bind(status.as_str())
+        .bind(status_reason)
+        .bind(idle_pause)
+        .bind(image)
+        .bind(json(profile)?)
+        .bind(container.map(|c| c.uuid().as_bytes().to_vec()))
+        .bind(&volume.uuid().as_bytes()[..])
+        .bind(json(limits)?)
+        .bind(idle_timeout_seconds)
+        .bind(max_lifetime_seconds)
+        .bind(network_enabled)
+        .bind(egress)
+        .bind(session_key)
+        .bind(json(labels)?)
+        .bind(environment)
+        .bind(created_at)
+        .bind(last_activity_at)
+        .bind(stopped_at)
+        .bind(destroyed_at)
+        .bind(number(*exec_count))
+        .bind(number(*exec_total_ms))
+        .bind(number(*bytes_uploaded))
+        .bind(number(*bytes_downloaded))
+        .bind(number(*revision))
+        .bind(search_text(record))
+        .bind(provider.as_str())
+        .bind(auto_snapshot.as_str())
+        .bind(json(skills)?)
+        .fetch_optional(conn)
+        .await
+        .map_err(failed("adding a sandbox"))
+}
+
+/// Writes what a change can change.
+pub(crate) async fn update(conn: &mut PgConnection, seq: i64, record: &SandboxRecord) -> Result<()> {
+    sql::query(
+        "UPDATE sandboxes SET status = $1, status_reason = $2, idle_pause = $3, container = $4, limits = $5, profile = $6, \
+         idle_timeout_seconds = $7, network_enabled = $8, egress = $9, labels = $10, search = $11, environment = $12, \
+         last_activity_at = $13, stopped_at = $14, destroyed_at = $15, revision = $16, auto_snapshot = $17 WHERE seq = $18",
+    )
+    .bind(record.status.as_str())
+    .bind(&record.status_reason)
+    .bind(record.idle_pause)
+    .bind(record.container.map(|c| c.uuid().as_bytes().to_vec()))
+    .bind(json(&record.limits)?)
+    .bind(json(&record.profile)?)
+    .bind(record.idle_timeout_seconds)
+    .bind(record.network_enabled)
+    .bind(&record.egress)
+    .bind(json(&record.labels)?)
+    .bind(search_text(record))
+    .bind(&record.environment.0)
+    .bind(record.last_activity_at)
+    .bind(record.stopped_at)
+    .bind(record.destroyed_at)
+    .bind(number(record.revision))
+    .bind(record.auto_snapshot.as_str())
+    .bind(seq)
+    .execute(conn)
+    .await
+    .map_err(failed("changing a sandbox"))?;
+    Ok(())
+}
+
+/// Replaces the labels of a sandbox.
+pub(crate) async fn labels(
+    conn: &mut PgConnection,
+    seq: i64,
+    labels: &BTreeMap<String, String>,
+) -> Result<()> {
+    let doing = "writing labels";
+    sql::query("DELETE FROM labels WHERE sandbox = $1")
+        .bind(seq)
+        .execute(&mut *conn)
+        .await
+        .map_err(failed(doing))?;
+    for (name, value) in labels {
+        sql::query("INSERT INTO labels (sandbox, name, value) VALUES ($1, $2, $3)")
+            .bind(seq)
+            .bind(name)
+            .bind(value)
+            .execute(&mut *conn)
+            .await
+            .map_err(failed(doing))?;
+    }
+    Ok(())
+}
