@@ -9,7 +9,7 @@ mod descriptors;
 mod status;
 
 /// The generated messages and services.
-#[allow(missing_docs, unreachable_pub, clippy::all)]
+#[allow(unreachable_pub, clippy::all)]
 #[rustfmt::skip]
 pub mod v1 {
     include!("gen/atoll.guest.v1.rs");

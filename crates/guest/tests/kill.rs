@@ -82,8 +82,12 @@ async fn a_timeout_kills_the_tree_and_says_so() {
         }
     }
     assert_eq!(said, "before\n");
+    // The time has ended all of it, what left the group too; killed by name it is only below.
+    let gone = "kill -0 $(cat pid) 2>/dev/null || echo gone";
+    while guest.output(gone).await != "gone" {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     guest.client.clone().kill_exec(reference(&id)).await.unwrap();
-    assert_eq!(guest.output("kill -0 $(cat pid) 2>/dev/null || echo gone").await, "gone");
     let seen = guest.run(ExecRequest { timeout_ms: 60_000, ..sh("exit 5") }).await;
     assert_eq!((seen.info().exit_code, seen.info().timed_out), (Some(5), false));
     let seen = guest.run(ExecRequest { timeout_ms: u64::MAX, ..sh("exit 6") }).await;

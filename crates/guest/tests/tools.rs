@@ -107,7 +107,7 @@ async fn a_tool_has_the_sandboxs_variables_only_where_it_is_to() {
         let said = seen.stdout();
         match environment {
             true => assert!(said.contains("\"stdout\":\"yes too user\\n1000\\n\""), "{said}"),
-            false => assert!(said.contains("bash is not in this sandbox's image"), "{said}"),
+            false => assert!(said.contains("bash is not in this image"), "{said}"),
         }
         let end = StdinChunk { exec_id: id, close: true, ..StdinChunk::default() };
         guest.client.clone().write_stdin(tokio_stream::once(end)).await.unwrap();

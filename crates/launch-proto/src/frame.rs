@@ -161,6 +161,7 @@ mod tests {
             memory_peak_bytes: most,
             memory_limit_bytes: most,
             oom_kills: most,
+            socket_kills: most,
             processes: most,
             processes_limit: most,
             disk_bytes: most,

@@ -24,8 +24,8 @@ pub use spool::{output_bytes, spool_bytes};
 /// The oldest protocol that this release still speaks.
 pub const MIN_PROTOCOL: u32 = 1;
 /// The newest. The second has snapshots, volumes that containers attach beside their own, and paths with a rule; the third
-/// has images that were sealed.
-pub const MAX_PROTOCOL: u32 = 3;
+/// has images that were sealed; the fourth attaches whole volumes; the fifth tells deaths by pidfd.
+pub const MAX_PROTOCOL: u32 = 5;
 
 /// The most descriptors that come with one answer.
 pub const MAX_DESCRIPTORS: usize = 32;

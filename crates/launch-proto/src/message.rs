@@ -40,6 +40,9 @@ pub enum Request {
     List,
     /// Answers when the container is dead. [`LauncherReply::Died`].
     Wait(ContainerId),
+    /// The same, without a process of the launcher that waits: [`LauncherReply::Watched`] with PID 1's pidfd, which is
+    /// readable when PID 1 is dead, or [`LauncherReply::Died`] where it is dead already.
+    Watch(ContainerId),
     /// A stream to PID 1. [`LauncherReply::Connected`] with a descriptor.
     Connect(ContainerId),
     /// New TCP sockets that belong to the container's network. [`LauncherReply::Sockets`] with as many
@@ -128,6 +131,8 @@ impl Request {
             | Self::PutVolume(..)
             | Self::InspectVolume(_) => 2,
             Self::SealImage(_) | Self::VolumeFromImage(_) | Self::RemoveImage(_) | Self::ListImages => 3,
+            Self::Watch(_) => 5,
+            Self::Create(request) if request.profile.volumes.iter().any(|mount| mount.whole) => 4,
             Self::Create(request)
                 if request.profile.build_root.is_some() || request.profile.image.id().is_some() =>
             {
@@ -285,13 +290,20 @@ pub struct ContainerStatus {
     pub held: bool,
 }
 
+fn is_counted() -> bool {
+    true
+}
+
 /// What the launcher knows of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Which.
     pub volume: VolumeId,
-    /// Bytes in it; 0 where the kernel does not count them, as on plain folders.
+    /// Bytes in it; 0 where the kernel does not count them.
     pub used_bytes: u64,
+    /// Whether the kernel counts them; on plain folders it does not. Launchers of before do not say.
+    #[serde(default = "is_counted")]
+    pub counted: bool,
     /// What it may hold.
     pub limit_bytes: u64,
 }
@@ -336,7 +348,6 @@ pub struct Report {
 /// The answer of a request that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum LauncherReply {
     Hello(Launcher),
     /// With the descriptors of [`LauncherReply::EgressSockets`].
@@ -347,6 +358,8 @@ pub enum LauncherReply {
     Container(Box<ContainerStatus>),
     Containers(Vec<ContainerStatus>),
     Died(Death),
+    /// With a descriptor.
+    Watched,
     Done,
     /// With a descriptor; where there is a token, every call must carry it.
     Connected {
@@ -388,7 +401,7 @@ impl LauncherReply {
     #[must_use]
     pub fn descriptors(&self) -> usize {
         match self {
-            Self::Connected { .. } => 1,
+            Self::Connected { .. } | Self::Watched => 1,
             Self::Sockets { count } => usize::from(*count),
             Self::EgressSockets { redirected } | Self::Created { redirected, .. } => {
                 3 + usize::from(*redirected)

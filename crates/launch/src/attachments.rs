@@ -8,7 +8,7 @@
 
 use crate::{
     mounts::{self, Attributes},
-    rootfs::{Parts, READ_ONLY, WRITABLE, attach_at, fault, prepare_attached, spot},
+    rootfs::{Parts, READ_ONLY, WRITABLE, attach_at, fault, mount_point, prepare_attached},
 };
 use atoll_storage::Tree;
 use atoll_types::{Error, ErrorCode, PathRule, Result, RootMode, TENANT_PATH, VolumeMount};
@@ -120,7 +120,7 @@ impl Parts<'_> {
             let message = format!("there is no volume {}", mount.name);
             return Err(Error::new(ErrorCode::Conflict, message).at("volumes"));
         }
-        let data = prepare_attached(&path)?;
+        let data = if mount.whole { path } else { prepare_attached(&path)? };
         if mount.path == TENANT_PATH && !mount.read_only {
             make_outputs(&data);
         }
@@ -145,7 +145,7 @@ impl Parts<'_> {
         let trees = stage.join("areas");
         let is_rule = |entry: &Entry<'_>, rule| entry.kind == Kind::Rule(rule);
         for Entry { path, kind } in entries {
-            let place = spot(root, path, OFlags::empty())?;
+            let place = mount_point(root, path, OFlags::empty())?;
             let clone = |read_only| mounts::clone_place(&place, read_only).map_err(fault("clone a path"));
             let hidden =
                 entries.iter().any(|entry| is_rule(entry, PathRule::ReadOnly) && lies_in(path, &entry.path));
@@ -165,7 +165,7 @@ impl Parts<'_> {
                     }
                     // The home is a file area by itself, so it needs a tree by itself, unless its own rule is another.
                     for folder in below().filter(|folder| !entries.iter().any(|e| e.path == **folder)) {
-                        let place = spot(root, folder, OFlags::DIRECTORY)?;
+                        let place = mount_point(root, folder, OFlags::DIRECTORY)?;
                         let all = mounts::clone_place(&place, false).map_err(fault("clone a path"))?;
                         let tree = Some(keep_tree(&trees, &all)?);
                         areas.all.push(FileArea { path: folder.clone(), tree });
@@ -185,7 +185,7 @@ impl Parts<'_> {
                 .map_err(|e| fault("open a file area")(e.into()))?;
             let inside = |e: &&Entry<'_>| is_rule(e, PathRule::Blocked) && lies_in(&e.path, path);
             for entry in entries.iter().filter(inside) {
-                let place = spot(&top, &entry.path[path.len()..], OFlags::empty())?;
+                let place = mount_point(&top, &entry.path[path.len()..], OFlags::empty())?;
                 let cover = blocked(stage, is_folder(&place)?)?;
                 mounts::attach(&cover, place.as_fd(), Path::new("")).map_err(fault("cover a path"))?;
             }
@@ -195,7 +195,7 @@ impl Parts<'_> {
             areas.trees = Some(tree);
         }
         for (path, cover) in covers {
-            let place = spot(root, path, OFlags::empty())?;
+            let place = mount_point(root, path, OFlags::empty())?;
             mounts::attach(&cover, place.as_fd(), Path::new("")).map_err(fault("cover a path"))?;
         }
         Ok(areas)

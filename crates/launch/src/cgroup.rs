@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::{
     fs, io,
+    io::Write,
     path::{Path, PathBuf},
     thread::sleep,
     time::Duration,
@@ -29,6 +30,8 @@ use std::{
 const OWN_PROCESSES: u32 = 16;
 /// The most that buffers of sockets may hold, where they are limited apart.
 const MOST_SOCKET_BYTES: u64 = 64 << 20;
+/// Where v1 limits them. Kernels can be built without it.
+const SOCKET_LIMIT: &str = "memory.kmem.tcp.limit_in_bytes";
 const CPU_PERIOD: u64 = 100_000;
 /// The controllers that the limits need.
 const NEEDED: [&str; 4] = ["memory", "pids", "cpu", "cpuset"];
@@ -152,7 +155,7 @@ fn socket_bytes(limits: &Limits) -> u64 {
 }
 
 /// Limits the buffers of a container's sockets. With v2 they are memory like all else; v1 counts them in a
-/// file of their own, and only from when it has a limit.
+/// file of their own, and only from when it has a limit. Where a kernel has no such file, [`notes`] says so.
 pub(crate) fn limit_sockets(context: &Context, container: ContainerId, limits: &Limits) -> Result<()> {
     if matches!(setup()?, CgroupSetup::Unified)
         || context.options.permit_missing.iter().any(|m| m == "memory")
@@ -163,8 +166,32 @@ pub(crate) fn limit_sockets(context: &Context, container: ContainerId, limits: &
     let mount = v1::util::get_subsystem_mount_point(&v1::ControllerType::Memory);
     let cgroup = context.cgroup(container);
     let folder = mount.map_err(|e| fault(e.to_string()))?.join(cgroup.strip_prefix("/").unwrap_or(&cgroup));
-    fs::write(folder.join("memory.kmem.tcp.limit_in_bytes"), socket_bytes(limits).to_string())
+    write_if_there(&folder.join(SOCKET_LIMIT), &socket_bytes(limits).to_string())
         .map_err(|e| fault(e.to_string()))
+}
+
+/// Writes to a file of the kernel's that not every kernel has. None is made where the folder is a plain one.
+fn write_if_there(file: &Path, text: &str) -> io::Result<()> {
+    match fs::OpenOptions::new().write(true).open(file) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && file.parent().is_some_and(Path::exists) => Ok(()),
+        opened => opened?.write_all(text.as_bytes()),
+    }
+}
+
+/// What the operator should know of this machine's cgroups.
+pub(crate) fn notes() -> Vec<String> {
+    let v1 = matches!(get_cgroup_setup(), Ok(CgroupSetup::Hybrid | CgroupSetup::Legacy));
+    let memory = v1.then(|| v1::util::get_subsystem_mount_point(&v1::ControllerType::Memory).ok()).flatten();
+    memory.into_iter().filter_map(|root| uncounted_sockets(&root)).collect()
+}
+
+fn uncounted_sockets(memory: &Path) -> Option<String> {
+    (!memory.join(SOCKET_LIMIT).exists()).then(|| {
+        format!(
+            "this kernel has no {SOCKET_LIMIT}: buffers of sockets are outside of a sandbox's memory limit, and bounded by its \
+             open files alone; start the machine with cgroup v2"
+        )
+    })
 }
 
 /// The folder and name of the file that counts `oom_kill`, where the machine counts them.
@@ -362,6 +389,21 @@ mod tests {
     fn what_may_be_missing_is_left_out() {
         let all = resources(&Limits::default(), 0, &NEEDED.map(String::from));
         assert_eq!(all, json!({}));
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_buffers_of_sockets_starts_sandboxes_and_says_so() {
+        let memory = tempfile::tempdir().unwrap();
+        let file = memory.path().join(SOCKET_LIMIT);
+        write_if_there(&file, "1").unwrap();
+        assert!(!file.exists());
+        assert!(uncounted_sockets(memory.path()).is_some_and(|note| note.contains("cgroup v2")));
+        fs::write(&file, "").unwrap();
+        write_if_there(&file, "4096").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "4096");
+        assert_eq!(uncounted_sockets(memory.path()), None);
+        // A container without a cgroup is an error.
+        assert!(write_if_there(&memory.path().join("none").join(SOCKET_LIMIT), "1").is_err());
     }
 
     /// A v2 hierarchy as files: the kernel's own answers were recorded on a v2 machine.

@@ -1,7 +1,7 @@
 //! What every request needs to know: the options, the folders, the storage. Made once; workers get a
 //! copy by being forked.
 
-use crate::{images::Images, init::InitProgram, options::Options};
+use crate::{images::Images, init::InitProgram, options::Options, sysctls::Sysctls};
 use atoll_launch_proto::Layout;
 use atoll_storage::Storage;
 use atoll_types::ContainerId;
@@ -19,6 +19,7 @@ pub(crate) struct Context {
     pub(crate) storage: Storage,
     pub(crate) init: InitProgram,
     pub(crate) images: Images,
+    pub(crate) sysctls: Sysctls,
 }
 
 impl Deref for Context {
@@ -40,7 +41,7 @@ pub(crate) fn make_folders(layout: &Layout) -> io::Result<()> {
     // Traversable, because the container's root must be able to walk to its root filesystem.
     let open = [run.clone(), run.join("stage"), run.join("bin"), run.join("trust")];
     // For root only.
-    let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids")];
+    let closed = [run.join("c"), run.join("lc"), run.join("oci"), run.join("pids"), run.join("volumes")];
     open.iter().try_for_each(|folder| make_folder(folder, 0o755))?;
     closed.iter().try_for_each(|folder| make_folder(folder, 0o700))?;
     fs::write(layout.origin(), layout.data().as_os_str().as_bytes())
@@ -69,6 +70,11 @@ impl Folders {
     /// The folder of one.
     pub(crate) fn container(&self, container: ContainerId) -> PathBuf {
         self.containers().join(container.to_string())
+    }
+
+    /// The folder that says which containers use a volume.
+    pub(crate) fn volume_users(&self) -> PathBuf {
+        self.layout.run().join("volumes")
     }
 
     /// Where PID 1's listening socket is bound.

@@ -30,9 +30,11 @@ mod socket_guard;
 mod spec;
 mod staying;
 mod sys;
+mod sysctls;
 mod trust;
 mod uids;
 mod userns;
+mod volume_users;
 mod wire;
 mod worker;
 

@@ -164,6 +164,7 @@ mod tests {
             memory_peak_bytes: Some(20 << 20),
             memory_limit_bytes: Some(512 << 20),
             oom_kills: Some(1),
+            socket_kills: None,
             processes: Some(5),
             processes_limit: Some(528),
             disk_bytes: None,

@@ -203,11 +203,15 @@ impl Record {
         self.volume.map_or(Tree::Scratch(self.container), Tree::Volume)
     }
 
-    /// Whether it has a volume, as its own, as its root or beside them.
+    /// The volumes that it has: its own, its root and those beside them.
+    pub(crate) fn volumes(&self) -> impl Iterator<Item = VolumeId> {
+        let beside = self.profile.volumes.iter().map(|mount| mount.volume);
+        self.volume.into_iter().chain(self.profile.build_root).chain(beside)
+    }
+
+    /// Whether it has a volume.
     pub(crate) fn uses(&self, volume: VolumeId) -> bool {
-        self.volume == Some(volume)
-            || self.profile.build_root == Some(volume)
-            || self.profile.volumes.iter().any(|mount| mount.volume == volume)
+        self.volumes().any(|own| own == volume)
     }
 
     /// Whether PID 1 lives.

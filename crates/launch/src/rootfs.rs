@@ -56,9 +56,19 @@ pub(crate) fn fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
     move |e| Error::internal(format!("cannot {doing}: {e}"))
 }
 
+/// The same for a volume, whose disk may be full by now although there was room when it was made.
+fn volume_fault(doing: &str) -> impl Fn(io::Error) -> Error + '_ {
+    move |e| match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::new(ErrorCode::DiskFull, format!("the disk has no room to {doing}"))
+        }
+        _ => fault(doing)(e),
+    }
+}
+
 /// Makes a folder at the top of a volume, where no sandbox can put anything in its place. Its mode comes last: one
 /// without any was left by a start that was killed before it, and is finished.
-fn make_top(path: &Path, mode: u32, uid: u32, gid: u32) -> io::Result<()> {
+fn make_volume_folder(path: &Path, mode: u32, uid: u32, gid: u32) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o0).create(path) {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
         _ => {}
@@ -72,15 +82,15 @@ fn make_top(path: &Path, mode: u32, uid: u32, gid: u32) -> io::Result<()> {
 
 /// Makes the folders of a volume. On disk they have the ids that are seen inside.
 pub(crate) fn prepare_volume(volume: &Path, profile: &Profile) -> Result<()> {
-    make_top(&volume.join("workspace"), 0o755, profile.uid, profile.gid)
-        .and_then(|()| make_top(&volume.join("home"), 0o750, profile.uid, profile.gid))
-        .map_err(fault("prepare the volume"))
+    make_volume_folder(&volume.join("workspace"), 0o755, profile.uid, profile.gid)
+        .and_then(|()| make_volume_folder(&volume.join("home"), 0o750, profile.uid, profile.gid))
+        .map_err(volume_fault("prepare the volume"))
 }
 
 /// The folder of a volume that containers attach beside their own. The users of different profiles may write to it.
 pub(crate) fn prepare_attached(volume: &Path) -> Result<PathBuf> {
     let data = volume.join(DATA);
-    make_top(&data, 0o777, 1000, 1000).map_err(fault("prepare the volume"))?;
+    make_volume_folder(&data, 0o777, 1000, 1000).map_err(volume_fault("prepare the volume"))?;
     Ok(data)
 }
 
@@ -97,8 +107,8 @@ impl Disk {
     pub(crate) fn kept(&self, path: &str, profile: &Profile) -> Result<PathBuf> {
         let (all, name) = (self.volume.join("paths"), format!("{:016x}", hash(path.as_bytes())));
         let folder = all.join(name);
-        make_top(&all, 0o755, 0, 0)
-            .and_then(|()| make_top(&folder, 0o755, profile.uid, profile.gid))
+        make_volume_folder(&all, 0o755, 0, 0)
+            .and_then(|()| make_volume_folder(&folder, 0o755, profile.uid, profile.gid))
             .map_err(fault("make the folder of a path"))?;
         Ok(folder)
     }
@@ -117,7 +127,7 @@ fn hash(text: &[u8]) -> u64 {
 }
 
 /// Opens a path below a root. No symbolic link is followed, in any part of it.
-fn walk(root: &OwnedFd, path: &str, kind: OFlags) -> rustix::io::Result<OwnedFd> {
+fn open_beneath(root: &OwnedFd, path: &str, kind: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(root, path, OFlags::PATH | OFlags::CLOEXEC | kind, Mode::empty(), resolve)
 }
@@ -138,16 +148,16 @@ fn reason(path: &str, cause: Errno) -> String {
 /// Opens a folder below the root to attach to, making the folders that are missing. The root may hold
 /// what a sandbox left there, so no symbolic link is followed, in any part of the path. A folder that is made belongs to
 /// the owner of the one above: ids of the machine's root are none on a mount that maps ids.
-fn place(root: &OwnedFd, path: &str) -> Result<OwnedFd> {
-    spot(root, path, OFlags::DIRECTORY)
+fn folder_at(root: &OwnedFd, path: &str) -> Result<OwnedFd> {
+    mount_point(root, path, OFlags::DIRECTORY)
 }
 
 /// The same, where what is there may also be a file.
-pub(crate) fn spot(root: &OwnedFd, path: &str, kind: OFlags) -> Result<OwnedFd> {
+pub(crate) fn mount_point(root: &OwnedFd, path: &str, kind: OFlags) -> Result<OwnedFd> {
     let path = path.trim_start_matches('/');
     let mut so_far = String::from(".");
     for part in path.split('/').filter(|p| !p.is_empty()) {
-        let parent = walk(root, &so_far, OFlags::DIRECTORY).map_err(|e| {
+        let parent = open_beneath(root, &so_far, OFlags::DIRECTORY).map_err(|e| {
             Error::new(ErrorCode::Conflict, format!("/{path} cannot be mounted on: {}", reason(&so_far, e)))
         })?;
         let owner = fstat(&parent).map_err(|e| fault("look at a place in the root")(e.into()))?.st_uid;
@@ -158,7 +168,7 @@ pub(crate) fn spot(root: &OwnedFd, path: &str, kind: OFlags) -> Result<OwnedFd> 
         }
         so_far = format!("{so_far}/{part}");
     }
-    walk(root, &so_far, kind).map_err(|e| {
+    open_beneath(root, &so_far, kind).map_err(|e| {
         Error::new(ErrorCode::Conflict, format!("/{path} cannot be mounted on: {}", reason(&so_far, e)))
     })
 }
@@ -230,7 +240,7 @@ impl Parts<'_> {
                 (0..layers.len()).filter(|n| inside(&layers[*n].0)).max_by_key(|n| layers[*n].0.len());
             let (at, tree) = &layers[holder.unwrap_or(0)];
             let relative = path[at.len().min(path.len())..].trim_start_matches('/');
-            match walk(tree, if relative.is_empty() { "." } else { relative }, OFlags::empty()) {
+            match open_beneath(tree, if relative.is_empty() { "." } else { relative }, OFlags::empty()) {
                 Ok(_) => {}
                 Err(Errno::NOENT) => made.push((holder.unwrap_or(0), relative, path)),
                 Err(e) => {
@@ -409,14 +419,14 @@ fn attach_network_files(root: &OwnedFd, stage: &Path) -> Result<()> {
             .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o644)))
             .map_err(fault("write the files of the network"))?;
         let tree = mounts::clone_tree(&file, false, READ_ONLY, None).map_err(fault("clone a file"))?;
-        mounts::attach(&tree, spot(root, path, OFlags::empty())?.as_fd(), Path::new(""))
+        mounts::attach(&tree, mount_point(root, path, OFlags::empty())?.as_fd(), Path::new(""))
             .map_err(fault("attach a file"))?;
     }
     Ok(())
 }
 
 pub(crate) fn attach_at(mount: &OwnedFd, root: &OwnedFd, at: &str) -> Result<()> {
-    mounts::attach(mount, place(root, at)?.as_fd(), Path::new("")).map_err(fault("attach a mount"))
+    mounts::attach(mount, folder_at(root, at)?.as_fd(), Path::new("")).map_err(fault("attach a mount"))
 }
 
 #[cfg(test)]
@@ -430,10 +440,10 @@ mod tests {
         let (top, mode) =
             (volume.path().join("data"), |path: &Path| fs::metadata(path).unwrap().mode() & 0o777);
         fs::DirBuilder::new().mode(0o0).create(&top).unwrap();
-        make_top(&top, 0o777, owner.0, owner.1).unwrap();
+        make_volume_folder(&top, 0o777, owner.0, owner.1).unwrap();
         assert_eq!(mode(&top), 0o777);
         fs::set_permissions(&top, fs::Permissions::from_mode(0o700)).unwrap();
-        make_top(&top, 0o777, owner.0, owner.1).unwrap();
+        make_volume_folder(&top, 0o777, owner.0, owner.1).unwrap();
         assert_eq!(mode(&top), 0o700);
     }
 }

@@ -11,7 +11,9 @@ use crate::{
     observer::ObserverProcess,
     ops,
     options::Options,
-    reap, record, repair, staying, sys, wire, worker,
+    reap, record, repair, staying, sys,
+    sysctls::Sysctls,
+    volume_users, wire, worker,
 };
 use atoll_launch_proto::{LauncherAnswer, Layout};
 use atoll_storage::{Storage, StorageConfig};
@@ -38,7 +40,7 @@ pub(crate) const FAULT: i32 = 70;
 const MOST_WORKERS: usize = 1024;
 /// How often the free space of the file system below is checked.
 const GUARD_SECONDS: i64 = 1;
-/// How often dirty data is written back at most.
+/// How often it is looked at most whether dirty data is to be written back.
 const WRITE_BACK_EVERY: Duration = Duration::from_secs(1);
 /// Less than this delays a snapshot by little.
 const WORTH_WRITING: u64 = 16 << 20;
@@ -59,8 +61,10 @@ struct Server {
     began: Instant,
     /// What storage measured when it was last guarded.
     measured: u64,
-    /// The worker that writes back what is dirty, and when it began.
-    writing_back: Option<(i32, Instant)>,
+    /// The worker that writes back what is dirty.
+    writing_back: Option<i32>,
+    /// When the dirty data was last looked at.
+    dirty_looked_at: Instant,
     lock: fs::File,
 }
 
@@ -99,11 +103,13 @@ pub(crate) fn run(options: &Options, lock: fs::File, ready: Option<fs::File>) ->
         began,
         measured,
         writing_back: None,
+        dirty_looked_at: Instant::now(),
         lock,
     };
     // The observer and the socket holder must not keep the ready pipe open: the monitor's caller waits on it.
     server.get_observer(ready.as_ref().map(AsFd::as_fd));
     server.get_socket_holder(ready.as_ref().map(AsFd::as_fd));
+    volume_users::repair(&server.context);
     // After the signals are blocked, so that SIGCHLD of its workers is not missed.
     repair::half_made(&server.context);
     repair::orphans(&server.context);
@@ -130,7 +136,8 @@ fn open(options: &Options) -> Result<Context, String> {
     cgroup::prepare(&folders).map_err(|e| format!("cgroups: {e}"))?;
     let mut options = options.clone();
     staying::apply(&folders, &mut options);
-    Ok(Context { options, folders, storage, init, images })
+    let sysctls = Sysctls::look();
+    Ok(Context { options, folders, storage, init, images, sysctls })
 }
 
 /// Listens. Every user may connect; the peer's uid, from the kernel, decides who is served.
@@ -226,18 +233,19 @@ impl Server {
     /// Has dirty data written back before the kernel would, so that a snapshot seldom waits for it. One worker at a time,
     /// and not more often than once in a while.
     fn write_back(&mut self) {
-        let busy = self
-            .writing_back
-            .is_some_and(|(pid, began)| self.workers.contains(&pid) || began.elapsed() < WRITE_BACK_EVERY);
-        if busy || self.context.storage.dirty() < WORTH_WRITING {
+        let busy = self.writing_back.is_some_and(|pid| self.workers.contains(&pid));
+        if busy || self.dirty_looked_at.elapsed() < WRITE_BACK_EVERY {
             return;
         }
-        let worker = self.in_worker(None, |context| {
+        self.dirty_looked_at = Instant::now();
+        if self.context.storage.dirty() < WORTH_WRITING {
+            return;
+        }
+        self.writing_back = self.in_worker(None, |context| {
             if let Err(error) = context.storage.write_back() {
                 tracing::warn!(%error, "dirty data is not written back");
             }
         });
-        self.writing_back = worker.map(|pid| (pid, Instant::now()));
     }
 
     fn idle(&self) -> bool {

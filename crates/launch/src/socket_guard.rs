@@ -1,12 +1,16 @@
 //! Memory that a sandbox's sockets hold and no cgroup counts: connections that wait to be accepted are made by
 //! the kernel and charged to no cgroup, and so are its answers on netlink. No setting bounds their sum, so the
 //! observer measures it, and where it exceeds a quarter of the sandbox's memory the sandbox's commands are
-//! killed; the sandbox itself lives on.
+//! killed; the sandbox itself lives on. How often that happened is written down beside the container's record.
 
-use crate::{cgroup, context::Context, record};
+use crate::{
+    cgroup,
+    context::{Context, Folders},
+    record,
+};
 use atoll_types::ContainerId;
 use rustix::process::{Pid, Signal, kill_process};
-use std::{fs, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
 /// How often it is measured.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
@@ -27,7 +31,25 @@ pub(crate) fn sweep(context: &Context) {
         {
             tracing::warn!(%container, held, "its commands are ended: their sockets hold too much memory");
             end_commands(context, container, pid);
+            count(context, container);
         }
+    }
+}
+
+fn counter(folders: &Folders, container: ContainerId) -> PathBuf {
+    folders.container(container).join("socket-kills")
+}
+
+/// How often a container's commands were ended.
+pub(crate) fn kills(folders: &Folders, container: ContainerId) -> u64 {
+    fs::read_to_string(counter(folders, container)).ok().and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+fn count(folders: &Folders, container: ContainerId) {
+    // Only the observer writes it, and a reader sees the former or the new number: either has one write of few bytes.
+    let after = kills(folders, container) + 1;
+    if let Err(error) = fs::write(counter(folders, container), after.to_string()) {
+        tracing::warn!(%container, %error, "cannot write down that commands were ended");
     }
 }
 

@@ -91,16 +91,6 @@ fn masked() -> Vec<String> {
 /// Paths of /proc that hold settings.
 const READ_ONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// Settings of the container's own network. Connections that end or wait to be accepted, and options of
-/// sockets, are memory that no cgroup counts; buffers are counted, but may grow a little past the limit.
-const SETTINGS: &[(&str, &str)] = &[
-    ("net.core.optmem_max", "16384"),
-    ("net.core.somaxconn", "1024"),
-    ("net.ipv4.tcp_max_tw_buckets", "4096"),
-    ("net.ipv4.tcp_rmem", "4096 131072 1048576"),
-    ("net.ipv4.tcp_wmem", "4096 16384 1048576"),
-];
-
 /// What PID 1 needs: to become the user, to end its processes, and to work on its files.
 const PID1: &[&str] =
     &["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_DAC_OVERRIDE", "CAP_CHOWN", "CAP_FOWNER"];
@@ -235,7 +225,7 @@ impl Parts<'_> {
             json!({ "type": "user", "path": format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd()) })
         }));
         let map = if own_kernel { json!([]) } else { map };
-        let settings: Value = if own_kernel { json!({}) } else { SETTINGS.iter().copied().collect() };
+        let settings = if own_kernel { json!({}) } else { json!(self.context.sysctls.settings) };
         json!({
             "sysctl": settings,
             "uidMappings": map,

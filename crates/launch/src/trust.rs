@@ -1,5 +1,5 @@
-//! The certificates that containers trust: those of their image, and those that the server adds for connections
-//! that it intercepts. One folder for each image, seen read-only in every container of it. Certificates only: no
+//! The certificates that containers trust: those of their image, those of the machine, and those that the server adds for
+//! connections that it intercepts. One folder for each image, seen read-only in every container of it. Certificates only: no
 //! secret is ever here.
 
 use crate::{
@@ -78,13 +78,22 @@ fn hold(context: &Context) -> Result<fs::File> {
 /// Writes the files of one image. The bundle is written last: where it exists, the rest does.
 fn lay_out(context: &Context, folder: &Path, root: &Path) -> Result<()> {
     let mut all = bundle_of(root);
+    let machine = bundle_of(Path::new("/"));
+    let is_machines = all == machine;
+    let mut add = |more: &[u8]| {
+        if !all.is_empty() && !all.ends_with(b"\n") {
+            all.push(b'\n');
+        }
+        all.extend_from_slice(more);
+    };
+    // An image that came from elsewhere lacks the authority of a network that has one of its own.
+    if !is_machines {
+        add(&machine);
+    }
     match fs::read(context.trust().join(CERTIFICATE)) {
         Ok(added) => {
             write(&folder.join(CERTIFICATE), &added)?;
-            if !all.is_empty() && !all.ends_with(b"\n") {
-                all.push(b'\n');
-            }
-            all.extend(added);
+            add(&added);
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => return Err(fault(e)),

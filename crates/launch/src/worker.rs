@@ -43,6 +43,7 @@ pub(crate) fn serve(context: &Context, mut stream: UnixStream) -> i32 {
             }
         }
         Request::Wait(container) => ops::wait(context, &mut stream, container),
+        Request::Watch(container) => with_descriptors(&mut stream, ops::watch(context, container)),
         Request::Connect(container) => {
             let made = ops::connect(context, container);
             with_descriptors(&mut stream, made.map(|(reply, fd)| (reply, vec![fd])));
@@ -169,6 +170,7 @@ fn answer(context: &Context, request: Request) -> Result<LauncherReply> {
         Request::Create(_)
         | Request::EgressSockets(_)
         | Request::Wait(_)
+        | Request::Watch(_)
         | Request::Connect(_)
         | Request::Pause(_)
         | Request::Sockets(_)

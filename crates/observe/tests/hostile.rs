@@ -317,3 +317,24 @@ fn a_folder_that_moves_is_walked_so_far() {
     sandbox.write("f", "x");
     assert_eq!(sandbox.changes(), ["+f 1"]);
 }
+
+/// A flood of renames that is read all at once: what was made before it is told, the rest is cut off, and a change of a
+/// neighbour that waits behind it is told exactly.
+#[test]
+fn a_flood_of_renames_hides_no_change_of_a_neighbour() {
+    let tree_rate = Rate { per_second: 0.1, burst: 1000.0 };
+    let mut sandbox = Sandbox::with_limits(Limits { tree_rate, ..Limits::default() });
+    let quiet = sandbox.pool.tree();
+    sandbox.observer.watch(&quiet).unwrap();
+    sandbox.write("first", "x");
+    sandbox.write("n0", "x");
+    for n in 0..20_000 {
+        fs::rename(sandbox.at(&format!("n{n}")), sandbox.at(&format!("n{}", n + 1))).unwrap();
+    }
+    fs::write(quiet.join("workspace/f"), "x").unwrap();
+    let taken = sandbox.observer.take(&quiet, "workspace", &[]).unwrap();
+    assert_eq!((lines(&taken), taken.truncated), (vec!["+f 1".to_owned()], false));
+    let flood = sandbox.take();
+    assert!(flood.truncated && flood.entries.len() <= 1000, "{} entries", flood.entries.len());
+    assert!(lines(&flood).contains(&"+first 1".to_owned()));
+}

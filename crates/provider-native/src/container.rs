@@ -15,8 +15,8 @@ use atoll_provider::{
 };
 use atoll_types::{ContainerId, Death, Error, ErrorCode, Limits, Result};
 use hyper_util::rt::TokioIo;
-use std::{collections::BTreeMap, os::unix::net::UnixStream, sync::Arc, time::Duration};
-use tokio::sync::Mutex;
+use std::{collections::BTreeMap, io, os::unix::net::UnixStream, sync::Arc, time::Duration};
+use tokio::{net::unix::pipe, sync::Mutex};
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
@@ -142,9 +142,27 @@ impl Container for NativeContainer {
     }
 
     async fn died(&self) -> Result<Death> {
-        match self.launcher.ask(Request::Wait(self.id)).await? {
-            LauncherReply::Died(death) => Ok(death),
-            other => Err(unexpected(&other)),
+        let pidfd = match self.launcher.ask_with(Request::Watch(self.id)).await {
+            Ok((LauncherReply::Watched, mut fds)) => fds.pop(),
+            Ok((LauncherReply::Died(death), _)) => return Ok(death),
+            Ok((other, _)) => return Err(unexpected(&other)),
+            // A launcher of an older release keeps a process that waits.
+            Err(error) if error.code == ErrorCode::VersionMismatch => None,
+            Err(error) => return Err(error),
+        };
+        let watched = pidfd.is_some();
+        if let Some(pidfd) = pidfd {
+            // Nothing is read: a pidfd is readable when its process is dead, which is all that this waits for.
+            let watch = pipe::Receiver::from_owned_fd_unchecked(pidfd);
+            let failed = |e: io::Error| Error::internal(format!("cannot watch PID 1: {e}"));
+            watch.map_err(failed)?.readable().await.map_err(failed)?;
+        }
+        match self.launcher.ask(Request::Wait(self.id)).await {
+            Ok(LauncherReply::Died(death)) => Ok(death),
+            Ok(other) => Err(unexpected(&other)),
+            // It was destroyed before its death was read, which is its end as well.
+            Err(error) if watched && error.code == ErrorCode::NotFound => Ok(Death::lost()),
+            Err(error) => Err(error),
         }
     }
 

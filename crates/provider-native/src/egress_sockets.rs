@@ -27,7 +27,7 @@ impl ContainerEgress {
 /// The egress sockets in a reply's descriptors, in the order of the protocol.
 pub(crate) fn read(redirected: bool, fds: Vec<OwnedFd>) -> Result<EgressSockets> {
     let mut fds = fds.into_iter();
-    let mut next = || fds.next().ok_or_else(|| Error::internal("the launcher sent half a gate"));
+    let mut next = || fds.next().ok_or_else(|| Error::internal("the launcher sent too few egress sockets"));
     let (proxy, names, names_tcp) = (next()?, next()?, next()?);
     let redirected = if redirected { Some(next()?) } else { None };
     Ok(EgressSockets { proxy, redirected, names, names_tcp })

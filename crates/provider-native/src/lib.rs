@@ -230,9 +230,11 @@ impl Attachments for NativeProvider {
         self.launcher.ask(Request::PutVolume(id, bytes)).await.map(|_| ())
     }
 
-    async fn volume_usage(&self, id: VolumeId) -> Result<u64> {
+    async fn volume_usage(&self, id: VolumeId) -> Result<Option<u64>> {
         match self.launcher.ask(Request::InspectVolume(id)).await? {
-            LauncherReply::Volumes(one) if one.len() == 1 && one[0].volume == id => Ok(one[0].used_bytes),
+            LauncherReply::Volumes(one) if one.len() == 1 && one[0].volume == id => {
+                Ok(one[0].counted.then_some(one[0].used_bytes))
+            }
             other => Err(unexpected(&other)),
         }
     }

@@ -4,7 +4,7 @@ use crate::{NativeProvider, unexpected};
 use async_trait::async_trait;
 use atoll_launch_proto::{DiffRequest, ForkRequest, LauncherReply, Request, SnapshotRequest};
 use atoll_provider::{Changed, Snapshots};
-use atoll_types::{Result, Snapshot, SnapshotId, VolumeId};
+use atoll_types::{ErrorCode, Result, Snapshot, SnapshotId, VolumeId};
 
 #[async_trait]
 impl Snapshots for NativeProvider {
@@ -38,6 +38,15 @@ impl Snapshots for NativeProvider {
     async fn roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {
         let asked = SnapshotRequest { volume, snapshot: to };
         self.launcher.ask(Request::Rollback(asked)).await.map(|_| ())
+    }
+
+    // A launcher finds out whether there is room before it refuses a volume that a container has.
+    async fn check_roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {
+        match self.roll_back(volume, to).await {
+            Err(error) if matches!(error.code, ErrorCode::DiskFull | ErrorCode::NotFound) => Err(error),
+            // Any other fault is met, and said, by the rollback itself.
+            _ => Ok(()),
+        }
     }
 
     async fn roll_back_in_place(&self, volume: VolumeId, to: SnapshotId) -> Result<()> {

@@ -299,8 +299,8 @@ pub trait Volumes: Send + Sync {
 pub trait Attachments: Send + Sync {
     /// Makes a volume, or gives the one that is there another limit, in use or not; a conflict below what it holds.
     async fn put_volume(&self, id: VolumeId, bytes: u64) -> Result<()>;
-    /// How many bytes a volume holds; 0 where the kernel does not count them. [`atoll_types::ErrorCode::NotFound`] where there is none.
-    async fn volume_usage(&self, id: VolumeId) -> Result<u64>;
+    /// How many bytes a volume holds, where the kernel counts them. [`atoll_types::ErrorCode::NotFound`] where there is no such volume.
+    async fn volume_usage(&self, id: VolumeId) -> Result<Option<u64>>;
 }
 
 /// Makes snapshots and forks of volumes, which share what they hold until it is written.
@@ -322,6 +322,13 @@ pub trait Snapshots: Send + Sync {
     /// Makes a volume what it was, whole or not at all. Its limit and its snapshots stay. A conflict while a container
     /// uses it.
     async fn roll_back(&self, volume: VolumeId, to: SnapshotId) -> Result<()>;
+    /// Refuses with [`atoll_types::ErrorCode::DiskFull`] where [`Self::roll_back`] would find no room, and with
+    /// [`atoll_types::ErrorCode::NotFound`] where it would find no snapshot; nothing ends for that. Only of
+    /// a volume that a container has and that is about to be rolled back: where the container has ended meanwhile, this
+    /// may have done it.
+    async fn check_roll_back(&self, _volume: VolumeId, _to: SnapshotId) -> Result<()> {
+        Ok(())
+    }
     /// Makes the volume of a container what it was while the container stays, and none of its processes runs: what they have
     /// open of files that both states have is then what it was. [`atoll_types::ErrorCode::Unsupported`] where this container
     /// cannot stay. Where it fails half-way no process of the container runs again, and the caller destroys it.

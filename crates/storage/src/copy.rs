@@ -10,10 +10,10 @@ use crate::diff;
 use crate::remove;
 use crate::tree::DEEPEST;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
-    chownat, copy_file_range, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat,
-    ftruncate, futimens, ioctl_ficlone, linkat, mkdirat, mknodat, openat, readlinkat, renameat, seek, statat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, ResolveFlags, SeekFrom, Stat, Timespec, Timestamps, Uid,
+    XattrFlags, chownat, copy_file_range, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr,
+    fstat, ftruncate, futimens, ioctl_ficlone, linkat, mkdirat, mknodat, openat, openat2, readlinkat,
+    renameat, seek, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::{Errno, Result};
 use std::collections::HashMap;
@@ -146,8 +146,8 @@ fn copy_tree(from: OwnedFd, to: &OwnedFd, existing: Option<&Existing>) -> Result
             continue;
         }
         if stat.st_nlink > 1 {
-            let path = CString::new([&level.path, name.to_bytes()].concat()).map_err(|_| Errno::INVAL)?;
-            match linked.first(&stat).map(|first| linkat(to, first, &level.to, name, AtFlags::empty())) {
+            let path = [&level.path, name.to_bytes()].concat();
+            match linked.first(&stat).map(|first| link(to, first, &level.to, name)) {
                 Some(Ok(())) => continue,
                 // The first one's path may be too long, and it may have as many names as a file can: then a copy of
                 // its own.
@@ -164,21 +164,32 @@ fn copy_tree(from: OwnedFd, to: &OwnedFd, existing: Option<&Existing>) -> Result
 /// Where files with several names were copied to.
 #[derive(Default)]
 struct Linked {
-    first: HashMap<u64, CString>,
+    first: HashMap<u64, Vec<u8>>,
     bytes: usize,
 }
 
 impl Linked {
-    fn first(&self, stat: &Stat) -> Option<&CString> {
-        self.first.get(&stat.st_ino)
+    fn first(&self, stat: &Stat) -> Option<&[u8]> {
+        self.first.get(&stat.st_ino).map(Vec::as_slice)
     }
 
-    fn remember(&mut self, stat: &Stat, path: CString) {
-        self.bytes += path.as_bytes().len() + size_of::<(u64, CString)>();
+    fn remember(&mut self, stat: &Stat, path: Vec<u8>) {
+        self.bytes += path.len() + size_of::<(u64, Vec<u8>)>();
         if self.bytes <= LINKED_BYTES {
             self.first.insert(stat.st_ino, path);
         }
     }
+}
+
+/// Gives a file of the copy, by its path below the copy's root, another name. No symbolic link on the way is followed: a tree
+/// that a copy is made onto may have one where the copy does not.
+fn link(root: &OwnedFd, first: &[u8], to: &OwnedFd, name: &CStr) -> Result<()> {
+    let at = first.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    let (folder, file) = first.split_at(at);
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let folder = if folder.is_empty() { b"." } else { folder };
+    let folder = openat2(root, folder, OFlags::PATH | DIRECTORY, Mode::empty(), resolve)?;
+    linkat(folder, file, to, name, AtFlags::empty())
 }
 
 fn descend(level: &Level, name: &CStr, stat: Stat) -> Result<Level> {

@@ -108,7 +108,8 @@ pub(crate) trait SnapshotDriver {
     /// kernel does not count what it shares. The caller holds the origin's volume.
     fn fork(&self, from: &Origin, to: VolumeId, limit: u64, shared: u64) -> Result<()>;
     /// Writes back most of what is dirty of a volume, where a snapshot would have to; sandboxes may write meanwhile.
-    fn flush(&self, volume: VolumeId) -> Result<()>;
+    /// Returns whether little is left.
+    fn flush(&self, volume: VolumeId) -> Result<bool>;
     /// What waits to be written back, where that delays a snapshot. Cheap, and never waits.
     fn dirty(&self) -> u64;
     fn write_back(&self) -> Result<()>;

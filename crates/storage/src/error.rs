@@ -33,7 +33,10 @@ pub(crate) fn disk_full(asked: u64, free: u64) -> Error {
 }
 
 pub(crate) fn below_use(limit: u64, used: u64) -> Error {
-    let message = format!("{used} bytes are in use, so the limit cannot become {limit} bytes");
+    let least = used.div_ceil(1 << 20);
+    let message = format!(
+        "{used} bytes are in use, so the limit cannot become {limit} bytes; {least} MiB is the least"
+    );
     Error::new(ErrorCode::Conflict, message).at("disk_bytes")
 }
 

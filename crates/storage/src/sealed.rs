@@ -16,8 +16,9 @@ use std::path::PathBuf;
 
 impl Storage {
     /// Makes an image of a volume, or finds the one that is there. Plain folders are copied, so no process may write to
-    /// them meanwhile; on btrfs the image has all that was synced, and without a writer everything.
-    pub fn seal(&self, held: &HeldVolume, id: ImageId) -> Result<()> {
+    /// them meanwhile, which `quiesce` sees to after the room was found; on btrfs the image has all that was synced, and
+    /// without a writer everything.
+    pub fn seal<Q>(&self, held: &HeldVolume, id: ImageId, quiesce: impl FnOnce() -> Result<Q>) -> Result<()> {
         if self.driver.image_path(id).exists() {
             return self.driver.finish_image(id);
         }
@@ -26,8 +27,9 @@ impl Storage {
                 "this volume holds no files that an image could have: only one that containers attach does";
             return Err(Error::new(ErrorCode::Conflict, message).at("volume"));
         }
+        drop(self.fits(self.copied(held.volume)?, 0)?);
+        let _quiet = quiesce()?;
         let bytes = self.driver.content(held.volume)?;
-        let _fits = self.fits(bytes, 0)?;
         match self.driver.seal(held.volume, &ImageUsage { id, bytes }) {
             // Another process sealed it at the same time.
             Err(error) if error.code == ErrorCode::AlreadyExists => self.driver.finish_image(id),

@@ -16,8 +16,8 @@ use atoll_types::{Error, ErrorCode, Result, Snapshot, SnapshotId, VolumeId, time
 use rustix::fs::FlockOperation;
 use std::collections::HashSet;
 
-/// The most snapshots of one volume.
-const MOST: usize = 1000;
+/// The most snapshots of one volume: one more than the setting `snapshots.max` may be, since what gives way to a new one goes after it.
+const MOST: usize = 1001;
 
 impl Storage {
     /// Holds a volume for a change of its snapshots or of itself, and waits for other holders. A rollback in place that a
@@ -40,13 +40,11 @@ impl Storage {
 
     /// Waits until no process holds the volume, if there is one, and completes a rollback in place.
     pub fn wait_for(&self, volume: VolumeId) -> Result<()> {
-        if self.unfinished_rollback(volume)?.is_some() {
-            return match self.hold(volume) {
-                Err(error) if error.code == ErrorCode::NotFound => Ok(()),
-                held => held.map(drop),
-            };
+        if self.unfinished_rollback(volume)?.is_none() {
+            return self.lock_volume(volume, FlockOperation::LockShared).map(drop);
         }
-        self.lock_volume(volume, FlockOperation::LockShared).map(drop)
+        let held = self.lock_volume(volume, FlockOperation::LockExclusive)?;
+        held.map_or(Ok(()), |held| self.complete_rollback(&held))
     }
 
     fn lock_volume(&self, volume: VolumeId, how: FlockOperation) -> Result<Option<HeldVolume>> {
@@ -55,8 +53,14 @@ impl Storage {
 
     /// Makes a snapshot, or finds the one that is there. On btrfs a sandbox may write meanwhile, and the snapshot has all
     /// that was synced, as after a loss of power; without a writer it has everything. Plain folders are copied, so no
-    /// process may write to them.
-    pub fn snapshot(&self, held: &HeldVolume, id: SnapshotId) -> Result<Snapshot> {
+    /// process may write to them. `quiesce` stops writers until its answer is dropped; it is called after the room was
+    /// found, which may wait until the whole pool is written back.
+    pub fn snapshot<Q>(
+        &self,
+        held: &HeldVolume,
+        id: SnapshotId,
+        quiesce: impl FnOnce() -> Result<Q>,
+    ) -> Result<Snapshot> {
         let all = self.snapshots(held.volume)?;
         if let Some(there) = all.iter().find(|snapshot| snapshot.id == id) {
             return Ok(*there);
@@ -66,8 +70,9 @@ impl Storage {
                 format!("the volume has {MOST} snapshots, and none may be added before one is deleted");
             return Err(Error::new(ErrorCode::Conflict, message).at("snapshot"));
         }
+        drop(self.fits(self.copied(held.volume)?, 0)?);
+        let _quiet = quiesce()?;
         let size_bytes = self.driver.content(held.volume)?;
-        let _fits = self.fits(size_bytes, 0)?;
         // Two of one millisecond keep their order.
         let after = all.last().map_or(0, |last| last.created_unix_ms.saturating_add(1));
         let created_unix_ms = now_ms().unsigned_abs().max(after);
@@ -76,8 +81,9 @@ impl Storage {
         Ok(snapshot)
     }
 
-    /// Writes back most of what is dirty of a volume, while sandboxes write: a snapshot that comes next waits for little.
-    pub fn flush(&self, held: &HeldVolume) -> Result<()> {
+    /// Writes back most of what is dirty of a volume, while sandboxes write. Returns whether a snapshot that comes next
+    /// waits for little: not where a sandbox writes as fast as the disk does.
+    pub fn flush(&self, held: &HeldVolume) -> Result<bool> {
         self.driver.flush(held.volume)
     }
 
@@ -98,36 +104,52 @@ impl Storage {
         }
     }
 
-    /// Makes a volume what it was, at once. Its limit and its snapshots stay. No container may use it.
-    pub fn rollback(&self, held: &HeldVolume, id: SnapshotId) -> Result<()> {
+    /// Refuses a rollback for which there is no room: where files are copied, both states are there for a moment.
+    pub fn check_rollback(&self, held: &HeldVolume, id: SnapshotId) -> Result<()> {
         let snapshot = self.find(held.volume, id)?;
         if !self.driver.reflink() {
-            let _fits = self.fits(snapshot.size_bytes, 0)?;
+            drop(self.fits(snapshot.size_bytes, 0)?);
         }
+        Ok(())
+    }
+
+    /// Makes a volume what it was, at once. Its limit and its snapshots stay. No container may use it.
+    pub fn rollback(&self, held: &HeldVolume, id: SnapshotId) -> Result<()> {
+        self.check_rollback(held, id)?;
+        let snapshot = self.find(held.volume, id)?;
         self.driver.rollback(&snapshot)?;
+        self.restore_limit(held.volume)?;
         self.end_rollback(held.volume)
     }
 
     /// Makes a volume of a snapshot, or of a volume as it is now. It begins with what it shares counted as used, and
-    /// has a limit of its own. Plain folders are copied: no process may write to them meanwhile.
-    pub fn fork(
+    /// has a limit of its own. Plain folders are copied: no process may write to them meanwhile, which `quiesce` sees to
+    /// as for a snapshot.
+    pub fn fork<Q>(
         &self,
         held: &HeldVolume,
         snapshot: Option<SnapshotId>,
         into: VolumeId,
         limit_bytes: u64,
+        quiesce: impl FnOnce() -> Result<Q>,
     ) -> Result<()> {
         check_limit(limit_bytes)?;
-        let (origin, shared) = match snapshot {
-            Some(id) => {
-                self.find(held.volume, id).map(|found| (Origin::Snapshot(found), found.size_bytes))?
-            }
-            None => (Origin::Volume(held.volume), self.driver.content(held.volume)?),
+        let origin = match snapshot {
+            Some(id) => Origin::Snapshot(self.find(held.volume, id)?),
+            None => Origin::Volume(held.volume),
         };
-        if limit_bytes < shared.saturating_add(SMALLEST) {
-            return Err(below_use(limit_bytes, shared.saturating_add(SMALLEST)));
-        }
-        let _fits = self.fits(shared, limit_bytes)?;
+        let shared = || {
+            let shared = match &origin {
+                Origin::Snapshot(snapshot) => snapshot.size_bytes,
+                _ => self.driver.content(held.volume)?,
+            };
+            let least = shared.saturating_add(SMALLEST);
+            if limit_bytes < least { Err(below_use(limit_bytes, least)) } else { Ok(shared) }
+        };
+        let is_promise = self.fits(shared()?, limit_bytes)?.is_some();
+        let _quiet = quiesce()?;
+        let shared = shared()?;
+        let _promise = if is_promise { self.promise(limit_bytes)? } else { None };
         self.driver.fork(&origin, into, limit_bytes, shared)
     }
 
@@ -165,15 +187,28 @@ impl Storage {
 
     /// Deletes the snapshots of volumes that are gone.
     pub(crate) fn delete_orphans(&self) -> Result<()> {
+        // What is made meanwhile has its volume in the second list: a snapshot is never there before its volume.
+        let (snapshots, rollbacks) = (self.driver.snapshots()?, self.rollbacks()?);
         let volumes: HashSet<Tree> = self.driver.list(TreeKind::Volume)?.into_iter().collect();
-        let snapshots = self.driver.snapshots()?;
         let orphans = snapshots.iter().filter(|one| !volumes.contains(&Tree::Volume(one.volume)));
         orphans.into_iter().try_for_each(|orphan| self.driver.delete_snapshot(orphan))?;
-        self.forget_rollbacks(&volumes)
+        self.forget_rollbacks(rollbacks, &volumes)
     }
 
     pub(crate) fn find(&self, volume: VolumeId, id: SnapshotId) -> Result<Snapshot> {
         self.snapshots(volume)?.into_iter().find(|snapshot| snapshot.id == id).ok_or_else(no_snapshot)
+    }
+
+    /// What a copy of a volume takes of the disk.
+    pub(crate) fn copied(&self, volume: VolumeId) -> Result<u64> {
+        if self.driver.reflink() { Ok(0) } else { self.driver.content(volume) }
+    }
+
+    /// Holds the lock while a promise is made, where limits are promises. Never waits for space, as [`Self::fits`] may.
+    fn promise(&self, limit: u64) -> Result<Option<Lock>> {
+        let held = Lock::take(&self.lock)?;
+        let room = self.driver.room(RoomAccuracy::Quick)?;
+        if room.fits(limit) { Ok(Some(held)) } else { Err(disk_full(limit, room.for_new())) }
     }
 
     /// Refuses where so little is free that nothing new is made, where a copy would take more than there is, and where

@@ -73,7 +73,6 @@ pub enum Tree {
 
 /// The four sorts of trees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum TreeKind {
     Volume,
     Scratch,

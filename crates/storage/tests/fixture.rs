@@ -50,6 +50,12 @@ impl Fixture {
         self.disk.as_ref().unwrap().to_str().unwrap()
     }
 
+    /// The file of the disk below, which is not mounted any more.
+    pub(crate) fn unmounted_disk(&self) -> PathBuf {
+        run("umount", &[self.disk()]);
+        self.base.path().join("disk.img")
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.disk.as_deref().unwrap_or(self.base.path())
     }

@@ -3,7 +3,7 @@
 use crate::fixture::MIB;
 use crate::snapshots::{on_all, snapshot, text, volume};
 use atoll_storage::{Storage, Tree};
-use atoll_types::{Snapshot, VolumeId};
+use atoll_types::{ErrorCode, Snapshot, SnapshotId, VolumeId};
 use std::fs::{self, File, Permissions};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -21,7 +21,7 @@ fn assert_as_it_was(storage: &Storage, to: &Snapshot) {
     assert!(!storage.path(Tree::Volume(to.volume)).join("replaced").exists());
 }
 
-fn plant(path: &Path) {
+fn fill(path: &Path) {
     fs::create_dir_all(path.join("w/deep/deeper")).unwrap();
     for name in ["kept", "grown", "cut", "swapped", "gone", "moded", "turned", "deep/deeper/file"] {
         fs::write(path.join("w").join(name), format!("first {name}")).unwrap();
@@ -65,7 +65,7 @@ fn change(path: &Path, outside: &Path) {
 fn a_volume_is_made_what_it_was_and_what_is_open_stays() {
     on_all(|fixture, storage| {
         let (id, path) = volume(storage, 50 * MIB);
-        plant(&path);
+        fill(&path);
         let outside = fixture.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("inside"), "not the sandbox's").unwrap();
@@ -94,25 +94,32 @@ fn a_volume_is_made_what_it_was_and_what_is_open_stays() {
     });
 }
 
-/// What a process leaves that is killed half-way: the file that says so, and files of both states.
+/// What a process leaves that is killed half-way: the file that says so, files of both states, and a raised limit.
 fn interrupt(storage: &Storage, path: &Path, to: &Snapshot) {
-    plant_marker(storage, to);
+    let limit = storage.limit(Tree::Volume(to.volume)).unwrap();
+    plant(storage, &format!("{}.{}.{limit}", to.volume, to.id));
+    storage.set_limit(Tree::Volume(to.volume), limit + 8 * MIB).unwrap();
     fs::remove_dir_all(path.join("w/folder")).unwrap();
     fs::create_dir(path.join("replaced")).unwrap();
     fs::write(path.join("replaced/half"), "x").unwrap();
 }
 
+/// As a release wrote it that did not write the limit down.
 fn plant_marker(storage: &Storage, to: &Snapshot) {
+    plant(storage, &format!("{}.{}", to.volume, to.id));
+}
+
+fn plant(storage: &Storage, name: &str) {
     let root = storage.path(Tree::Volume(VolumeId::random()));
     let root = root.ancestors().find(|folder| folder.join("rollbacks").is_dir()).unwrap().to_owned();
-    fs::write(root.join("rollbacks").join(format!("{}.{}", to.volume, to.id)), "").unwrap();
+    fs::write(root.join("rollbacks").join(name), "").unwrap();
 }
 
 #[test]
 fn an_interrupted_one_is_completed_by_the_next_that_holds_the_volume() {
     on_all(|_, storage| {
         let (id, path) = volume(storage, 50 * MIB);
-        plant(&path);
+        fill(&path);
         let first = snapshot(storage, id);
         for complete in [
             |storage: &Storage, id| storage.hold(id).map(drop).unwrap(),
@@ -123,10 +130,19 @@ fn an_interrupted_one_is_completed_by_the_next_that_holds_the_volume() {
             assert_eq!(storage.unfinished_rollback(id).unwrap(), Some(first.id));
             complete(storage, id);
             assert_as_it_was(storage, &first);
+            assert_eq!(storage.limit(Tree::Volume(id)).unwrap(), 50 * MIB, "the limit is what it was");
         }
         // The ordinary rollback replaces what is half-way.
         let second = snapshot(storage, id);
         interrupt(storage, &path, &first);
+        storage.rollback(&storage.hold_unfinished(id).unwrap(), second.id).unwrap();
+        assert_as_it_was(storage, &second);
+        assert_eq!(storage.limit(Tree::Volume(id)).unwrap(), 50 * MIB);
+        // Where the snapshot is gone, that is not taken for a volume that is not there.
+        plant_marker(storage, &Snapshot { id: SnapshotId::random(), ..second });
+        for refused in [storage.hold(id).map(drop), storage.wait_for(id)] {
+            assert_eq!(refused.unwrap_err().code, ErrorCode::Conflict);
+        }
         storage.rollback(&storage.hold_unfinished(id).unwrap(), second.id).unwrap();
         assert_as_it_was(storage, &second);
         // It is forgotten with its volume.

@@ -146,3 +146,29 @@ fn a_pool_grows_with_the_disk_below() {
     }
     storage.close().unwrap();
 }
+
+/// The kernel gives freed space back after a while: half a minute or two.
+#[test]
+fn holes_are_punched_into_the_pools_file_where_something_was_deleted() {
+    let fixture = Fixture::new();
+    let storage = fixture.open();
+    let allocated = || fs::metadata(fixture.pool_file()).unwrap().blocks() * 512;
+    let (kept, gone) = (volume(), volume());
+    let kept_path = storage.create(kept, 400 * MIB).unwrap();
+    fs::write(kept_path.join("kept"), vec![7; 8 * MIB as usize]).unwrap();
+    let path = storage.create(gone, 400 * MIB).unwrap();
+    assert_eq!(fill(&path.join("a"), 300 * MIB), (300 * MIB, None));
+    run("sync", &["-f", path.to_str().unwrap()]);
+    let full = allocated();
+    assert!(full >= 300 * MIB, "{full}");
+    storage.remove(gone).unwrap();
+    run("sync", &["-f", kept_path.to_str().unwrap()]);
+    let mut tries = 0;
+    while allocated() > full - 250 * MIB {
+        tries += 1;
+        assert!(tries < 480, "{} of {full} bytes are still allocated", allocated());
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    assert!(fs::read(kept_path.join("kept")).unwrap() == vec![7; 8 * MIB as usize]);
+    storage.close().unwrap();
+}

@@ -1,7 +1,8 @@
 //! Subvolumes on a file system that is btrfs already, with simple and with classic quotas.
 
 use crate::fixture::{Fixture, MIB, comes_about, fill, run, volume};
-use atoll_storage::{DriverKind, QuotaKind, TreeKind};
+use crate::snapshots;
+use atoll_storage::{DriverKind, QuotaKind, Tree, TreeKind};
 use atoll_types::ErrorCode;
 use std::fs;
 
@@ -45,6 +46,22 @@ fn classic_quotas_are_used_where_they_are_on() {
 }
 
 #[test]
+fn dirty_data_is_counted_with_classic_quotas_too() {
+    let fixture = Fixture::on("btrfs", 1024 * MIB);
+    run("btrfs", &["quota", "enable", fixture.disk()]);
+    run("btrfs", &["quota", "rescan", "-w", fixture.disk()]);
+    let storage = fixture.open();
+    let paths = [volume(), volume()].map(|tree| storage.create(tree, 100 * MIB).unwrap());
+    for path in paths {
+        fs::write(path.join("a"), vec![5; 12 * MIB as usize]).unwrap();
+    }
+    assert!(storage.dirty() >= 16 * MIB, "{}", storage.dirty());
+    storage.write_back().unwrap();
+    assert!(storage.dirty() < MIB, "{}", storage.dirty());
+    storage.close().unwrap();
+}
+
+#[test]
 fn nothing_is_created_while_classic_quotas_are_wrong() {
     let fixture = Fixture::on("btrfs", 1024 * MIB);
     run("btrfs", &["quota", "enable", fixture.disk()]);
@@ -69,4 +86,30 @@ fn nothing_is_created_while_classic_quotas_are_wrong() {
     // The recount was started by the refusal; it ends by itself.
     assert!(comes_about(|| storage.create(volume(), 10 * MIB).is_ok()));
     storage.close().unwrap();
+}
+
+/// With classic quotas alone: `btrfs check` of distributions refuses a disk with simple ones.
+#[test]
+fn a_disk_is_sound_after_snapshots_forks_rollbacks_and_removals() {
+    let fixture = Fixture::on("btrfs", 1024 * MIB);
+    run("btrfs", &["quota", "enable", fixture.disk()]);
+    run("btrfs", &["quota", "rescan", "-w", fixture.disk()]);
+    let storage = fixture.open();
+    let write = |path: &std::path::Path, byte: u8| fs::write(path, vec![byte; 8 * MIB as usize]).unwrap();
+    let (id, path) = snapshots::volume(&storage, 100 * MIB);
+    write(&path.join("a"), 1);
+    let first = snapshots::snapshot(&storage, id);
+    write(&path.join("a"), 2);
+    let (forked, copy) = snapshots::fork(&storage, id, Some(first.id), 100 * MIB);
+    write(&copy.join("b"), 3);
+    snapshots::rollback(&storage, &first);
+    assert_eq!(fs::read(storage.path(Tree::Volume(id)).join("a")).unwrap()[0], 1);
+    let second = snapshots::snapshot(&storage, id);
+    snapshots::delete(&storage, &first);
+    let (of_second, _) = snapshots::fork(&storage, id, Some(second.id), 100 * MIB);
+    storage.remove(Tree::Volume(of_second)).unwrap();
+    storage.remove(Tree::Volume(id)).unwrap();
+    assert_eq!(storage.list(TreeKind::Volume).unwrap(), [Tree::Volume(forked)]);
+    storage.close().unwrap();
+    run("btrfs", &["check", "--readonly", fixture.unmounted_disk().to_str().unwrap()]);
 }

@@ -22,7 +22,7 @@ fn volume(storage: &Storage, limit: u64) -> (VolumeId, PathBuf) {
 
 fn seal(storage: &Storage, volume: VolumeId) -> ImageId {
     let id = ImageId::random();
-    storage.seal(&storage.hold(volume).unwrap(), id).unwrap();
+    storage.seal(&storage.hold(volume).unwrap(), id, || Ok(())).unwrap();
     id
 }
 
@@ -61,7 +61,7 @@ fn a_volume_is_sealed_and_the_image_outlives_it() {
         symlink("/etc/shadow", data.join("link")).unwrap();
         let image = seal(storage, id);
         fs::write(data.join("later"), "x").unwrap();
-        storage.seal(&storage.hold(id).unwrap(), image).unwrap();
+        storage.seal(&storage.hold(id).unwrap(), image, || Ok(())).unwrap();
         storage.remove(Tree::Volume(id)).unwrap();
 
         let top = root(storage, image);
@@ -127,7 +127,7 @@ fn a_volume_of_a_sandbox_is_no_image() {
     on_both(|_, storage| {
         let id = VolumeId::random();
         fs::create_dir(storage.create(Tree::Volume(id), 50 * MIB).unwrap().join("workspace")).unwrap();
-        let refused = storage.seal(&storage.hold(id).unwrap(), ImageId::random()).unwrap_err();
+        let refused = storage.seal(&storage.hold(id).unwrap(), ImageId::random(), || Ok(())).unwrap_err();
         assert_eq!((refused.code, refused.field.as_deref()), (ErrorCode::Conflict, Some("volume")));
         assert_eq!(storage.images().unwrap(), []);
     });
@@ -189,7 +189,7 @@ fn a_full_disk_refuses_images_and_nothing_is_left() {
         } else {
             assert!(fill(&data.join("a"), 800 * MIB).1.is_some());
         }
-        let refused = storage.seal(&storage.hold(large).unwrap(), ImageId::random()).unwrap_err();
+        let refused = storage.seal(&storage.hold(large).unwrap(), ImageId::random(), || Ok(())).unwrap_err();
         assert_eq!(refused.code, ErrorCode::DiskFull, "{refused}");
         if driver == DriverChoice::Btrfs {
             let held = storage.share_image(image).unwrap();
@@ -261,7 +261,7 @@ fn killed_at_any_moment_it_leaves_whole_images_or_none() {
             for image in ids(&storage) {
                 whole(root(&storage, image));
                 // The caller repeats what it had no answer to.
-                storage.seal(&storage.hold(id).unwrap(), image).unwrap();
+                storage.seal(&storage.hold(id).unwrap(), image, || Ok(())).unwrap();
                 storage.remove_image(&storage.hold_image(image).unwrap().unwrap()).unwrap();
             }
             for tree in storage.list(TreeKind::Volume).unwrap() {

@@ -55,20 +55,25 @@ pub(crate) fn volume(storage: &Storage, limit: u64) -> (VolumeId, PathBuf) {
 }
 
 pub(crate) fn snapshot(storage: &Storage, volume: VolumeId) -> Snapshot {
-    storage.snapshot(&storage.hold(volume).unwrap(), SnapshotId::random()).unwrap()
+    storage.snapshot(&storage.hold(volume).unwrap(), SnapshotId::random(), || Ok(())).unwrap()
 }
 
-fn rollback(storage: &Storage, snapshot: &Snapshot) {
+pub(crate) fn rollback(storage: &Storage, snapshot: &Snapshot) {
     storage.rollback(&storage.hold(snapshot.volume).unwrap(), snapshot.id).unwrap();
 }
 
-fn delete(storage: &Storage, snapshot: &Snapshot) {
+pub(crate) fn delete(storage: &Storage, snapshot: &Snapshot) {
     storage.delete_snapshot(&storage.hold(snapshot.volume).unwrap(), snapshot.id).unwrap();
 }
 
-fn fork(storage: &Storage, from: VolumeId, snapshot: Option<SnapshotId>, limit: u64) -> (VolumeId, PathBuf) {
+pub(crate) fn fork(
+    storage: &Storage,
+    from: VolumeId,
+    snapshot: Option<SnapshotId>,
+    limit: u64,
+) -> (VolumeId, PathBuf) {
     let into = VolumeId::random();
-    storage.fork(&storage.share(from).unwrap(), snapshot, into, limit).unwrap();
+    storage.fork(&storage.share(from).unwrap(), snapshot, into, limit, || Ok(())).unwrap();
     (into, storage.path(Tree::Volume(into)))
 }
 
@@ -101,7 +106,7 @@ fn a_snapshot_is_made_listed_rolled_back_to_and_deleted() {
         let second = snapshot(storage, id);
         assert_eq!(storage.snapshots(id).unwrap(), [first, second]);
         // Repeating it changes nothing.
-        assert_eq!(storage.snapshot(&storage.hold(id).unwrap(), first.id).unwrap(), first);
+        assert_eq!(storage.snapshot(&storage.hold(id).unwrap(), first.id, || Ok(())).unwrap(), first);
         storage.lower(Tree::Volume(id), 60 * MIB).unwrap();
         for _ in 0..2 {
             rollback(storage, &first);
@@ -182,10 +187,10 @@ fn a_fork_is_a_volume_of_its_own() {
         assert_eq!(storage.usage(Tree::Volume(one)).unwrap().limit_bytes, 40 * MIB);
         assert!(used(storage, two) >= 10 * MIB, "what it shares counts as used");
         let share = || storage.share(id).unwrap();
-        let taken = storage.fork(&share(), None, two, 40 * MIB).unwrap_err();
+        let taken = storage.fork(&share(), None, two, 40 * MIB, || Ok(())).unwrap_err();
         assert_eq!(taken.code, ErrorCode::AlreadyExists);
         assert_eq!(text(&at_two.join("b")), "later");
-        let small = storage.fork(&share(), None, VolumeId::random(), 5 * MIB).unwrap_err();
+        let small = storage.fork(&share(), None, VolumeId::random(), 5 * MIB, || Ok(())).unwrap_err();
         assert_eq!((small.code, small.field.as_deref()), (ErrorCode::Conflict, Some("disk_bytes")));
         // It outlives its origin.
         storage.remove(Tree::Volume(id)).unwrap();
@@ -419,7 +424,7 @@ fn a_diff_of_a_hostile_tree_has_an_end() {
         assert!(changed.truncated && changed.files.len() <= 10_000, "{}", changed.files.len());
         assert!(changed.files.iter().all(|c| !c.path.starts_with("root/") && !c.path.starts_with('/')));
         // What cannot be copied is an error that leaves nothing; btrfs copies nothing.
-        let again = storage.snapshot(&storage.hold(id).unwrap(), SnapshotId::random());
+        let again = storage.snapshot(&storage.hold(id).unwrap(), SnapshotId::random(), || Ok(()));
         match storage.kind() {
             atoll_storage::DriverKind::Dir => {
                 assert_eq!(again.unwrap_err().code, ErrorCode::Unsupported);
@@ -444,10 +449,12 @@ fn a_full_disk_refuses_snapshots_and_forks_and_nothing_is_left() {
         } else {
             assert!(fill(&path.join("a"), 800 * MIB).1.is_some());
         }
-        let refused = storage.snapshot(&storage.hold(id).unwrap(), SnapshotId::random()).unwrap_err();
+        // Room is looked for, with all the waiting that takes, before a writer is stopped.
+        let stop = || -> atoll_types::Result<()> { panic!("a writer was stopped without room") };
+        let refused = storage.snapshot(&storage.hold(id).unwrap(), SnapshotId::random(), stop).unwrap_err();
         assert_eq!(refused.code, ErrorCode::DiskFull, "{refused}");
         let refused =
-            storage.fork(&storage.share(id).unwrap(), None, VolumeId::random(), 800 * MIB).unwrap_err();
+            storage.fork(&storage.share(id).unwrap(), None, VolumeId::random(), 800 * MIB, stop).unwrap_err();
         assert_eq!(refused.code, ErrorCode::DiskFull, "{refused}");
         assert_eq!(storage.snapshots(id).unwrap(), [made]);
         assert_eq!(storage.list(TreeKind::Volume).unwrap().len(), 1);
@@ -589,7 +596,7 @@ fn what_is_dirty_is_counted_and_written_back() {
     storage.write_back().unwrap();
     assert!(storage.dirty() < MIB, "{}", storage.dirty());
     fs::write(path.join("b"), vec![5; 20 * MIB as usize]).unwrap();
-    storage.flush(&storage.hold(id).unwrap()).unwrap();
+    assert!(storage.flush(&storage.hold(id).unwrap()).unwrap(), "without a writer little is left");
     assert!(storage.dirty() < MIB, "{}", storage.dirty());
     assert_eq!(fs::read_dir(fixture.config().mount_at.join("trash")).unwrap().count(), 0);
     assert_eq!(snapshot(&storage, id).size_bytes / MIB, 40);

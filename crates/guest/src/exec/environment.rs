@@ -9,12 +9,24 @@ pub(crate) type Variables = BTreeMap<String, String>;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Where pip, npm and cargo install programs for the user; none of a home that no list of folders can hold.
+fn own_folders(user: &User) -> Option<[String; 2]> {
+    let home = user.home.trim_end_matches('/');
+    let fits = home.starts_with('/') && !home.contains(':');
+    fits.then(|| [format!("{home}/.local/bin"), format!("{home}/.cargo/bin")])
+}
+
+/// The list of an image, and behind it where programs are installed for the user: what the image has comes first.
+fn extended(path: &str, user: &User) -> String {
+    let missing = own_folders(user).into_iter().flatten().filter(|own| path.split(':').all(|one| one != own));
+    [path.to_owned()].into_iter().filter(|path| !path.is_empty()).chain(missing).collect::<Vec<_>>().join(":")
+}
+
 /// Where programs are looked for: first where pip, npm and cargo install them for the user.
 fn path(user: &User) -> String {
-    let home = user.home.trim_end_matches('/');
-    match home.starts_with('/') && !home.contains(':') {
-        true => format!("{home}/.local/bin:{home}/.cargo/bin:{PATH}"),
-        false => PATH.to_owned(),
+    match own_folders(user) {
+        Some([local, cargo]) => format!("{local}:{cargo}:{PATH}"),
+        None => PATH.to_owned(),
     }
 }
 
@@ -57,7 +69,11 @@ pub(crate) fn assemble<'a>(
     // `npm install -g` goes where the user may write; root keeps npm's own place.
     let defaults = defaults.chain((user.uid != 0).then_some(("NPM_CONFIG_PREFIX", npm.as_str())));
     let mut all: Variables = defaults.map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-    all.extend(sandbox.iter().chain(request).map(|(k, v)| (k.clone(), v.clone())));
+    all.extend(sandbox.iter().map(|(k, v)| (k.clone(), v.clone())));
+    if let Some(path) = sandbox.get("PATH") {
+        all.insert("PATH".to_owned(), extended(path, user));
+    }
+    all.extend(request.into_iter().map(|(k, v)| (k.clone(), v.clone())));
     all
 }
 
@@ -97,6 +113,18 @@ mod tests {
         for odd in ["/", "", "relative", "/a:b"] {
             assert_eq!(assemble(&user(1000, odd), None, &none, &none)["PATH"], PATH, "{odd}");
         }
+    }
+
+    #[test]
+    fn what_is_installed_for_the_user_is_found_behind_what_an_image_has() {
+        let user = User { uid: 1000, gid: 1, groups: vec![], name: "u".into(), home: "/home/u".into() };
+        let path = |text: &str| Variables::from([("PATH".to_owned(), text.to_owned())]);
+        let all =
+            |image: &str, request: &Variables| assemble(&user, None, &path(image), request)["PATH"].clone();
+        let none = Variables::new();
+        assert_eq!(all("/opt/bin:/bin", &none), "/opt/bin:/bin:/home/u/.local/bin:/home/u/.cargo/bin");
+        assert_eq!(all("/home/u/.cargo/bin:/bin", &none), "/home/u/.cargo/bin:/bin:/home/u/.local/bin");
+        assert_eq!(all("/bin", &path("/only")), "/only", "a request says all of it");
     }
 
     #[test]

@@ -192,15 +192,15 @@ fn a_deleted_kernel_takes_everything_along_and_leaves_the_others() {
 fn a_missing_interpreter_is_named() {
     let mut manager = KernelManager::start_with("/nowhere");
     for (language, program) in [
-        (Language::Python, "python3"),
-        (Language::Node, "node"),
+        (Language::Python, "Python"),
+        (Language::Node, "Node.js"),
         (Language::R, "R"),
         (Language::Bash, "bash"),
     ] {
         let start = manager.start_of(language);
         let error = manager.ask(RequestKind::Start(start)).unwrap_err();
         assert_eq!((error.code, error.field.as_deref()), (ErrorCode::Unsupported, Some("language")));
-        assert!(error.message.starts_with(&format!("{program} is not in this sandbox's image")), "{error:?}");
+        assert!(error.message.starts_with(&format!("{program} is not in this image")), "{error:?}");
     }
     assert_eq!(manager.list(), []);
 }

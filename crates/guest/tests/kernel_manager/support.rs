@@ -280,6 +280,7 @@ pub(crate) fn cell(kernel: KernelId, code: &str) -> Execute {
         timeout_ms: 600_000,
         stream: false,
         limits: OutputLimits::default(),
+        result_variable: false,
     }
 }
 

@@ -16,7 +16,7 @@ const ALL_BYTES: usize = 64 << 20;
 /// What a file costs beside its path.
 const ENTRY: usize = 80;
 
-struct Kept {
+struct KeptReport {
     sequence: u64,
     reader: u64,
     changed: Changed,
@@ -26,7 +26,7 @@ struct Kept {
 /// The last report of each container, where it is not acknowledged.
 pub(super) struct Reports {
     last: u64,
-    kept: HashMap<ContainerId, Kept>,
+    kept: HashMap<ContainerId, KeptReport>,
     /// The last report that a reader has received and not acknowledged, and which reader.
     unrecorded: HashMap<ContainerId, (u64, u64)>,
 }
@@ -55,7 +55,7 @@ impl Reports {
         }
     }
 
-    fn remove(&mut self, container: ContainerId, sequence: u64) -> Option<Kept> {
+    fn remove(&mut self, container: ContainerId, sequence: u64) -> Option<KeptReport> {
         self.kept.get(&container).filter(|kept| kept.sequence == sequence)?;
         self.kept.remove(&container)
     }
@@ -76,7 +76,7 @@ impl Reports {
         let bytes = cut(&mut changed);
         self.last += 1;
         if changed != Changed::default() {
-            let kept = Kept { sequence: self.last, reader, changed: changed.clone(), bytes };
+            let kept = KeptReport { sequence: self.last, reader, changed: changed.clone(), bytes };
             self.kept.insert(container, kept);
         }
         while self.kept.values().map(|kept| kept.bytes).sum::<usize>() > ALL_BYTES {

@@ -12,12 +12,12 @@ use crate::{
     record::{self, Lock, Record},
     rootfs::{self, Disk},
     runtime::{Start, cut_off},
-    spec, sys, uids, userns,
+    spec, sys, sysctls, uids, userns, volume_users,
 };
 use atoll_guest_proto::{FileAreaConfig, GuestConfig, Listen};
 use atoll_launch_proto::{ContainerStatus, CreateRequest, ObserveRequest, output_bytes, spool_bytes};
 use atoll_storage::{Image, Tree};
-use atoll_types::{Error, ErrorCode, Result, RootMode, Storage, VolumeId, VolumeMount, time::now_ms};
+use atoll_types::{Error, ErrorCode, Result, RootMode, Storage, VolumeId, text::hex, time::now_ms};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fs, io, os::unix::net::UnixListener, path::PathBuf};
 
@@ -58,6 +58,7 @@ pub(crate) fn create(context: &Context, request: &CreateRequest) -> Result<Made>
         let record = first_record(request, slot, &start, &image)?;
         // Before the record: a container that is listed is listed as held.
         let held = request.held.then(|| record::hold(context, request.container)).transpose()?;
+        volume_users::add(context, &record)?;
         record::save(context, &record)?;
         // Again: of two that are made at once, one sees the other's record.
         refuse_shared_volume(context, request)?;
@@ -97,12 +98,11 @@ fn refuse_shared_volume(context: &Context, request: &CreateRequest) -> Result<()
         return Err(Error::invalid("profile.build_root", message));
     }
     let own: Vec<VolumeId> = volume.iter().chain(&profile.build_root).copied().collect();
-    let shares = |r: &Record| {
-        let is_root = |mount: &VolumeMount| r.profile.build_root == Some(mount.volume);
-        own.iter().any(|volume| r.uses(*volume)) || profile.volumes.iter().any(is_root)
-    };
-    let others = record::containers(context).into_iter().filter(|id| *id != request.container);
-    match others.filter_map(|id| record::load(context, id)).find(shares) {
+    let sharers = own.iter().flat_map(|volume| volume_users::of(context, *volume));
+    let builders = profile.volumes.iter().flat_map(|mount| {
+        volume_users::of(context, mount.volume).filter(|user| user.profile.build_root == Some(mount.volume))
+    });
+    match sharers.chain(builders).find(|other| other.container != request.container) {
         Some(other) => {
             let message = format!("the volume belongs to container {}", other.container);
             Err(Error::new(ErrorCode::Conflict, message).at("volume"))
@@ -131,7 +131,7 @@ fn random_token() -> Result<String> {
     let mut bytes = [0u8; 32];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| Error::internal(format!("no randomness: {e}")))?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(hex(&bytes))
 }
 
 /// The descriptors that PID 1 inherits, in the order of their numbers from 3.
@@ -218,6 +218,7 @@ fn begin(
     let egress_sockets = egress_sockets::open(pid)?;
     egress_sockets::keep(context, container, &egress_sockets)?;
     cgroup::limit_sockets(context, container, &record.limits)?;
+    sysctls::free_shared_memory(pid).map_err(fault("enter the sandbox's IPC namespace"))?;
     start.start(context, container)?;
     record::save(context, &record)?;
     Ok((record.status(context, None), egress_sockets))

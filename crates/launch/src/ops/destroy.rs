@@ -5,7 +5,9 @@
 //! container's folder is removed last but one and its uid range last, so a repair finds a container that is
 //! freed by half.
 
-use crate::{cgroup, context::Context, egress_sockets, observer, record, runtime::Start, uids, wire};
+use crate::{
+    cgroup, context::Context, egress_sockets, observer, record, runtime::Start, uids, volume_users, wire,
+};
 use atoll_launch_proto::ObserveRequest;
 use atoll_storage::Tree;
 use atoll_types::{ContainerId, Error, Result, Storage};
@@ -74,6 +76,9 @@ pub(crate) fn free(context: &Context, container: ContainerId) -> Result<()> {
     context.storage.remove(Tree::Spool(container))?;
     context.storage.remove(Tree::Temporary(container))?;
     context.storage.remove(Tree::Scratch(container))?;
+    if let Some(record) = &record {
+        volume_users::remove(context, record);
+    }
     remove_folder(&context.container(container)).map_err(fault("the container's folder"))?;
     match record {
         Some(record) => uids::release(&context.layout, record.slot, container).map_err(fault("the user ids")),

@@ -1,7 +1,7 @@
 //! Images that were sealed. An image is held before its user is looked for, and a new container's record names its image
 //! before it waits for it, so none is removed that a container starts from.
 
-use super::snapshots::quiesced;
+use super::snapshots::quiesce;
 use crate::{context::Context, record, trust};
 use atoll_launch_proto::{ImageVolumeRequest, SealRequest};
 use atoll_types::{Error, ErrorCode, ImageId, ImageName, ImageUsage, Result};
@@ -16,7 +16,7 @@ pub(crate) fn seal(context: &Context, asked: SealRequest) -> Result<()> {
         }
         held => held?,
     };
-    quiesced(context, &held, volume, || context.storage.seal(&held, image))
+    context.storage.seal(&held, image, || quiesce(context, &held, volume))
 }
 
 /// Makes a volume that begins with the files of an image.

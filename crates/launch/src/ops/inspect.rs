@@ -9,7 +9,7 @@ use crate::{
     record::{self, Record},
     runtime, wire,
 };
-use atoll_launch_proto::{ContainerStatus, LauncherAnswer, LauncherReply, Report};
+use atoll_launch_proto::{ContainerState, ContainerStatus, LauncherAnswer, LauncherReply, Report};
 use atoll_storage::{DriverKind, QuotaKind};
 use atoll_types::{ContainerId, Death, DeathKind, Error, ErrorCode, Result};
 use rustix::{
@@ -54,8 +54,14 @@ fn settled_death(context: &Context, record: &Record) -> Option<Death> {
 /// How a container is.
 pub(crate) fn inspect(context: &Context, container: ContainerId) -> Result<ContainerStatus> {
     let record = load(context, container)?;
+    let freezer = Freezer::find();
+    let status = record.status(context, freezer.as_ref());
+    if status.state != ContainerState::Dead {
+        return Ok(status);
+    }
+    // Only once it is seen dead: one that dies after a look at a living PID 1 would have no cause yet.
     settled_death(context, &record);
-    Ok(record.status(context, Freezer::find().as_ref()))
+    Ok(record.status(context, freezer.as_ref()))
 }
 
 /// Every container of this launcher.
@@ -69,12 +75,29 @@ pub(crate) fn list(context: &Context) -> Vec<ContainerStatus> {
     records.map(status).collect()
 }
 
+/// The pidfd of a PID 1 that lives. Opened before it is seen alive, so that it is never that of another process with the
+/// same number.
+fn living_init(record: &Record) -> Option<OwnedFd> {
+    let pidfd = Pid::from_raw(record.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    pidfd.filter(|_| record.alive())
+}
+
+/// PID 1's pidfd, by which the client learns of its death without a worker that waits; or how it died.
+pub(crate) fn watch(context: &Context, container: ContainerId) -> Result<(LauncherReply, Vec<OwnedFd>)> {
+    let record = load(context, container)?;
+    Ok(match living_init(&record) {
+        Some(pidfd) => (LauncherReply::Watched, vec![pidfd]),
+        None => {
+            let death = settled_death(context, &record).unwrap_or_else(Death::lost);
+            (LauncherReply::Died(death), Vec::new())
+        }
+    })
+}
+
 /// Answers when the container is dead, or ends when the client disconnects.
 pub(crate) fn wait(context: &Context, stream: &mut UnixStream, container: ContainerId) {
     let death = load(context, container).and_then(|record| {
-        if let Some(handle) = Pid::from_raw(record.pid).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok())
-            && record.alive()
-        {
+        if let Some(handle) = living_init(&record) {
             let mut fds = [PollFd::new(&handle, PollFlags::IN), PollFd::new(stream, PollFlags::RDHUP)];
             poll(&mut fds, None).map_err(|e| Error::internal(format!("cannot wait: {e}")))?;
         }
@@ -153,6 +176,6 @@ pub(crate) fn report(context: &Context) -> Result<Report> {
         free_bytes: storage.free_bytes,
         disk_low: storage.low,
         runtimes: runtime::found(),
-        notes: storage.notes,
+        notes: [storage.notes, context.sysctls.notes.clone(), cgroup::notes()].concat(),
     })
 }

@@ -17,7 +17,7 @@ pub(crate) use create::create;
 pub(crate) use destroy::{destroy, destroy_all, free, hold};
 pub(crate) use egress_sockets::egress_sockets;
 pub(crate) use images::{list_images, remove_image, seal, volume_from_image};
-pub(crate) use inspect::{connect, inspect, list, report, wait};
+pub(crate) use inspect::{connect, inspect, list, report, wait, watch};
 pub(crate) use limits::{claim, current, set_limits};
 pub(crate) use pause::{complete_rollback, pause, reclaim, thaw_abandoned, unpause};
 pub(crate) use ports::{ports, sockets};

@@ -2,11 +2,8 @@
 //! a moment: what is dirty is written back before. A volume is held before its user is looked for, and a new container's
 //! record claims its volume before it waits for it, so no container begins to write to what is copied or exchanged.
 
-use super::{
-    pause::Frozen,
-    volumes::{refuse_used, users},
-};
-use crate::context::Context;
+use super::{pause::Frozen, volumes::refuse_used};
+use crate::{context::Context, volume_users};
 use atoll_launch_proto::{DiffRequest, ForkRequest, LauncherReply, SnapshotRequest};
 use atoll_storage::{DriverKind, HeldVolume};
 use atoll_types::{Error, ErrorCode, Result, RootMode, Snapshot, VolumeId, files::Changed};
@@ -14,7 +11,7 @@ use atoll_types::{Error, ErrorCode, Result, RootMode, Snapshot, VolumeId, files:
 /// Makes a snapshot of a volume, or finds it.
 pub(crate) fn snapshot(context: &Context, asked: SnapshotRequest) -> Result<Snapshot> {
     let held = context.storage.hold(asked.volume)?;
-    quiesced(context, &held, asked.volume, || context.storage.snapshot(&held, asked.snapshot))
+    context.storage.snapshot(&held, asked.snapshot, || quiesce(context, &held, asked.volume))
 }
 
 /// The snapshots of a volume, oldest first.
@@ -31,9 +28,11 @@ pub(crate) fn delete_snapshot(context: &Context, asked: SnapshotRequest) -> Resu
     }
 }
 
-/// Makes a volume that no container uses what it was.
+/// Makes a volume that no container uses what it was. Whether there is room is found out first, so that the server can ask before
+/// it ends the container.
 pub(crate) fn rollback(context: &Context, asked: SnapshotRequest) -> Result<()> {
     let held = context.storage.hold_unfinished(asked.volume)?;
+    context.storage.check_rollback(&held, asked.snapshot)?;
     refuse_used(context, asked.volume)?;
     context.storage.rollback(&held, asked.snapshot)
 }
@@ -43,7 +42,7 @@ pub(crate) fn rollback(context: &Context, asked: SnapshotRequest) -> Result<()> 
 pub(crate) fn rollback_in_place(context: &Context, asked: SnapshotRequest) -> Result<()> {
     let held = context.storage.hold(asked.volume)?;
     // All that could write to the volume is frozen: one container has it, as its own.
-    let mut all = users(context, asked.volume);
+    let mut all = volume_users::of(context, asked.volume);
     let record = all.next().filter(|record| record.pid > 0 && record.volume == Some(asked.volume));
     let record = record.ok_or_else(|| Error::new(ErrorCode::NotRunning, "no container has the volume"))?;
     if all.next().is_some() {
@@ -67,10 +66,10 @@ pub(crate) fn fork(context: &Context, asked: ForkRequest) -> Result<()> {
     let ForkRequest { volume, snapshot, into, disk_bytes } = asked;
     if snapshot.is_some() {
         let shared = context.storage.share(volume)?;
-        return context.storage.fork(&shared, snapshot, into, disk_bytes);
+        return context.storage.fork(&shared, snapshot, into, disk_bytes, || Ok(()));
     }
     let held = context.storage.hold(volume)?;
-    quiesced(context, &held, volume, || context.storage.fork(&held, None, into, disk_bytes))
+    context.storage.fork(&held, None, into, disk_bytes, || quiesce(context, &held, volume))
 }
 
 /// What changed from a snapshot to another, or to the volume as it is now.
@@ -80,18 +79,18 @@ pub(crate) fn diff(context: &Context, asked: DiffRequest) -> Result<LauncherRepl
     Ok(LauncherReply::Diff { files, truncated })
 }
 
-/// Does something with a volume that is held, while no process writes to it. What is dirty is written back before, so
+/// Lets no process write to a volume that is held, until the answer is dropped. What is dirty is written back before, so
 /// that a container is frozen for a moment, and where files are copied, for as long as that takes. A container that
-/// cannot be frozen writes on where no file is copied: the snapshot is then what a loss of power would have left.
-pub(super) fn quiesced<T>(
-    context: &Context,
+/// cannot be frozen, or that writes as fast as the disk does, writes on where no file is copied: the kernel would write
+/// back for as long as it is frozen. The snapshot is then what a loss of power would have left.
+pub(super) fn quiesce<'a>(
+    context: &'a Context,
     held: &HeldVolume,
     volume: VolumeId,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<T> {
+) -> Result<Vec<Frozen<'a>>> {
     let copies = context.storage.kind() == DriverKind::Dir;
     let mut all_frozen = Vec::new();
-    for record in users(context, volume) {
+    for record in volume_users::of(context, volume) {
         if record.pid == 0 {
             if copies {
                 // The worker that makes it holds its lock and may be waiting for the volume.
@@ -100,7 +99,10 @@ pub(super) fn quiesced<T>(
             }
             continue;
         }
-        context.storage.flush(held)?;
+        if !context.storage.flush(held)? && !copies {
+            tracing::debug!(container = %record.container, "a snapshot is made while it writes");
+            continue;
+        }
         match Frozen::new(context, record.container) {
             Err(error) if !copies => {
                 tracing::warn!(container = %record.container, %error, "a snapshot is made while it runs");
@@ -108,5 +110,5 @@ pub(super) fn quiesced<T>(
             frozen => all_frozen.push(frozen?),
         }
     }
-    work()
+    Ok(all_frozen)
 }

@@ -6,6 +6,7 @@ use crate::{
     context::Context,
     meter::Meter,
     record::{self, Record},
+    socket_guard,
 };
 use atoll_launch_proto::MAX_USAGES;
 use atoll_storage::QuotaKind;
@@ -42,6 +43,7 @@ fn measure(context: &Context, meter: Option<&Meter>, record: &Record) -> Usage {
         age_usec: age(record.pid_start),
         disk_bytes: if on_disk { context.storage.counted(record.tree()) } else { None },
         disk_limit_bytes: limited.then_some(record.limits.disk_bytes),
+        socket_kills: Some(socket_guard::kills(context, record.container)),
         ..counted
     }
 }

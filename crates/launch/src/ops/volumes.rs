@@ -1,11 +1,6 @@
 //! Volumes outlive containers; they are deleted only on request.
 
-use crate::{
-    context::Context,
-    images,
-    record::{self, Record},
-    rootfs, trust,
-};
+use crate::{context::Context, images, record::Record, rootfs, trust, volume_users};
 use atoll_launch_proto::VolumeStatus;
 use atoll_storage::{HeldVolume, Tree, TreeKind};
 use atoll_types::{Error, ErrorCode, Result, VolumeId};
@@ -29,7 +24,8 @@ pub(crate) fn list_volumes(context: &Context) -> Result<Vec<VolumeStatus>> {
 pub(crate) fn inspect_volume(context: &Context, volume: VolumeId) -> Result<VolumeStatus> {
     let tree = Tree::Volume(volume);
     let limit_bytes = context.storage.limit(tree)?;
-    Ok(VolumeStatus { volume, used_bytes: context.storage.counted(tree).unwrap_or(0), limit_bytes })
+    let used = context.storage.counted(tree);
+    Ok(VolumeStatus { volume, used_bytes: used.unwrap_or(0), counted: used.is_some(), limit_bytes })
 }
 
 /// Makes a volume that containers attach, or gives the one that is there another limit, never below what it holds.
@@ -58,7 +54,7 @@ pub(crate) fn remove_volume(context: &Context, volume: VolumeId) -> Result<()> {
 pub(crate) fn resize_volume(context: &Context, volume: VolumeId, bytes: u64) -> Result<()> {
     // A rollback that is under way would put the former limit back.
     let _held = context.storage.hold(volume)?;
-    match users(context, volume).find(|user| user.volume == Some(volume)) {
+    match volume_users::of(context, volume).find(|user| user.volume == Some(volume)) {
         Some(user) => Err(in_use(&user)),
         None => context.storage.set_limit(Tree::Volume(volume), bytes),
     }
@@ -72,14 +68,8 @@ fn hold_if_there(context: &Context, volume: VolumeId) -> Result<Option<HeldVolum
     }
 }
 
-/// The containers that have a volume, which is claimed by the record of a container that is still being made.
-pub(super) fn users(context: &Context, volume: VolumeId) -> impl Iterator<Item = Record> {
-    let records = record::containers(context).into_iter().filter_map(|id| record::load(context, id));
-    records.filter(move |record| record.uses(volume))
-}
-
 pub(super) fn refuse_used(context: &Context, volume: VolumeId) -> Result<()> {
-    users(context, volume).next().map_or(Ok(()), |user| Err(in_use(&user)))
+    volume_users::of(context, volume).next().map_or(Ok(()), |user| Err(in_use(&user)))
 }
 
 fn in_use(user: &Record) -> Error {

@@ -60,7 +60,7 @@ async fn ask(
 
 async fn egress_sockets(container: &Arc<dyn Container>) -> Result<Option<EgressSockets>, String> {
     let Some(power) = container.egress_endpoint() else { return Ok(None) };
-    power.egress_sockets().await.map(Some).map_err(|e| format!("gate: {e}"))
+    power.egress_sockets().await.map(Some).map_err(|e| format!("egress sockets: {e}"))
 }
 
 async fn name_is_answered(container: &Arc<dyn Container>, names: OwnedFd) -> Outcome {
@@ -116,7 +116,7 @@ pub(super) async fn the_server_of_egress_sockets_is_told_of_their_end(provider: 
     let mut told = None;
     with(provider, spec(), async |container| {
         let Some(power) = container.egress_endpoint() else { return Ok(()) };
-        power.egress_sockets().await.map_err(|e| format!("gate: {e}"))?;
+        power.egress_sockets().await.map_err(|e| format!("egress sockets: {e}"))?;
         told = Some(power.closed());
         let early = tokio::time::timeout(Duration::from_millis(50), power.closed()).await;
         ensure(early.is_err(), || "it was closed while it lived".into())

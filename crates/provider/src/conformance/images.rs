@@ -35,7 +35,7 @@ fn builtin(name: &str) -> Profile {
 fn filling(volume: VolumeId) -> ContainerSpec {
     let name = "image".parse().unwrap_or_else(|_| unreachable!("a name"));
     let mut profile = builtin("root");
-    profile.volumes.push(VolumeMount { name, volume, path: "/image".into(), read_only: false });
+    profile.volumes.push(VolumeMount { name, volume, path: "/image".into(), read_only: false, whole: false });
     ContainerSpec { profile, ..spec() }
 }
 

@@ -51,12 +51,12 @@ impl End {
             assert!(control.push(SendAncillaryMessage::ScmRights(passed)));
         }
         let sent = sendmsg(&self.0, &[IoSlice::new(&frame)], &mut control, SendFlags::NOSIGNAL);
-        // Whoever asked may have gone.
+        // The caller may have gone.
         assert!(sent.is_err() || sent == Ok(frame.len()));
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        // Whoever asked may have gone.
+        // The caller may have gone.
         let _ = self.0.write_all(bytes);
     }
 

@@ -144,9 +144,11 @@ impl Btrfs {
         Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
     }
 
-    /// The size that the disk below can give the pool, blocks it has already included.
+    /// The size that the disk below can give the pool, blocks it has already included. The free space is read before and
+    /// after them: blocks that the pool takes or frees meanwhile would otherwise count twice.
     fn backed(&self, pool: &Pool) -> Result<u64> {
-        Ok(self.disk.free()?.saturating_add(pool.allocated()?) >> 20 << 20)
+        let (before, allocated, after) = (self.disk.free()?, pool.allocated()?, self.disk.free()?);
+        Ok(before.min(after).saturating_add(allocated) >> 20 << 20)
     }
 
     /// Makes a tree: a start needs a spool and a /tmp however full the pool is.

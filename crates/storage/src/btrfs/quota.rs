@@ -162,6 +162,17 @@ impl Quota {
         fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     }
 
+    /// What of everything waits to be written back. Classic quotas have no group above all, so each subvolume's is read.
+    pub(super) fn all_dirty(&self) -> u64 {
+        if self.kind == QuotaKind::Simple {
+            return self.dirty(ALL);
+        }
+        let Ok(groups) = fs::read_dir(&self.live) else { return 0 };
+        let ids =
+            groups.flatten().filter_map(|group| group.file_name().to_str()?.strip_prefix("0_")?.parse().ok());
+        ids.map(|id| self.dirty(id)).sum()
+    }
+
     fn folder(&self, group: u64) -> PathBuf {
         self.live.join(format!("{}_{}", group >> 48, group & (LEVEL_1 - 1)))
     }

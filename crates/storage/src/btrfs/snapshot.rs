@@ -3,7 +3,7 @@
 //! What a process that is killed in between leaves is in `new` or in the trash, and the next open frees it.
 //! Whose quota counts what is told in [`super::quota`].
 
-use super::quota::{self, SHARED};
+use super::quota::SHARED;
 use super::{Btrfs, REPLACED, ioctl};
 use crate::disk::{hold_new, names, open_dir_at};
 use crate::driver::{Driver, SnapshotDriver};
@@ -56,19 +56,19 @@ impl SnapshotDriver for Btrfs {
 
     /// The kernel has no other way to write back one subvolume than to make a snapshot, which is thrown away. Again while
     /// the sandbox dirties much during that.
-    fn flush(&self, volume: VolumeId) -> Result<()> {
+    fn flush(&self, volume: VolumeId) -> Result<bool> {
         let volume = Tree::Volume(volume);
         let (trash, group) = (self.folder(TRASH)?, self.group(volume)?);
         for _ in 0..FLUSHES {
             if self.quota.dirty(group) < LITTLE {
-                break;
+                return Ok(true);
             }
             let source = self.open_source(&volume.relative(), no_tree)?;
             let name = Uuid::new_v4().simple().to_string();
             ioctl::snapshot(&trash, &name, source, true, None).map_err(failed("write back what is dirty"))?;
             self.destroy(&trash, &name)?;
         }
-        Ok(())
+        Ok(self.quota.dirty(group) < LITTLE)
     }
 
     /// The kernel moves nothing that is read-only into another directory, so a snapshot is removed where it is. There
@@ -126,7 +126,7 @@ impl SnapshotDriver for Btrfs {
     }
 
     fn dirty(&self) -> u64 {
-        if self.quota.kind == QuotaKind::Simple { self.quota.dirty(quota::ALL) } else { 0 }
+        self.quota.all_dirty()
     }
 
     fn write_back(&self) -> Result<()> {

@@ -280,8 +280,8 @@ impl SnapshotDriver for Dir {
     }
 
     // A copy reads what is dirty as it is.
-    fn flush(&self, _volume: VolumeId) -> Result<()> {
-        Ok(())
+    fn flush(&self, _volume: VolumeId) -> Result<bool> {
+        Ok(true)
     }
 
     fn dirty(&self) -> u64 {

@@ -2,11 +2,10 @@
 
 use super::{source, written};
 use crate::error::failed;
-use atoll_types::Result;
+use atoll_types::{Result, text::hex};
 use rustix::fs::{AtFlags, FileType, readlinkat, statat};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -93,10 +92,6 @@ impl Plan {
             hash.update(format!("{path:?} {node:?}\n"));
         }
         hash.update(format!("{:?}", self.mounts));
-        hash.finalize().iter().take(8).fold(String::new(), |mut text, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex(&hash.finalize()[..8])
     }
 }
